@@ -1,0 +1,51 @@
+"""Says what a photo shows, in the fewest steps: load a model, compile it, call it with pixels.
+
+    python demos/classify.py [PHOTO] [--backend auto|webgpu|cpu]
+
+Without PHOTO it takes the cat that scikit-image brings along (pip install 'gpunn[demo]').
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from PIL import Image
+
+import gpunn
+from gpunn import vision
+
+
+def the_cat() -> Image.Image:
+    """Chelsea, who lives in scikit-image."""
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("give a PHOTO, or install the cat's: pip install 'gpunn[demo]'") from None
+    return Image.fromarray(data.chelsea())
+
+
+def main() -> None:
+    """Classify one photo with the model that gpunn brings along."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("photo", nargs="?", metavar="PHOTO")
+    parser.add_argument("--backend", choices=["auto", "webgpu", "cpu"], default="auto")
+    options = parser.parse_args()
+
+    model = gpunn.load(vision.default_model())
+    _, height, width, _ = model.inputs[0].type.shape
+
+    photo = Image.open(options.photo).convert("RGB") if options.photo else the_cat()
+    pixels = np.asarray(photo.resize((width, height), Image.Resampling.BILINEAR), np.float32)
+    x = (pixels[np.newaxis] - 127.5) / 127.5  # bytes become -1 ... 1, as in the model's training
+
+    with model.compile(backend=options.backend) as compiled:
+        (scores,) = compiled(x)  # one row a photo
+
+    for index in np.argsort(-scores)[:3]:
+        print(f"{scores[index]:6.1%}  {model.labels[index]}")
+    print(f"on {compiled.device}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""What every backend offers: a Program made of a Plan, pending runs, and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpunn.types import Array
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters of a compilation. Bytes and counts without `per run` are totals since compile.
+
+    runs: finished or submitted inferences. dispatches, submits: GPU dispatches and queue submissions.
+    bytes_uploaded: inputs and host results written to the device, constants apart; constant_uploads:
+    bytes of constants written, at compile only. bytes_read_back: results copied to the host.
+    resident_bytes: constants this compilation uses on the device. arena_bytes: intermediates' buffers;
+    peak_live_bytes: the largest sum of simultaneously live intermediates, below which arena_bytes
+    cannot go. staging_bytes: read-back ring. buffers, bind_groups, pipelines: objects made at compile;
+    none is made by a run. host_seconds: time spent encoding and submitting, in seconds.
+    """
+
+    runs: int = 0
+    dispatches: int = 0
+    submits: int = 0
+    bytes_uploaded: int = 0
+    bytes_read_back: int = 0
+    constant_uploads: int = 0
+    resident_bytes: int = 0
+    arena_bytes: int = 0
+    peak_live_bytes: int = 0
+    staging_bytes: int = 0
+    buffers: int = 0
+    bind_groups: int = 0
+    pipelines: int = 0
+    host_seconds: float = 0.0
+
+
+class Pending(Protocol):
+    """A run under way."""
+
+    def result(self) -> tuple[Array, ...]:
+        """Wait for the run and return its outputs in order; may be called from any thread, repeatedly."""
+
+
+class Program(Protocol):
+    """A model built for a backend."""
+
+    @property
+    def stats(self) -> Stats:
+        """Counters; a live object."""
+
+    def submit(self, inputs: Sequence[Array]) -> Pending:
+        """Start a run. Inputs have been checked; they may change once submit returns."""
+
+    def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Run to the end."""
+
+    def close(self) -> None:
+        """Free what the program holds."""

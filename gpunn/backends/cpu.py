@@ -1,0 +1,93 @@
+"""The numpy backend: walks the plan and calls each op's reference."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from gpunn.backends.base import Stats
+from gpunn.model import Operand, Operation
+from gpunn.ops.op import as_tuple
+from gpunn.ops.unary import apply_activation
+from gpunn.passes.partition import Placement
+from gpunn.plan import Plan
+from gpunn.types import Array
+
+
+def evaluate(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+    """An operation's outputs by its op's reference, in the dtype of its inputs."""
+    definition = operation.definition
+    attrs = {k: v for k, v in operation.attrs.items() if k in definition.attributes}
+    with np.errstate(all="ignore"):
+        results = as_tuple(definition.reference(*inputs, **attrs))
+        activation = operation.attrs.get("activation")
+        return tuple(apply_activation(np.asarray(r), activation) for r in results)
+
+
+def run_placements(placements: Iterable[Placement], values: dict[Operand, Array]) -> None:
+    """Run operations on the host; `values` holds what is known and receives the results."""
+    for placement in placements:
+        operation = placement.operation
+        inputs = [None if i is None else (values[i] if i.value is None else i.value) for i in operation.inputs]
+        for operand, result in zip(operation.outputs, evaluate(operation, inputs), strict=True):
+            values[operand] = np.ascontiguousarray(result, operand.type.dtype.numpy)
+
+
+def last_uses(plan: Plan) -> Mapping[int, tuple[Operand, ...]]:
+    """For each operation, counted through all segments, the operands that nobody needs after it."""
+    keep = {*plan.model.outputs}
+    last: dict[Operand, int] = {}
+    for step, operation in enumerate(plan.model.operations):
+        for operand in (*operation.inputs, *operation.outputs):
+            if operand is not None and operand.value is None and operand not in keep:
+                last[operand] = step
+    by_step: dict[int, list[Operand]] = {}
+    for operand, step in last.items():
+        by_step.setdefault(step, []).append(operand)
+    return {step: tuple(operands) for step, operands in by_step.items()}
+
+
+class _Ready:
+    """A run in the executor's hands."""
+
+    def __init__(self, future: Future[tuple[Array, ...]]) -> None:
+        self._future = future
+
+    def result(self) -> tuple[Array, ...]:
+        return self._future.result()
+
+
+class CpuProgram:
+    """A plan run operation by operation in numpy, one run at a time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.stats = Stats()
+        self._plan = plan
+        self._placements = [p for segment in plan.segments for p in segment.placements]
+        self._dead = last_uses(plan)
+        self._lock = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+
+    def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        values: dict[Operand, Array] = dict(zip(self._plan.model.inputs, inputs, strict=True))
+        with self._lock:
+            for step, placement in enumerate(self._placements):
+                run_placements((placement,), values)
+                for operand in self._dead.get(step, ()):
+                    del values[operand]
+            self.stats.runs += 1
+        return tuple(np.array(values[o] if o.value is None else o.value) for o in self._plan.model.outputs)
+
+    def submit(self, inputs: Sequence[Array]) -> _Ready:
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-cpu")
+        frozen = [np.array(x) for x in inputs]
+        return _Ready(self._executor.submit(self.run, frozen))
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()

@@ -1,0 +1,184 @@
+"""Adapters and devices: the only place where a GPU device is made."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import wgpu
+from wgpu.backends.wgpu_native.extras import set_instance_extras
+
+from gpunn.backends.webgpu.memory import ConstantStore
+from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
+from gpunn.errors import DeviceError
+
+SOFTWARE = "CPU"  # adapter_type of software rasterisers such as Mesa's lavapipe
+
+_INSTANCE_APIS = ("Vulkan", "Metal", "DX12")  # as wgpu-native's instance flags spell them
+_ADAPTER_APIS = ("Vulkan", "Metal", "D3D12")  # as its adapters report them
+_THROUGHPUT_ORDER = ("DiscreteGPU", "IntegratedGPU", "Unknown", SOFTWARE)
+_LOW_POWER_ORDER = ("IntegratedGPU", "DiscreteGPU", "Unknown", SOFTWARE)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What gpunn can run on: an adapter of the system, or the CPU backend."""
+
+    name: str
+    backend: str
+    kind: str
+    driver: str
+    api: str
+    limits: Mapping[str, int]
+    features: tuple[str, ...]
+
+
+@functools.cache
+def _adapters() -> tuple[Any, ...]:
+    """The system's adapters, asked for once per process."""
+    try:
+        set_instance_extras(backends=_INSTANCE_APIS)
+        with _runtime_dir():
+            found = wgpu.gpu.enumerate_adapters_sync()
+    except Exception as error:
+        raise DeviceError(f"the GPU driver cannot be used: {error}") from error
+    return tuple(a for a in found if a.info["backend_type"] in _ADAPTER_APIS)
+
+
+@contextmanager
+def _runtime_dir() -> Iterator[None]:
+    """XDG_RUNTIME_DIR set for a moment: without it, Mesa's look for a Wayland display complains on stderr."""
+    if "XDG_RUNTIME_DIR" in os.environ:
+        yield
+        return
+    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]
+
+
+def adapter_infos() -> tuple[DeviceInfo, ...]:
+    """A description of every adapter; empty where there is none."""
+    return tuple(_describe(a) for a in _adapters())
+
+
+def _describe(adapter: Any) -> DeviceInfo:
+    info = adapter.info
+    return DeviceInfo(
+        name=info["device"],
+        backend="webgpu",
+        kind=info["adapter_type"],
+        driver=info["description"],
+        api=info["backend_type"],
+        limits=dict(adapter.limits),
+        features=tuple(sorted(adapter.features)),
+    )
+
+
+def open_device(name: str | None, low_power: bool) -> Device:
+    """The shared device of the adapter whose name contains `name`, or of the best one for the purpose.
+
+    Raises DeviceError when there is no such adapter or it gives no device.
+    """
+    order = _LOW_POWER_ORDER if low_power else _THROUGHPUT_ORDER
+    found = [a for a in _adapters() if name is None or name.lower() in a.info["device"].lower()]
+    if not found:
+        known = ", ".join(repr(a.info["device"]) for a in _adapters()) or "none"
+        wanted = "no GPU adapter was found" if name is None else f"no GPU adapter is called {name!r}"
+        raise DeviceError(f"{wanted} (adapters: {known}); install a Vulkan driver, or Mesa's software Vulkan")
+    ranks = {kind: rank for rank, kind in enumerate(order)}
+    best = min(found, key=lambda a: ranks.get(a.info["adapter_type"], len(ranks)))
+    return _device_of(_adapters().index(best))
+
+
+_opening = threading.Lock()
+_devices: dict[int, Device] = {}
+
+
+def _device_of(index: int) -> Device:
+    with _opening:
+        device = _devices.get(index)
+        if device is None or device.lost:
+            device = _devices[index] = Device(_adapters()[index])
+        return device
+
+
+class Device:
+    """A GPU device with its pipelines and constants, shared by all compilations of one adapter."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.info = _describe(adapter)
+        self.lost = False
+        self.lock = threading.RLock()
+        try:
+            self.wgpu = adapter.request_device_sync(required_limits=dict(adapter.limits))
+        except Exception as error:
+            raise DeviceError(f"adapter {self.info.name!r} gives no device: {error}") from error
+        self.limits: Mapping[str, int] = dict(self.wgpu.limits)
+        self.constants = ConstantStore(self)
+        self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}
+        self._layouts: dict[tuple[str, ...], Any] = {}
+
+    @property
+    def software(self) -> bool:
+        """Whether this is a CPU posing as a GPU."""
+        return self.info.kind == SOFTWARE
+
+    def limit(self, name: str) -> int:
+        """A limit of the device, by its WebGPU name in kebab case."""
+        return int(self.limits[name])
+
+    def buffer(self, size: int, usage: int, what: str) -> Any:
+        """A new buffer; DeviceError when it is over the limit or memory is out."""
+        most = self.limit("max-buffer-size")
+        if size > most:
+            raise DeviceError(f"{what} needs a buffer of {size} bytes, the device allows {most}")
+        try:
+            return self.wgpu.create_buffer(size=size, usage=usage)
+        except wgpu.GPUOutOfMemoryError as error:
+            raise DeviceError(f"out of GPU memory: {what} needs {size} bytes") from error
+        except Exception as error:
+            raise DeviceError(f"{what}: no buffer of {size} bytes: {error}") from error
+
+    def pipeline(self, key: ShaderKey) -> tuple[Any, Any]:
+        """Compute pipeline and bind group layout of a key, made once."""
+        with self.lock:
+            if key not in self._pipelines:
+                self._pipelines[key] = self._build(key)
+            return self._pipelines[key]
+
+    @property
+    def pipeline_count(self) -> int:
+        """Distinct pipelines made so far."""
+        return len(self._pipelines)
+
+    def _build(self, key: ShaderKey) -> tuple[Any, Any]:
+        kinds = ["storage" if b.shared else "read-only-storage" for b in key.bindings if b.dtype]
+        kinds += ["uniform"] if key.params else []
+        layout = self._layout(tuple(kinds))
+        source = generate(key)
+        try:
+            module = self.wgpu.create_shader_module(label=key.body, code=source)
+            pipeline = self.wgpu.create_compute_pipeline(
+                layout=self.wgpu.create_pipeline_layout(bind_group_layouts=[layout]),
+                compute={"module": module, "entry_point": "main"},
+            )
+        except wgpu.GPUError as error:
+            raise compile_error(key, source, str(error)) from error
+        return pipeline, layout
+
+    def _layout(self, kinds: tuple[str, ...]) -> Any:
+        if kinds not in self._layouts:
+            entries = [
+                {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+                for i, kind in enumerate(kinds)
+            ]
+            self._layouts[kinds] = self.wgpu.create_bind_group_layout(entries=entries)
+        return self._layouts[kinds]

@@ -1,0 +1,46 @@
+"""An operation's kernels on a device, or the reason why it has none there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpunn.backends.webgpu.memory import padded
+from gpunn.backends.webgpu.shader import WORD_TYPES
+from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
+from gpunn.model import Operation
+from gpunn.types import TensorType
+
+
+def lower(operation: Operation, limits: Mapping[str, int]) -> tuple[Kernel, ...] | str:
+    """The kernels of an operation, or why the device cannot run it."""
+    definition = operation.definition
+    if definition.kernel is None:
+        return definition.host_reason or f"{operation.op} has no GPU kernel"
+    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
+    reason = next(filter(None, (_objection(t, limits) for t in types)), "")
+    if reason:
+        return reason
+    try:
+        result = definition.kernel(operation.call())
+    except Unsupported as unsupported:
+        return str(unsupported)
+    kernels = (result,) if isinstance(result, Kernel) else tuple(result)
+    return next(filter(None, (_over_limit(k, limits) for k in kernels)), "") or kernels
+
+
+def _objection(type: TensorType, limits: Mapping[str, int]) -> str:
+    if type.dtype not in WORD_TYPES:
+        return f"{type.dtype.value} tensors have no form on the GPU"
+    most = limits["max-storage-buffer-binding-size"]
+    if padded(type.nbytes) > most:
+        return f"a tensor of {type.nbytes} bytes is over the device's binding limit of {most}"
+    return ""
+
+
+def _over_limit(kernel: Kernel, limits: Mapping[str, int]) -> str:
+    bindings = sum(r.operand is not None for r in kernel.reads) + len(kernel.writes)
+    if bindings > limits["max-storage-buffers-per-shader-stage"]:
+        return f"{bindings} buffers are over the device's limit of {limits['max-storage-buffers-per-shader-stage']}"
+    if max(kernel.groups) > min(MAX_GROUPS, limits["max-compute-workgroups-per-dimension"]):
+        return f"a grid of {kernel.groups} workgroups is over the device's limit"
+    return ""

@@ -1,0 +1,237 @@
+"""Kernel + shaders/*.wgsl -> WGSL source; the compiler's complaints mapped back to file and line.
+
+A body file comes first and untouched, so the compiler's line numbers are the file's own; everything it
+leaves open is appended (WGSL's module scope is free of order): aliases, constants, `struct P`, bindings,
+an accessor per operand and the generated functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Protocol
+
+from gpunn.errors import DeviceError
+from gpunn.kernel import Function, Kernel, Param, Read
+from gpunn.model import Operand, Operation
+from gpunn.types import DType
+
+WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32"}  # dtypes whose elements are one 32-bit word on the device
+
+_USES = re.compile(r"^//!use (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One operand as the shader sees it; dtype None: absent, every load gives 0.
+
+    `stored`: a result. `shared`: lives in an arena with others; since a buffer may not be bound for
+    reading and for writing in one dispatch, even over disjoint ranges, all of an arena is bound writable.
+    """
+
+    name: str
+    dtype: DType | None
+    width: int
+    stored: bool
+    shared: bool
+
+    @property
+    def access(self) -> str:
+        """The WGSL access mode."""
+        return "read_write" if self.shared else "read"
+
+
+@dataclass(frozen=True, slots=True)
+class ShaderKey:
+    """All that makes one pipeline differ from another; sizes and numbers (`p`) are not part of it."""
+
+    body: str
+    workgroup: tuple[int, int, int]
+    bindings: tuple[Binding, ...]
+    params: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, int], ...]
+    functions: tuple[tuple[str, Function], ...]
+    lanes: int
+
+
+class _Folder(Protocol):
+    def joinpath(self, *names: str) -> _Folder: ...
+    def is_dir(self) -> bool: ...
+    def read_text(self, encoding: str) -> str: ...
+
+
+@functools.cache
+def shader_folder() -> _Folder:
+    """gpunn/shaders of an installed package, or shaders/ beside gpunn/ in a source checkout."""
+    installed: _Folder = resources.files("gpunn").joinpath("shaders")
+    if installed.is_dir():
+        return installed
+    return Path(__file__).resolve().parents[3] / "shaders"
+
+
+@functools.cache
+def read_body(name: str) -> str:
+    """The text of shaders/<name>.wgsl."""
+    return shader_folder().joinpath(*f"{name}.wgsl".split("/")).read_text(encoding="utf-8")
+
+
+def param_type(value: Param) -> str:
+    """The WGSL type of a parameter."""
+    if isinstance(value, tuple):
+        return "vec4<i32>"
+    return "f32" if isinstance(value, float) else "u32"
+
+
+def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
+    """The ShaderKey of a kernel of an operation."""
+    reads = (_read_binding(r, None if r.operand is None else operation.inputs[r.operand]) for r in kernel.reads)
+    writes = (Binding(w.name, operation.outputs[w.output].type.dtype, w.width, True, True) for w in kernel.writes)
+    return ShaderKey(
+        body=kernel.body,
+        workgroup=kernel.workgroup,
+        bindings=(*reads, *writes),
+        params=tuple((name, param_type(value)) for name, value in ordered_params(kernel)),
+        constants=tuple(sorted(kernel.constants.items())),
+        functions=tuple(sorted(kernel.functions.items())),
+        lanes=kernel.lanes,
+    )
+
+
+def _read_binding(read: Read, operand: Operand | None) -> Binding:
+    if operand is None:
+        return Binding(read.name, None, read.width, False, False)
+    return Binding(read.name, operand.type.dtype, read.width, False, operand.value is None)
+
+
+def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
+    """Parameters in the order of `struct P`: vectors first, so that nothing needs padding."""
+    return sorted(kernel.params.items(), key=lambda item: not isinstance(item[1], tuple))
+
+
+def generate(key: ShaderKey) -> str:
+    """The complete WGSL source of a key."""
+    body = read_body(key.body)
+    parts = [body, *(read_body(f"lib/{name}") for name in _libraries(body))]
+    text = "\n".join(parts)
+    parts.extend(_declarations(key, text))
+    return "\n".join(parts) + "\n"
+
+
+def _libraries(text: str) -> list[str]:
+    """The lib/ files that a body names, and those that they name."""
+    found: list[str] = []
+    pending = [text]
+    while pending:
+        for line in _USES.findall(pending.pop()):
+            for name in line.split():
+                if name not in found:
+                    found.append(name)
+                    pending.append(read_body(f"lib/{name}"))
+    return found
+
+
+def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
+    scalar = WORD_TYPES[next(b.dtype for b in key.bindings if b.stored and b.dtype)]
+    yield f"alias T = {scalar};"
+    yield f"alias V = {'vec4<T>' if key.lanes == 4 else 'T'};"
+    for axis, size in zip("XYZ", key.workgroup, strict=True):
+        yield f"const W{axis}: u32 = {size}u;"
+    for name, value in key.constants:
+        yield f"const {name}: u32 = {value}u;"
+    slot = 0
+    for binding in key.bindings:
+        if binding.dtype is not None:
+            yield _variable(binding, slot)
+            slot += 1
+        yield from _accessors(binding, key.lanes, text)
+    if key.params:
+        fields = ", ".join(f"{name}: {kind}" for name, kind in key.params)
+        yield f"struct P {{ {fields} }}"
+        yield f"@group(0) @binding({slot}) var<uniform> p: P;"
+    functions = {"apply": Function(("x",), "x"), **dict(key.functions)}
+    for name, function in functions.items():
+        yield from _function(name, function, key.lanes, text)
+
+
+def _variable(binding: Binding, slot: int) -> str:
+    assert binding.dtype is not None
+    element = WORD_TYPES[binding.dtype]
+    if binding.width == 4:
+        element = f"vec4<{element}>"
+    return f"@group(0) @binding({slot}) var<storage, {binding.access}> {binding.name}_data: array<{element}>;"
+
+
+def _accessors(binding: Binding, lanes: int, text: str) -> Iterator[str]:
+    """load_, load4_, loadv_ (or store_...) of one operand: those that the text calls."""
+    name, data = binding.name, f"{binding.name}_data"
+    if binding.stored:
+        one = f"{data}[i >> 2u][i & 3u] = v;" if binding.width == 4 else f"{data}[i] = v;"
+        components = " ".join(f"{data}[4u * i + {k}u] = v.{c};" for k, c in enumerate("xyzw"))
+        four = f"{data}[i] = v;" if binding.width == 4 else components
+        forms = {"store": ("T", one), "store4": ("vec4<T>", four), "storev": ("V", four if lanes == 4 else one)}
+        for verb, (kind, statement) in forms.items():
+            if f"{verb}_{name}(" in text:
+                yield f"fn {verb}_{name}(i: u32, v: {kind}) {{ {statement} }}"
+        return
+    if binding.dtype is None:
+        one, four = "T()", "vec4<T>()"
+    elif binding.width == 4:
+        one, four = f"{data}[i >> 2u][i & 3u]", f"{data}[i]"
+    else:
+        one, four = f"{data}[i]", f"vec4({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
+    kind = "T" if binding.dtype is None else WORD_TYPES[binding.dtype]
+    vector = f"vec4<{kind}>"
+    results = {
+        "load": (kind, one),
+        "load4": (vector, four),
+        "loadv": (vector, four) if lanes == 4 else (kind, one),
+    }
+    for verb, (result, expression) in results.items():
+        if f"{verb}_{name}(" in text:
+            yield f"fn {verb}_{name}(i: u32) -> {result} {{ return {expression}; }}"
+
+
+def _function(name: str, function: Function, lanes: int, text: str) -> Iterator[str]:
+    """A generated function and, where called, its forms over vec4<T> and V, component by component."""
+    if not re.search(rf"\b{name}[4v]?\(", text):
+        return
+    scalars = ", ".join(f"{q}: T" for q in function.params)
+    yield f"fn {name}({scalars}) -> T {{ return {function.expression}; }}"
+    vectors = ", ".join(f"{q}: vec4<T>" for q in function.params)
+    calls = ", ".join(f"{name}({', '.join(f'{q}.{c}' for q in function.params)})" for c in "xyzw")
+    if f"{name}4(" in text or (f"{name}v(" in text and lanes == 4):
+        yield f"fn {name}4({vectors}) -> vec4<T> {{ return vec4<T>({calls}); }}"
+    if f"{name}v(" in text:
+        wide = ", ".join(f"{q}: V" for q in function.params)
+        target = f"{name}4" if lanes == 4 else name
+        yield f"fn {name}v({wide}) -> V {{ return {target}({', '.join(function.params)}); }}"
+
+
+def compile_error(key: ShaderKey, source: str, message: str) -> DeviceError:
+    """A DeviceError that names the shader file's own line for a compiler message."""
+    complaint = next((line.strip() for line in message.splitlines() if "error:" in line), "")
+    complaint = complaint.partition("error:")[2].strip() or " ".join(message.split())[:300]
+    place = re.search(r"wgsl:(\d+):(\d+)", message)
+    if place is None:
+        return DeviceError(f"shaders/{key.body}.wgsl was rejected: {complaint}")
+    line, column = int(place.group(1)), int(place.group(2))
+    name, local = _locate(key.body, line)
+    quoted = source.splitlines()[line - 1].strip() if line <= source.count("\n") else ""
+    return DeviceError(f"{name}:{local}:{column}: {complaint}: {quoted}")
+
+
+def _locate(body: str, line: int) -> tuple[str, int]:
+    """File and own line number of a line of the generated source."""
+    text = read_body(body)
+    files = [(f"shaders/{body}.wgsl", text)]
+    files += [(f"shaders/lib/{name}.wgsl", read_body(f"lib/{name}")) for name in _libraries(text)]
+    for name, content in files:
+        length = content.count("\n") + 1
+        if line <= length:
+            return name, line
+        line -= length
+    return f"declarations generated for shaders/{body}.wgsl", line

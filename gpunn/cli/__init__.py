@@ -1,0 +1,67 @@
+"""The gpunn command: one module per subcommand, errors as one line and exit code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import gpunn
+from gpunn.cli.classify import classify
+from gpunn.cli.devices import devices
+from gpunn.cli.inspect import inspect
+from gpunn.cli.show import one_line
+from gpunn.errors import GpunnError
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, what shells expect
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command()(classify)
+app.command()(inspect)
+app.command()(devices)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Run neural networks on any GPU through WGSL compute shaders."""
+    if show_version:
+        typer.echo(f"gpunn {gpunn.__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code; `args` defaults to the process's own."""
+    _give_runtime_folder()
+    try:
+        result = app(None if args is None else list(args), prog_name="gpunn", standalone_mode=False)
+    except typer.TyperException as error:
+        return _fail(error.format_message().replace("Value error, ", ""))  # a word of the validator, not ours
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except GpunnError as error:
+        return _fail(str(error))
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def _give_runtime_folder() -> None:
+    """Name the folder for run-time files where no login session does.
+
+    Mesa's Vulkan layers look there for a Wayland socket and write to stderr when no folder is named.
+    """
+    if sys.platform == "linux" and not os.environ.get("XDG_RUNTIME_DIR"):
+        os.environ["XDG_RUNTIME_DIR"] = f"/run/user/{os.getuid()}"
+
+
+def _fail(message: str) -> int:
+    print(f"gpunn: {one_line(message)}", file=sys.stderr)
+    return EXIT_ERROR

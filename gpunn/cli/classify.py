@@ -1,0 +1,213 @@
+"""gpunn classify: names what photos show."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.progress_bar import ProgressBar
+
+import gpunn
+from gpunn import vision
+from gpunn.cli.show import BackendName, duration, json_text, plain, stderr, stdout, table
+from gpunn.errors import FormatError
+from gpunn.types import Array
+
+PreferenceName = Literal["low-power", "fast-single-answer", "sustained-speed"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    path: Path
+    named: bool  # on the command line, as against found in a folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    photo: Path
+    probabilities: bool
+    top: tuple[vision.Guess, ...]
+
+
+@dataclass(slots=True)
+class _Report:
+    """All that a run found out, printed at the end as text or JSON."""
+
+    model: str
+    backend: str
+    device: str
+    preference: str
+    compile_seconds: float
+    photo_seconds: float = 0.0
+    results: list[_Result] = field(default_factory=list)
+    skipped: list[tuple[Path, str]] = field(default_factory=list)
+
+
+def classify(
+    photos: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PHOTO",
+            show_default=False,
+            help="Photos in any format that Pillow reads, or folders, searched with all their subfolders; "
+            "files in a folder that are no photos are skipped and counted.",
+        ),
+    ],
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .tflite image classifier.  [default: gpunn's own, CIFAR-10]"),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Class names, one a line.  [default: those inside the model file]"),
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="K", min=1, help="How many classes to show per photo.")] = 5,
+    backend: Annotated[
+        BackendName,
+        typer.Option(help="Where to run; auto takes the GPU where a real one is faster, else the CPU."),
+    ] = "auto",
+    preference: Annotated[
+        PreferenceName | None,
+        typer.Option(
+            help="What to save: power, the time to one answer, or the time for many.  "
+            "[default: fast-single-answer for one photo, sustained-speed for more]",
+            show_default=False,
+        ),
+    ] = None,
+    mean: Annotated[
+        float, typer.Option(metavar="X", help="Subtracted from each pixel value 0..255.")
+    ] = vision.MEAN,
+    std: Annotated[
+        float, typer.Option(metavar="X", help="Divides each pixel value after that.")
+    ] = vision.STD,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+) -> None:
+    """Say what photos show.
+
+    Each photo is turned upright, laid on white where transparent, and squashed to the model's input size.
+    """
+    candidates = _gather(photos)
+    chosen = preference or ("fast-single-answer" if len(candidates) == 1 else "sustained-speed")
+    network = gpunn.load(model or vision.default_model())
+    wanted = vision.photo_input(network, mean, std)
+    names = vision.class_labels(network, labels)
+    start = time.perf_counter()
+    with network.compile(backend=backend, preference=_preference(chosen)) as compiled:
+        compiled_at = time.perf_counter()
+        report = _Report(network.name, compiled.backend, compiled.device, chosen, compiled_at - start)
+        for path, scores in _scores(compiled, candidates, wanted, report):
+            guesses = vision.top(scores, names, top)
+            report.results.append(_Result(path, vision.are_probabilities(scores), guesses))
+        report.photo_seconds = time.perf_counter() - compiled_at
+    if not report.results:
+        raise FormatError(f"none of the {len(candidates)} files is a photo")
+    if as_json:
+        print(json_text(_document(report)))
+    else:
+        _print_report(stdout(), report)
+
+
+def _preference(name: PreferenceName) -> gpunn.Preference:
+    return gpunn.Preference[name.upper().replace("-", "_")]
+
+
+def _gather(paths: Sequence[Path]) -> list[_Candidate]:
+    """The files to look at; folders are searched in sorted order."""
+    found: list[_Candidate] = []
+    for path in paths:
+        if path.is_dir():
+            inside = [_Candidate(p, named=False) for p in sorted(path.rglob("*")) if p.is_file()]
+            if not inside:
+                raise FormatError(f"{path}: the folder holds no files")
+            found += inside
+        elif path.exists():
+            found.append(_Candidate(path, named=True))
+        else:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return found
+
+
+def _scores(
+    compiled: gpunn.Compilation, candidates: Sequence[_Candidate], wanted: vision.PhotoInput, report: _Report
+) -> Iterator[tuple[Path, Array]]:
+    """Each photo's path with the model's answer, in order."""
+    read: list[Path] = []
+    batches = wanted.batches(_read_photos(candidates, wanted, read, report))
+    sustained = report.preference == "sustained-speed"
+    results = compiled.stream(batches) if sustained else (compiled(batch) for batch in batches)
+    rows = (row for result in results for row in np.asarray(result).reshape(wanted.batch, -1))
+    # A row comes after its photo was read, so `read` grows ahead; rows that fill up a batch have no photo.
+    return ((path, row) for row, path in zip(rows, read, strict=False))
+
+
+def _read_photos(
+    candidates: Sequence[_Candidate], wanted: vision.PhotoInput, read: list[Path], report: _Report
+) -> Iterator[Array]:
+    """The photos' values; their paths go to `read`, files of folders that are no photos to the report."""
+    console = stderr()
+    quiet = len(candidates) == 1 or not console.is_terminal
+    for candidate in track(candidates, "classifying", console=console, disable=quiet, transient=True):
+        try:
+            photo = vision.load_photo(candidate.path)
+        except (FormatError, OSError) as error:
+            if candidate.named:
+                raise
+            report.skipped.append((candidate.path, str(error)))
+            continue
+        read.append(candidate.path)
+        yield wanted.values(photo)
+
+
+def _print_report(console: Console, report: _Report) -> None:
+    for result in report.results:
+        heading = "probability" if result.probabilities else "score"
+        console.print(plain(result.photo), style="bold", soft_wrap=True)
+        shown = table("#", "class", heading, "", right=("#", heading))
+        for rank, guess in enumerate(result.top, 1):
+            figure = f"{guess.score:.1%}" if result.probabilities else f"{guess.score:.4g}"
+            bar = _bar(guess.score) if result.probabilities else ""
+            shown.add_row(str(rank), plain(guess.label), figure, bar)
+        console.print(shown)
+        console.print()
+    count = len(report.results)
+    each = f" ({duration(report.photo_seconds / count)} each)" if count > 1 else ""
+    summary = (
+        f"{count} photo{'s' if count > 1 else ''} in {duration(report.photo_seconds)}{each} on "
+        f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
+    )
+    console.print(plain(summary), soft_wrap=True)
+    if report.skipped:
+        print(f"skipped {len(report.skipped)} files that are no photos", file=sys.stderr)
+
+
+def _bar(share: float) -> ProgressBar:
+    return ProgressBar(1.0, share, width=24, complete_style="cyan", finished_style="cyan")
+
+
+def _document(report: _Report) -> dict[str, Any]:
+    return {
+        "model": report.model,
+        "backend": report.backend,
+        "device": report.device,
+        "preference": report.preference,
+        "seconds": {"compile": report.compile_seconds, "photos": report.photo_seconds},
+        "photos": [
+            {
+                "photo": str(result.photo),
+                "scores": "probabilities" if result.probabilities else "raw",
+                "top": [{"rank": rank, **asdict(guess)} for rank, guess in enumerate(result.top, 1)],
+            }
+            for result in report.results
+        ],
+        "skipped": [{"file": str(path), "reason": reason} for path, reason in report.skipped],
+    }

@@ -1,0 +1,157 @@
+"""gpunn inspect: what a model holds, where each operation runs and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import gpunn
+from gpunn.cli.show import BackendName, json_text, plain, size, stdout, table
+from gpunn.model import Model, Operand, Operation
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A .tflite file.")],
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Also list each GPU dispatch: kernel body, grid, why this variant."),
+    ] = False,
+    backend: Annotated[
+        BackendName | None,
+        typer.Option(
+            help="Where the model would run.  [default: webgpu with --plan, else auto]", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+) -> None:
+    """Show a model's operators, shapes, placement with reasons, and memory.
+
+    The operations listed are those that run: after constants are folded and operations are fused.
+    """
+    network = gpunn.load(model)
+    with network.compile(backend=backend or ("webgpu" if plan else "auto")) as compiled:
+        document = _document(network, compiled, plan)
+    if as_json:
+        print(json_text(document))
+    else:
+        _print_document(stdout(), document)
+
+
+def _document(model: Model, compiled: gpunn.Compilation, plan: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "model": model.name,
+        "inputs": [_tensor(o) for o in model.inputs],
+        "outputs": [_tensor(o) for o in model.outputs],
+        "labels": len(model.labels),
+        "operators": dict(Counter(o.op for o in model.operations).most_common()),
+        "constant_bytes": sum(o.type.nbytes for o in model.operands() if o.value is not None),
+        "backend": compiled.backend,
+        "device": compiled.device,
+        "placement": [
+            {**_operation(row.operation), "backend": row.backend, "reason": row.reason}
+            for row in compiled.placement
+        ],
+        "memory": {name: value for name, value in asdict(compiled.stats).items() if name in _MEMORY},
+    }
+    if plan:
+        document["plan"] = [
+            {
+                **_operation(row.operation),
+                "kernel": row.kernel.body,
+                "groups": list(row.kernel.groups),
+                "workgroup": list(row.kernel.workgroup),
+                "reason": row.kernel.reason,
+            }
+            for row in compiled.plan_rows()
+        ]
+    return document
+
+
+_MEMORY = {  # counters of gpunn.backends.base.Stats and what they are for people
+    "resident_bytes": "constants on the device",
+    "arena_bytes": "intermediates on the device",
+    "peak_live_bytes": "of these alive at once, at most",
+    "staging_bytes": "staging for results",
+}
+
+
+def _tensor(operand: Operand) -> dict[str, Any]:
+    return {
+        "name": operand.name,
+        "dtype": operand.type.dtype.value,
+        "shape": list(operand.type.shape),
+        "bytes": operand.type.nbytes,
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    return {
+        "op": operation.op,
+        "origin": operation.origin,
+        "activation": operation.attrs.get("activation"),
+        "inputs": [str(i.type) for i in operation.inputs if i is not None and i.value is None],
+        "outputs": [str(o.type) for o in operation.outputs],
+    }
+
+
+def _print_document(console: Console, document: dict[str, Any]) -> None:
+    console.print(plain(document["model"]), style="bold")
+    for role in ("inputs", "outputs"):
+        for tensor in document[role]:
+            what = f"{role[:-1]:<8} {tensor['name']} {tensor['dtype']}{tensor['shape']}"
+            console.print(plain(what), soft_wrap=True)
+    console.print(f"labels   {document['labels'] or 'none'}")
+    counts = ", ".join(f"{count} {op}" for op, count in document["operators"].items())
+    console.print(plain(f"operators in the file: {counts}"), soft_wrap=True)
+    console.print(f"constants in the file: {size(document['constant_bytes'])}")
+    console.print()
+    console.print(plain(f"operations on {document['device']}, backend {document['backend']}"), style="bold")
+    console.print(_placement(document))
+    console.print()
+    for name, value in document["memory"].items():
+        if value:
+            console.print(f"{_MEMORY[name]}: {size(value)}")
+    if "plan" in document:
+        console.print()
+        console.print("dispatches", style="bold")
+        console.print(_plan(document))
+
+
+def _placement(document: dict[str, Any]) -> Table:
+    shown = table("#", "operation", "result", "runs on", "reason", "origin", right=("#",))
+    for number, row in enumerate(document["placement"]):
+        shown.add_row(
+            str(number),
+            plain(_called(row)),
+            plain(" ".join(row["outputs"])),
+            row["backend"],
+            plain(row["reason"]),
+            plain(row["origin"]),
+        )
+    return shown
+
+
+def _plan(document: dict[str, Any]) -> Table:
+    columns = ("#", "operation", "result", "kernel", "groups", "workgroup", "reason")
+    shown = table(*columns, right=("#",))
+    for number, row in enumerate(document["plan"]):
+        shown.add_row(
+            str(number),
+            plain(_called(row)),
+            plain(" ".join(row["outputs"])),
+            row["kernel"],
+            "x".join(map(str, row["groups"])),
+            "x".join(map(str, row["workgroup"])),
+            plain(row["reason"]),
+        )
+    return shown
+
+
+def _called(row: dict[str, Any]) -> str:
+    return f"{row['op']} + {row['activation']}" if row["activation"] else str(row["op"])

@@ -1,0 +1,71 @@
+"""What the subcommands share: consoles, safe text, readable sizes and times, JSON, option types."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+BackendName = Literal["auto", "webgpu", "cpu"]
+WIDE = 200  # columns of a table that goes to a file or a pipe, where nothing wraps
+
+
+def stdout() -> Console:
+    """The console for results."""
+    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+
+
+def stderr() -> Console:
+    """The console for progress and remarks."""
+    return Console(stderr=True, highlight=False)
+
+
+def plain(value: object) -> Text:
+    """Text from a file shown as it is: no markup, and no control characters that would steer the terminal."""
+    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value)))
+
+
+def one_line(message: str) -> str:
+    """A message with every run of white space, line breaks included, as one blank."""
+    return plain(" ".join(message.split())).plain
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An open table; the columns named in `right` hold numbers."""
+    made = Table(box=None, header_style="dim", pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def json_text(document: Any) -> str:
+    """A JSON document; numbers that JSON does not know (NaN, infinities) become null."""
+    return json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

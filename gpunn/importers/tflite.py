@@ -1,0 +1,222 @@
+"""The TFLite reader: a .tflite file becomes a Model; weights are views of the file's bytes."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+
+from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.importers.tflite_file import FileOperator, FileTensor, TfliteFile, printable
+from gpunn.importers.tflite_rules import OPERATORS, Node, RefusedError, Step
+from gpunn.model import Lifetime, Model, Operand
+from gpunn.types import DType, TensorType
+
+IDENTIFIER = b"TFL3"  # tflite_schema_2018-11.txt, file_identifier
+MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset
+
+MAX_LABEL_BYTES = 1 << 20
+MAX_LABEL_FILES = 16
+_ZIP_ERRORS = (  # what zipfile raises on damaged archives
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    RuntimeError,
+)
+
+
+def recognise(data: bytes) -> bool:
+    """Whether the bytes say that they are a .tflite file."""
+    return len(data) >= MIN_BYTES and data[4:8] == IDENTIFIER
+
+
+def read(data: bytes, name: str) -> Model:
+    """The Model of a .tflite file's bytes; `name` is the file's, for messages.
+
+    Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
+    """
+    file = TfliteFile(data, name)
+    model = _Reader(file).read()
+    model.labels = _labels(data, [o.type for o in model.outputs])
+    return model
+
+
+class _Reader:
+    """Builds the Model of one file, operator by operator."""
+
+    def __init__(self, file: TfliteFile) -> None:
+        self.file = file
+        self.model = Model(file.name)
+        self.names: dict[str, int] = {}
+        self.operands: dict[int, Operand] = {}
+        self.unsupported: list[str] = []
+
+    def read(self) -> Model:
+        if self.file.subgraphs > 1:
+            self.unsupported.append(f"{self.file.name}: {self.file.subgraphs} subgraphs, one is supported")
+        for index in self.file.inputs:
+            self._input(index)
+        for index, operator in enumerate(self.file.operators):
+            origin = f"{self.file.name}: operation {index}, {operator.code}"
+            try:
+                self._add(origin, operator)
+            except RefusedError as refusal:
+                self.unsupported.append(f"{origin} v{operator.version}: {refusal}")
+                self._stand_in(operator)
+            except (FormatError, ModelError):
+                if not self.unsupported:
+                    raise
+                self._stand_in(operator)  # what it works on may have come from a stand-in
+        if self.unsupported:
+            raise UnsupportedError("; ".join(self.unsupported))
+        if not self.file.outputs:
+            raise self.file.fail("has no outputs")
+        self.model.output(*(self._operand(i, "an output of the model") for i in self.file.outputs))
+        return self.model
+
+    def _name(self, tensor: FileTensor) -> str:
+        """The tensor's name, made unique."""
+        number = self.names.get(tensor.name, 0)
+        self.names[tensor.name] = number + 1
+        if number == 0:
+            return tensor.name
+        return self._name_free(f"{tensor.name}:{number}")
+
+    def _name_free(self, name: str) -> str:
+        while name in self.names:
+            name += "'"
+        self.names[name] = 1
+        return name
+
+    def _input(self, index: int) -> None:
+        tensor = self.file.tensors[index]
+        if index in self.operands:
+            raise self.file.fail(f"tensor {index} ({tensor.name}) is an input of the model twice")
+        if tensor.type is None:
+            self.unsupported.append(f"{self.file.name}: input {tensor.name} is {tensor.type_name}")
+        else:
+            self.operands[index] = self.model.input(self._name(tensor), tensor.type)
+
+    def _operand(self, index: int, reader: str) -> Operand:
+        """The operand of a tensor that something reads."""
+        if index not in self.operands:
+            tensor = self.file.tensors[index]
+            value = self.file.value(index)
+            if value is None:
+                raise self.file.fail(f"tensor {index} ({tensor.name}), {reader}, comes from nowhere")
+            self.operands[index] = self.model.constant(self._name(tensor), value)
+        return self.operands[index]
+
+    def _read(self, index: int, position: int, origin: str) -> Operand:
+        """The operand at an operator's input, refused when its kind is not supported."""
+        tensor = self.file.tensors[index]
+        for bad, what in (
+            (tensor.dtype is None, f"is {tensor.type_name}"),
+            (tensor.is_sparse, "is sparse"),
+            (tensor.is_variable and index not in self.operands, "is a variable"),
+        ):
+            if bad:
+                raise RefusedError(f"input {position} ({tensor.name}) {what}, which is not supported")
+        return self._operand(index, f"input {position} of {origin.partition(': ')[2]}")
+
+    def _add(self, origin: str, operator: FileOperator) -> None:
+        """Add what stands for one operator."""
+        rule = OPERATORS.get(operator.code)
+        if rule is None:
+            raise RefusedError("this operator is not supported")
+        inputs = tuple(
+            None if i is None else self._read(i, at, origin) for at, i in enumerate(operator.inputs)
+        )
+        answer = rule(Node(origin, inputs, operator.options_type, operator.options_table))
+        steps = [answer] if isinstance(answer, Step) else list(answer)
+        for step in steps:
+            _expect_floats(step.inputs)
+        self._run(origin, steps, operator)
+
+    def _run(self, origin: str, steps: Sequence[Step], operator: FileOperator) -> None:
+        """Add an operator's ops one after the other; the last one yields its outputs."""
+        previous: tuple[Operand, ...] = ()
+        for step in steps:
+            last = step is steps[-1]
+            names = [self._name(self.file.tensors[i]) for i in operator.outputs] if last else []
+            inputs = (*previous, *step.inputs[1:]) if previous else step.inputs
+            previous = self.model.add(step.op, inputs, step.attrs, origin=origin, names=names)
+        if len(previous) != len(operator.outputs):
+            raise FormatError(f"{origin}: expected {len(previous)} outputs, got {len(operator.outputs)}")
+        for index, operand in zip(operator.outputs, previous, strict=True):
+            self._compare(origin, self.file.tensors[index], operand)
+            self.operands[index] = operand  # a file may write a tensor again: readers see the latest
+
+    def _compare(self, origin: str, tensor: FileTensor, operand: Operand) -> None:
+        """FormatError unless the file's type of an output is the one that follows from the inputs."""
+        if tensor.dtype is not operand.type.dtype:
+            raise FormatError(
+                f"{origin}: output {tensor.name} is {tensor.type_name}, expected {operand.type.dtype.name}"
+            )
+        if tensor.shape is None:
+            return
+        expected = operand.type.shape
+        fits = len(tensor.shape) == len(expected) and all(
+            d is None or d == e for d, e in zip(tensor.shape, expected, strict=True)
+        )
+        if not fits:
+            raise FormatError(
+                f"{origin}: output {tensor.name} has shape {list(tensor.stored)} in the file, "
+                f"expected {list(expected)} from the inputs"
+            )
+
+    def _stand_in(self, operator: FileOperator) -> None:
+        """Operands for the results of an operator that is not there, so that the search can go on."""
+        for index in operator.outputs:
+            tensor = self.file.tensors[index]
+            if tensor.type is not None:
+                operand = Operand(self._name(tensor), tensor.type, Lifetime.TEMPORARY)
+                self.operands.setdefault(index, operand)
+
+
+def _expect_floats(inputs: Sequence[Operand | None]) -> None:
+    for position, operand in enumerate(inputs):
+        if operand is not None and operand.type.dtype is not DType.FLOAT32:
+            kind = operand.type.dtype.name
+            raise RefusedError(f"input {position} ({operand.name}) is {kind}, only FLOAT32 is supported")
+
+
+def _labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
+    """Class names from the files that TFLite metadata packs behind the model: a zip at the end.
+
+    The first text file with one line for each class of an output is taken. A zip that cannot be read
+    counts as none: labels are decoration.
+    """
+    classes = {o.shape[-1] for o in outputs if o.rank}
+    for text in _texts(data):
+        lines = text.splitlines()
+        while lines and not lines[-1].strip():
+            lines.pop()
+        if len(lines) in classes:
+            return tuple(printable(line.strip()) for line in lines)
+    return ()
+
+
+def _texts(data: bytes) -> list[str]:
+    """The text files of a zip at the end of the data, bounded in number and size."""
+    texts: list[str] = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            members = [
+                m for m in archive.infolist() if m.filename.endswith(".txt") and m.compress_type in plain
+            ]
+            for member in members[:MAX_LABEL_FILES]:
+                with archive.open(member) as stream:
+                    text = stream.read(MAX_LABEL_BYTES + 1)
+                if len(text) <= MAX_LABEL_BYTES:
+                    texts.append(text.decode("utf-8", "replace"))
+    except _ZIP_ERRORS:
+        pass
+    return texts

@@ -1,0 +1,245 @@
+"""A .tflite flatbuffer read with bounds: tensors, operator codes and buffers as checked Python values.
+
+Field names are those of tflite_schema_2018-11.txt and its later versions up to 2.18. The schema's
+classes follow whatever offsets a file holds; everything here bounds what they answer before it is used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import tflite as schema
+from flatbuffers.number_types import Int32Flags
+from flatbuffers.table import Table
+
+from gpunn.errors import FormatError
+from gpunn.types import Array, DType, Shape, TensorType
+
+CORRUPT = (struct.error, IndexError, ValueError, TypeError, OverflowError)  # what reading past bounds raises
+MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
+MAX_NAME = 1024
+
+# A well-formed file is read about once; tables may share vectors and strings, but not without end.
+_READ_FACTOR = 4
+
+_T = TypeVar("_T")
+
+TYPE_NAMES = {v: k for k, v in vars(schema.TensorType).items() if not k.startswith("_")}
+OPERATOR_NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
+
+
+@dataclass(frozen=True, slots=True)
+class FileTensor:
+    """An entry of SubGraph.tensors. `dtype` is None for types that gpunn has no name for.
+
+    `shape` has None where the file leaves an extent open (shape_signature -1), and is None when it
+    leaves everything open.
+    """
+
+    name: str
+    type_name: str
+    dtype: DType | None
+    shape: tuple[int | None, ...] | None
+    stored: Shape
+    buffer: int
+    is_variable: bool
+    is_sparse: bool
+
+    @property
+    def type(self) -> TensorType | None:
+        """The type with the stored shape, which has 1 for open extents."""
+        return None if self.dtype is None else TensorType(self.dtype, self.stored)
+
+
+@dataclass(frozen=True, slots=True)
+class FileOperator:
+    """An entry of SubGraph.operators; an absent input is None."""
+
+    code: str
+    version: int
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    options_type: int
+    options_table: tuple[bytes, int] | None
+
+
+class TfliteFile:
+    """One file's bytes. `tensors`, `operators`, `inputs` and `outputs` are those of its first subgraph."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data = data
+        self.name = name
+        self._left = _READ_FACTOR * len(data)
+        with self._reading("the model"):
+            self._model = schema.Model.GetRootAs(data, 0)
+            self._check_version()
+            self._buffers = self._count(self._model.BuffersLength(), 4)
+            self.subgraphs = self._count(self._model.SubgraphsLength(), 4)
+            codes = self._tables(self._model.OperatorCodesLength(), self._model.OperatorCodes)
+            self._codes = [self._code(code) for code in codes]
+        if self.subgraphs == 0:
+            raise FormatError(f"{name}: has no subgraph")
+        with self._reading("subgraph 0"):
+            graph = self._model.Subgraphs(0)
+            tensors = self._tables(graph.TensorsLength(), graph.Tensors)
+            operators = self._tables(graph.OperatorsLength(), graph.Operators)
+            inputs = self._ints(graph.InputsLength(), graph.InputsAsNumpy)
+            outputs = self._ints(graph.OutputsLength(), graph.OutputsAsNumpy)
+        self.tensors = [self._tensor(i, t) for i, t in enumerate(tensors)]
+        self.operators = [self._operator(i, o) for i, o in enumerate(operators)]
+        self.inputs = tuple(self._index(i, "an input of the model") for i in inputs)
+        self.outputs = tuple(self._index(i, "an output of the model") for i in outputs)
+
+    def fail(self, what: str) -> FormatError:
+        """The error that says what is wrong with this file."""
+        return FormatError(f"{self.name}: {what}")
+
+    def value(self, index: int) -> Array | None:
+        """A constant tensor's value as a view of the file's bytes, None when the file holds no value."""
+        tensor = self.tensors[index]
+        where = f"tensor {index} ({tensor.name})"
+        with self._reading(where):
+            data = self._buffer(tensor.buffer)
+        if tensor.type is None or (data.size == 0 and (tensor.buffer == 0 or tensor.type.nbytes != 0)):
+            return None
+        if data.size != tensor.type.nbytes:
+            raise self.fail(f"{where} is {tensor.type}: expected {tensor.type.nbytes} bytes, got {data.size}")
+        little_endian = tensor.type.dtype.numpy.newbyteorder("<")
+        return data.view(little_endian).reshape(tensor.type.shape)
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Errors that reading out of bounds raises come out as FormatError."""
+        try:
+            yield
+        except FormatError:
+            raise
+        except CORRUPT as error:
+            raise self.fail(f"corrupt or truncated, {what} cannot be read ({error})") from None
+
+    def _take(self, nbytes: int) -> None:
+        """Count bytes as read; a file that makes its reader go round in circles is refused."""
+        self._left -= nbytes
+        if self._left < 0:
+            raise self.fail("corrupt, its tables hold more entries than the file has room for")
+
+    def _count(self, count: int, size: int) -> int:
+        """A vector's length, bounded by the file's size."""
+        if count * size > len(self.data):
+            raise self.fail(f"corrupt, {count} entries do not fit a file of {len(self.data)} bytes")
+        self._take(count * size)
+        return count
+
+    def _tables(self, count: int, get: Callable[[int], _T]) -> list[_T]:
+        return [get(i) for i in range(self._count(count, 4))]
+
+    def _ints(self, count: int, get: Callable[[], Any]) -> tuple[int, ...]:
+        return tuple(get().tolist()) if self._count(count, 4) else ()
+
+    def _text(self, raw: bytes | None) -> str:
+        """A string of the file, fit to be shown: short, and without control characters."""
+        self._take(len(raw or b""))
+        return printable((raw or b"")[:MAX_NAME].decode("utf-8", "replace"))
+
+    def _check_version(self) -> None:
+        version = self._model.Version()
+        if version != 3:
+            raise self.fail(f"expected schema version 3, got {version}")
+
+    def _code(self, code: Any) -> tuple[str, int]:
+        """An operator code's name and version.
+
+        The number stands in an int8 field, since 2020 also in an int32 field; the larger one counts.
+        """
+        number = max(_new_builtin_code(code._tab), code.DeprecatedBuiltinCode())
+        if number == schema.BuiltinOperator.CUSTOM:
+            return f"CUSTOM {self._text(code.CustomCode())}", code.Version()
+        return OPERATOR_NAMES.get(number, f"BUILTIN_{number}"), code.Version()
+
+    def _tensor(self, index: int, tensor: Any) -> FileTensor:
+        where = f"tensor {index}"
+        with self._reading(where):
+            stored = self._ints(tensor.ShapeLength(), tensor.ShapeAsNumpy)
+            signature = self._ints(tensor.ShapeSignatureLength(), tensor.ShapeSignatureAsNumpy)
+            number = tensor.Type()
+            type_name = TYPE_NAMES.get(number, f"type {number}")
+            name = self._text(tensor.Name())
+            buffer = tensor.Buffer()
+            unranked = tensor.ShapeIsNone() and not tensor.HasRank()
+            is_variable, is_sparse = tensor.IsVariable(), tensor.Sparsity() is not None
+        if len(stored) > MAX_RANK or min(stored, default=0) < 0:
+            shape = list(stored[:32])
+            raise self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
+        if buffer >= max(self._buffers, 1):
+            raise self.fail(f"{where} ({name}) refers to buffer {buffer}, there are {self._buffers}")
+        signature = signature if len(signature) == len(stored) else stored
+        open_shape = tuple(None if s == -1 else d for d, s in zip(stored, signature, strict=True))
+        return FileTensor(
+            name=name or f"tensor_{index}",
+            type_name=type_name,
+            dtype=_dtype(type_name),
+            shape=None if unranked else open_shape,
+            stored=stored,
+            buffer=buffer,
+            is_variable=is_variable,
+            is_sparse=is_sparse,
+        )
+
+    def _operator(self, index: int, operator: Any) -> FileOperator:
+        where = f"operation {index}"
+        with self._reading(where):
+            opcode = operator.OpcodeIndex()
+            inputs = self._ints(operator.InputsLength(), operator.InputsAsNumpy)
+            outputs = self._ints(operator.OutputsLength(), operator.OutputsAsNumpy)
+            options_type = operator.BuiltinOptionsType()
+            union = operator.BuiltinOptions()
+        if opcode >= len(self._codes):
+            raise self.fail(f"{where} refers to operator code {opcode}, there are {len(self._codes)}")
+        code, version = self._codes[opcode]
+        return FileOperator(
+            code=code,
+            version=version,
+            inputs=tuple(None if i == -1 else self._index(i, f"an input of {where}, {code}") for i in inputs),
+            outputs=tuple(self._index(i, f"an output of {where}, {code}") for i in outputs),
+            options_type=options_type,
+            options_table=None if union is None else (self.data, union.Pos),
+        )
+
+    def _index(self, index: int, what: str) -> int:
+        if not 0 <= index < len(self.tensors):
+            raise self.fail(f"{what} is tensor {index}, there are {len(self.tensors)}")
+        return index
+
+    def _buffer(self, index: int) -> Array:
+        """A buffer's bytes: inside the flatbuffer, or behind it at an offset (files over 2 GiB do so)."""
+        if self._buffers == 0:
+            return np.empty(0, np.uint8)
+        buffer = self._model.Buffers(index)
+        offset, size = buffer.Offset(), buffer.Size()
+        if offset > 1:
+            if offset + size > len(self.data):
+                raise self.fail(f"buffer {index} ends at byte {offset + size}, the file at {len(self.data)}")
+            return np.frombuffer(self.data, np.uint8, size, offset)
+        if buffer.DataLength() == 0:
+            return np.empty(0, np.uint8)
+        found: Array = buffer.DataAsNumpy()
+        return found
+
+
+def printable(text: str) -> str:
+    """The text with characters that steer a terminal replaced."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _new_builtin_code(table: Table) -> int:
+    """OperatorCode.builtin_code, field 3 of the table, which the schema's class only shows from 127 up."""
+    return int(table.GetSlot(10, 0, Int32Flags))
+
+
+def _dtype(type_name: str) -> DType | None:
+    return DType.__members__.get(type_name)

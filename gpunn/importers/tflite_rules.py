@@ -1,0 +1,384 @@
+"""The TFLite operator table: which op and which attributes each builtin operator stands for.
+
+Operators and their option tables are those of tflite_schema_2018-11.txt (enum BuiltinOperator, union
+BuiltinOptions), with the fields that later schemas (2.18) added to them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import tflite as schema
+
+from gpunn.errors import FormatError
+from gpunn.importers.tflite_file import CORRUPT
+from gpunn.model import Operand
+
+# A table without a single field: every getter answers with the schema's default.
+_EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4), 4
+MAX_INTS = 64  # axes, extents or indices in one list: well over any rank
+
+
+class RefusedError(Exception):
+    """A rule's answer that its operator is well-formed but cannot be expressed; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of a file, as its rule sees it."""
+
+    origin: str
+    inputs: tuple[Operand | None, ...]
+    options_type: int = 0
+    options_table: tuple[bytes, int] | None = None
+
+    def corrupt(self, what: str) -> NoReturn:
+        """Raise FormatError naming this operator."""
+        raise FormatError(f"{self.origin}: {what}")
+
+    def operand(self, index: int) -> Operand:
+        """Input `index`, which must be there."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            self.corrupt(f"input {index} is missing, got {len(self.inputs)} inputs")
+        return found
+
+    def options(self, name: str) -> Options:
+        """The operator's option table, which must be of the named type; absent, it is all defaults."""
+        expected = getattr(schema.BuiltinOptions, name)
+        if self.options_type not in (schema.BuiltinOptions.NONE, expected):
+            self.corrupt(f"expected {name} (number {expected}), got option table {self.options_type}")
+        table = getattr(schema, name)()
+        data, position = self.options_table if self.options_type and self.options_table else _EMPTY_TABLE
+        table.Init(data, position)
+        return Options(self, table)
+
+    def constant(self, index: int, what: str, *dtypes: str) -> np.ndarray[Any, Any]:
+        """The value of input `index`, which must be known now."""
+        operand = self.operand(index)
+        if operand.value is None:
+            raise RefusedError(f"the {what} are computed at run time, only constants are supported")
+        if operand.value.dtype.name not in dtypes:
+            self.corrupt(f"the {what} should be {' or '.join(dtypes)}, got {operand.value.dtype}")
+        return operand.value
+
+    def ints(self, index: int, what: str, count: int | None = None) -> tuple[int, ...]:
+        """The integers of constant input `index`; a scalar counts as one."""
+        value = self.constant(index, what, "int32", "int64")
+        expected = MAX_INTS if count is None else count
+        if value.ndim > 1 or value.size > expected or (count is not None and value.size != count):
+            self.corrupt(f"expected {'at most ' if count is None else ''}{expected} {what}, got {value.size}")
+        return tuple(int(v) for v in value.reshape(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """An option table read with bounds."""
+
+    node: Node
+    table: Any
+
+    def get(self, name: str) -> Any:
+        """A scalar field, by the schema class's name for it."""
+        try:
+            return getattr(self.table, name)()
+        except CORRUPT as error:
+            self.node.corrupt(f"option {name} cannot be read ({error})")
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """A vector of integers."""
+        count = self.get(f"{name}Length")
+        if count > MAX_INTS:
+            self.node.corrupt(f"option {name} has {count} entries, at most {MAX_INTS} make sense")
+        return tuple(int(v) for v in self.get(f"{name}AsNumpy")) if count else ()
+
+    def activation(self) -> dict[str, str]:
+        """The fused activation as an attribute, none if there is none (enum ActivationFunctionType)."""
+        number = self.get("FusedActivationFunction")
+        if number == schema.ActivationFunctionType.NONE:
+            return {}
+        if number == schema.ActivationFunctionType.SIGN_BIT:
+            raise RefusedError("the fused activation SIGN_BIT yields bits, not numbers")
+        if number not in ACTIVATIONS:
+            self.node.corrupt(f"there is no fused activation number {number}")
+        return {"activation": ACTIVATIONS[number]}
+
+
+ACTIVATIONS = {
+    schema.ActivationFunctionType.RELU: "relu",
+    schema.ActivationFunctionType.RELU_N1_TO_1: "relu1",
+    schema.ActivationFunctionType.RELU6: "relu6",
+    schema.ActivationFunctionType.TANH: "tanh",
+}
+PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An op to add: inputs are operands, or PREVIOUS for the result of the step before."""
+
+    op: str
+    inputs: tuple[Operand | None, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+PREVIOUS = None  # only ever the first input, which is never optional
+
+Rule = Callable[[Node], Step | Sequence[Step]]
+
+
+def plain(op: str) -> Rule:
+    """A rule for operators without options: the same inputs in the same order."""
+    return lambda node: Step(op, node.inputs)
+
+
+def activated(op: str, options: str) -> Rule:
+    """A rule for operators whose only option is the fused activation."""
+    return lambda node: Step(op, node.inputs, node.options(options).activation())
+
+
+def pool(op: str) -> Rule:
+    """A rule for the pools, which share Pool2DOptions."""
+
+    def rule(node: Node) -> Step:
+        options = node.options("Pool2DOptions")
+        size = options.get("FilterHeight"), options.get("FilterWidth")
+        return Step(op, node.inputs, {"size": size, **_window(options)})
+
+    return rule
+
+
+def _window(options: Options) -> dict[str, Any]:
+    """What convolutions and pools have in common: stride, padding, activation."""
+    padding = options.get("Padding")
+    if padding not in PADDINGS:
+        options.node.corrupt(f"there is no padding number {padding}")
+    stride = options.get("StrideH"), options.get("StrideW")
+    return {"stride": stride, "padding": PADDINGS[padding], **options.activation()}
+
+
+def _dilation(options: Options) -> tuple[int, int]:
+    return options.get("DilationHFactor"), options.get("DilationWFactor")
+
+
+def conv(node: Node) -> Step:
+    """CONV_2D: filter [O, KH, KW, I]; fewer filter than input channels mean groups."""
+    options = node.options("Conv2DOptions")
+    return Step("conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
+
+
+def depthwise_conv(node: Node) -> Step:
+    """DEPTHWISE_CONV_2D: filter [1, KH, KW, O]; the option depth_multiplier only repeats O / C."""
+    options = node.options("DepthwiseConv2DOptions")
+    return Step("depthwise_conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
+
+
+def fully_connected(node: Node) -> Step:
+    """FULLY_CONNECTED, with keep_num_dims (since version 5)."""
+    options = node.options("FullyConnectedOptions")
+    if options.get("WeightsFormat") != schema.FullyConnectedOptionsWeightsFormat.DEFAULT:
+        raise RefusedError("the weights are shuffled (SHUFFLED4x16INT8)")
+    return Step(
+        "fully_connected", node.inputs, {"keep_dims": options.get("KeepNumDims"), **options.activation()}
+    )
+
+
+def concatenation(node: Node) -> Step:
+    """CONCATENATION of any number of inputs."""
+    options = node.options("ConcatenationOptions")
+    return Step("concat", node.inputs, {"axis": options.get("Axis"), **options.activation()})
+
+
+def leaky_relu(node: Node) -> Step:
+    """LEAKY_RELU: alpha below zero."""
+    return Step("leaky_relu", node.inputs, {"alpha": node.options("LeakyReluOptions").get("Alpha")})
+
+
+def softmax(node: Node) -> Step:
+    """SOFTMAX over the last axis."""
+    return Step("softmax", node.inputs, {"axis": -1, "beta": node.options("SoftmaxOptions").get("Beta")})
+
+
+def mean(node: Node) -> Step:
+    """MEAN: axes may be negative and may repeat."""
+    keep_dims = node.options("ReducerOptions").get("KeepDims")
+    return Step("mean", (node.operand(0),), {"axes": node.ints(1, "axes"), "keep_dims": keep_dims})
+
+
+def pad(node: Node) -> Step:
+    """PAD with zeros, PADV2 with its third input."""
+    x = node.operand(0)
+    paddings = node.constant(1, "paddings", "int32", "int64")
+    if paddings.shape != (x.type.rank, 2):
+        node.corrupt(f"the paddings should have shape [{x.type.rank}, 2], got {list(paddings.shape)}")
+    value = 0.0
+    if len(node.inputs) > 2:
+        fill = node.constant(2, "padding values", "float32")
+        if fill.size != 1:
+            node.corrupt(f"expected one padding value, got {fill.size}")
+        value = float(fill.reshape(-1)[0])
+    return Step("pad", (x,), {"paddings": tuple((int(a), int(b)) for a, b in paddings), "value": value})
+
+
+def reshape(node: Node) -> Step:
+    """RESHAPE: the shape is the second input if that is a vector, else the option new_shape.
+
+    One extent may be -1. Old converters wrote a scalar's shape as the option [0].
+    """
+    x = node.operand(0)
+    if len(node.inputs) > 1 and node.operand(1).type.rank == 1:
+        shape = node.ints(1, "extents")
+    else:
+        shape = node.options("ReshapeOptions").ints("NewShape")
+        shape = () if shape == (0,) else shape
+    return Step("reshape", (x,), {"shape": shape})
+
+
+def resize_bilinear(node: Node) -> Step:
+    """RESIZE_BILINEAR to a constant height and width."""
+    options = node.options("ResizeBilinearOptions")
+    attrs = {
+        "size": node.ints(1, "extents", 2),
+        "align_corners": options.get("AlignCorners"),
+        "half_pixel_centers": options.get("HalfPixelCenters"),
+    }
+    return Step("resize_bilinear", (node.operand(0),), attrs)
+
+
+def squeeze(node: Node) -> Step:
+    """SQUEEZE of the given axes, of all that are 1 when none is given."""
+    return Step("squeeze", node.inputs, {"axes": node.options("SqueezeOptions").ints("SqueezeDims")})
+
+
+def transpose(node: Node) -> Step:
+    """TRANSPOSE by a constant permutation, whose axes may be negative."""
+    x = node.operand(0)
+    perm = node.ints(1, "axes", x.type.rank)
+    return Step("transpose", (x,), {"perm": tuple(a + x.type.rank if a < 0 else a for a in perm)})
+
+
+def strided_slice(node: Node) -> Sequence[Step]:
+    """STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape."""
+    x = node.operand(0)
+    options = node.options("StridedSliceOptions")
+    begin = node.ints(1, "begins")
+    end = node.ints(2, "ends", len(begin))
+    strides = node.ints(3, "strides", len(begin))
+    masks = {m: options.get(f"{m}Mask") for m in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
+    bit = {m: [bool(mask >> i & 1) for i in range(len(begin))] for m, mask in masks.items()}
+    spec = _SliceSpec(node, x, options.get("Offset"))
+    covered = sum(not n and not e for n, e in zip(bit["NewAxis"], bit["Ellipsis"], strict=True))
+    for i, (b, e, s) in enumerate(zip(begin, end, strides, strict=True)):
+        if bit["Ellipsis"][i]:
+            spec.skip(x.type.rank - covered)
+        elif bit["NewAxis"][i]:
+            spec.new_axis()
+        elif bit["ShrinkAxis"][i]:
+            spec.index(0 if bit["Begin"][i] else b, s)
+        else:
+            spec.slice(None if bit["Begin"][i] else b, None if bit["End"][i] else e, s)
+    return spec.steps()
+
+
+class _SliceSpec:
+    """Collects one entry per axis of x, and the shape with new axes as it would be without them."""
+
+    def __init__(self, node: Node, x: Operand, offset: bool) -> None:
+        self.node, self.x, self.offset = node, x, offset
+        self.begin: list[int | None] = []
+        self.end: list[int | None] = []
+        self.strides: list[int] = []
+        self.shrink: list[int] = []
+        self.shape: list[int] = []
+        self.reshaped = False
+
+    def extent(self) -> int:
+        """The extent of the axis that comes next."""
+        axis = len(self.begin)
+        if axis >= self.x.type.rank:
+            self.node.corrupt(f"has more slices than the {self.x.type.rank} axes of its input")
+        return self.x.type.shape[axis]
+
+    def skip(self, axes: int) -> None:
+        """Whole axes."""
+        for _ in range(axes):
+            self.slice(None, None, 1)
+
+    def new_axis(self) -> None:
+        """An axis of extent 1 that x does not have."""
+        self.shape.append(1)
+        self.reshaped = True
+
+    def index(self, begin: int, stride: int) -> None:
+        """One element; the axis goes."""
+        extent = self.extent()
+        if not -extent <= begin < extent or stride < 1:
+            self.node.corrupt(f"index {begin} with stride {stride} is out of range for extent {extent}")
+        self.shrink.append(len(self.begin))
+        self._append(begin, None if begin == -1 else begin + 1, 1)
+
+    def slice(self, begin: int | None, end: int | None, stride: int) -> None:
+        """A range with Python's meaning; with the option `offset`, the end counts from the begin."""
+        extent = self.extent()
+        if stride == 0:
+            self.node.corrupt("a stride is 0")
+        if self.offset and end is not None:
+            end += slice(begin, None, stride).indices(extent)[0]
+            end = None if end < 0 and stride < 0 else end
+        self.shape.append(len(range(*slice(begin, end, stride).indices(extent))))
+        self._append(begin, end, stride)
+
+    def _append(self, begin: int | None, end: int | None, stride: int) -> None:
+        self.begin.append(begin)
+        self.end.append(end)
+        self.strides.append(stride)
+
+    def steps(self) -> Sequence[Step]:
+        """The slice, and the reshape if there are new axes."""
+        self.skip(self.x.type.rank - len(self.begin))
+        attrs = {
+            "begin": tuple(self.begin),
+            "end": tuple(self.end),
+            "strides": tuple(self.strides),
+            "shrink_axes": tuple(self.shrink),
+        }
+        cut = Step("strided_slice", (self.x,), attrs)
+        return (cut, Step("reshape", (PREVIOUS,), {"shape": tuple(self.shape)})) if self.reshaped else (cut,)
+
+
+OPERATORS: Mapping[str, Rule] = {
+    "ADD": activated("add", "AddOptions"),
+    "AVERAGE_POOL_2D": pool("average_pool2d"),
+    "CONCATENATION": concatenation,
+    "CONV_2D": conv,
+    "DEPTHWISE_CONV_2D": depthwise_conv,
+    "DIV": activated("div", "DivOptions"),
+    "FULLY_CONNECTED": fully_connected,
+    "HARD_SWISH": plain("hard_swish"),
+    "L2_POOL_2D": pool("l2_pool2d"),
+    "LEAKY_RELU": leaky_relu,
+    "LOGISTIC": plain("logistic"),
+    "MAXIMUM": plain("maximum"),
+    "MAX_POOL_2D": pool("max_pool2d"),
+    "MEAN": mean,
+    "MINIMUM": plain("minimum"),
+    "MUL": activated("mul", "MulOptions"),
+    "PAD": pad,
+    "PADV2": pad,
+    "PRELU": plain("prelu"),
+    "RELU": plain("relu"),
+    "RELU6": plain("relu6"),
+    "RELU_N1_TO_1": plain("relu1"),
+    "RESHAPE": reshape,
+    "RESIZE_BILINEAR": resize_bilinear,
+    "SOFTMAX": softmax,
+    "SQUEEZE": squeeze,
+    "STRIDED_SLICE": strided_slice,
+    "SUB": activated("sub", "SubOptions"),
+    "TANH": plain("tanh"),
+    "TRANSPOSE": transpose,
+}

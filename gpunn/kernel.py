@@ -1,0 +1,132 @@
+"""Kernel: one GPU dispatch as pure data, and the arithmetic of grids.
+
+A Kernel names a WGSL body in shaders/ and states all that the body leaves open: operands, numbers,
+tile constants and generated functions. Nothing here needs a device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gpunn.types import Array
+
+MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
+
+Param = int | float | tuple[int, int, int, int]
+Grid = tuple[int, int, int]
+
+
+class Unsupported(Exception):  # noqa: N818 (a signal between an op and the partitioner, never shown as an error)
+    """Raised by an op's kernel function: this call cannot run on the GPU, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A numpy function that repacks a constant once at compile time; equal Packs give equal results."""
+
+    function: Callable[..., Array]
+    args: tuple[int, ...] = ()
+
+    def __call__(self, value: Array) -> Array:
+        return self.function(value, *self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An operand that the body reads through load_<name>(i), load4_<name>(i) or loadv_<name>(i).
+
+    `operand` is the position among the operation's inputs, None when the operand is absent (every
+    load gives 0). `width` 4 binds the buffer as vec4: load4_ is one load then, and its index counts
+    vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a constant operand.
+    """
+
+    name: str
+    operand: int | None
+    width: int = 1
+    pack: Pack | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A result that the body stores through store_<name>(i, v), store4_<name>(i, v) or storev_<name>(i, v)."""
+
+    name: str = "y"
+    output: int = 0
+    width: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A generated WGSL function of T values: one expression in its parameters."""
+
+    params: tuple[str, ...]
+    expression: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One dispatch.
+
+    body: file in shaders/, without suffix. `threads`: invocations wanted along x, y, z; whole
+    workgroups are started, so bodies check their bounds. `params` become fields of `p`: int -> u32,
+    float -> f32, tuple -> vec4<i32>. `constants` become module constants and, like `functions`,
+    `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. `lanes` is the width
+    of the vector type V: 1 or 4. `reason` says why this body was chosen (gpunn inspect --plan).
+    """
+
+    body: str
+    threads: Grid
+    workgroup: Grid
+    reads: tuple[Read, ...]
+    writes: tuple[Write, ...] = (Write(),)
+    params: Mapping[str, Param] = field(default_factory=dict)
+    constants: Mapping[str, int] = field(default_factory=dict)
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    lanes: int = 1
+    reason: str = ""
+
+    @property
+    def groups(self) -> Grid:
+        """Workgroups along x, y, z."""
+        x, y, z = (ceil_div(t, w) for t, w in zip(self.threads, self.workgroup, strict=True))
+        return x, y, z
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def flat_threads(count: int, workgroup: int = 64) -> Grid:
+    """Threads for `count` independent invocations, folded over x and y when x alone is over the limit.
+
+    Bodies get their number back with flat_index() of lib/flat.wgsl.
+    """
+    groups = ceil_div(count, workgroup)
+    if groups <= MAX_GROUPS:
+        return groups * workgroup, 1, 1
+    rows = ceil_div(groups, MAX_GROUPS)
+    return ceil_div(groups, rows) * workgroup, rows, 1
+
+
+def vec_width(*row_lengths: int) -> int:
+    """4 when every row length is divisible by 4, else 1."""
+    return 4 if all(n % 4 == 0 for n in row_lengths) else 1
+
+
+def dims4(values: tuple[int, ...], fill: int) -> tuple[int, int, int, int]:
+    """Up to four numbers right-aligned into four, filled up in front."""
+    a, b, c, d = (fill,) * (4 - len(values)) + values
+    return a, b, c, d
+
+
+def fits_i32(*counts: int) -> bool:
+    """Whether flat element indices up to these counts fit the shaders' 32-bit arithmetic."""
+    return max(counts, default=0) < 2**31
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    """Number of elements of a shape."""
+    return math.prod(shape)

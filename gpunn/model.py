@@ -1,0 +1,186 @@
+"""Model, Operation, Operand: the one graph, always fully typed (NNAPI's words)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.ops import OPS
+from gpunn.ops.op import Call, Op
+from gpunn.types import Array, DType, TensorType
+
+if TYPE_CHECKING:
+    from gpunn.runtime import Compilation, Preference
+
+MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
+
+
+class Lifetime(enum.Enum):
+    """Where an operand's value comes from (types.hal 1.0, OperandLifeTime)."""
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    TEMPORARY = "temporary"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """A tensor of the graph. Two operands are equal only if they are the same object."""
+
+    name: str
+    type: TensorType
+    lifetime: Lifetime
+    value: Array | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.lifetime.value} {self.name!r} {self.type}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """An op applied to operands; `origin` says where it stands in its file."""
+
+    op: str
+    inputs: tuple[Operand | None, ...]
+    outputs: tuple[Operand, ...]
+    attrs: Mapping[str, Any]
+    origin: str
+
+    @property
+    def definition(self) -> Op:
+        """The op's one place."""
+        return OPS[self.op]
+
+    def call(self) -> Call:
+        """What the op's kernel function sees."""
+        return Call(
+            op=self.op,
+            origin=self.origin,
+            inputs=tuple(None if i is None else i.type for i in self.inputs),
+            attrs=self.attrs,
+            outputs=tuple(o.type for o in self.outputs),
+            constant=tuple(i is not None and i.value is not None for i in self.inputs),
+        )
+
+
+@dataclass(slots=True)
+class Model:
+    """A network: operations in an order in which they can run.
+
+    Build one with input(), constant(), add() and output(); every step is checked at once, so a Model
+    is typed throughout or refused with ModelError. `labels` are class names, where the file has them.
+    """
+
+    name: str = "model"
+    inputs: list[Operand] = field(default_factory=list)
+    outputs: list[Operand] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    labels: tuple[str, ...] = ()
+
+    def input(self, name: str, type: TensorType) -> Operand:
+        """A new input of the model."""
+        operand = Operand(name, _bounded(name, type), Lifetime.INPUT)
+        self.inputs.append(operand)
+        return operand
+
+    def constant(self, name: str, value: Array, type: TensorType | None = None) -> Operand:
+        """A constant; the array is referenced, not copied, and must not change afterwards."""
+        type = type or TensorType(DType.of(value.dtype), value.shape)
+        if value.dtype != type.dtype.numpy or value.shape != type.shape:
+            raise ModelError(f"constant {name!r} should be {type}, got {value.dtype}{list(value.shape)}")
+        return Operand(name, _bounded(name, type), Lifetime.CONSTANT, value)
+
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[Operand | None],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        origin: str = "",
+        names: Sequence[str] = (),
+    ) -> tuple[Operand, ...]:
+        """Append an operation and return its outputs, typed by the op's own rule.
+
+        `names` are the outputs' names. Raises ModelError when the op is unknown, its inputs or
+        attributes break a rule, or an input does not come before it.
+        """
+        if op not in OPS:
+            raise ModelError(f"there is no op {op!r}")
+        definition = OPS[op]
+        call = Call(op, origin, tuple(None if i is None else i.type for i in inputs), attrs or {})
+        definition.check_arity(call)
+        full = definition.complete(call, attrs or {})
+        inferred = definition.infer(
+            Call(op, origin, call.inputs, full, (), tuple(i is not None and i.value is not None for i in inputs))
+        )
+        types = inferred if isinstance(inferred, tuple) else (inferred,)
+        labels = [*names, *(f"{op}_{len(self.operations)}:{k}" for k in range(len(names), len(types)))]
+        outputs = tuple(
+            Operand(n, _bounded(n, t), Lifetime.TEMPORARY) for n, t in zip(labels, types, strict=False)
+        )
+        self.operations.append(Operation(op, tuple(inputs), outputs, full, origin))
+        return outputs
+
+    def output(self, *operands: Operand) -> None:
+        """Declare outputs of the model, in order."""
+        self.outputs.extend(operands)
+
+    def with_operations(self, operations: Iterable[Operation]) -> Model:
+        """The same model with other operations (for passes)."""
+        return Model(self.name, list(self.inputs), list(self.outputs), list(operations), self.labels)
+
+    def operands(self) -> list[Operand]:
+        """Every operand once: inputs first, then in order of use."""
+        seen: dict[Operand, None] = dict.fromkeys(self.inputs)
+        for operation in self.operations:
+            seen.update(dict.fromkeys(i for i in operation.inputs if i is not None))
+            seen.update(dict.fromkeys(operation.outputs))
+        seen.update(dict.fromkeys(self.outputs))
+        return list(seen)
+
+    def compile(
+        self, backend: str = "auto", preference: Preference | None = None, device: str | None = None
+    ) -> Compilation:
+        """Make the model ready to run; see gpunn.runtime.compile_model for the arguments and errors."""
+        from gpunn.runtime import compile_model  # the one import that points up: the public API hangs compile() here
+
+        return compile_model(self, backend, preference, device)
+
+
+def _bounded(name: str, type: TensorType) -> TensorType:
+    if any(d < 0 for d in type.shape):
+        raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
+    if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
+        raise ModelError(f"tensor {name!r} has {type.size} elements, at most {MAX_ELEMENTS} can be addressed")
+    return type
+
+
+def consumers(model: Model) -> dict[Operand, list[Operation]]:
+    """For each operand the operations that read it, once for each time they do."""
+    found: dict[Operand, list[Operation]] = {}
+    for operation in model.operations:
+        for operand in operation.inputs:
+            if operand is not None:
+                found.setdefault(operand, []).append(operation)
+    return found
+
+
+def as_input(operand: Operand, value: Any) -> Array:
+    """`value` as a C-contiguous array for a model input; ModelError when dtype or shape do not fit.
+
+    Lossless widening that numpy calls safe (float16 to float32, uint8 to int32) is done; anything
+    else must be converted by the caller, who knows what is meant.
+    """
+    array = np.asarray(value)
+    if array.shape != operand.type.shape:
+        raise ModelError(
+            f"input {operand.name!r} must have shape {list(operand.type.shape)}, got {list(array.shape)}"
+        )
+    if not np.can_cast(array.dtype, operand.type.dtype.numpy, "safe"):
+        raise ModelError(f"input {operand.name!r} must be {operand.type.dtype.value}, got {array.dtype}")
+    return np.ascontiguousarray(array, operand.type.dtype.numpy)

@@ -1,0 +1,55 @@
+"""Checks of element types and attributes that several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpunn.ops.op import Call
+from gpunn.types import DType, TensorType
+
+FLOATS = (DType.FLOAT32, DType.FLOAT16)
+NUMBERS = (*FLOATS, DType.INT32, DType.INT64)
+
+
+def expect_dtype(call: Call, index: int, *dtypes: DType) -> TensorType:
+    """The type of input `index`, whose element type must be one of `dtypes`."""
+    found = call.input(index)
+    if found.dtype not in dtypes:
+        expected = " or ".join(d.value for d in dtypes)
+        call.fail(f"input {index} must be {expected}, got {found}")
+    return found
+
+
+def expect_ints(call: Call, attr: str, count: int | None = None) -> tuple[int, ...]:
+    """Attribute `attr` as a tuple of ints, `count` of them where that is given."""
+    value: Any = call[attr]
+    if not isinstance(value, Iterable):
+        call.fail(f"{attr} must be a sequence of integers, got {value!r}")
+    found = tuple(value)
+    for entry in found:
+        expect_int(call, attr, entry)
+    if count is not None and len(found) != count:
+        call.fail(f"{attr} must have {count} entries, got {len(found)}: {list(found)}")
+    return tuple(int(entry) for entry in found)
+
+
+def expect_int(call: Call, what: str, value: Any) -> int:
+    """`value` as an int; ModelError when it is anything else, a bool or a float included."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        call.fail(f"{what} must be an integer, got {value!r}")
+    return int(value)
+
+
+def expect_float(call: Call, attr: str) -> float:
+    """Attribute `attr` as a float; ModelError when it is not a number."""
+    value = call[attr]
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        call.fail(f"{attr} must be a number, got {value!r}")
+
+
+def expect_axes(call: Call, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Axes made non-negative, each once, in ascending order."""
+    return tuple(sorted({call.axis(axis, rank) for axis in axes}))

@@ -1,0 +1,104 @@
+"""Fully connected layers, and the choice of matrix product kernels that convolutions share."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
+from gpunn.ops.op import Call, Op, op
+from gpunn.ops.unary import activation_function
+from gpunn.types import Array, TensorType
+
+COLUMNS = 8  # output channels of one invocation: two vec4
+ROWS = 8  # rows of one invocation of the tiled bodies
+
+
+def pack_filter(filter: Array) -> Array:
+    """[O, ..., I] -> [..., I, O padded to a multiple of COLUMNS]: output channels become the fast axis."""
+    matrix = filter.reshape(filter.shape[0], -1).T
+    return np.pad(matrix, [(0, 0), (0, -matrix.shape[1] % COLUMNS)])
+
+
+def pack_bias(bias: Array) -> Array:
+    """[O] -> [O padded to a multiple of COLUMNS]."""
+    return np.pad(bias, (0, -bias.size % COLUMNS))
+
+
+def channel_reads(call: Call) -> tuple[Read, Read]:
+    """The packed filter (input 1) and bias (input 2, may be absent) of a call."""
+    bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
+    return Read("w", 1, 4, Pack(pack_filter)), bias
+
+
+def constants_only(call: Call) -> bool:
+    """Whether filter and bias are known at compile time, so that they can be packed."""
+    return call.constant[1] and (not call.has(2) or call.constant[2])
+
+
+def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
+    """y[rows, channels] = apply(x[rows, depth] . w + bias), for a depth divisible by 4 and packed constants."""
+    packed = ceil_div(channels, COLUMNS) * COLUMNS
+    tiled = rows >= ROWS
+    columns = packed // COLUMNS if tiled else packed // 4
+    return Kernel(
+        body="matmul_tile" if tiled else "matmul_row",
+        threads=(columns, ceil_div(rows, ROWS) if tiled else rows, 1),
+        workgroup=(8, 8, 1) if tiled else (64, 1, 1),
+        reads=(Read("x", 0, 4), *channel_reads(call)),
+        writes=(Write(width=vec_width(channels)),),
+        params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4},
+        functions=activation_function(call),
+        reason=f"{rows} rows x depth {depth} x {channels} channels: "
+        + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels"),
+    )
+
+
+def _infer_fully_connected(call: Call) -> TensorType:
+    filter = call.expect_rank(1, 2)
+    channels, depth = filter.shape
+    x = call.x
+    if call.has(2) and call.input(2).shape != (channels,):
+        call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
+    if call["keep_dims"]:
+        if x.rank == 0 or x.shape[-1] != depth:
+            call.fail(f"the last dimension must be {depth} as in the filter, got input shape {list(x.shape)}")
+        return x.with_shape((*x.shape[:-1], channels))
+    if depth == 0 or x.size % depth:
+        call.fail(f"{x.size} input elements cannot be cut into rows of {depth} as the filter asks")
+    return x.with_shape((x.size // depth, channels))
+
+
+def _fully_connected_kernel(call: Call) -> Kernel:
+    channels, depth = call.input(1).shape
+    rows = math.prod(call.y.shape[:-1])
+    if constants_only(call) and depth % 4 == 0 and fits_i32(rows * depth):
+        return product(call, rows, depth, channels)
+    return Kernel(
+        body="matmul_any",
+        threads=(channels, rows, 1),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
+        params={"M": rows, "K": depth, "N": channels},
+        functions=activation_function(call),
+        reason=f"depth {depth} is not divisible by 4" if depth % 4 else "the filter is not a constant",
+    )
+
+
+@op(_infer_fully_connected, _fully_connected_kernel, fusible=True)
+def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
+    """y = x . filter^T + bias.
+
+    x: any shape, flattened to [rows, I] (with keep_dims only its last dimension is I, and the others
+    stay); filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED; TFLite schema,
+    FullyConnectedOptions.
+    """
+    leading = x.shape[:-1] if keep_dims else (-1,)
+    result = x.reshape(-1, filter.shape[1]) @ filter.T
+    if bias is not None:
+        result += bias
+    return result.reshape(*leading, filter.shape[0]) if keep_dims else result
+
+
+OPS: tuple[Op, ...] = (fully_connected,)

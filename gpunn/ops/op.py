@@ -1,0 +1,178 @@
+"""How an op is declared: Op, @op, Call, and the shape rules that many ops share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.kernel import Kernel
+from gpunn.types import Array, Shape, TensorType
+
+REQUIRED: Any = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation as its op sees it: types and attributes, no values.
+
+    `constant[i]` says whether input i is known at compile time. `outputs` is empty while inferring.
+    """
+
+    op: str
+    origin: str
+    inputs: tuple[TensorType | None, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[TensorType, ...] = ()
+    constant: tuple[bool, ...] = ()
+
+    def __getitem__(self, attr: str) -> Any:
+        return self.attrs[attr]
+
+    def input(self, index: int) -> TensorType:
+        """The type of a mandatory input."""
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+    @property
+    def x(self) -> TensorType:
+        """The type of the first input."""
+        return self.input(0)
+
+    @property
+    def y(self) -> TensorType:
+        """The type of the first output."""
+        return self.outputs[0]
+
+    def has(self, index: int) -> bool:
+        """Whether optional input `index` is there."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise ModelError naming this operation and where it comes from."""
+        raise ModelError(f"{self.op} ({self.origin}): {what}" if self.origin else f"{self.op}: {what}")
+
+    def expect_rank(self, index: int, *ranks: int) -> TensorType:
+        """The type of input `index`, whose rank must be one of `ranks`."""
+        found = self.input(index)
+        if found.rank not in ranks:
+            self.fail(f"input {index} must have rank {' or '.join(map(str, ranks))}, got shape {list(found.shape)}")
+        return found
+
+    def axis(self, axis: int, rank: int) -> int:
+        """A possibly negative axis made non-negative; ModelError when out of range."""
+        if not -rank <= axis < rank:
+            self.fail(f"axis {axis} is out of range for rank {rank}")
+        return axis % rank
+
+
+Infer = Callable[[Call], TensorType | tuple[TensorType, ...]]
+KernelFunction = Callable[[Call], Kernel | Sequence[Kernel]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation: meaning (numpy), types (infer) and GPU form (kernel), side by side.
+
+    `reference` computes in the dtype of its inputs (float64 in gives the oracle), its positional
+    parameters are the operands (default None: optional; *args: any number) and its keyword-only
+    parameters are the attributes. `fusible`: takes the extra attribute `activation`, the name of an
+    activation applied to the result. `alias`: the output is the first input's bytes under another
+    shape. `host_reason`: why there is no kernel.
+    """
+
+    name: str
+    reference: Callable[..., Any]
+    infer: Infer
+    kernel: KernelFunction | None = None
+    fusible: bool = False
+    alias: bool = False
+    host_reason: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    operands: tuple[str, ...] = ()
+    optional: int = 0
+    variadic: bool = False
+
+    def check_arity(self, call: Call) -> None:
+        """ModelError unless the number of inputs fits and every mandatory one is there."""
+        required = len(self.operands) - self.optional
+        got = len(call.inputs)
+        if got < max(required, 1) or (got > len(self.operands) and not self.variadic):
+            call.fail(f"takes inputs ({', '.join(self.operands)}), got {got}")
+        for index, found in enumerate(call.inputs):
+            if found is None and not required <= index < len(self.operands):
+                call.fail(f"input {index} must not be absent")
+
+    def complete(self, call: Call, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes with defaults filled in; ModelError for unknown or missing ones."""
+        known = {**self.attributes, "activation": None} if self.fusible else dict(self.attributes)
+        unknown = attrs.keys() - known.keys()
+        if unknown:
+            call.fail(f"has no attribute {', '.join(sorted(unknown))}")
+        full = {**known, **attrs}
+        missing = sorted(k for k, v in full.items() if v is REQUIRED)
+        if missing:
+            call.fail(f"needs attribute {', '.join(missing)}")
+        return full
+
+
+def op(
+    infer: Infer,
+    kernel: KernelFunction | None = None,
+    *,
+    name: str = "",
+    fusible: bool = False,
+    alias: bool = False,
+    host_reason: str = "",
+) -> Callable[[Callable[..., Any]], Op]:
+    """Make an Op of its numpy reference; operands and attributes are read from its signature."""
+
+    def declare(reference: Callable[..., Any]) -> Op:
+        params = inspect.signature(reference).parameters.values()
+        positional = [p for p in params if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        return Op(
+            name=name or reference.__name__,
+            reference=reference,
+            infer=infer,
+            kernel=kernel,
+            fusible=fusible,
+            alias=alias,
+            host_reason=host_reason,
+            attributes={p.name: p.default for p in params if p.kind is inspect.Parameter.KEYWORD_ONLY},
+            operands=tuple(p.name for p in positional),
+            optional=sum(p.default is None for p in positional),
+            variadic=any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in positional),
+        )
+
+    return declare
+
+
+def like(call: Call) -> TensorType:
+    """Infer: the result has the type of the first input."""
+    return call.x
+
+
+def broadcast_shapes(call: Call, *shapes: Shape) -> Shape:
+    """The numpy broadcast of shapes; ModelError naming the call when they do not fit."""
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        call.fail(f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together")
+
+
+def broadcast(call: Call) -> TensorType:
+    """Infer: numpy broadcasting of all inputs, which share one dtype."""
+    types = [t for t in call.inputs if t is not None]
+    if len({t.dtype for t in types}) > 1:
+        call.fail(f"inputs must have one dtype, got {', '.join(t.dtype.value for t in types)}")
+    return call.x.with_shape(broadcast_shapes(call, *(t.shape for t in types)))
+
+
+def as_tuple(result: Array | tuple[Array, ...]) -> tuple[Array, ...]:
+    """A reference's result as a tuple of arrays."""
+    return result if isinstance(result, tuple) else (result,)

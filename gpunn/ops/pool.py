@@ -1,0 +1,108 @@
+"""Pools: one table line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.ops.op import Call, Op, op
+from gpunn.ops.unary import activation_function
+from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
+from gpunn.types import Array, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool: what fills the padding and starts the sum, how a cell enters, and what becomes of the sum.
+
+    Average and L2 pools divide by the number of cells inside the input, as NNAPI and TFLite do.
+    """
+
+    start: float
+    enter: Callable[[Array], Array]
+    combine: np.ufunc
+    finish: Callable[[Array, Array], Array]
+    wgsl_start: str
+    wgsl_combine: str
+    wgsl_finish: str
+
+
+POOLS = {
+    "average_pool2d": Pool(0.0, lambda v: v, np.add, lambda s, n: s / n, "0.0", "s + v", "s / n"),
+    "max_pool2d": Pool(
+        -np.inf,
+        lambda v: v,
+        np.maximum,
+        lambda s, n: s,
+        "bitcast<f32>(0xff800000u)",
+        "select(select(max(s, v), v, !(v == v)), s, !(s == s))",
+        "s",
+    ),
+    "l2_pool2d": Pool(0.0, np.square, np.add, lambda s, n: np.sqrt(s / n), "0.0", "s + v * v", "sqrt(s / n)"),
+}
+
+
+def _window(call: Call) -> Window:
+    _, height, width, _ = call.expect_rank(0, 4).shape
+    window = check_window(call, (height, width), call["size"])
+    reach = [max(b, a) for b, a in zip(window.before, window.after, strict=True)]
+    if any(r >= s for r, s in zip(reach, window.size, strict=True)) and call["padding"] != "same":
+        call.fail(f"padding {call['padding']} must be smaller than the window {call['size']}")
+    return window
+
+
+def _infer(call: Call) -> TensorType:
+    window = _window(call)
+    return call.x.with_shape((call.x.shape[0], *window.out, call.x.shape[3]))
+
+
+def _kernel(call: Call) -> Kernel:
+    window = _window(call)
+    pool = POOLS[call.op]
+    _, height, width, channels = call.x.shape
+    lanes = vec_width(channels)
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    return Kernel(
+        body="pool2d",
+        threads=flat_threads(call.y.size // lanes),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, lanes),),
+        writes=(Write(width=lanes),),
+        params={**window_params(window, height, width), "SIZE": call.y.size // lanes, "C": channels // lanes},
+        functions={
+            **activation_function(call),
+            "start": Function((), pool.wgsl_start),
+            "combine": Function(("s", "v"), pool.wgsl_combine),
+            "finish": Function(("s", "n"), pool.wgsl_finish),
+        },
+        lanes=lanes,
+        reason=f"one output pixel x {lanes} channels",
+    )
+
+
+def _declare(name: str, pool: Pool) -> Op:
+    def reference(x: Array, *, size: Pair, stride: Pair = (1, 1), padding: Padding = "valid") -> Array:
+        window = resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding)
+        padded = pad_input(pool.enter(x), window, pool.start)
+        counted = pad_input(np.ones((1, *x.shape[1:3], 1), x.dtype), window)
+        total = np.full((x.shape[0], *window.out, x.shape[3]), pool.start, x.dtype)
+        count = np.zeros((1, *window.out, 1), x.dtype)
+        for row in range(size[0]):
+            for column in range(size[1]):
+                pool.combine(total, tap(padded, window, row, column), out=total)
+                count += tap(counted, window, row, column)
+        return pool.finish(total, count)
+
+    reference.__doc__ = f"""{name}: x [N, H, W, C] -> [N, OH, OW, C] over windows of `size` (height, width).
+
+    padding: "same", "valid" or ((top, bottom), (left, right)); padded cells do not count. NeuralNetworks.h,
+    ANEURALNETWORKS_{name.upper().replace("POOL2D", "POOL_2D")}; TFLite schema, Pool2DOptions.
+    """
+    return op(_infer, _kernel, name=name, fusible=True)(reference)
+
+
+OPS: tuple[Op, ...] = tuple(_declare(name, pool) for name, pool in POOLS.items())

@@ -1,0 +1,87 @@
+"""Index arithmetic of dense tensors: strides, merging of dimensions, and the numbers shaders need for it.
+
+A space is a list of extents together with, for each tensor that is walked along, the distance in
+elements between neighbours in each dimension. Merging neighbouring dimensions that every tensor walks
+without a jump makes most spaces one- or two-dimensional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpunn.kernel import Param, Unsupported, dims4, size_of
+from gpunn.types import Shape
+
+MAX_RANK = 8  # of a merged space: lib/coords.wgsl walks two times four dimensions
+
+
+def dense(shape: Shape) -> Shape:
+    """Strides of a dense row-major tensor."""
+    return tuple(size_of(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def broadcast_strides(shape: Shape, target: Shape) -> Shape:
+    """Strides that walk a dense tensor of `shape` along `target`, to which it broadcasts."""
+    missing = len(target) - len(shape)
+    steps = (0 if extent == 1 else step for extent, step in zip(shape, dense(shape), strict=True))
+    return (0,) * missing + tuple(steps)
+
+
+def merge(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
+    """Sizes and strides of the same space with as few dimensions as possible, first the sizes.
+
+    Dimensions of one element go; two neighbours become one where, for every tensor, stepping once in
+    the outer equals walking the inner to its end.
+    """
+    columns = [c for c in zip(sizes, *strides, strict=True) if c[0] != 1]
+    merged: list[tuple[int, ...]] = []
+    for size, *steps in columns:
+        if merged and all(a == b * size for a, b in zip(merged[-1][1:], steps, strict=True)):
+            merged[-1] = (merged[-1][0] * size, *steps)
+        else:
+            merged.append((size, *steps))
+    return tuple(zip(*merged, strict=True)) if merged else ((),) * (1 + len(strides))
+
+
+def splat(strides: Shape) -> bool:
+    """Whether a tensor stands still along the innermost dimension."""
+    return bool(strides) and strides[-1] == 0
+
+
+def aligned(sizes: Shape, *strides: Shape) -> bool:
+    """Whether the innermost dimension can be walked by fours.
+
+    That holds when it is a multiple of four long, and each tensor is either splat or steps by one
+    there and by multiples of four elsewhere.
+    """
+    fours = bool(sizes) and sizes[-1] % 4 == 0
+    return fours and all(splat(s) or (s[-1] == 1 and all(step % 4 == 0 for step in s[:-1])) for s in strides)
+
+
+def by_fours(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
+    """The same aligned space counted in vectors of four; splat tensors keep counting in elements."""
+    quarter = (*sizes[:-1], sizes[-1] // 4)
+    return quarter, *(s if splat(s) else (*(step // 4 for step in s[:-1]), 1) for s in strides)
+
+
+def space_params(sizes: Shape, tensors: Mapping[str, Shape]) -> dict[str, Param]:
+    """The fields that lib/coords.wgsl reads: extents, and `<name>_stride` for each tensor.
+
+    Each is a pair of four numbers, the innermost four and, under `<field>_hi`, the outer four.
+    """
+    if len(sizes) > MAX_RANK:
+        raise Unsupported(f"{len(sizes)} dimensions that cannot be merged, the shaders walk {MAX_RANK}")
+    params: dict[str, Param] = {"inner": size_of(sizes[-4:]), **halves("size", sizes, 1)}
+    for name, strides in tensors.items():
+        params.update(halves(f"{name}_stride", strides, 0))
+    return params
+
+
+def halves(name: str, values: Shape, fill: int) -> dict[str, Param]:
+    """Up to eight numbers as two fields of four, right-aligned, `fill` in front."""
+    return {name: dims4(values[-4:], fill), f"{name}_hi": dims4(values[:-4], fill)}
+
+
+def space_constants(sizes: Shape) -> dict[str, int]:
+    """The constants that lib/coords.wgsl reads: whether there are more than four dimensions."""
+    return {"HIGH": int(len(sizes) > 4)}

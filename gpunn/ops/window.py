@@ -1,0 +1,111 @@
+"""Sliding windows over height and width: padding rules and output sizes, shared by convolutions and pools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpunn.ops.op import Call
+from gpunn.types import Array
+
+Pair = tuple[int, int]
+Padding = str | tuple[Pair, Pair]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window resolved for one input size; pairs are (height, width)."""
+
+    size: Pair
+    stride: Pair
+    dilation: Pair
+    before: Pair
+    after: Pair
+    out: Pair
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether every output cell sees exactly the input cell at its own place."""
+        return self.size == (1, 1) and self.stride == (1, 1) and self.before == self.after == (0, 0)
+
+
+def resolve(spatial: Pair, size: Pair, stride: Pair, dilation: Pair, padding: Padding) -> Window:
+    """The window for an input of (height, width) `spatial`.
+
+    "valid" pads nothing; "same" gives ceil(input / stride) outputs, with the odd cell of padding at the
+    end (NeuralNetworks.h, PaddingCode); ((top, bottom), (left, right)) is explicit. An output size may
+    come out as 0 or less: check_window refuses that.
+    """
+    axes = [_axis(*a) for a in zip(spatial, size, stride, dilation, _explicit(padding), strict=True)]
+    (top, bottom, height), (left, right, width) = axes
+    return Window(size, stride, dilation, (top, left), (bottom, right), (height, width))
+
+
+def _explicit(padding: Padding) -> tuple[Any, Any]:
+    return (padding, padding) if isinstance(padding, str) else padding
+
+
+def _axis(length: int, size: int, stride: int, dilation: int, padding: str | Pair) -> tuple[int, int, int]:
+    """Padding before, padding after and output length along one axis."""
+    reach = (size - 1) * dilation + 1
+    if padding == "same":
+        out = -(-length // stride)
+        total = max(0, (out - 1) * stride + reach - length)
+        return total // 2, total - total // 2, out
+    before, after = (0, 0) if isinstance(padding, str) else padding
+    return before, after, (length + before + after - reach) // stride + 1
+
+
+def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
+    """The window of a call from its attributes stride, padding and (where it has one) dilation.
+
+    ModelError for sizes, strides or dilations below 1, negative padding, an unknown padding name, or
+    a window that does not fit into its padded input.
+    """
+    stride, dilation, padding = call["stride"], call.attrs.get("dilation", (1, 1)), call["padding"]
+    for name, pair in (("window size", size), ("stride", stride), ("dilation", dilation)):
+        if len(pair) != 2 or min(pair) < 1:
+            call.fail(f"{name} must be two numbers of at least 1, got {pair}")
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            call.fail(f"padding must be 'same', 'valid' or ((top, bottom), (left, right)), got {padding!r}")
+    elif min(map(min, padding)) < 0:
+        call.fail(f"padding must not be negative, got {padding}")
+    window = resolve(spatial, size, stride, dilation, padding)
+    if min(window.out) < 1 and min(spatial) > 0:
+        call.fail(f"a window of {size} with dilation {dilation} does not fit an input of {spatial} padded by {padding}")
+    return window
+
+
+def pad_input(x: Array, window: Window, value: float = 0.0) -> Array:
+    """x [N, H, W, C] with the window's padding around height and width."""
+    pads = [(0, 0), *zip(window.before, window.after, strict=True), (0, 0)]
+    return x if window.before == window.after == (0, 0) else np.pad(x, pads, constant_values=value)
+
+
+def tap(padded: Array, window: Window, row: int, column: int, rows: slice = slice(None)) -> Array:
+    """What cell (row, column) of the window sees: a view [N, rows of OH, OW, C] of the padded input."""
+    (sy, sx), (dy, dx), (oh, ow) = window.stride, window.dilation, window.out
+    first, last, _ = rows.indices(oh)
+    y0, x0 = row * dy + first * sy, column * dx
+    return padded[:, y0 : y0 + (last - first - 1) * sy + 1 : sy, x0 : x0 + (ow - 1) * sx + 1 : sx]
+
+
+def window_params(window: Window, height: int, width: int) -> dict[str, int]:
+    """Kernel parameters that every windowed body shares."""
+    return {
+        "H": height,
+        "W": width,
+        "OH": window.out[0],
+        "OW": window.out[1],
+        "KH": window.size[0],
+        "KW": window.size[1],
+        "SH": window.stride[0],
+        "SW": window.stride[1],
+        "DH": window.dilation[0],
+        "DW": window.dilation[1],
+        "PT": window.before[0],
+        "PL": window.before[1],
+    }

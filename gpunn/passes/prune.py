@@ -1,0 +1,78 @@
+"""Removal of operations that change nothing, and of those that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gpunn.model import Lifetime, Model, Operand, Operation
+from gpunn.passes.rewrite import replace_inputs, replace_outputs
+
+
+def prune(model: Model) -> Model:
+    """Drop operations of which no result leads to an output of the model."""
+    wanted = set(model.outputs)
+    kept: list[Operation] = []
+    for operation in reversed(model.operations):
+        if wanted.isdisjoint(operation.outputs):
+            continue
+        wanted.update(i for i in operation.inputs if i is not None)
+        kept.append(operation)
+    return model.with_operations(reversed(kept))
+
+
+def bypass(model: Model) -> Model:
+    """Drop operations that hand their input on as it is; whoever read the result reads the input.
+
+    Where the result is an output of the model, the operation that computes the input writes the output
+    directly, unless its own result is an output too.
+    """
+    outputs = set(model.outputs)
+    exchange: dict[Operand, Operand] = {}
+    renamed: dict[Operand, Operand] = {}
+    kept: list[Operation] = []
+    for operation in model.operations:
+        operation = replace_inputs(operation, exchange)
+        source, result = operation.inputs[0], operation.outputs[0]
+        if source is None or not _is_identity(operation):
+            kept.append(operation)
+        elif result not in outputs:
+            exchange[result] = source
+        elif source.lifetime is Lifetime.TEMPORARY and source not in outputs and source not in renamed:
+            renamed[source] = result
+        else:
+            kept.append(operation)
+    return model.with_operations(replace_outputs(replace_inputs(k, renamed), renamed) for k in kept)
+
+
+def _is_identity(operation: Operation) -> bool:
+    check = IDENTITIES.get(operation.op)
+    return check is not None and operation.attrs.get("activation") is None and check(operation)
+
+
+def _same_shape(operation: Operation) -> bool:
+    call = operation.call()
+    return call.x.shape == call.y.shape
+
+
+def _in_order(operation: Operation) -> bool:
+    return tuple(operation.attrs["perm"]) == tuple(range(len(operation.attrs["perm"])))
+
+
+def _single(operation: Operation) -> bool:
+    return len(operation.inputs) == 1
+
+
+def _forwards(operation: Operation) -> bool:
+    return _same_shape(operation) and all(s > 0 for s in operation.attrs["strides"])
+
+
+# When an op's result is its input: the shape tells it for ops that keep the order of elements. Among
+# slices, only one that walks backwards keeps the shape and yet moves elements.
+IDENTITIES: Mapping[str, Callable[[Operation], bool]] = {
+    "concat": _single,
+    "pad": _same_shape,
+    "reshape": _same_shape,
+    "squeeze": _same_shape,
+    "strided_slice": _forwards,
+    "transpose": _in_order,
+}

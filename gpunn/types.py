@@ -1,0 +1,92 @@
+"""What a tensor is: element type, shape, quantisation."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+class DType(enum.Enum):
+    """Element type of a tensor; the value is numpy's name for it."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    INT32 = "int32"
+    INT64 = "int64"
+    INT16 = "int16"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    BOOL = "bool"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy dtype."""
+        return np.dtype(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element on the host."""
+        return self.numpy.itemsize
+
+    @classmethod
+    def of(cls, dtype: npt.DTypeLike) -> DType:
+        """The DType of a numpy dtype. Raises ValueError for one that gpunn has no name for."""
+        return cls(np.dtype(dtype).name)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """Affine quantisation: real = scale * (stored - zero_point), per tensor or along `axis`."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int = 0
+
+    @property
+    def per_tensor(self) -> bool:
+        """Whether one scale holds for all elements."""
+        return len(self.scale) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type, shape (all dimensions known, each >= 0) and quantisation of a tensor."""
+
+    dtype: DType
+    shape: Shape
+    quantization: Quantization | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the dense array on the host."""
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: Shape) -> TensorType:
+        """The same type with another shape."""
+        return TensorType(self.dtype, shape, self.quantization)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
+
+
+def float32(*shape: int) -> TensorType:
+    """A float32 TensorType, for short."""
+    return TensorType(DType.FLOAT32, shape)

@@ -1,0 +1,32 @@
+//!use flat window
+// Convolution over height and width with any number of groups, on the filter as it is.
+//
+// One invocation: one output value.
+// Expects x [batch, H, W, C], w [N, KH, KW, GC] and bias [N], the window's parameters (lib/window.wgsl) and
+// p.KH, p.KW, p.SIZE (output values), p.N, p.C, and of each group p.GC input and p.GN output channels.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i >= p.SIZE) { return; }
+  let m = i / p.N;
+  let n = i - m * p.N;
+  let first = n / p.GN * p.GC;
+  let c = corner(m);
+  var sum = load_bias(n);
+  var q = n * p.KH * p.KW * p.GC;
+  for (var ky = 0u; ky < p.KH; ky++) {
+    for (var kx = 0u; kx < p.KW; kx++) {
+      let pixel = cell(c, ky, kx);
+      if (pixel != OUTSIDE) {
+        for (var k = 0u; k < p.GC; k++) { sum += load_x(pixel * p.C + first + k) * load_w(q + k); }
+      }
+      q += p.GC;
+    }
+  }
+  store_y(i, apply(sum));
+}

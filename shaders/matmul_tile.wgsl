@@ -1,0 +1,54 @@
+//!use rows
+// y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a register-tiled product.
+//
+// One invocation: 8 rows x 8 channels (two vec4 columns), 4 steps of depth at a time. Rows past the end
+// are computed on the last row and not stored.
+// Expects x [M, 4 K4], w [4 K4, 4 N4] and bias [4 N4] with channels padded to N4, an even number, and
+// p.M, p.K4, p.N, p.N4; global id x counts pairs of vec4 columns, y tiles of 8 rows.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(@builtin(global_invocation_id) g: vec3<u32>) {
+  let n = g.x * 2u;
+  let m = g.y * 8u;
+  if (n >= p.N4 || m >= p.M) { return; }
+  let last = p.M - 1u;
+  let r0 = m * p.K4;
+  let r1 = min(m + 1u, last) * p.K4;
+  let r2 = min(m + 2u, last) * p.K4;
+  let r3 = min(m + 3u, last) * p.K4;
+  let r4 = min(m + 4u, last) * p.K4;
+  let r5 = min(m + 5u, last) * p.K4;
+  let r6 = min(m + 6u, last) * p.K4;
+  let r7 = min(m + 7u, last) * p.K4;
+  let left = load4_bias(n);
+  let right = load4_bias(n + 1u);
+  var a0 = left; var a1 = left; var a2 = left; var a3 = left;
+  var a4 = left; var a5 = left; var a6 = left; var a7 = left;
+  var b0 = right; var b1 = right; var b2 = right; var b3 = right;
+  var b4 = right; var b5 = right; var b6 = right; var b7 = right;
+  var q = n;
+  for (var k = 0u; k < p.K4; k++) {
+    let q1 = q + p.N4;
+    let q2 = q1 + p.N4;
+    let q3 = q2 + p.N4;
+    let wa = mat4x4<T>(load4_w(q), load4_w(q1), load4_w(q2), load4_w(q3));
+    let wb = mat4x4<T>(load4_w(q + 1u), load4_w(q1 + 1u), load4_w(q2 + 1u), load4_w(q3 + 1u));
+    q = q3 + p.N4;
+    let x0 = load4_x(r0 + k); a0 += wa * x0; b0 += wb * x0;
+    let x1 = load4_x(r1 + k); a1 += wa * x1; b1 += wb * x1;
+    let x2 = load4_x(r2 + k); a2 += wa * x2; b2 += wb * x2;
+    let x3 = load4_x(r3 + k); a3 += wa * x3; b3 += wb * x3;
+    let x4 = load4_x(r4 + k); a4 += wa * x4; b4 += wb * x4;
+    let x5 = load4_x(r5 + k); a5 += wa * x5; b5 += wb * x5;
+    let x6 = load4_x(r6 + k); a6 += wa * x6; b6 += wb * x6;
+    let x7 = load4_x(r7 + k); a7 += wa * x7; b7 += wb * x7;
+  }
+  put_channels(m, n, a0); put_channels(m, n + 1u, b0);
+  if (m + 1u < p.M) { put_channels(m + 1u, n, a1); put_channels(m + 1u, n + 1u, b1); }
+  if (m + 2u < p.M) { put_channels(m + 2u, n, a2); put_channels(m + 2u, n + 1u, b2); }
+  if (m + 3u < p.M) { put_channels(m + 3u, n, a3); put_channels(m + 3u, n + 1u, b3); }
+  if (m + 4u < p.M) { put_channels(m + 4u, n, a4); put_channels(m + 4u, n + 1u, b4); }
+  if (m + 5u < p.M) { put_channels(m + 5u, n, a5); put_channels(m + 5u, n + 1u, b5); }
+  if (m + 6u < p.M) { put_channels(m + 6u, n, a6); put_channels(m + 6u, n + 1u, b6); }
+  if (m + 7u < p.M) { put_channels(m + 7u, n, a7); put_channels(m + 7u, n + 1u, b7); }
+}

@@ -1,0 +1,122 @@
+"""gpunn classify: answers, JSON, folders."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpunn
+from gpunn import vision
+from tests.cli.conftest import Run
+from tests.resources import shared
+
+
+def test_table(run: Run, photo: Path) -> None:
+    outcome = run("classify", photo, "--backend", "cpu", "--top", 3)
+    assert (outcome.code, outcome.err) == (0, "")
+    first, header, *rows = outcome.out.splitlines()
+    assert first == str(photo)
+    assert header.split() == ["#", "class", "probability"]
+    labels = gpunn.load(vision.default_model()).labels
+    for rank, row in enumerate(rows[:3], 1):
+        number, label, probability, *_ = row.split()
+        assert int(number) == rank
+        assert label in labels
+        assert probability.endswith("%")
+    assert rows[3] == ""
+    assert rows[4].startswith("1 photo in ")
+    assert "backend cpu" in rows[4]
+
+
+def test_json(run: Run, photo: Path) -> None:
+    document = run("classify", photo, "--backend", "cpu", "--json").json
+    assert document.keys() == {"model", "backend", "device", "preference", "seconds", "photos", "skipped"}
+    assert document["backend"] == "cpu"
+    assert document["preference"] == "fast-single-answer"
+    assert document["seconds"].keys() == {"compile", "photos"}
+    assert document["skipped"] == []
+    (result,) = document["photos"]
+    assert result.keys() == {"photo", "scores", "top"}
+    assert (result["photo"], result["scores"], len(result["top"])) == (str(photo), "probabilities", 5)
+    assert [guess["rank"] for guess in result["top"]] == [1, 2, 3, 4, 5]
+    scores = [guess["score"] for guess in result["top"]]
+    assert scores == sorted(scores, reverse=True)
+    labels = gpunn.load(vision.default_model()).labels
+    assert all(labels[guess["index"]] == guess["label"] for guess in result["top"])
+
+
+@pytest.mark.parametrize("preference", ["low-power", "fast-single-answer", "sustained-speed"])
+def test_every_preference_gives_the_same_answers(run: Run, tmp_path: Path, preference: str) -> None:
+    rng = np.random.default_rng(2)
+    for number in range(5):
+        pixels = rng.integers(0, 256, (20 + number, 30, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    document = run("classify", tmp_path, "--backend", "cpu", "--preference", preference, "--json").json
+    assert document["preference"] == preference
+    assert [Path(r["photo"]).name for r in document["photos"]] == [f"{n}.png" for n in range(5)]
+    for result in document["photos"]:
+        (alone,) = run("classify", result["photo"], "--backend", "cpu", "--json").json["photos"]
+        assert alone == result
+
+
+def test_folder_is_searched_deeply_and_other_files_are_counted(run: Run, photo: Path) -> None:
+    folder = photo.parent
+    (folder / "b").mkdir()
+    shutil.copy(photo, folder / "b" / "inner.png")
+    (folder / "a.txt").write_text("no photo")
+    (folder / "broken.png").write_bytes(photo.read_bytes()[:200])
+    document = run("classify", folder, "--backend", "cpu", "--json").json
+    assert [r["photo"] for r in document["photos"]] == [str(folder / "b" / "inner.png"), str(photo)]
+    assert [Path(s["file"]).name for s in document["skipped"]] == ["a.txt", "broken.png"]
+    assert document["preference"] == "sustained-speed"
+
+    text = run("classify", folder, "--backend", "cpu")
+    assert text.code == 0
+    assert text.err == "skipped 2 files that are no photos\n"
+    assert "2 photos in " in text.out
+
+
+def test_labels_from_a_file(run: Run, photo: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.txt"
+    labels.write_text("".join(f"thing [red]{n}\n" for n in range(10)))
+    outcome = run("classify", photo, "--labels", labels, "--backend", "cpu")
+    assert outcome.code == 0
+    assert "thing [red]" in outcome.out
+
+
+def test_labels_cannot_steer_the_terminal(run: Run, photo: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.txt"
+    labels.write_text("".join(f"\x1b[2Jname{n}\n" for n in range(10)))
+    outcome = run("classify", photo, "--labels", labels, "--backend", "cpu")
+    assert "name" in outcome.out
+    assert "\x1b[2J" not in outcome.out
+
+
+def test_top_beyond_the_classes_shows_all(run: Run, photo: Path) -> None:
+    (result,) = run("classify", photo, "--top", 1000, "--backend", "cpu", "--json").json["photos"]
+    assert len(result["top"]) == 10
+    assert sum(guess["score"] for guess in result["top"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_mean_and_std_reach_the_model(run: Run, photo: Path) -> None:
+    args = ("classify", photo, "--backend", "cpu", "--json")
+    plain = run(*args).json["photos"]
+    assert run(*args, "--mean", 127.5, "--std", 127.5).json["photos"] == plain
+    assert run(*args, "--mean", 0, "--std", 255).json["photos"] != plain
+
+
+def test_egyptian_cat(run: Run, backend: str) -> None:
+    outcome = run(
+        "classify",
+        shared("models/images/cat.bmp"),
+        *("--model", shared("models/tflite/mobilenet_v1_1.0_224.tflite")),
+        *("--labels", shared("models/labels/labels_mobilenet_quant_v1_224.txt")),
+        *("--backend", backend),
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[2].startswith("1  Egyptian cat ")
+    assert f"backend {backend}" in outcome.out

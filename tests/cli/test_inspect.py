@@ -1,0 +1,80 @@
+"""gpunn inspect and gpunn devices."""
+
+from __future__ import annotations
+
+import gpunn
+from gpunn import vision
+from tests.cli.conftest import Run
+
+MODEL = vision.default_model()
+
+
+def test_inspect_on_the_cpu(run: Run) -> None:
+    document = run("inspect", MODEL, "--backend", "cpu", "--json").json
+    model = gpunn.load(MODEL)
+    assert document["backend"] == "cpu"
+    assert document["labels"] == 10
+    assert document["inputs"] == [
+        {"name": model.inputs[0].name, "dtype": "float32", "shape": [1, 32, 32, 3], "bytes": 12288}
+    ]
+    assert sum(document["operators"].values()) == len(model.operations)
+    assert "plan" not in document
+    for row in document["placement"]:
+        assert row.keys() == {"op", "origin", "activation", "inputs", "outputs", "backend", "reason"}
+        assert row["backend"] in ("cpu", "alias")
+        assert row["op"] in document["operators"]
+
+
+def test_inspect_prints_every_operation(run: Run) -> None:
+    document = run("inspect", MODEL, "--backend", "cpu", "--json").json
+    outcome = run("inspect", MODEL, "--backend", "cpu")
+    assert (outcome.code, outcome.err) == (0, "")
+    for row in document["placement"]:
+        assert row["origin"] in outcome.out
+
+
+def test_plan(run: Run, gpu: str) -> None:
+    document = run("inspect", MODEL, "--plan", "--json").json
+    assert document["backend"] == "webgpu"
+    assert document["memory"]["resident_bytes"] > 0
+    assert document["plan"]
+    for row in document["plan"]:
+        assert row["kernel"]
+        assert row["reason"], f"{row['kernel']} says not why it was chosen"
+        assert all(count >= 1 for count in row["groups"])
+    outcome = run("inspect", MODEL, "--plan")
+    assert (outcome.code, outcome.err) == (0, "")
+    for row in document["plan"]:
+        assert row["kernel"] in outcome.out
+        assert row["reason"] in outcome.out
+
+
+def test_devices(run: Run) -> None:
+    listed = run("devices", "--json").json["devices"]
+    assert len(listed) == len(gpunn.devices())
+    assert listed[-1]["backend"] == "cpu"
+    for device in listed:
+        assert device.keys() == {"name", "backend", "kind", "driver", "api", "features", "limits"}
+    outcome = run("devices")
+    assert (outcome.code, outcome.err) == (0, "")
+    for device in listed:
+        assert device["name"] in outcome.out
+
+
+def test_devices_tells_limits_and_features(run: Run, gpu: str) -> None:
+    gpu = run("devices", "--json").json["devices"][0]
+    assert gpu["backend"] == "webgpu"
+    assert gpu["driver"]
+    assert all(isinstance(limit, int) for limit in gpu["limits"].values())
+    assert gpu["limits"]
+
+
+def test_without_arguments_helps(run: Run) -> None:
+    outcome = run()
+    assert (outcome.code, outcome.err) == (0, "")
+    for command in ("classify", "inspect", "devices"):
+        assert command in outcome.out
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out == f"gpunn {gpunn.__version__}\n"

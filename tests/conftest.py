@@ -1,0 +1,45 @@
+"""Fixtures of all tests: the backends, of which the GPU's may be absent."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import pytest
+
+import gpunn
+
+
+@functools.cache
+def _why_no_gpu() -> str:
+    """Why no adapter can be used; empty where one can."""
+    try:
+        adapters = [d for d in gpunn.devices() if d.backend == "webgpu"]
+    except gpunn.DeviceError as error:
+        return str(error)
+    return "" if adapters else "no GPU adapter, not even a software one, is installed"
+
+
+def require_gpu() -> None:
+    """Skip the test where there is no adapter; fail it where GPUNN_REQUIRE_GPU=1 says there must be one."""
+    reason = _why_no_gpu()
+    if reason and os.environ.get("GPUNN_REQUIRE_GPU") == "1":
+        pytest.fail(f"GPUNN_REQUIRE_GPU=1, but {reason}")
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def gpu() -> str:
+    """For tests that need an adapter: the backend's name."""
+    require_gpu()
+    return "webgpu"
+
+
+@pytest.fixture(params=("cpu", "webgpu"))
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend in turn."""
+    name: str = request.param
+    if name == "webgpu":
+        require_gpu()
+    return name

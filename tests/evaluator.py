@@ -1,0 +1,57 @@
+"""Walks a Model in numpy by the ops' references, in float64: the meaning of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpunn.model import Model, Operand
+from gpunn.passes.fold import evaluate
+from gpunn.types import DType
+
+Array = npt.NDArray[Any]
+
+
+def run(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """The model's outputs; float32 inputs and constants are widened to float64 first."""
+    values = {o: _wide(o, x) for o, x in zip(model.inputs, inputs, strict=True)}
+
+    def value(operand: Operand | None) -> Array | None:
+        if operand is None:
+            return None
+        return values[operand] if operand.value is None else _wide(operand, operand.value)
+
+    for operation in model.operations:
+        results = evaluate(operation, [value(i) for i in operation.inputs])
+        for operand, result in zip(operation.outputs, results, strict=True):
+            assert result.shape == operand.type.shape, f"{operation.op}: {result.shape} is not {operand}"
+            values[operand] = result
+    outputs = [value(o) for o in model.outputs]
+    return tuple(o for o in outputs if o is not None)
+
+
+def _wide(operand: Operand, value: Array) -> Array:
+    return value.astype(np.float64) if operand.type.dtype is DType.FLOAT32 else value
+
+
+def random_inputs(model: Model, seed: int = 0) -> list[Array]:
+    """Values for every input, standard normal."""
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(i.type.shape).astype(i.type.dtype.numpy) for i in model.inputs]
+
+
+def check(model: Model) -> None:
+    """Assert that every operation's result types are those its op infers, and that the order is runnable."""
+    known = set(model.inputs)
+    for operation in model.operations:
+        call = operation.call()
+        operation.definition.check_arity(call)
+        inferred = operation.definition.infer(call)
+        types = inferred if isinstance(inferred, tuple) else (inferred,)
+        assert [o.type for o in operation.outputs] == list(types)
+        assert all(i is None or i.value is not None or i in known for i in operation.inputs)
+        known.update(operation.outputs)
+    assert all(o in known or o.value is not None for o in model.outputs)

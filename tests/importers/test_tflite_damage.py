@@ -1,0 +1,133 @@
+"""Damaged .tflite files: only gpunn's own errors come out, soon, and without large allocations."""
+
+from __future__ import annotations
+
+import struct
+import time
+import tracemalloc
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpunn.errors import GpunnError
+from gpunn.importers import load
+from gpunn.passes import optimise
+from gpunn.types import float32
+from tests.tflite_builder import Graph
+
+LIMIT_SECONDS = 5.0  # for files of a few KiB: hundreds of times what a sound one takes
+LIMIT_BYTES = 64 << 20  # of memory while reading: what folding may keep, and room for Python
+
+
+def _sample() -> bytes:
+    """A file with constants, options, vectors, metadata and a signature."""
+    graph = Graph()
+    x = graph.input(float32(1, 6, 6, 3))
+    window = {"stride_w": 1, "stride_h": 1, "fused_activation_function": "RELU6"}
+    (p,) = graph.add("PAD", [x, graph.constant(np.eye(4, 2, dtype=np.int32))], [float32(2, 7, 6, 3)])
+    (s,) = graph.add(
+        "STRIDED_SLICE",
+        [p, *(graph.constant(np.array(v, np.int32)) for v in ([0, 1], [1, 7], [1, 1]))],
+        [float32(1, 6, 6, 3)],
+    )
+    filters = graph.constant(np.ones((4, 3, 3, 3), np.float32))
+    bias = graph.constant(np.ones(4, np.float32))
+    (c,) = graph.add("CONV_2D", [s, filters, bias], [float32(1, 6, 6, 4)], window)
+    (d,) = graph.add("CONCATENATION", [c, c], [float32(1, 6, 6, 8)], {"axis": 3})
+    (m,) = graph.add("MEAN", [d, graph.constant(np.array([1, 2], np.int32))], [float32(1, 8)])
+    (r,) = graph.add("RESHAPE", [m, graph.constant(np.array([2, -1], np.int32))], [float32(2, 4)])
+    (q,) = graph.add("SQUEEZE", [r], [float32(2, 4)], {"squeeze_dims": []})
+    (y,) = graph.add("SOFTMAX", [q], [float32(2, 4)], {"beta": 1.0})
+    return graph.build([y], metadata={"min_runtime_version": b"1.5.0"}, signature="main")
+
+
+SAMPLE = _sample()
+INTERESTING = [0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFC, 0xFFFFFFFF]
+AGES = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def survives(file: bytes) -> None:
+    """Read and optimise; a gpunn error of one line is as good as a model."""
+    start = time.perf_counter()
+    try:
+        optimise(load(file))
+    except GpunnError as error:
+        assert "\n" not in str(error)
+        assert len(str(error)) < 20_000
+    assert time.perf_counter() - start < LIMIT_SECONDS
+
+
+def test_the_sample_is_sound() -> None:
+    assert len(load(SAMPLE).operations) == 8
+
+
+def test_every_truncation() -> None:
+    for length in range(0, len(SAMPLE), 3):
+        survives(SAMPLE[:length])
+
+
+def test_every_byte_set_to_its_extremes() -> None:
+    for position in range(0, len(SAMPLE)):
+        for value in (0, 0x7F, 0xFF):
+            changed = bytearray(SAMPLE)
+            changed[position] = value
+            survives(bytes(changed))
+
+
+@AGES
+@given(st.lists(st.tuples(st.integers(0, len(SAMPLE) * 8 - 1)), min_size=1, max_size=12))
+def test_bit_flips(flips: list[tuple[int]]) -> None:
+    changed = bytearray(SAMPLE)
+    for (bit,) in flips:
+        changed[bit // 8] ^= 1 << bit % 8
+    survives(bytes(changed))
+
+
+@AGES
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, len(SAMPLE) // 4 - 1),
+            st.one_of(st.sampled_from(INTERESTING), st.integers(0, len(SAMPLE) + 64)),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_words_exchanged(edits: list[tuple[int, int]]) -> None:
+    changed = bytearray(SAMPLE)
+    for word, value in edits:
+        struct.pack_into("<I", changed, 4 * word, value)
+    survives(bytes(changed))
+
+
+@AGES
+@given(st.integers(8, len(SAMPLE) - 1), st.binary(max_size=64))
+def test_bytes_inserted_and_replaced(position: int, content: bytes) -> None:
+    survives(SAMPLE[:position] + content + SAMPLE[position:])
+    survives(SAMPLE[:position] + content + SAMPLE[position + len(content) :])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=512))
+def test_noise_behind_the_identifier(noise: bytes) -> None:
+    survives(SAMPLE[:8] + noise)
+
+
+def test_huge_extents_allocate_nothing() -> None:
+    graph = Graph()
+    big = float32(1, 46000, 46000, 1)
+    x = graph.input(big)
+    scalar = graph.constant(np.ones((1, 1, 1, 1), np.float32))
+    padding = graph.constant(np.array([[0, 0], [46000, 0], [46000, 0], [0, 0]], np.int32))
+    (wide,) = graph.add("PAD", [scalar, padding], [float32(1, 46001, 46001, 1)])
+    (y,) = graph.add("RELU", [x], [big])
+    file = graph.build([y, wide])
+    tracemalloc.start()
+    try:
+        survives(file)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < LIMIT_BYTES

@@ -1,0 +1,328 @@
+"""Every operator of the table against ai-edge-litert, and what the table refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.importers import load
+from gpunn.importers.tflite_rules import OPERATORS
+from gpunn.model import Model
+from gpunn.types import DType, TensorType, float32
+from tests import evaluator
+from tests.tflite_builder import Array, Graph, litert_run, single_op
+
+RNG = np.random.default_rng(3)
+
+
+def rand(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def ints(*values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
+def built(
+    operator: str,
+    inputs: Sequence[Array | TensorType | None],
+    options: Mapping[str, Any] | None = None,
+    version: int = 1,
+) -> tuple[bytes, list[Array], Array]:
+    """A file whose stored output shape is the one that litert finds, inputs for it, and litert's answer."""
+    given_inputs = [rand(*i.shape) for i in inputs if isinstance(i, TensorType)]
+    draft = single_op(operator, inputs, [float32(1)], options, version=version)
+    answer = litert_run(draft, given_inputs)[0]
+    return (
+        single_op(operator, inputs, [float32(*answer.shape)], options, version=version),
+        given_inputs,
+        answer,
+    )
+
+
+def agrees(file: bytes, inputs: Sequence[Array], answer: Array) -> Model:
+    """Assert that the file, read and evaluated in float64, gives litert's answer."""
+    model = load(file)
+    (result,) = evaluator.run(model, inputs)
+    assert result.shape == answer.shape
+    np.testing.assert_allclose(result, answer, rtol=2e-5, atol=2e-5)
+    return model
+
+
+IMAGE = float32(2, 7, 6, 4)
+ADD_LIKE = ("ADD", "SUB", "MUL", "DIV")
+POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
+CASES: list[tuple[str, Sequence[Array | TensorType | None], Mapping[str, Any] | None]] = [
+    *((o, [IMAGE, IMAGE], None) for o in (*ADD_LIKE, "MAXIMUM", "MINIMUM")),
+    *((o, [IMAGE, rand(4)], None) for o in (*ADD_LIKE, "MAXIMUM", "MINIMUM", "PRELU")),
+    *(
+        ("ADD", [IMAGE, IMAGE], {"fused_activation_function": a})
+        for a in ("NONE", "RELU", "RELU_N1_TO_1", "RELU6")
+    ),
+    *((o, [IMAGE, rand(2, 1, 6, 1)], {"fused_activation_function": "RELU"}) for o in ADD_LIKE),
+    *(
+        (o, [IMAGE], {"padding": p, "stride_w": 2, "stride_h": 3, "filter_width": 3, "filter_height": 2})
+        for o in POOLS
+        for p in ("SAME", "VALID")
+    ),
+    *(
+        (
+            o,
+            [IMAGE],
+            {
+                "stride_w": 1,
+                "stride_h": 1,
+                "filter_width": 2,
+                "filter_height": 2,
+                "fused_activation_function": "RELU6",
+            },
+        )
+        for o in POOLS
+    ),
+    *(("CONCATENATION", [float32(2, 3, 4), rand(2, 3, 4)], {"axis": a}) for a in (0, 1, 2, -1, -3)),
+    ("CONCATENATION", [float32(2, 3), float32(2, 1), float32(2, 5)], {"axis": 1}),
+    *(
+        (
+            "CONV_2D",
+            [IMAGE, rand(5, 3, 2, 4), rand(5)],
+            {"padding": p, "stride_w": 2, "stride_h": 1, "fused_activation_function": a},
+        )
+        for p in ("SAME", "VALID")
+        for a in ("NONE", "RELU6")
+    ),
+    (
+        "CONV_2D",
+        [IMAGE, rand(5, 3, 2, 4), rand(5)],
+        {"stride_w": 1, "stride_h": 1, "dilation_w_factor": 3, "dilation_h_factor": 2},
+    ),
+    ("CONV_2D", [IMAGE, rand(6, 3, 3, 2), rand(6)], {"stride_w": 1, "stride_h": 1}),
+    *(
+        (
+            "DEPTHWISE_CONV_2D",
+            [IMAGE, rand(1, 3, 2, 4 * m), rand(4 * m)],
+            {"padding": p, "stride_w": s, "stride_h": s, "depth_multiplier": m, "dilation_h_factor": d},
+        )
+        for p in ("SAME", "VALID")
+        for m, s, d in ((1, 1, 1), (2, 2, 1), (1, 1, 2))
+    ),
+    ("FULLY_CONNECTED", [float32(3, 8), rand(5, 8), rand(5)], {"fused_activation_function": "RELU"}),
+    ("FULLY_CONNECTED", [float32(3, 8), rand(5, 8)], None),
+    ("FULLY_CONNECTED", [float32(2, 3, 8), rand(5, 8), None], None),
+    ("FULLY_CONNECTED", [float32(2, 3, 8), rand(5, 8), rand(5)], {"keep_num_dims": True}),
+    *((o, [IMAGE], None) for o in ("HARD_SWISH", "LOGISTIC", "RELU", "RELU6", "RELU_N1_TO_1", "TANH")),
+    ("LEAKY_RELU", [IMAGE], {"alpha": 0.3}),
+    *(
+        ("MEAN", [IMAGE, ints(*a)], {"keep_dims": k})
+        for a in ((1, 2), (-1,), (1, -3, 1))
+        for k in (True, False)
+    ),
+    ("MEAN", [IMAGE, np.array(1, np.int32)], None),
+    ("PAD", [float32(2, 3), ints([1, 2], [0, 3])], None),
+    ("PAD", [float32(2, 3), np.array([[1, 2], [0, 3]], np.int64)], None),
+    ("PADV2", [float32(2, 3), ints([1, 2], [0, 3]), np.array(-1.5, np.float32)], None),
+    ("RESHAPE", [IMAGE, ints(2, -1)], None),
+    ("RESHAPE", [IMAGE, ints(6, 7, 8)], {"new_shape": [1, 1]}),
+    ("RESHAPE", [IMAGE], {"new_shape": [-1, 12]}),
+    ("RESHAPE", [float32(1, 1)], {"new_shape": [0]}),
+    *(
+        ("RESIZE_BILINEAR", [IMAGE, ints(*size)], mode)
+        for size in ((3, 11), (14, 12))
+        for mode in (None, {"align_corners": True}, {"half_pixel_centers": True})
+    ),
+    ("SOFTMAX", [float32(3, 9)], {"beta": 1.0}),
+    ("SOFTMAX", [IMAGE], {"beta": 0.5}),
+    ("SQUEEZE", [float32(1, 3, 1, 2, 1)], None),
+    ("SQUEEZE", [float32(1, 3, 1, 2, 1)], {"squeeze_dims": [-1, 2]}),
+    ("TRANSPOSE", [IMAGE, ints(3, 0, 2, 1)], None),
+]
+
+
+@pytest.mark.parametrize(("operator", "inputs", "options"), CASES)
+def test_operator_agrees_with_litert(
+    operator: str, inputs: Sequence[Array | TensorType | None], options: Mapping[str, Any] | None
+) -> None:
+    file, values, answer = built(operator, inputs, options)
+    model = agrees(file, values, answer)
+    assert model.operations[-1].origin == f"model: operation 0, {operator}"
+
+
+def test_every_operator_of_the_table_has_a_case() -> None:
+    assert set(OPERATORS) == {case[0] for case in CASES} | {"STRIDED_SLICE"}
+    assert list(OPERATORS) == sorted(OPERATORS)
+
+
+SLICES = {
+    "begin_mask": {"begin_mask": 0b10},
+    "end_mask": {"end_mask": 0b101},
+    "shrink": {"shrink_axis_mask": 0b1},
+    "shrink, begin masked": {"shrink_axis_mask": 0b10, "begin_mask": 0b10},
+    "ellipsis first": {"ellipsis_mask": 0b1},
+    "ellipsis last": {"ellipsis_mask": 0b100},
+    "ellipsis within": {"ellipsis_mask": 0b10, "shrink_axis_mask": 0b100},
+    "new axis": {"new_axis_mask": 0b10},
+    "new axis and ellipsis": {"new_axis_mask": 0b100, "ellipsis_mask": 0b1},
+    "new axis and shrink": {"new_axis_mask": 0b1, "shrink_axis_mask": 0b10},
+    "offset": {"offset": True},
+}
+
+
+@pytest.mark.parametrize("options", SLICES.values(), ids=SLICES)
+def test_strided_slice_masks_agree_with_litert(options: Mapping[str, Any]) -> None:
+    begin, end, strides = ints(1, -4, 2), ints(3, 4, 3), ints(1, 2, 1)
+    agrees(*built("STRIDED_SLICE", [float32(4, 5, 6), begin, end, strides], options))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_strided_slice_bounds_agree_with_litert(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    count = data.draw(st.integers(1, len(shape)))
+    bound = st.lists(st.integers(-7, 7), min_size=count, max_size=count)
+    begin, end = data.draw(bound), data.draw(bound)
+    strides = data.draw(st.lists(st.integers(-3, 3).filter(bool), min_size=count, max_size=count))
+    mask = st.integers(0, 2**count - 1)
+    options = {"begin_mask": data.draw(mask), "end_mask": data.draw(mask)}
+    taken = [
+        slice(
+            None if options["begin_mask"] >> i & 1 else begin[i],
+            None if options["end_mask"] >> i & 1 else end[i],
+            strides[i],
+        )
+        for i in range(count)
+    ]
+    assume(np.empty(shape)[tuple(taken)].size)
+    agrees(*built("STRIDED_SLICE", [float32(*shape), ints(*begin), ints(*end), ints(*strides)], options))
+
+
+@pytest.mark.parametrize("operator", ["ADD", "CONCATENATION", "CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D"])
+@pytest.mark.parametrize(
+    ("fused", "name"), [("RELU", "relu"), ("RELU_N1_TO_1", "relu1"), ("RELU6", "relu6"), ("TANH", "tanh")]
+)
+def test_fused_activation_is_an_attribute(operator: str, fused: str, name: str) -> None:
+    file = one(operator, {"fused_activation_function": fused})
+    assert load(file).operations[0].attrs["activation"] == name
+
+
+@pytest.mark.parametrize("operator", ["ADD", "CONCATENATION", "CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D"])
+def test_sign_bit_is_refused_with_a_reason(operator: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"operation 0, {operator} v1: .*SIGN_BIT"):
+        load(one(operator, {"fused_activation_function": "SIGN_BIT"}))
+
+
+def one(operator: str, options: Mapping[str, Any]) -> bytes:
+    """A file with a small instance of an operator."""
+    square, row = float32(1, 2, 2, 2), float32(1, 4)
+    window = {"stride_w": 1, "stride_h": 1}
+    inputs, output, more = {
+        "ADD": ([row, row], row, {}),
+        "CONCATENATION": ([row, row], float32(1, 8), {"axis": 1}),
+        "CONV_2D": ([square, rand(2, 1, 1, 2)], square, window),
+        "FULLY_CONNECTED": ([row, rand(4, 4)], row, {}),
+        "MAX_POOL_2D": ([square], square, {**window, "filter_width": 1, "filter_height": 1}),
+    }[operator]
+    return single_op(operator, inputs, [output], {**more, **options})
+
+
+INDICES = TensorType(DType.INT32, (2,))
+REFUSED: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, Any] | None, str]] = {
+    "computed axes": ("MEAN", [float32(2, 3), INDICES], None, "axes are computed at run time"),
+    "computed shape": ("RESHAPE", [float32(2, 3), INDICES], None, "extents are computed at run time"),
+    "shuffled weights": (
+        "FULLY_CONNECTED",
+        [float32(2, 3), rand(3, 3)],
+        {"weights_format": 1},
+        "SHUFFLED4x16INT8",
+    ),
+    "integers": ("ADD", [INDICES, INDICES], None, r"input 0 \(t0\) is INT32, only FLOAT32"),
+    "no rule": ("FLOOR", [float32(2, 3)], None, "this operator is not supported"),
+    "custom": ("TFLite_Detection", [float32(2, 3)], None, "CUSTOM TFLite_Detection v1"),
+}
+
+
+@pytest.mark.parametrize(("operator", "inputs", "options", "reason"), REFUSED.values(), ids=REFUSED)
+def test_refusals_have_reasons(
+    operator: str,
+    inputs: Sequence[Array | TensorType | None],
+    options: Mapping[str, Any] | None,
+    reason: str,
+) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        load(single_op(operator, inputs, [float32(2, 3)], options))
+
+
+WINDOW = {"stride_w": 1, "stride_h": 1}
+WRONG: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, Any] | None, str]] = {
+    "stride 0": ("CONV_2D", [IMAGE, rand(5, 3, 2, 4)], None, "stride must be"),
+    "negative stride": ("CONV_2D", [IMAGE, rand(5, 3, 2, 4)], {**WINDOW, "stride_w": -1}, "stride must be"),
+    "padding name": ("CONV_2D", [IMAGE, rand(5, 3, 2, 4)], {**WINDOW, "padding": 7}, "no padding number 7"),
+    "activation": ("ADD", [IMAGE, IMAGE], {"fused_activation_function": 99}, "no fused activation number 99"),
+    "no window": ("MAX_POOL_2D", [IMAGE], WINDOW, "window size must be"),
+    "no operand": ("MEAN", [IMAGE], None, "input 1 is missing"),
+    "axis": ("MEAN", [IMAGE, ints(7)], None, "axis 7 is out of range"),
+    "float axes": ("MEAN", [IMAGE, rand(1)], None, "axes should be int32 or int64, got float32"),
+    "paddings": ("PAD", [IMAGE, ints([1, 2])], None, r"should have shape \[4, 2\], got \[1, 2\]"),
+    "negative paddings": ("PAD", [float32(2), ints([1, -2])], None, "paddings must be >= 0"),
+    "two padding values": ("PADV2", [float32(2), ints([1, 2]), rand(2)], None, "one padding value, got 2"),
+    "two unknown extents": ("RESHAPE", [IMAGE, ints(-1, -1)], None, "at most one -1"),
+    "other size": ("RESHAPE", [IMAGE, ints(5, 5)], None, "cannot take shape"),
+    "resize modes": (
+        "RESIZE_BILINEAR",
+        [IMAGE, ints(2, 2)],
+        {"align_corners": True, "half_pixel_centers": True},
+        "exclude each other",
+    ),
+    "resize to nothing": ("RESIZE_BILINEAR", [IMAGE, ints(0, 2)], None, "size must be positive"),
+    "three extents": ("RESIZE_BILINEAR", [IMAGE, ints(2, 2, 2)], None, "expected 2 extents, got 3"),
+    "no permutation": ("TRANSPOSE", [IMAGE, ints(0, 1, 2, 2)], None, "perm must name each"),
+    "stride of a slice": ("STRIDED_SLICE", [IMAGE, ints(0), ints(1), ints(0)], None, "stride is 0"),
+    "many slices": ("STRIDED_SLICE", [float32(2), ints(0, 0), ints(1, 1), ints(1, 1)], None, "more slices"),
+    "index": (
+        "STRIDED_SLICE",
+        [float32(2), ints(2), ints(3), ints(1)],
+        {"shrink_axis_mask": 1},
+        "out of range for extent 2",
+    ),
+    "channels": ("CONV_2D", [IMAGE, rand(5, 3, 2, 3)], WINDOW, "channels"),
+    "many inputs": ("RELU", [IMAGE, IMAGE], None, "takes inputs"),
+    "shapes": ("ADD", [float32(2, 3), float32(2, 2)], None, "cannot be broadcast"),
+}
+
+
+@pytest.mark.parametrize(("operator", "inputs", "options", "reason"), WRONG.values(), ids=WRONG)
+def test_wrong_operators_say_what_is_wrong(
+    operator: str,
+    inputs: Sequence[Array | TensorType | None],
+    options: Mapping[str, Any] | None,
+    reason: str,
+) -> None:
+    with pytest.raises((FormatError, ModelError), match=reason) as caught:
+        load(single_op(operator, inputs, [float32(1)], options))
+    assert f"model: operation 0, {operator}" in str(caught.value)
+
+
+def test_option_table_of_another_operator_is_refused() -> None:
+    graph = Graph()
+    x = graph.input(float32(1, 2))
+    (y,) = graph.add("ADD", [x, x], [float32(1, 2)])
+    file = bytearray(graph.build([y]))
+    add_options, reshape_options = 11, 17  # union BuiltinOptions
+    positions = [i for i, byte in enumerate(file) if byte == add_options]
+    messages = []
+    for position in positions:
+        changed = bytearray(file)
+        changed[position] = reshape_options
+        try:
+            load(bytes(changed))
+        except (FormatError, ModelError) as error:
+            messages.append(str(error))
+    assert any("expected AddOptions (number 11), got option table 17" in m for m in messages)
+
+
+def test_newer_versions_of_an_operator_are_read() -> None:
+    agrees(*built("ADD", [IMAGE, IMAGE], {"pot_scale_int16": True}, version=3))

@@ -1,0 +1,145 @@
+"""One call checks an op: a backend's result against the op's float64 reference, or that against LiteRT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.backends.cpu import evaluate
+from gpunn.model import Model, Operation
+from gpunn.types import Array, DType, TensorType
+from tests.tflite_builder import litert_run, single_op
+
+EPS = float(np.finfo(np.float32).eps)
+ATOL = 1e-5
+RTOL = 5 * EPS
+
+
+def random(seed: int, *shape: int, low: float = -4, high: float = 4) -> Array:
+    """float32 values of a seeded generator, uniform in a range."""
+    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+
+
+def type_of(array: Array) -> TensorType:
+    """The TensorType of an array."""
+    return TensorType(DType.of(array.dtype), array.shape)
+
+
+def model_of(
+    op: str, inputs: Sequence[Array | None], attrs: Mapping[str, Any], constants: Sequence[int] = ()
+) -> Model:
+    """A model of one operation; inputs whose positions are in `constants` are constants of it."""
+    model = Model(op)
+    operands = [
+        None
+        if value is None
+        else model.constant(f"constant_{k}", value)
+        if k in constants
+        else model.input(f"input_{k}", type_of(value))
+        for k, value in enumerate(inputs)
+    ]
+    model.output(*model.add(op, operands, attrs))
+    return model
+
+
+def reference(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+    """The operation's results in float64; integers stay what they are."""
+    wide = [v.astype(np.float64) if v is not None and v.dtype.kind == "f" else v for v in inputs]
+    return evaluate(operation, wide)
+
+
+def check(
+    op: str,
+    inputs: Sequence[Array | None],
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    backend: str,
+    constants: Sequence[int] = (),
+    atol: float | Array = ATOL,
+    rtol: float = RTOL,
+    host: str = "",
+) -> tuple[Array, ...]:
+    """Run one operation and compare with its float64 reference; the results, for more to be said about.
+
+    backend: "cpu" or "webgpu" (the fixture of that name). Tolerances other than the defaults need a
+    reason where they are given. host: part of the reason why the operation has no GPU kernel; without
+    it, running anywhere else than on the GPU is an error.
+    """
+    model = model_of(op, inputs, attrs or {}, constants)
+    operation = model.operations[0]
+    expected = reference(operation, inputs)
+    fed = [v for k, v in enumerate(inputs) if v is not None and k not in constants]
+    with model.compile(backend=backend) as compilation:
+        for placement in compilation.placement:
+            if backend == "webgpu" and placement.backend != "alias":
+                assert (placement.backend == "cpu") == bool(host), placement.reason
+                assert host in placement.reason
+        found = compilation(*fed)
+    results = found if isinstance(found, tuple) else (found,)
+    assert len(results) == len(expected)
+    for result, wanted, operand in zip(results, expected, operation.outputs, strict=True):
+        assert type_of(result) == operand.type
+        assert wanted.shape == operand.type.shape
+        assert_close(
+            result, wanted, atol, rtol, f"{op}{[v if v is None else v.shape for v in inputs]} {attrs}"
+        )
+    return results
+
+
+def assert_close(
+    result: Array, expected: Array, atol: float | Array = ATOL, rtol: float = RTOL, what: str = ""
+) -> None:
+    """|result - expected| <= atol + rtol |expected|; NaN meets NaN, infinities their like.
+
+    What is beyond float32 is expected as an infinity.
+    """
+    assert result.shape == expected.shape, what
+    if expected.dtype.kind != "f":
+        np.testing.assert_array_equal(result, expected, err_msg=what)
+        return
+    with np.errstate(all="ignore"):
+        wide = result.astype(np.float64)
+        expected = np.where(np.abs(expected) > np.finfo(np.float32).max, np.inf * expected, expected)
+        same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))
+        bad = ~(same | (np.abs(wide - expected) <= atol + rtol * np.abs(expected)))
+    if bad.any():
+        at = tuple(int(i[0]) for i in np.nonzero(bad))
+        pytest.fail(
+            f"{what}: {bad.sum()} of {bad.size} differ; at {at}: {wide[at]!r}, expected {expected[at]!r}"
+        )
+
+
+def check_litert(
+    op: str,
+    inputs: Sequence[Array],
+    attrs: Mapping[str, Any],
+    operator: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    operands: Sequence[Array] = (),
+    version: int = 1,
+    atol: float = ATOL,
+    rtol: float = RTOL,
+) -> None:
+    """Compare an op's float64 reference with what LiteRT computes for a TFLite operator.
+
+    operands: constant tensors that the operator takes after the inputs, where the op has attributes.
+    Skips where ai-edge-litert is not installed.
+    """
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
+    operation = model_of(op, inputs, attrs).operations[0]
+    expected = reference(operation, inputs)
+    model = single_op(
+        operator,
+        [*map(type_of, inputs), *operands],
+        [o.type for o in operation.outputs],
+        options or {},
+        version=version,
+    )
+    results = litert_run(model, inputs)
+    assert len(results) == len(expected)
+    for result, wanted in zip(results, expected, strict=True):
+        assert_close(result, wanted, atol, rtol, f"{operator}{[v.shape for v in inputs]} {options}")

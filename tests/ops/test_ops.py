@@ -1,0 +1,36 @@
+"""What holds for every op, whatever its family."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import pytest
+
+from gpunn.ops import _FAMILIES, OPS
+from gpunn.ops.op import Op
+
+every_op = pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
+
+
+def test_names_are_unique() -> None:
+    assert len(OPS) == sum(map(len, _FAMILIES))
+    assert all(name == op.name for name, op in OPS.items())
+
+
+@every_op
+def test_every_op_has_one_way_to_run(op: Op) -> None:
+    assert [op.kernel is not None, op.alias, bool(op.host_reason)].count(True) == 1
+
+
+@every_op
+def test_every_op_states_its_meaning(op: Op) -> None:
+    family = sys.modules[op.infer.__module__]
+    stated = op.reference.__doc__ or family.__doc__ or ""
+    assert "NeuralNetworks.h" in stated or "TFLite schema" in stated
+    assert inspect.signature(op.reference).parameters
+
+
+@every_op
+def test_fusing_is_the_same_for_every_op(op: Op) -> None:
+    assert "activation" not in op.attributes

@@ -1,0 +1,78 @@
+"""Pools against float64 and LiteRT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from tests.ops.harness import check, check_litert, model_of, random
+
+POOLS = {"average_pool2d": "AVERAGE_POOL_2D", "max_pool2d": "MAX_POOL_2D", "l2_pool2d": "L2_POOL_2D"}
+
+ATTRS: list[dict[str, Any]] = [
+    {"size": (2, 2), "stride": (2, 2)},
+    {"size": (3, 2), "padding": "same"},
+    {"size": (3, 3), "padding": "same", "stride": (2, 2), "activation": "relu6"},
+    {"size": (2, 4), "padding": ((1, 0), (2, 3)), "stride": (1, 2), "activation": "relu1"},
+    {"size": (7, 6), "stride": (1, 1)},
+]
+
+
+@pytest.mark.parametrize("attrs", ATTRS, ids=str)
+@pytest.mark.parametrize("op", POOLS)
+def test_pool(backend: str, op: str, attrs: dict[str, Any]) -> None:
+    for shape in ((1, 7, 6, 8), (2, 9, 8, 5), (0, 7, 6, 4)):
+        check(op, [random(1, *shape)], attrs, backend=backend)
+
+
+@pytest.mark.parametrize("op", POOLS)
+def test_a_pool_over_the_whole_picture(backend: str, op: str) -> None:
+    check(op, [random(1, 1, 33, 17, 4)], {"size": (33, 17)}, backend=backend)
+
+
+def test_padding_counts_for_nothing(backend: str) -> None:
+    x = np.full((1, 2, 2, 1), -3, np.float32)
+    for op, expected in (("average_pool2d", -3), ("max_pool2d", -3), ("l2_pool2d", 3)):
+        (y,) = check(op, [x], {"size": (2, 2), "padding": "same"}, backend=backend)
+        assert y.ravel().tolist() == [expected] * 4
+
+
+def test_the_maximum_keeps_nan_and_infinities(backend: str) -> None:
+    x = random(1, 1, 4, 8, 4)
+    x[0, 0, 0, 0], x[0, 0, 3, 1], x[0, :2, 4:6, 2] = np.nan, np.inf, -np.inf
+    (y,) = check("max_pool2d", [x], {"size": (2, 2), "stride": (2, 2)}, backend=backend)
+    assert np.isnan(y[0, 0, 0, 0])
+    assert y[0, 0, 1, 1] == np.inf
+    assert y[0, 0, 2, 2] == -np.inf
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("op", POOLS)
+def test_litert_agrees(op: str, padding: int) -> None:
+    attrs = {"size": (3, 2), "stride": (2, 1), "padding": ("same", "valid")[padding], "activation": "relu6"}
+    options = {
+        "padding": padding,
+        "strideH": 2,
+        "strideW": 1,
+        "filterHeight": 3,
+        "filterWidth": 2,
+        "fusedActivationFunction": 3,
+    }
+    check_litert(op, [random(1, 2, 7, 8, 5)], attrs, POOLS[op], options)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({}, "needs attribute size"),
+        ({"size": (5, 1)}, "does not fit an input"),
+        ({"size": (2, 2), "padding": ((2, 0), (0, 0))}, "must be smaller than the window"),
+        ({"size": (2, 2), "stride": (1, 0)}, "stride must be two numbers of at least 1"),
+    ],
+)
+def test_what_is_wrong_is_said(attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"max_pool2d: .*{message}"):
+        model_of("max_pool2d", [random(1, 1, 4, 4, 3)], attrs)

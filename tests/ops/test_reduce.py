@@ -1,0 +1,124 @@
+"""Reductions over any axes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.ops import reduce
+from gpunn.types import Array
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random, reference
+
+# Shape and axes: every kind of neighbourhood of kept and reduced dimensions, short and long.
+CASES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((7,), (0,)),
+    ((2, 7, 7, 8), (1, 2)),
+    ((2, 7, 7, 5), (1, 2)),
+    ((1, 40, 50, 4), (1, 2)),
+    ((1, 40, 50, 3), (1, -2)),
+    ((3, 5), (-1,)),
+    ((3, 500), (1,)),
+    ((4, 3, 6), (0,)),
+    ((2, 3, 4, 5), (0, 2)),
+    ((2, 3, 4, 5), (1, 3)),
+    ((2, 3, 4, 8), (0, 2)),
+    ((2, 3, 4, 5), (0, 1, 2, 3)),
+    ((3, 1, 4), ()),
+    ((3, 4), (1, -1)),
+    ((2, 3, 2, 3, 2, 3, 2, 3), (0, 2, 4, 6)),
+    ((2, 3, 2, 3, 2, 3, 2, 3), (1, 3, 5, 7)),
+    ((0, 4, 3), (1,)),
+    ((1, 1, 1), (0, 2)),
+    ((), ()),
+)
+
+
+def tolerance(x: Array, axes: tuple[int, ...]) -> Array:
+    """n eps mean(|x|): what rounding at each of n additions can amount to, beside the general promise."""
+    axes = tuple({axis % x.ndim for axis in axes})
+    terms = int(np.prod([x.shape[axis] for axis in axes]))
+    bound: Array = ATOL + terms * EPS * np.mean(np.abs(x.astype(np.float64)), axis=axes, keepdims=True)
+    return bound
+
+
+@pytest.mark.parametrize("keep_dims", [False, True])
+def test_mean(keep_dims: bool, backend: str) -> None:
+    for seed, (shape, axes) in enumerate(CASES):
+        x = random(seed, *shape)
+        attrs = {"axes": axes, "keep_dims": keep_dims}
+        expected = reference(model_of("mean", [x], attrs).operations[0], [x])[0]
+        bound = tolerance(x, axes).reshape(expected.shape) if x.size else ATOL
+        check("mean", [x], attrs, atol=bound, backend=backend)
+
+
+def test_generated_shapes(backend: str) -> None:
+    generator = np.random.default_rng(3)
+    for seed in range(25):
+        rank = int(generator.integers(1, 6))
+        shape = tuple(int(n) for n in generator.choice([1, 2, 3, 4, 8], rank))
+        axes = tuple(
+            int(d) - rank * int(generator.integers(0, 2)) for d in range(rank) if generator.random() < 0.5
+        )
+        check("mean", [random(seed, *shape)], {"axes": axes, "keep_dims": True}, backend=backend)
+
+
+def test_mean_of_nothing_is_nan(backend: str) -> None:
+    (y,) = check("mean", [random(0, 2, 0, 3)], {"axes": (1,)}, backend=backend)
+    assert np.isnan(y).all()
+
+
+def test_nan_and_infinities(backend: str) -> None:
+    x = random(0, 6, 100)
+    x[0, 3], x[1, 99], x[2, 0], x[3, 5:7] = np.nan, np.inf, -np.inf, (np.inf, -np.inf)
+    check("mean", [x], {"axes": (1,)}, backend=backend)
+
+
+def test_many_results(backend: str) -> None:
+    check("mean", [random(0, 70_000, 3)], {"axes": (1,)}, backend=backend)
+    check("mean", [random(0, 66_000, 64)], {"axes": (1,)}, backend=backend)
+
+
+def test_long_sums_stay_exact(backend: str) -> None:
+    """A sum in one sequence would be off by 1e-3 here."""
+    x = np.full((1, 1000, 1000), 0.1, np.float32)
+    check("mean", [x], {"axes": (1, 2)}, backend=backend, atol=2e-5)
+
+
+def test_the_reference_against_numpy() -> None:
+    x = random(0, 2, 3, 4)
+    mean = reduce.OPS[0].reference
+    np.testing.assert_allclose(mean(x, axes=(0, -1)), x.mean((0, 2)), rtol=1e-6)
+    assert mean(x, axes=(1,), keep_dims=True).shape == (2, 1, 4)
+    assert mean(x.astype(np.float16), axes=(0, 1, 2)).dtype == np.float16
+
+
+def test_agrees_with_litert() -> None:
+    for axes in ((1, 2), (3,), (0, 1, 2, 3), (-1,)):
+        operands = [np.array(axes, np.int32)]
+        for keep_dims in (False, True):
+            attrs = {"axes": axes, "keep_dims": keep_dims}
+            check_litert(
+                "mean", [random(1, 2, 3, 4, 5)], attrs, "MEAN", {"keepDims": keep_dims}, operands=operands
+            )
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"axes": (2,)}, "mean: axis 2 is out of range for rank 2"),
+        ({"axes": (-3,)}, "mean: axis -3 is out of range for rank 2"),
+        ({"axes": 1}, "mean: axes must be a sequence of integers, got 1"),
+        ({"axes": (0.5,)}, "mean: axes must be an integer, got 0.5"),
+        ({"axes": (0,), "keep_dims": 1}, "mean: keep_dims must be a bool, got 1"),
+        ({}, "mean: needs attribute axes"),
+    ],
+)
+def test_errors(attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        model_of("mean", [random(0, 2, 3)], attrs)
+
+
+def test_integers_are_refused() -> None:
+    with pytest.raises(ModelError, match="mean: input 0 must be float32 or float16, got int32"):
+        model_of("mean", [np.zeros(3, np.int32)], {"axes": (0,)})

@@ -1,0 +1,90 @@
+"""Bilinear resampling in its three conventions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from tests.ops.harness import EPS, check, check_litert, model_of, random
+
+MODES = (
+    {},
+    {"align_corners": True},
+    {"half_pixel_centers": True},
+)
+SIZES = ((1, 1), (1, 7), (3, 5), (4, 4), (5, 10), (13, 2), (17, 23))
+modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: next(iter(mode), "plain"))
+
+
+@modes
+def test_resize_bilinear(mode: dict[str, bool], backend: str) -> None:
+    for channels in (1, 3, 8):
+        for seed, size in enumerate(SIZES):
+            check(
+                "resize_bilinear", [random(seed, 2, 5, 7, channels)], {"size": size, **mode}, backend=backend
+            )
+    check("resize_bilinear", [random(0, 1, 1, 1, 4)], {"size": (3, 4), **mode}, backend=backend)
+    check("resize_bilinear", [random(0, 0, 3, 3, 4)], {"size": (3, 4), **mode}, backend=backend)
+
+
+@modes
+def test_positions_stay_exact_in_large_images(mode: dict[str, bool], backend: str) -> None:
+    x = np.tile(np.array([-100, 100], np.float32), 6001).reshape(1, 1, -1, 1)
+    check("resize_bilinear", [x], {"size": (1, 30_011), **mode}, backend=backend)
+
+
+def test_positions_beyond_32_bits_run_on_the_host(backend: str) -> None:
+    attrs = {"size": (1, 50_000), "half_pixel_centers": True}
+    check("resize_bilinear", [random(0, 1, 1, 50_000, 1)], attrs, backend=backend, host="32 bits")
+
+
+def test_enlarging_twice_with_half_pixels() -> None:
+    x = np.array([0, 4], np.float64).reshape(1, 1, 2, 1)
+    operation = model_of("resize_bilinear", [random(0, 1, 1, 2, 1)], {"size": (1, 4)}).operations[0]
+    resize = operation.definition.reference
+    assert resize(x, size=(1, 4), half_pixel_centers=True).ravel().tolist() == [0, 1, 3, 4]
+    assert resize(x, size=(1, 4)).ravel().tolist() == [0, 2, 4, 4]
+    assert resize(x, size=(1, 5), align_corners=True).ravel().tolist() == [0, 1, 2, 3, 4]
+
+
+@modes
+def test_agrees_with_litert(mode: dict[str, bool]) -> None:
+    options = {"alignCorners": False, "halfPixelCenters": False}
+    options |= {
+        "align_corners": {"alignCorners": True},
+        "half_pixel_centers": {"halfPixelCenters": True},
+    }.get(next(iter(mode), ""), {})
+    x = random(0, 2, 5, 7, 3)
+    for size in SIZES:
+        check_litert(
+            "resize_bilinear",
+            [x],
+            {"size": size, **mode},
+            "RESIZE_BILINEAR",
+            options,
+            operands=[np.array(size, np.int32)],
+            version=3,
+            atol=32
+            * EPS
+            * 8,  # LiteRT rounds positions up to 7 to float32, where neighbours differ by up to 8
+        )
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "message"),
+    [
+        ((2, 3, 4), {"size": (1, 1)}, r"resize_bilinear: input 0 must have rank 4, got shape \[2, 3, 4\]"),
+        ((1, 2, 2, 1), {"size": (0, 1)}, r"size must be positive \(height, width\), got \[0, 1\]"),
+        ((1, 2, 2, 1), {"size": (4,)}, r"size must have 2 entries, got 1: \[4\]"),
+        ((1, 0, 2, 1), {"size": (4, 4)}, r"input image must not be empty, got shape \[1, 0, 2, 1\]"),
+        (
+            (1, 2, 2, 1),
+            {"size": (4, 4), "align_corners": True, "half_pixel_centers": True},
+            "align_corners and half_pixel_centers exclude each other",
+        ),
+    ],
+)
+def test_errors(shape: tuple[int, ...], attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        model_of("resize_bilinear", [random(0, *shape)], attrs)

@@ -1,0 +1,87 @@
+"""optimise: the passes together, and their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpunn.model import Model, Operand
+from gpunn.passes import PIPELINE, optimise
+from gpunn.types import float32
+from tests.passes.same import ops, same
+
+
+def block(model: Model, x: Operand) -> Operand:
+    """pad, convolution, bias of a shape of its own, nothing, activation: written as loosely as files do."""
+    filters = model.constant("w", np.full((4, 3, 3, 4), 0.1, np.float32))
+    bias = model.constant("b", np.arange(4, dtype=np.float32))
+    (padded,) = model.add("pad", [x], {"paddings": ((0, 0), (1, 1), (1, 1), (0, 0))})
+    window: dict[str, Any] = {"padding": "valid", "stride": (1, 1), "dilation": (1, 1)}
+    (y,) = model.add("conv2d", [padded, filters], window)
+    (shaped,) = model.add("reshape", [bias], {"shape": (1, 1, 1, 4)})
+    (y,) = model.add("reshape", [y], {"shape": y.type.shape})
+    (y,) = model.add("add", [y, shaped])
+    model.add("tanh", [y])
+    (y,) = model.add("relu6", [y])
+    return y
+
+
+def test_a_loosely_written_block_becomes_one_operation() -> None:
+    model = Model()
+    y = block(model, model.input("x", float32(1, 5, 5, 4)))
+    model.output(block(model, y))
+    result = same(model, optimise)
+    assert ops(result) == ["conv2d", "conv2d"]
+    assert all(o.attrs["activation"] == "relu6" and len(o.inputs) == 3 for o in result.operations)
+
+
+def test_a_second_time_changes_nothing() -> None:
+    model = Model()
+    model.output(block(model, model.input("x", float32(1, 5, 5, 4))))
+    once = optimise(model)
+    assert optimise(once).operations == once.operations
+
+
+STEPS: list[tuple[str, dict[str, Any]]] = [
+    ("relu", {}),
+    ("tanh", {}),
+    ("reshape", {"shape": (1, 4, 4, 2)}),
+    ("transpose", {"perm": (0, 2, 1, 3)}),
+    ("pad", {"paddings": ((0, 0),) * 4}),
+    ("concat", {"axis": 0}),
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_random_graphs_stay_the_same_function(data: st.DataObject) -> None:
+    model = Model()
+    known = [model.input("x", float32(1, 4, 4, 2))]
+    known += [
+        model.constant(f"c{i}", np.full(s, i + 0.5, np.float32)) for i, s in enumerate([(1, 4, 4, 2), (2,)])
+    ]
+    full = [known[0], known[1]]
+    for _ in range(data.draw(st.integers(1, 12))):
+        kind = data.draw(st.sampled_from(["unary", "add", "bias", "conv", "padded"]))
+        x = data.draw(st.sampled_from(full))
+        if kind == "unary":
+            op, attrs = data.draw(st.sampled_from(STEPS))
+            full += model.add(op, [x], attrs)
+        elif kind == "add":
+            full += model.add("add", [x, data.draw(st.sampled_from(full))])
+        elif kind == "bias":
+            full += model.add("add", [known[2], x])
+        else:
+            filters = model.constant("w", np.full((2, 3, 3, 2), 0.1, np.float32))
+            window: dict[str, Any] = {"padding": "same", "stride": (1, 1), "dilation": (1, 1)}
+            if kind == "padded":
+                (x,) = model.add("pad", [x], {"paddings": ((0, 0), (2, 0), (1, 1), (0, 0))})
+                window["padding"] = "valid"
+            full += model.add("conv2d", [x, filters], window)
+    chosen = data.draw(st.lists(st.sampled_from(full), min_size=1, max_size=3))
+    model.output(*chosen)
+    for apply in (*PIPELINE, optimise):
+        assert len(same(model, apply).operations) <= len(model.operations)

@@ -1,0 +1,124 @@
+"""prune and bypass: fewer operations, the same function, the same outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.model import Model
+from gpunn.passes.prune import bypass, prune
+from gpunn.types import float32
+from tests.passes.same import ops, same
+
+
+def test_operations_that_nobody_reads_go() -> None:
+    model = Model()
+    x = model.input("x", float32(2, 3))
+    (y,) = model.add("relu", [x])
+    (dead,) = model.add("tanh", [y])
+    model.add("add", [dead, y])
+    model.output(y)
+    assert ops(same(model, prune)) == ["relu"]
+
+
+def test_inputs_stay_even_when_unread() -> None:
+    model = Model()
+    x, y = model.input("x", float32(2)), model.input("y", float32(2))
+    model.add("relu", [x])
+    model.output(*model.add("tanh", [y]))
+    assert prune(model).inputs == [x, y]
+
+
+def test_a_model_of_nothing_but_inputs() -> None:
+    model = Model()
+    model.output(model.input("x", float32(2)))
+    assert ops(same(model, prune)) == []
+
+
+SHAPE = (1, 4, 4, 2)
+WHOLE: Mapping[str, Any] = {"begin": (None, 0, None, 0), "end": (None, 4, None, 9), "strides": (1, 1, 1, 1)}
+IDENTITIES: list[tuple[str, Mapping[str, Any]]] = [
+    ("concat", {"axis": 1}),
+    ("pad", {"paddings": ((0, 0),) * 4}),
+    ("reshape", {"shape": SHAPE}),
+    ("reshape", {"shape": (1, -1, 4, 2)}),
+    ("transpose", {"perm": (0, 1, 2, 3)}),
+    ("strided_slice", WHOLE),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs"), IDENTITIES)
+def test_identities_go(op: str, attrs: Mapping[str, Any]) -> None:
+    model = Model()
+    (y,) = model.add("relu", [model.input("x", float32(*SHAPE))])
+    (same_y,) = model.add(op, [y], attrs)
+    model.output(*model.add("tanh", [same_y]))
+    assert ops(same(model, bypass)) == ["relu", "tanh"]
+
+
+@pytest.mark.parametrize(("op", "attrs"), IDENTITIES)
+def test_an_identity_that_yields_an_output_hands_its_name_to_the_producer(
+    op: str, attrs: Mapping[str, Any]
+) -> None:
+    model = Model()
+    (y,) = model.add("relu", [model.input("x", float32(*SHAPE))])
+    (early,) = model.add("tanh", [y])
+    (named,) = model.add(op, [y], attrs, names=["the answer"])
+    (late,) = model.add("tanh", [y])
+    model.output(named, early, late)
+    assert ops(same(model, bypass)) == ["relu", "tanh", "tanh"]
+
+
+def test_outputs_that_are_inputs_or_each_other_keep_their_operation() -> None:
+    model = Model()
+    x = model.input("x", float32(2, 3))
+    (of_input,) = model.add("reshape", [x], {"shape": (2, 3)})
+    (y,) = model.add("relu", [x])
+    (of_output,) = model.add("reshape", [y], {"shape": (2, 3)})
+    (first,) = model.add("tanh", [x])
+    (second,) = model.add("reshape", [first], {"shape": (2, 3)})
+    (third,) = model.add("reshape", [first], {"shape": (2, 3)})
+    (fourth,) = model.add("reshape", [third], {"shape": (2, 3)})
+    model.output(of_input, y, of_output, second, third, fourth)
+    assert ops(same(model, bypass)) == ["reshape", "relu", "reshape", "tanh", "reshape", "reshape"]
+
+
+def test_chains_of_identities_go_at_once() -> None:
+    model = Model()
+    (y,) = model.add("relu", [model.input("x", float32(2, 3))])
+    for _ in range(4):
+        (y,) = model.add("reshape", [y], {"shape": (2, 3)})
+    model.output(y)
+    assert ops(same(model, bypass)) == ["relu"]
+
+
+CHANGES: list[tuple[str, Mapping[str, Any]]] = [
+    ("concat", {"axis": 1, "activation": "relu6"}),
+    ("pad", {"paddings": ((0, 0), (1, 0), (0, 0), (0, 0))}),
+    ("reshape", {"shape": (4, 4, 2)}),
+    ("transpose", {"perm": (0, 2, 1, 3)}),
+    ("strided_slice", {**WHOLE, "begin": (None,) * 4, "end": (None,) * 4, "strides": (1, -1, 1, 1)}),
+    ("squeeze", {}),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs"), CHANGES)
+def test_what_changes_something_stays(op: str, attrs: Mapping[str, Any]) -> None:
+    model = Model()
+    x = model.input("x", float32(*SHAPE))
+    model.output(*model.add(op, [x], attrs))
+    assert ops(same(model, bypass)) == [op]
+
+
+def test_many_outputs_take_linear_time() -> None:
+    model = Model()
+    x = model.input("x", float32(1))
+    for _ in range(20_000):
+        (y,) = model.add("relu", [x])
+        (z,) = model.add("reshape", [y], {"shape": (1,)})
+        model.output(z)
+    assert len(prune(bypass(model)).operations) == 20_000
+    assert np.all([o.op == "relu" for o in bypass(model).operations])

@@ -1,0 +1,77 @@
+"""What README.md says is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpunn.importers.tflite_rules import OPERATORS
+from tests.resources import ENVIRONMENT, ROOT, shared
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_operators() -> None:
+    listed = re.search(r"^ADD, .*?\.$", README, re.MULTILINE | re.DOTALL)
+    assert listed
+    assert re.findall(r"\w+", listed[0]) == sorted(OPERATORS)
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_test_command_is_that_of_the_ci() -> None:
+    command = ".venv/bin/python -m pytest"
+    assert any(block.rstrip().endswith(command) for block in blocks("sh"))
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_lines_shown_for_a_new_operation_stand_in_the_code() -> None:
+    unary, rule = (block.strip() for block in blocks("python")[1:])
+    assert unary in (ROOT / "gpunn" / "ops" / "unary.py").read_text(encoding="utf-8")
+    assert rule in (ROOT / "gpunn" / "importers" / "tflite_rules.py").read_text(encoding="utf-8")
+
+
+def test_library_example_runs(tmp_path: Path) -> None:
+    example = blocks("python")[0]
+    (name,) = re.findall(r'load\("(.*)"\)', example)
+    (tmp_path / name).symlink_to(shared(f"models/tflite/{name}"))
+    done = subprocess.run(
+        [sys.executable, "-c", example.replace("range(100)", "range(3)")],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_transcript_is_what_the_command_prints(tmp_path: Path) -> None:
+    """All but the last line, which tells the machine and the time."""
+    data = pytest.importorskip("skimage.data", reason="scikit-image is not installed (extra: demo)")
+    prompt, *lines = blocks("console")[0].splitlines()
+    assert prompt.startswith("$ gpunn ")
+    photo = Path(data.__file__).with_name("chelsea.png")
+    (tmp_path / photo.name).symlink_to(photo)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpunn", *prompt.split()[2:]],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    assert printed[:-1] == lines[:-1]

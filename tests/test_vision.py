@@ -1,0 +1,243 @@
+"""Photos of every kind become the right numbers; models that are no classifiers are refused."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from gpunn import FormatError, Model, ModelError, UnsupportedError, vision
+from gpunn.types import DType, TensorType, float32
+
+RED, GREEN = (250, 10, 20), (5, 240, 30)
+
+
+def model(inputs: list[TensorType], outputs: list[TensorType], labels: tuple[str, ...] = ()) -> Model:
+    """A model of which only the signature matters: its outputs are inputs that nothing feeds."""
+    made = Model("net.tflite", labels=labels)
+    for number, type in enumerate(inputs):
+        made.input(f"in{number}", type)
+    made.output(*(Model().input(f"out{number}", type) for number, type in enumerate(outputs)))
+    return made
+
+
+def two_colours(width: int = 8, height: int = 4) -> Image.Image:
+    """Red on the left, green on the right."""
+    pixels = np.empty((height, width, 3), np.uint8)
+    pixels[:, : width // 2] = RED
+    pixels[:, width // 2 :] = GREEN
+    return Image.fromarray(pixels)
+
+
+def saved(image: Image.Image, path: Path, **options: object) -> Path:
+    image.save(path, **options)  # type: ignore[arg-type]
+    return path
+
+
+def close(a: tuple[int, ...], b: tuple[int, ...], tolerance: int = 12) -> bool:
+    return all(abs(x - y) <= tolerance for x, y in zip(a, b, strict=True))
+
+
+def pixel(image: Image.Image, x: int, y: int) -> tuple[int, ...]:
+    found = image.getpixel((x, y))
+    assert isinstance(found, tuple)
+    return tuple(int(v) for v in found)
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "jpg", "webp", "tiff", "gif", "ppm"])
+def test_formats(tmp_path: Path, suffix: str) -> None:
+    photo = vision.load_photo(saved(two_colours(32, 16), tmp_path / f"x.{suffix}"))
+    assert (photo.mode, photo.size) == ("RGB", (32, 16))
+    assert close(pixel(photo, 2, 2), RED)
+    assert close(pixel(photo, 29, 13), GREEN)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(tmp_path: Path, orientation: int) -> None:
+    """A photo taken upright and stored turned comes back upright, in all eight ways."""
+    upright = Image.fromarray(np.random.default_rng(3).integers(0, 256, (5, 9, 3), np.uint8))
+    turn = Image.Transpose
+    stored = {
+        1: None, 2: turn.FLIP_LEFT_RIGHT, 3: turn.ROTATE_180, 4: turn.FLIP_TOP_BOTTOM,
+        5: turn.TRANSPOSE, 6: turn.ROTATE_90, 7: turn.TRANSVERSE, 8: turn.ROTATE_270,
+    }[orientation]  # fmt: skip
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = saved(upright if stored is None else upright.transpose(stored), tmp_path / "x.png", exif=exif)
+    assert np.array_equal(np.asarray(vision.load_photo(path)), np.asarray(upright))
+
+
+def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
+    image = two_colours().convert("RGBA")
+    image.putpixel((0, 0), (0, 0, 0, 0))
+    image.putpixel((1, 0), (0, 0, 0, 128))
+    photo = vision.load_photo(saved(image, tmp_path / "x.png"))
+    assert pixel(photo, 0, 0) == (255, 255, 255)
+    assert close(pixel(photo, 1, 0), (127, 127, 127), 1)
+    assert pixel(photo, 2, 0) == RED
+
+
+def test_palette_with_a_transparent_entry(tmp_path: Path) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, *GREEN])
+    image.putpixel((1, 0), 1)
+    photo = vision.load_photo(saved(image, tmp_path / "x.png", transparency=1))
+    assert (pixel(photo, 0, 0), pixel(photo, 1, 0)) == (RED, (255, 255, 255))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "CMYK", "YCbCr"])
+def test_modes(tmp_path: Path, mode: str) -> None:
+    image = two_colours(32, 16).convert(mode)
+    path = saved(image, tmp_path / ("x.tiff" if mode in ("CMYK", "YCbCr") else "x.png"))
+    photo = vision.load_photo(path)
+    assert (photo.mode, photo.size) == ("RGB", (32, 16))
+    assert close(pixel(photo, 2, 2), pixel(image.convert("RGB"), 2, 2))
+
+
+def test_sixteen_bit_grey_keeps_its_tones(tmp_path: Path) -> None:
+    values = np.array([[0, 257, 32896, 65535]], np.uint16)
+    photo = vision.load_photo(saved(Image.fromarray(values), tmp_path / "x.png"))
+    assert np.asarray(photo)[0, :, 0].tolist() == [0, 1, 128, 255]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_grey_without_a_range_is_stretched(tmp_path: Path, dtype: type) -> None:
+    values = np.array([[-1000, 0, 1000]], dtype)
+    photo = vision.load_photo(saved(Image.fromarray(values), tmp_path / "x.tiff"))
+    assert np.asarray(photo)[0, :, 0].tolist() == [0, 128, 255]
+    flat = vision.load_photo(saved(Image.fromarray(np.full((2, 2), 7, dtype)), tmp_path / "flat.tiff"))
+    assert not np.asarray(flat).any()
+
+
+def test_animation_gives_its_first_frame(tmp_path: Path) -> None:
+    first, second = Image.new("RGB", (4, 4), RED), Image.new("RGB", (4, 4), GREEN)
+    path = saved(first, tmp_path / "x.gif", save_all=True, append_images=[second])
+    assert close(pixel(vision.load_photo(path), 1, 1), RED)
+
+
+def test_no_photo(tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    path.write_text("not a photo")
+    with pytest.raises(FormatError, match=r"x\.png: not a picture"):
+        vision.load_photo(path)
+    with pytest.raises(IsADirectoryError):
+        vision.load_photo(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        vision.load_photo(tmp_path / "none.png")
+
+
+@given(st.data())
+def test_damaged_photos_give_a_photo_or_a_format_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    suffix = data.draw(st.sampled_from(["png", "jpg", "gif", "tiff", "webp", "bmp"]))
+    path = saved(two_colours(32, 16), tmp_path_factory.mktemp("damaged") / f"x.{suffix}")
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            assert vision.load_photo(path).mode == "RGB"
+        except FormatError as error:
+            assert str(path) in str(error)
+
+
+def test_values_are_pillows_bilinear_and_normalised() -> None:
+    image = Image.fromarray(np.random.default_rng(4).integers(0, 256, (50, 70, 3), np.uint8))
+    wanted = vision.photo_input(model([float32(1, 24, 32, 3)], [float32(1, 10)]), 100, 50)
+    values = wanted.values(image)
+    assert (values.shape, values.dtype) == ((24, 32, 3), np.float32)
+    expected = np.asarray(image.resize((32, 24), Image.Resampling.BILINEAR), np.float32)
+    assert np.array_equal(values, (expected - 100) / 50)
+
+
+def test_a_model_of_one_channel_gets_grey() -> None:
+    wanted = vision.photo_input(model([float32(1, 28, 28, 1)], [float32(1, 10)]))
+    values = wanted.values(Image.new("RGB", (40, 40), (255, 255, 255)))
+    assert values.shape == (28, 28, 1)
+    assert (values == 1).all()
+
+
+@pytest.mark.parametrize(("count", "batch"), [(0, 1), (1, 1), (3, 1), (1, 4), (4, 4), (5, 4)])
+def test_batches(count: int, batch: int) -> None:
+    wanted = vision.photo_input(model([float32(batch, 2, 2, 1)], [float32(batch, 10)]))
+    photos = [np.full((2, 2, 1), n + 1, np.float32) for n in range(count)]
+    batches = list(wanted.batches(iter(photos)))
+    assert len(batches) == -(-count // batch)
+    assert all(b.shape == (batch, 2, 2, 1) for b in batches)
+    flat = [float(b[n, 0, 0, 0]) for b in batches for n in range(batch)]
+    assert flat == [*range(1, count + 1), *[0] * (len(flat) - count)]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 640), (1, 3, 224, 224), (1, 32, 32, 2), (32, 32, 3), (1, 0, 32, 3), (0, 32, 32, 3)]
+)
+def test_inputs_that_are_no_photo(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ModelError, match=r"net\.tflite does not take photos: its input 'in0' has shape"):
+        vision.photo_input(model([float32(*shape)], [float32(1, 10)]))
+
+
+def test_signatures_of_no_classifier() -> None:
+    photo, scores = float32(1, 8, 8, 3), float32(1, 10)
+    with pytest.raises(ModelError, match="has 2 inputs"):
+        vision.photo_input(model([photo, photo], [scores]))
+    with pytest.raises(UnsupportedError, match="is int8"):
+        vision.photo_input(model([TensorType(DType.INT8, photo.shape)], [scores]))
+    with pytest.raises(UnsupportedError, match="is uint8"):
+        vision.class_count(model([photo], [TensorType(DType.UINT8, scores.shape)]))
+    for shape in ((), (1, 1), (1, 4, 4, 10), (2, 10)):
+        with pytest.raises(ModelError, match="is not a classifier"):
+            vision.class_count(model([photo], [float32(*shape)]))
+
+
+@pytest.mark.parametrize("shape", [(10,), (1, 10), (1, 1, 1, 10)])
+def test_shapes_of_classifiers(shape: tuple[int, ...]) -> None:
+    assert vision.class_count(model([float32(1, 8, 8, 3)], [float32(*shape)])) == 10
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0, 0), (float("nan"), 1), (0, float("inf"))])
+def test_mean_and_std_must_make_sense(mean: float, std: float) -> None:
+    with pytest.raises(ModelError, match="finite and std not 0"):
+        vision.photo_input(model([float32(1, 8, 8, 3)], [float32(1, 10)]), mean, std)
+
+
+def test_labels(tmp_path: Path) -> None:
+    signature = ([float32(1, 8, 8, 3)], [float32(1, 3)])
+    assert vision.class_labels(model(*signature)) == ("class 0", "class 1", "class 2")
+    own = model(*signature, labels=("a", "b", "c"))
+    assert vision.class_labels(own) == ("a", "b", "c")
+    file = tmp_path / "labels.txt"
+    file.write_bytes("\ufeffx\r\ny z\r\n\u00e4\r\n\r\n".encode())
+    assert vision.class_labels(own, file) == ("x", "y z", "\u00e4")
+    with pytest.raises(FormatError, match=r"net\.tflite has 2 labels, the model has 3 classes"):
+        vision.class_labels(model(*signature, labels=("a", "b")))
+
+
+def test_top() -> None:
+    labels = ("a", "b", "c", "d")
+    guesses = vision.top(np.array([0.1, 0.5, 0.1, np.nan], np.float32), labels, 3)
+    assert [g.label for g in guesses] == ["b", "a", "c"]
+    assert len(vision.top(np.zeros(4, np.float32), labels, 9)) == 4
+
+
+def test_are_probabilities() -> None:
+    assert vision.are_probabilities(np.array([0.25, 0.75], np.float32))
+    assert not vision.are_probabilities(np.array([1.25, -0.25], np.float32))
+    assert not vision.are_probabilities(np.array([3, 5], np.float32))
+    assert not vision.are_probabilities(np.array([np.nan, 1], np.float32))
+
+
+def test_the_packaged_model_is_a_classifier() -> None:
+    import gpunn
+
+    packaged = gpunn.load(vision.default_model())
+    assert vision.photo_input(packaged).channels == 3
+    assert vision.class_labels(packaged) == packaged.labels
+    assert len(packaged.labels) == 10

@@ -1,0 +1,343 @@
+"""Builds small .tflite files and runs them with ai-edge-litert, the independent oracle of the tests."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import numpy.typing as npt
+import tflite
+
+from gpunn.types import DType, TensorType
+
+Array = npt.NDArray[Any]
+ABSENT = -1  # an optional input that is not given
+
+# Operators whose option table is not called after them (tflite_schema_2018-11.txt, union BuiltinOptions).
+_OPTIONS_OF = {
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "L2_NORMALIZATION": "L2NormOptions",
+    "L2_POOL_2D": "Pool2DOptions",
+    "MAXIMUM": "MaximumMinimumOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+    "MEAN": "ReducerOptions",
+    "MINIMUM": "MaximumMinimumOptions",
+    "REDUCE_ALL": "ReducerOptions",
+    "REDUCE_ANY": "ReducerOptions",
+    "REDUCE_MAX": "ReducerOptions",
+    "REDUCE_MIN": "ReducerOptions",
+    "REDUCE_PROD": "ReducerOptions",
+    "SUM": "ReducerOptions",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
+}
+_ENUMS = (tflite.ActivationFunctionType, tflite.Padding, tflite.MirrorPadMode, tflite.TensorType)
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    type: TensorType
+    name: str | None
+    data: bytes | None
+    signature: tuple[int, ...] | None
+    is_variable: bool
+
+
+@dataclass(frozen=True)
+class _Node:
+    operator: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any]
+    version: int
+
+
+@dataclass
+class Graph:
+    """A graph in the making: tensors are numbers, as in the file.
+
+    g = Graph(); x = g.input(float32(1, 4)); y, = g.add("RELU", [x], [float32(1, 4)]); g.build([y])
+    """
+
+    tensors: list[_Tensor] = field(default_factory=list)
+    nodes: list[_Node] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+
+    def tensor(
+        self,
+        type: TensorType,
+        name: str | None = "",
+        data: bytes | None = None,
+        signature: tuple[int, ...] | None = None,
+        is_variable: bool = False,
+    ) -> int:
+        """A tensor of the file; name None leaves the field out, "" makes one up."""
+        made_up = f"t{len(self.tensors)}" if name == "" else name
+        self.tensors.append(_Tensor(type, made_up, data, signature, is_variable))
+        return len(self.tensors) - 1
+
+    def input(self, type: TensorType, name: str | None = "", signature: tuple[int, ...] | None = None) -> int:
+        """A graph input."""
+        index = self.tensor(type, name, signature=signature)
+        self.inputs.append(index)
+        return index
+
+    def constant(self, value: npt.ArrayLike, name: str | None = "") -> int:
+        """A constant tensor."""
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        return self.tensor(TensorType(DType.of(array.dtype), array.shape), name, array.tobytes())
+
+    def add(
+        self,
+        operator: str,
+        inputs: Sequence[int],
+        outputs: Sequence[TensorType],
+        options: Mapping[str, Any] | None = None,
+        *,
+        version: int = 1,
+        names: Sequence[str | None] = (),
+    ) -> tuple[int, ...]:
+        """Append an operator (BuiltinOperator's name; any other is a custom one) and its outputs."""
+        labels = [*names, *[""] * (len(outputs) - len(names))]
+        made = tuple(self.tensor(t, n) for t, n in zip(outputs, labels, strict=True))
+        self.nodes.append(_Node(operator, tuple(inputs), made, options or {}, version))
+        return made
+
+    def build(
+        self,
+        outputs: Sequence[int],
+        *,
+        codes: str = "both",
+        alignment: int = 16,
+        metadata: Mapping[str, bytes] | None = None,
+        signature: str | None = None,
+        subgraphs: int = 1,
+        identifier: bytes = b"TFL3",
+    ) -> bytes:
+        """The file. `codes`: which of OperatorCode's two fields holds the operator's number ("old"
+        before 2020, "new", "both"); `alignment` of buffers; `subgraphs`: how often the graph stands there."""
+        return _Writer(codes, alignment).model(
+            self, outputs, metadata or {}, signature, subgraphs, identifier
+        )
+
+
+def single_op(
+    operator: str,
+    inputs: Sequence[Array | TensorType | None],
+    outputs: Sequence[TensorType],
+    options: Mapping[str, Any] | None = None,
+    *,
+    version: int = 1,
+) -> bytes:
+    """A file with one operator.
+
+    An ndarray is a constant tensor, a TensorType a graph input, None an absent optional input.
+    `options` has the option table's fields by their schema names ("stride_w", "fused_activation_function");
+    enumerations go by name ("SAME", "RELU6") or number, vectors as sequences of int.
+    """
+    graph = Graph()
+    numbers = [_number(graph, i) for i in inputs]
+    return graph.build(graph.add(operator, numbers, outputs, options, version=version))
+
+
+def litert_run(model: bytes, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs of a file by ai-edge-litert's builtin kernels, without delegate, on one thread."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=model,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        num_threads=1,
+    )
+    interpreter.allocate_tensors()
+    for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], np.ascontiguousarray(value, detail["dtype"]))
+    interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]).copy() for d in interpreter.get_output_details()]
+
+
+def _number(graph: Graph, item: Array | TensorType | None) -> int:
+    if item is None:
+        return ABSENT
+    return graph.input(item) if isinstance(item, TensorType) else graph.constant(item)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+@functools.cache
+def _options_table(operator: str) -> str | None:
+    known = {_plain(n): n for n in vars(tflite.BuiltinOptions) if n.endswith("Options")}
+    return _OPTIONS_OF.get(operator, known.get(_plain(operator) + "options"))
+
+
+def _enum(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    for enum in _ENUMS:
+        if hasattr(enum, value):
+            return getattr(enum, value)
+    raise ValueError(f"no enumeration has {value}")
+
+
+class _Writer:
+    """Turns a Graph into a flatbuffer; children are written before their parents."""
+
+    def __init__(self, codes: str, alignment: int) -> None:
+        self.b = flatbuffers.Builder(1024)
+        self.codes = codes
+        self.alignment = alignment
+
+    def table(self, name: str, fields: Mapping[str, Any]) -> int:
+        """A table of the schema; fields that are None are left out."""
+        module = importlib.import_module(f"tflite.{name}")
+        adders = {_plain(n[3:]): f for n, f in vars(module).items() if n.startswith("Add")}
+        ready = {k: self.value(v) for k, v in fields.items() if v is not None}
+        module.Start(self.b)
+        for key, value in ready.items():
+            adders[_plain(key)](self.b, value)
+        return int(module.End(self.b))
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple, np.ndarray)):
+            return self.ints(value)
+        return _enum(value)
+
+    def ints(self, values: Sequence[int] | Array) -> int:
+        return int(self.b.CreateNumpyVector(np.asarray(values, np.int32)))
+
+    def offsets(self, offsets: Sequence[int]) -> int:
+        self.b.StartVector(4, len(offsets), 4)
+        for offset in reversed(offsets):
+            self.b.PrependUOffsetTRelative(offset)
+        return int(self.b.EndVector())
+
+    def data(self, data: bytes) -> int:
+        self.b.StartVector(1, len(data), self.alignment)
+        self.b.head -= len(data)
+        self.b.Bytes[self.b.head : self.b.head + len(data)] = data
+        return int(self.b.EndVector())
+
+    def string(self, text: str | None) -> int | None:
+        return None if text is None else int(self.b.CreateString(text))
+
+    def tensor(self, tensor: _Tensor, buffer: int) -> int:
+        return self.table(
+            "Tensor",
+            {
+                "shape": tensor.type.shape,
+                "type": tensor.type.dtype.name,
+                "buffer": buffer,
+                "name": self.string(tensor.name),
+                "shape_signature": tensor.signature,
+                "is_variable": tensor.is_variable or None,
+                "quantization": self.quantization(tensor.type),
+            },
+        )
+
+    def quantization(self, type: TensorType) -> int | None:
+        if type.quantization is None:
+            return None
+        scale = int(self.b.CreateNumpyVector(np.array(type.quantization.scale, np.float32)))
+        zero = int(self.b.CreateNumpyVector(np.array(type.quantization.zero_point, np.int64)))
+        return self.table(
+            "QuantizationParameters",
+            {"scale": scale, "zero_point": zero, "quantized_dimension": type.quantization.axis},
+        )
+
+    def operator_code(self, operator: str, version: int) -> int:
+        number = getattr(tflite.BuiltinOperator, operator, tflite.BuiltinOperator.CUSTOM)
+        return self.table(
+            "OperatorCode",
+            {
+                "deprecated_builtin_code": None if self.codes == "new" else min(number, 127),
+                "builtin_code": None if self.codes == "old" else number,
+                "version": version,
+                "custom_code": None if number != tflite.BuiltinOperator.CUSTOM else self.string(operator),
+            },
+        )
+
+    def node(self, node: _Node, opcode: int) -> int:
+        options = _options_table(node.operator)
+        if options is None and node.options:
+            raise ValueError(f"{node.operator} has no option table")
+        return self.table(
+            "Operator",
+            {
+                "opcode_index": opcode,
+                "inputs": node.inputs,
+                "outputs": node.outputs,
+                "builtin_options_type": options and getattr(tflite.BuiltinOptions, options),
+                "builtin_options": options and self.table(options, node.options),
+            },
+        )
+
+    def subgraph(
+        self, graph: Graph, outputs: Sequence[int], opcodes: Mapping[Any, int], buffers: list[int]
+    ) -> int:
+        tensors = []
+        for tensor in graph.tensors:
+            if tensor.data is not None:
+                buffers.append(self.table("Buffer", {"data": self.data(tensor.data)}))
+            tensors.append(self.tensor(tensor, len(buffers) - 1 if tensor.data is not None else 0))
+        nodes = [self.node(n, opcodes[n.operator, n.version]) for n in graph.nodes]
+        return self.table(
+            "SubGraph",
+            {
+                "tensors": self.offsets(tensors),
+                "inputs": graph.inputs,
+                "outputs": outputs,
+                "operators": self.offsets(nodes),
+                "name": self.string("main"),
+            },
+        )
+
+    def signature_def(self, key: str, graph: Graph, outputs: Sequence[int]) -> int:
+        def maps(indices: Sequence[int], prefix: str) -> int:
+            return self.offsets(
+                [
+                    self.table("TensorMap", {"name": self.string(f"{prefix}{i}"), "tensor_index": t})
+                    for i, t in enumerate(indices)
+                ]
+            )
+
+        fields = {"inputs": maps(graph.inputs, "in"), "outputs": maps(outputs, "out")}
+        return self.table("SignatureDef", {**fields, "signature_key": self.string(key), "subgraph_index": 0})
+
+    def model(
+        self,
+        graph: Graph,
+        outputs: Sequence[int],
+        metadata: Mapping[str, bytes],
+        signature: str | None,
+        subgraphs: int,
+        identifier: bytes,
+    ) -> bytes:
+        kinds = dict.fromkeys((n.operator, n.version) for n in graph.nodes)
+        opcodes = {kind: index for index, kind in enumerate(kinds)}
+        buffers = [self.table("Buffer", {})]
+        graphs = [self.subgraph(graph, outputs, opcodes, buffers) for _ in range(subgraphs)]
+        entries = []
+        for name, data in metadata.items():
+            buffers.append(self.table("Buffer", {"data": self.data(data)}))
+            entries.append(self.table("Metadata", {"name": self.string(name), "buffer": len(buffers) - 1}))
+        signatures = [] if signature is None else [self.signature_def(signature, graph, outputs)]
+        root = self.table(
+            "Model",
+            {
+                "version": 3,
+                "operator_codes": self.offsets([self.operator_code(*kind) for kind in kinds]),
+                "subgraphs": self.offsets(graphs),
+                "description": self.string("made by a test"),
+                "buffers": self.offsets(buffers),
+                "metadata": self.offsets(entries) if entries else None,
+                "signature_defs": self.offsets(signatures) if signatures else None,
+            },
+        )
+        self.b.Finish(root, file_identifier=identifier)
+        return bytes(self.b.Output())
