@@ -56,9 +56,7 @@ class ModelWriter:
         self._inputs.append(index)
         return index
 
-    def conv2d(
-        self, x: int, weights: Array, bias: Array, stride: int, activation: str, name: str
-    ) -> int:
+    def conv2d(self, x: int, weights: Array, bias: Array, stride: int, activation: str, name: str) -> int:
         """Convolve NHWC `x` with `weights` [out, height, width, in], padding SAME."""
 
         def options(builder: flatbuffers.Builder) -> int:
@@ -85,17 +83,13 @@ class ModelWriter:
             tflite.DepthwiseConv2DOptionsAddStrideW(builder, stride)
             tflite.DepthwiseConv2DOptionsAddStrideH(builder, stride)
             tflite.DepthwiseConv2DOptionsAddDepthMultiplier(builder, 1)
-            tflite.DepthwiseConv2DOptionsAddFusedActivationFunction(
-                builder, ACTIVATIONS[activation]
-            )
+            tflite.DepthwiseConv2DOptionsAddFusedActivationFunction(builder, ACTIVATIONS[activation])
             return int(tflite.DepthwiseConv2DOptionsEnd(builder))
 
         batch, height, width, channels = self._shapes[x]
         shape = (batch, -(-height // stride), -(-width // stride), channels)
         inputs = [x, *self._parameters(name, weights, bias)]
-        return self._operator(
-            "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", options, inputs, name, shape
-        )
+        return self._operator("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", options, inputs, name, shape)
 
     def add(self, a: int, b: int, name: str) -> int:
         """Add two tensors of the same shape."""
@@ -127,9 +121,7 @@ class ModelWriter:
 
         shape = (self._shapes[x][0], weights.shape[0])
         inputs = [x, *self._parameters(name, weights, bias)]
-        return self._operator(
-            "FULLY_CONNECTED", "FullyConnectedOptions", options, inputs, name, shape
-        )
+        return self._operator("FULLY_CONNECTED", "FullyConnectedOptions", options, inputs, name, shape)
 
     def softmax(self, x: int, name: str) -> int:
         """Turn the logits `x` [batch, classes] into probabilities."""

@@ -262,9 +262,7 @@ def export(model: Classifier) -> bytes:
     x = chain(model.features, writer.input("image", (1, SIZE, SIZE, 3)), "block")
     x = writer.mean(x, "pool")
     head = model.head
-    x = writer.fully_connected(
-        x, head.weight.detach().numpy(), head.bias.detach().numpy(), "logits"
-    )
+    x = writer.fully_connected(x, head.weight.detach().numpy(), head.bias.detach().numpy(), "logits")
     return writer.finish([writer.softmax(x, "probabilities")])
 
 

@@ -1,10 +1,10 @@
 """Exceptions: everything that gpunn raises on purpose derives from GpunnError.
 
-    GpunnError
-    |- FormatError (ValueError)                 the file is not what it says: truncated, corrupt, oversized
-    |- ModelError (ValueError)                  the graph is wrong, or an array does not fit it
-    |- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations at once
-    `- DeviceError (RuntimeError)               no adapter, over a limit, out of memory, device lost, shader rejected
+GpunnError
+|- FormatError (ValueError)                 the file is not what it says: truncated, corrupt, oversized
+|- ModelError (ValueError)                  the graph is wrong, or an array does not fit it
+|- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations
+`- DeviceError (RuntimeError)               no adapter, over a limit, out of memory, device lost, ...
 """
 
 from __future__ import annotations
@@ -27,4 +27,4 @@ class UnsupportedError(GpunnError, NotImplementedError):
 
 
 class DeviceError(GpunnError, RuntimeError):
-    """The GPU cannot do what was asked: absent, over a limit, out of memory, lost, or a shader was rejected."""
+    """The GPU cannot do what was asked: absent, over a limit, out of memory, lost, or it rejects a shader."""

@@ -50,7 +50,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A result that the body stores through store_<name>(i, v), store4_<name>(i, v) or storev_<name>(i, v)."""
+    """A result that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v)."""
 
     name: str = "y"
     output: int = 0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.ops import OPS
-from gpunn.ops.op import Call, Op
+from gpunn.ops.op import Call, Op, as_tuple
+from gpunn.ops.unary import apply_activation, check_activation
 from gpunn.types import Array, DType, TensorType
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class Operation:
         """The op's one place."""
         return OPS[self.op]
 
+    def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The outputs by the op's reference, in the dtype of the inputs."""
+        attrs = {k: v for k, v in self.attrs.items() if k in self.definition.attributes}
+        with np.errstate(all="ignore"):
+            results = as_tuple(self.definition.reference(*inputs, **attrs))
+            return tuple(apply_activation(np.asarray(r), self.attrs.get("activation")) for r in results)
+
     def call(self) -> Call:
         """What the op's kernel function sees."""
         return Call(
@@ -81,11 +89,13 @@ class Model:
     outputs: list[Operand] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     labels: tuple[str, ...] = ()
+    _known: set[Operand] = field(default_factory=set, repr=False)
 
     def input(self, name: str, type: TensorType) -> Operand:
         """A new input of the model."""
         operand = Operand(name, _bounded(name, type), Lifetime.INPUT)
         self.inputs.append(operand)
+        self._known.add(operand)
         return operand
 
     def constant(self, name: str, value: Array, type: TensorType | None = None) -> Operand:
@@ -112,27 +122,43 @@ class Model:
         if op not in OPS:
             raise ModelError(f"there is no op {op!r}")
         definition = OPS[op]
-        call = Call(op, origin, tuple(None if i is None else i.type for i in inputs), attrs or {})
+        for operand in inputs:
+            self._expect_known(operand, f"{op} ({origin})")
+        types_in = tuple(None if i is None else i.type for i in inputs)
+        constant = tuple(i is not None and i.value is not None for i in inputs)
+        call = Call(op, origin, types_in, attrs or {}, constant=constant)
         definition.check_arity(call)
         full = definition.complete(call, attrs or {})
-        inferred = definition.infer(
-            Call(op, origin, call.inputs, full, (), tuple(i is not None and i.value is not None for i in inputs))
-        )
+        call = replace(call, attrs=full)
+        if definition.fusible:
+            check_activation(call)
+        inferred = definition.infer(call)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
         labels = [*names, *(f"{op}_{len(self.operations)}:{k}" for k in range(len(names), len(types)))]
         outputs = tuple(
             Operand(n, _bounded(n, t), Lifetime.TEMPORARY) for n, t in zip(labels, types, strict=False)
         )
         self.operations.append(Operation(op, tuple(inputs), outputs, full, origin))
+        self._known.update(outputs)
         return outputs
 
     def output(self, *operands: Operand) -> None:
-        """Declare outputs of the model, in order."""
+        """Declare outputs of the model, in order: results, inputs or constants of it."""
+        for operand in operands:
+            self._expect_known(operand, "an output")
         self.outputs.extend(operands)
+
+    def _expect_known(self, operand: Operand | None, where: str) -> None:
+        if operand is not None and operand.value is None and operand not in self._known:
+            raise ModelError(
+                f"{where}: {operand!r} is neither an input of model {self.name!r} nor computed before"
+            )
 
     def with_operations(self, operations: Iterable[Operation]) -> Model:
         """The same model with other operations (for passes)."""
-        return Model(self.name, list(self.inputs), list(self.outputs), list(operations), self.labels)
+        changed = Model(self.name, list(self.inputs), list(self.outputs), list(operations), self.labels)
+        changed._known.update(self.inputs, *(o.outputs for o in changed.operations))
+        return changed
 
     def operands(self) -> list[Operand]:
         """Every operand once: inputs first, then in order of use."""
@@ -147,7 +173,9 @@ class Model:
         self, backend: str = "auto", preference: Preference | None = None, device: str | None = None
     ) -> Compilation:
         """Make the model ready to run; see gpunn.runtime.compile_model for the arguments and errors."""
-        from gpunn.runtime import compile_model  # the one import that points up: the public API hangs compile() here
+        from gpunn.runtime import (
+            compile_model,
+        )  # the one import that points up: the public API hangs compile() here
 
         return compile_model(self, backend, preference, device)
 
@@ -183,4 +211,4 @@ def as_input(operand: Operand, value: Any) -> Array:
         )
     if not np.can_cast(array.dtype, operand.type.dtype.numpy, "safe"):
         raise ModelError(f"input {operand.name!r} must be {operand.type.dtype.value}, got {array.dtype}")
-    return np.ascontiguousarray(array, operand.type.dtype.numpy)
+    return np.asarray(array, operand.type.dtype.numpy, order="C")

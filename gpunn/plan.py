@@ -106,7 +106,9 @@ def _with_crossings(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> Iter
     wanted_later = _wanted_on_host(plan, runs)
     for index, (backend, placements) in enumerate(runs):
         real = [p for p in placements if p.backend != ALIAS]
-        reads = dict.fromkeys(plan.root(i) for p in real for i in p.operation.inputs if i is not None and i.value is None)
+        reads = dict.fromkeys(
+            plan.root(i) for p in real for i in p.operation.inputs if i is not None and i.value is None
+        )
         writes = dict.fromkeys(o for p in real for o in p.operation.outputs)
         if backend == HOST:
             on_host.update(writes)
@@ -148,7 +150,9 @@ def device_intervals(plan: Plan, nbytes: Callable[[Operand], int]) -> dict[Opera
         for placement in segment.placements:
             if placement.backend == ALIAS:
                 continue
-            last.update({plan.root(i): step for i in placement.operation.inputs if i is not None and i.value is None})
+            last.update(
+                {plan.root(i): step for i in placement.operation.inputs if i is not None and i.value is None}
+            )
             for result in placement.operation.outputs:
                 first[result] = last[result] = step
             step += 1

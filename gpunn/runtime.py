@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+
+import numpy as np
 
 from gpunn.backends.base import Pending, Program, Stats
 from gpunn.backends.cpu import CpuProgram
@@ -19,7 +20,7 @@ from gpunn.errors import DeviceError, ModelError
 from gpunn.kernel import Kernel
 from gpunn.model import Model, Operation, as_input
 from gpunn.passes import optimise
-from gpunn.passes.partition import DEVICE, Placement, partition
+from gpunn.passes.partition import Placement, partition
 from gpunn.plan import make_plan
 from gpunn.types import Array
 
@@ -68,13 +69,22 @@ class Event:
 class Compilation:
     """A model compiled for a backend. Safe to use from several threads; also a context manager."""
 
-    def __init__(self, model: Model, placements: Sequence[Placement], program: Program, backend: str, device: str) -> None:
+    def __init__(
+        self,
+        model: Model,
+        placements: Sequence[Placement],
+        program: Program,
+        backend: str,
+        device: str,
+        frames: int,
+    ) -> None:
         self.model = model
         self.placement = tuple(placements)
         self.backend = backend
         self.device = device
         self._program = program
-        self._closed = threading.Event()
+        self._frames = frames
+        self._closed = False
 
     @property
     def stats(self) -> Stats:
@@ -121,22 +131,22 @@ class Compilation:
         while ring:
             yield ring.popleft().result()
 
-    _frames = 1
-
     def close(self) -> None:
         """Free the device memory of this compilation; later runs raise DeviceError."""
-        if not self._closed.is_set():
-            self._closed.set()
+        if not self._closed:
+            self._closed = True
             self._program.close()
 
     def __enter__(self) -> Compilation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _open(self) -> Program:
-        if self._closed.is_set():
+        if self._closed:
             raise DeviceError("this compilation has been closed")
         return self._program
 
@@ -164,18 +174,16 @@ def compile_model(
         raise ModelError(f"model {model.name!r} has no outputs")
     preference = preference or Preference.FAST_SINGLE_ANSWER
     optimised = optimise(model)
+    frames = FRAMES_IN_FLIGHT[preference]
     gpu = _choose(backend, preference, device)
     if gpu is None:
         placements = partition(optimised, None)
-        return Compilation(model, placements, CpuProgram(make_plan(optimised, placements)), "cpu", "cpu (numpy)")
+        host = CpuProgram(make_plan(optimised, placements))
+        return Compilation(model, placements, host, "cpu", "cpu (numpy)", frames)
     placements = partition(optimised, lambda operation: lower(operation, gpu.limits))
-    frames = FRAMES_IN_FLIGHT[preference]
-    program = WebGpuProgram(
-        make_plan(optimised, placements), gpu, frames, prompt=preference is Preference.FAST_SINGLE_ANSWER
-    )
-    compilation = Compilation(model, placements, program, "webgpu", f"{gpu.info.name} ({gpu.info.driver})")
-    compilation._frames = frames
-    return compilation
+    prompt = preference is Preference.FAST_SINGLE_ANSWER
+    program = WebGpuProgram(make_plan(optimised, placements), gpu, frames, prompt)
+    return Compilation(model, placements, program, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
 
 
 def _choose(backend: str, preference: Preference, device: str | None) -> Device | None:
@@ -192,18 +200,9 @@ def _choose(backend: str, preference: Preference, device: str | None) -> Device 
 
 def devices() -> tuple[DeviceInfo, ...]:
     """Every GPU adapter with its limits and features, and last the CPU backend."""
-    cpu = DeviceInfo("cpu (numpy)", "cpu", SOFTWARE, f"numpy {_numpy_version()}", "numpy", {}, ())
+    cpu = DeviceInfo("cpu (numpy)", "cpu", SOFTWARE, f"numpy {np.__version__}", "numpy", {}, ())
     return (*adapter_infos(), cpu)
-
-
-def _numpy_version() -> str:
-    import numpy
-
-    return str(numpy.__version__)
 
 
 def _single(results: tuple[Array, ...]) -> Array | tuple[Array, ...]:
     return results[0] if len(results) == 1 else results
-
-
-__all__ = ["DEVICE", "Compilation", "Event", "PlanRow", "Preference", "compile_model", "devices"]

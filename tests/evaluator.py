@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gpunn.model import Model, Operand
-from gpunn.passes.fold import evaluate
 from gpunn.types import DType
 
 Array = npt.NDArray[Any]
@@ -25,7 +24,7 @@ def run(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return values[operand] if operand.value is None else _wide(operand, operand.value)
 
     for operation in model.operations:
-        results = evaluate(operation, [value(i) for i in operation.inputs])
+        results = operation.evaluate([value(i) for i in operation.inputs])
         for operand, result in zip(operation.outputs, results, strict=True):
             assert result.shape == operand.type.shape, f"{operation.op}: {result.shape} is not {operand}"
             values[operand] = result

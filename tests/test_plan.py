@@ -64,7 +64,9 @@ def test_a_device_tensor_used_by_two_device_segments_is_not_uploaded_again() -> 
     assert names(plan.segments[2].uploads) == ["b"]
 
 
-@pytest.mark.parametrize("ops", [("reshape", "relu"), ("relu", "reshape"), ("relu", "reshape", "tanh", "reshape")])
+@pytest.mark.parametrize(
+    "ops", [("reshape", "relu"), ("relu", "reshape"), ("relu", "reshape", "tanh", "reshape")]
+)
 def test_aliases_share_their_root_and_make_no_segment(ops: tuple[str, ...]) -> None:
     model = chain(*ops)
     plan = planned(model)
@@ -72,7 +74,9 @@ def test_aliases_share_their_root_and_make_no_segment(ops: tuple[str, ...]) -> N
     for operation in model.operations:
         if operation.op == "reshape":
             assert plan.root(operation.outputs[0]) is plan.root(operation.inputs[0])
-    assert all(o.op != "reshape" for p in plan.segments[0].placements if p.backend != ALIAS for o in [p.operation])
+    assert all(
+        o.op != "reshape" for p in plan.segments[0].placements if p.backend != ALIAS for o in [p.operation]
+    )
 
 
 def test_a_model_of_aliases_alone_runs_on_the_host() -> None:

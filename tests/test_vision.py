@@ -22,7 +22,7 @@ def model(inputs: list[TensorType], outputs: list[TensorType], labels: tuple[str
     made = Model("net.tflite", labels=labels)
     for number, type in enumerate(inputs):
         made.input(f"in{number}", type)
-    made.output(*(Model().input(f"out{number}", type) for number, type in enumerate(outputs)))
+    made.outputs += [Model().input(f"out{number}", type) for number, type in enumerate(outputs)]
     return made
 
 
@@ -90,10 +90,10 @@ def test_palette_with_a_transparent_entry(tmp_path: Path) -> None:
     assert (pixel(photo, 0, 0), pixel(photo, 1, 0)) == (RED, (255, 255, 255))
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "CMYK", "YCbCr"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "CMYK"])
 def test_modes(tmp_path: Path, mode: str) -> None:
     image = two_colours(32, 16).convert(mode)
-    path = saved(image, tmp_path / ("x.tiff" if mode in ("CMYK", "YCbCr") else "x.png"))
+    path = saved(image, tmp_path / ("x.tiff" if mode == "CMYK" else "x.png"))
     photo = vision.load_photo(path)
     assert (photo.mode, photo.size) == ("RGB", (32, 16))
     assert close(pixel(photo, 2, 2), pixel(image.convert("RGB"), 2, 2))

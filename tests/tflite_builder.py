@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ import tflite
 from gpunn.types import DType, TensorType
 
 Array = npt.NDArray[Any]
+_BEHIND = 0x6AFE_6AFE_0000_0000  # stands for the end of the flatbuffer until that is known
 ABSENT = -1  # an optional input that is not given
 
 # Operators whose option table is not called after them (tflite_schema_2018-11.txt, union BuiltinOptions).
@@ -48,12 +50,14 @@ class _Tensor:
 
 
 @dataclass(frozen=True)
-class _Node:
+class Node:
+    """One operator, by the numbers of its tensors."""
+
     operator: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    options: Mapping[str, Any]
-    version: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
 
 
 @dataclass
@@ -64,7 +68,7 @@ class Graph:
     """
 
     tensors: list[_Tensor] = field(default_factory=list)
-    nodes: list[_Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
 
     def tensor(
@@ -104,7 +108,7 @@ class Graph:
         """Append an operator (BuiltinOperator's name; any other is a custom one) and its outputs."""
         labels = [*names, *[""] * (len(outputs) - len(names))]
         made = tuple(self.tensor(t, n) for t, n in zip(outputs, labels, strict=True))
-        self.nodes.append(_Node(operator, tuple(inputs), made, options or {}, version))
+        self.nodes.append(Node(operator, tuple(inputs), made, options or {}, version))
         return made
 
     def build(
@@ -116,13 +120,13 @@ class Graph:
         metadata: Mapping[str, bytes] | None = None,
         signature: str | None = None,
         subgraphs: int = 1,
-        identifier: bytes = b"TFL3",
+        outside: bool = False,
     ) -> bytes:
         """The file. `codes`: which of OperatorCode's two fields holds the operator's number ("old"
-        before 2020, "new", "both"); `alignment` of buffers; `subgraphs`: how often the graph stands there."""
-        return _Writer(codes, alignment).model(
-            self, outputs, metadata or {}, signature, subgraphs, identifier
-        )
+        before 2020, "new", "both"); `alignment` of buffers; `subgraphs`: how often the graph stands there;
+        `outside`: constants behind the flatbuffer, as in files over 2 GiB."""
+        writer = _Writer(codes, alignment, outside)
+        return writer.model(self, outputs, metadata or {}, signature, subgraphs)
 
 
 def single_op(
@@ -188,10 +192,12 @@ def _enum(value: Any) -> Any:
 class _Writer:
     """Turns a Graph into a flatbuffer; children are written before their parents."""
 
-    def __init__(self, codes: str, alignment: int) -> None:
+    def __init__(self, codes: str, alignment: int, outside: bool) -> None:
         self.b = flatbuffers.Builder(1024)
         self.codes = codes
         self.alignment = alignment
+        self.outside = outside
+        self.behind = bytearray()
 
     def table(self, name: str, fields: Mapping[str, Any]) -> int:
         """A table of the schema; fields that are None are left out."""
@@ -222,6 +228,20 @@ class _Writer:
         self.b.head -= len(data)
         self.b.Bytes[self.b.head : self.b.head + len(data)] = data
         return int(self.b.EndVector())
+
+    def buffer(self, data: bytes) -> int:
+        if not self.outside:
+            return self.table("Buffer", {"data": self.data(data)})
+        offset = _BEHIND + len(self.behind)
+        self.behind += data
+        return self.table("Buffer", {"offset": offset, "size": len(data)})
+
+    def finish(self, root: int) -> bytes:
+        self.b.Finish(root, file_identifier=b"TFL3")
+        file = bytes(self.b.Output())
+        for offset in range(len(self.behind)):
+            file = file.replace(struct.pack("<Q", _BEHIND + offset), struct.pack("<Q", len(file) + offset))
+        return file + bytes(self.behind)
 
     def string(self, text: str | None) -> int | None:
         return None if text is None else int(self.b.CreateString(text))
@@ -262,7 +282,7 @@ class _Writer:
             },
         )
 
-    def node(self, node: _Node, opcode: int) -> int:
+    def node(self, node: Node, opcode: int) -> int:
         options = _options_table(node.operator)
         if options is None and node.options:
             raise ValueError(f"{node.operator} has no option table")
@@ -283,7 +303,7 @@ class _Writer:
         tensors = []
         for tensor in graph.tensors:
             if tensor.data is not None:
-                buffers.append(self.table("Buffer", {"data": self.data(tensor.data)}))
+                buffers.append(self.buffer(tensor.data))
             tensors.append(self.tensor(tensor, len(buffers) - 1 if tensor.data is not None else 0))
         nodes = [self.node(n, opcodes[n.operator, n.version]) for n in graph.nodes]
         return self.table(
@@ -316,7 +336,6 @@ class _Writer:
         metadata: Mapping[str, bytes],
         signature: str | None,
         subgraphs: int,
-        identifier: bytes,
     ) -> bytes:
         kinds = dict.fromkeys((n.operator, n.version) for n in graph.nodes)
         opcodes = {kind: index for index, kind in enumerate(kinds)}
@@ -339,5 +358,4 @@ class _Writer:
                 "signature_defs": self.offsets(signatures) if signatures else None,
             },
         )
-        self.b.Finish(root, file_identifier=identifier)
-        return bytes(self.b.Output())
+        return self.finish(root)

@@ -9,31 +9,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from gpunn.backends.base import Stats
-from gpunn.model import Operand, Operation
-from gpunn.ops.op import as_tuple
-from gpunn.ops.unary import apply_activation
+from gpunn.model import Operand
 from gpunn.passes.partition import Placement
 from gpunn.plan import Plan
 from gpunn.types import Array
-
-
-def evaluate(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-    """An operation's outputs by its op's reference, in the dtype of its inputs."""
-    definition = operation.definition
-    attrs = {k: v for k, v in operation.attrs.items() if k in definition.attributes}
-    with np.errstate(all="ignore"):
-        results = as_tuple(definition.reference(*inputs, **attrs))
-        activation = operation.attrs.get("activation")
-        return tuple(apply_activation(np.asarray(r), activation) for r in results)
 
 
 def run_placements(placements: Iterable[Placement], values: dict[Operand, Array]) -> None:
     """Run operations on the host; `values` holds what is known and receives the results."""
     for placement in placements:
         operation = placement.operation
-        inputs = [None if i is None else (values[i] if i.value is None else i.value) for i in operation.inputs]
-        for operand, result in zip(operation.outputs, evaluate(operation, inputs), strict=True):
-            values[operand] = np.ascontiguousarray(result, operand.type.dtype.numpy)
+        inputs = [
+            None if i is None else (values[i] if i.value is None else i.value) for i in operation.inputs
+        ]
+        for operand, result in zip(operation.outputs, operation.evaluate(inputs), strict=True):
+            values[operand] = np.asarray(result, operand.type.dtype.numpy, order="C")
 
 
 def last_uses(plan: Plan) -> Mapping[int, tuple[Operand, ...]]:

@@ -12,7 +12,7 @@ from gpunn.model import Model
 
 MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths end there
 
-Source = str | os.PathLike[str] | bytes
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 
 
 def load(source: Source) -> Model:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers.tflite_file import FileOperator, FileTensor, TfliteFile, printable
-from gpunn.importers.tflite_rules import OPERATORS, Node, RefusedError, Step
+from gpunn.importers.tflite_node import Node, RefusedError, Step
+from gpunn.importers.tflite_rules import OPERATORS
 from gpunn.model import Lifetime, Model, Operand
 from gpunn.types import DType, TensorType
 
@@ -62,12 +63,11 @@ class _Reader:
             self.unsupported.append(f"{self.file.name}: {self.file.subgraphs} subgraphs, one is supported")
         for index in self.file.inputs:
             self._input(index)
-        for index, operator in enumerate(self.file.operators):
-            origin = f"{self.file.name}: operation {index}, {operator.code}"
+        for operator in self.file.operators:
             try:
-                self._add(origin, operator)
+                self._add(operator)
             except RefusedError as refusal:
-                self.unsupported.append(f"{origin} v{operator.version}: {refusal}")
+                self.unsupported.append(f"{self.file.name}: {operator} v{operator.version}: {refusal}")
                 self._stand_in(operator)
             except (FormatError, ModelError):
                 if not self.unsupported:
@@ -76,7 +76,7 @@ class _Reader:
         if self.unsupported:
             raise UnsupportedError("; ".join(self.unsupported))
         if not self.file.outputs:
-            raise self.file.fail("has no outputs")
+            self.file.fail("has no outputs")
         self.model.output(*(self._operand(i, "an output of the model") for i in self.file.outputs))
         return self.model
 
@@ -97,7 +97,7 @@ class _Reader:
     def _input(self, index: int) -> None:
         tensor = self.file.tensors[index]
         if index in self.operands:
-            raise self.file.fail(f"tensor {index} ({tensor.name}) is an input of the model twice")
+            self.file.fail(f"tensor {index} ({tensor.name}) is an input of the model twice")
         if tensor.type is None:
             self.unsupported.append(f"{self.file.name}: input {tensor.name} is {tensor.type_name}")
         else:
@@ -109,11 +109,11 @@ class _Reader:
             tensor = self.file.tensors[index]
             value = self.file.value(index)
             if value is None:
-                raise self.file.fail(f"tensor {index} ({tensor.name}), {reader}, comes from nowhere")
+                self.file.fail(f"tensor {index} ({tensor.name}), {reader}, comes from nowhere")
             self.operands[index] = self.model.constant(self._name(tensor), value)
         return self.operands[index]
 
-    def _read(self, index: int, position: int, origin: str) -> Operand:
+    def _read(self, index: int, position: int, operator: FileOperator) -> Operand:
         """The operand at an operator's input, refused when its kind is not supported."""
         tensor = self.file.tensors[index]
         for bad, what in (
@@ -123,15 +123,16 @@ class _Reader:
         ):
             if bad:
                 raise RefusedError(f"input {position} ({tensor.name}) {what}, which is not supported")
-        return self._operand(index, f"input {position} of {origin.partition(': ')[2]}")
+        return self._operand(index, f"input {position} of {operator}")
 
-    def _add(self, origin: str, operator: FileOperator) -> None:
+    def _add(self, operator: FileOperator) -> None:
         """Add what stands for one operator."""
+        origin = f"{self.file.name}: {operator}"
         rule = OPERATORS.get(operator.code)
         if rule is None:
             raise RefusedError("this operator is not supported")
         inputs = tuple(
-            None if i is None else self._read(i, at, origin) for at, i in enumerate(operator.inputs)
+            None if i is None else self._read(i, at, operator) for at, i in enumerate(operator.inputs)
         )
         answer = rule(Node(origin, inputs, operator.options_type, operator.options_table))
         steps = [answer] if isinstance(answer, Step) else list(answer)

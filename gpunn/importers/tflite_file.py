@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import tflite as schema
@@ -25,7 +25,9 @@ MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
 MAX_NAME = 1024
 
 # A well-formed file is read about once; tables may share vectors and strings, but not without end.
-_READ_FACTOR = 4
+_READ_FACTOR = 2
+_MIN_TENSOR = 16  # bytes of a tensor in a file: its place in the list, and a table with shape and buffer
+_MIN_OPERATOR = 32  # of an operator: its place, a table with two lists, and these lists with an entry each
 
 _T = TypeVar("_T")
 
@@ -60,12 +62,16 @@ class FileTensor:
 class FileOperator:
     """An entry of SubGraph.operators; an absent input is None."""
 
+    index: int
     code: str
     version: int
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
     options_type: int
     options_table: tuple[bytes, int] | None
+
+    def __str__(self) -> str:
+        return f"operation {self.index}, {self.code}"
 
 
 class TfliteFile:
@@ -83,11 +89,11 @@ class TfliteFile:
             codes = self._tables(self._model.OperatorCodesLength(), self._model.OperatorCodes)
             self._codes = [self._code(code) for code in codes]
         if self.subgraphs == 0:
-            raise FormatError(f"{name}: has no subgraph")
+            self.fail("has no subgraph")
         with self._reading("subgraph 0"):
             graph = self._model.Subgraphs(0)
-            tensors = self._tables(graph.TensorsLength(), graph.Tensors)
-            operators = self._tables(graph.OperatorsLength(), graph.Operators)
+            tensors = self._tables(graph.TensorsLength(), graph.Tensors, _MIN_TENSOR)
+            operators = self._tables(graph.OperatorsLength(), graph.Operators, _MIN_OPERATOR)
             inputs = self._ints(graph.InputsLength(), graph.InputsAsNumpy)
             outputs = self._ints(graph.OutputsLength(), graph.OutputsAsNumpy)
         self.tensors = [self._tensor(i, t) for i, t in enumerate(tensors)]
@@ -95,9 +101,9 @@ class TfliteFile:
         self.inputs = tuple(self._index(i, "an input of the model") for i in inputs)
         self.outputs = tuple(self._index(i, "an output of the model") for i in outputs)
 
-    def fail(self, what: str) -> FormatError:
-        """The error that says what is wrong with this file."""
-        return FormatError(f"{self.name}: {what}")
+    def fail(self, what: str) -> NoReturn:
+        """Raise FormatError naming this file."""
+        raise FormatError(f"{self.name}: {what}")
 
     def value(self, index: int) -> Array | None:
         """A constant tensor's value as a view of the file's bytes, None when the file holds no value."""
@@ -105,10 +111,10 @@ class TfliteFile:
         where = f"tensor {index} ({tensor.name})"
         with self._reading(where):
             data = self._buffer(tensor.buffer)
-        if tensor.type is None or (data.size == 0 and (tensor.buffer == 0 or tensor.type.nbytes != 0)):
+        if tensor.type is None or (data.size == 0 and tensor.type.nbytes != 0):
             return None
         if data.size != tensor.type.nbytes:
-            raise self.fail(f"{where} is {tensor.type}: expected {tensor.type.nbytes} bytes, got {data.size}")
+            self.fail(f"{where} is {tensor.type}: expected {tensor.type.nbytes} bytes, got {data.size}")
         little_endian = tensor.type.dtype.numpy.newbyteorder("<")
         return data.view(little_endian).reshape(tensor.type.shape)
 
@@ -120,23 +126,26 @@ class TfliteFile:
         except FormatError:
             raise
         except CORRUPT as error:
-            raise self.fail(f"corrupt or truncated, {what} cannot be read ({error})") from None
+            reason = str(error)
+        else:
+            return
+        self.fail(f"corrupt or truncated, {what} cannot be read ({reason})")
 
     def _take(self, nbytes: int) -> None:
         """Count bytes as read; a file that makes its reader go round in circles is refused."""
         self._left -= nbytes
         if self._left < 0:
-            raise self.fail("corrupt, its tables hold more entries than the file has room for")
+            self.fail("corrupt, its tables hold more entries than the file has room for")
 
     def _count(self, count: int, size: int) -> int:
         """A vector's length, bounded by the file's size."""
         if count * size > len(self.data):
-            raise self.fail(f"corrupt, {count} entries do not fit a file of {len(self.data)} bytes")
+            self.fail(f"corrupt, {count} entries do not fit a file of {len(self.data)} bytes")
         self._take(count * size)
         return count
 
-    def _tables(self, count: int, get: Callable[[int], _T]) -> list[_T]:
-        return [get(i) for i in range(self._count(count, 4))]
+    def _tables(self, count: int, get: Callable[[int], _T], size: int = 4) -> list[_T]:
+        return [get(i) for i in range(self._count(count, size))]
 
     def _ints(self, count: int, get: Callable[[], Any]) -> tuple[int, ...]:
         return tuple(get().tolist()) if self._count(count, 4) else ()
@@ -149,7 +158,7 @@ class TfliteFile:
     def _check_version(self) -> None:
         version = self._model.Version()
         if version != 3:
-            raise self.fail(f"expected schema version 3, got {version}")
+            self.fail(f"expected schema version 3, got {version}")
 
     def _code(self, code: Any) -> tuple[str, int]:
         """An operator code's name and version.
@@ -174,9 +183,9 @@ class TfliteFile:
             is_variable, is_sparse = tensor.IsVariable(), tensor.Sparsity() is not None
         if len(stored) > MAX_RANK or min(stored, default=0) < 0:
             shape = list(stored[:32])
-            raise self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
+            self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
         if buffer >= max(self._buffers, 1):
-            raise self.fail(f"{where} ({name}) refers to buffer {buffer}, there are {self._buffers}")
+            self.fail(f"{where} ({name}) refers to buffer {buffer}, there are {self._buffers}")
         signature = signature if len(signature) == len(stored) else stored
         open_shape = tuple(None if s == -1 else d for d, s in zip(stored, signature, strict=True))
         return FileTensor(
@@ -198,10 +207,13 @@ class TfliteFile:
             outputs = self._ints(operator.OutputsLength(), operator.OutputsAsNumpy)
             options_type = operator.BuiltinOptionsType()
             union = operator.BuiltinOptions()
+        if union is not None and union.Pos >= len(self.data):
+            self.fail(f"corrupt or truncated, the options of {where} are at byte {union.Pos}")
         if opcode >= len(self._codes):
-            raise self.fail(f"{where} refers to operator code {opcode}, there are {len(self._codes)}")
+            self.fail(f"{where} refers to operator code {opcode}, there are {len(self._codes)}")
         code, version = self._codes[opcode]
         return FileOperator(
+            index=index,
             code=code,
             version=version,
             inputs=tuple(None if i == -1 else self._index(i, f"an input of {where}, {code}") for i in inputs),
@@ -212,7 +224,7 @@ class TfliteFile:
 
     def _index(self, index: int, what: str) -> int:
         if not 0 <= index < len(self.tensors):
-            raise self.fail(f"{what} is tensor {index}, there are {len(self.tensors)}")
+            self.fail(f"{what} is tensor {index}, there are {len(self.tensors)}")
         return index
 
     def _buffer(self, index: int) -> Array:
@@ -223,7 +235,7 @@ class TfliteFile:
         offset, size = buffer.Offset(), buffer.Size()
         if offset > 1:
             if offset + size > len(self.data):
-                raise self.fail(f"buffer {index} ends at byte {offset + size}, the file at {len(self.data)}")
+                self.fail(f"buffer {index} ends at byte {offset + size}, the file at {len(self.data)}")
             return np.frombuffer(self.data, np.uint8, size, offset)
         if buffer.DataLength() == 0:
             return np.empty(0, np.uint8)

@@ -6,127 +6,15 @@ BuiltinOptions), with the fields that later schemas (2.18) added to them.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
 import tflite as schema
 
-from gpunn.errors import FormatError
-from gpunn.importers.tflite_file import CORRUPT
+from gpunn.importers.tflite_node import PREVIOUS, Node, Options, RefusedError, Step
 from gpunn.model import Operand
 
-# A table without a single field: every getter answers with the schema's default.
-_EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4), 4
-MAX_INTS = 64  # axes, extents or indices in one list: well over any rank
-
-
-class RefusedError(Exception):
-    """A rule's answer that its operator is well-formed but cannot be expressed; the text is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operator of a file, as its rule sees it."""
-
-    origin: str
-    inputs: tuple[Operand | None, ...]
-    options_type: int = 0
-    options_table: tuple[bytes, int] | None = None
-
-    def corrupt(self, what: str) -> NoReturn:
-        """Raise FormatError naming this operator."""
-        raise FormatError(f"{self.origin}: {what}")
-
-    def operand(self, index: int) -> Operand:
-        """Input `index`, which must be there."""
-        found = self.inputs[index] if index < len(self.inputs) else None
-        if found is None:
-            self.corrupt(f"input {index} is missing, got {len(self.inputs)} inputs")
-        return found
-
-    def options(self, name: str) -> Options:
-        """The operator's option table, which must be of the named type; absent, it is all defaults."""
-        expected = getattr(schema.BuiltinOptions, name)
-        if self.options_type not in (schema.BuiltinOptions.NONE, expected):
-            self.corrupt(f"expected {name} (number {expected}), got option table {self.options_type}")
-        table = getattr(schema, name)()
-        data, position = self.options_table if self.options_type and self.options_table else _EMPTY_TABLE
-        table.Init(data, position)
-        return Options(self, table)
-
-    def constant(self, index: int, what: str, *dtypes: str) -> np.ndarray[Any, Any]:
-        """The value of input `index`, which must be known now."""
-        operand = self.operand(index)
-        if operand.value is None:
-            raise RefusedError(f"the {what} are computed at run time, only constants are supported")
-        if operand.value.dtype.name not in dtypes:
-            self.corrupt(f"the {what} should be {' or '.join(dtypes)}, got {operand.value.dtype}")
-        return operand.value
-
-    def ints(self, index: int, what: str, count: int | None = None) -> tuple[int, ...]:
-        """The integers of constant input `index`; a scalar counts as one."""
-        value = self.constant(index, what, "int32", "int64")
-        expected = MAX_INTS if count is None else count
-        if value.ndim > 1 or value.size > expected or (count is not None and value.size != count):
-            self.corrupt(f"expected {'at most ' if count is None else ''}{expected} {what}, got {value.size}")
-        return tuple(int(v) for v in value.reshape(-1))
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """An option table read with bounds."""
-
-    node: Node
-    table: Any
-
-    def get(self, name: str) -> Any:
-        """A scalar field, by the schema class's name for it."""
-        try:
-            return getattr(self.table, name)()
-        except CORRUPT as error:
-            self.node.corrupt(f"option {name} cannot be read ({error})")
-
-    def ints(self, name: str) -> tuple[int, ...]:
-        """A vector of integers."""
-        count = self.get(f"{name}Length")
-        if count > MAX_INTS:
-            self.node.corrupt(f"option {name} has {count} entries, at most {MAX_INTS} make sense")
-        return tuple(int(v) for v in self.get(f"{name}AsNumpy")) if count else ()
-
-    def activation(self) -> dict[str, str]:
-        """The fused activation as an attribute, none if there is none (enum ActivationFunctionType)."""
-        number = self.get("FusedActivationFunction")
-        if number == schema.ActivationFunctionType.NONE:
-            return {}
-        if number == schema.ActivationFunctionType.SIGN_BIT:
-            raise RefusedError("the fused activation SIGN_BIT yields bits, not numbers")
-        if number not in ACTIVATIONS:
-            self.node.corrupt(f"there is no fused activation number {number}")
-        return {"activation": ACTIVATIONS[number]}
-
-
-ACTIVATIONS = {
-    schema.ActivationFunctionType.RELU: "relu",
-    schema.ActivationFunctionType.RELU_N1_TO_1: "relu1",
-    schema.ActivationFunctionType.RELU6: "relu6",
-    schema.ActivationFunctionType.TANH: "tanh",
-}
 PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An op to add: inputs are operands, or PREVIOUS for the result of the step before."""
-
-    op: str
-    inputs: tuple[Operand | None, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-
-
-PREVIOUS = None  # only ever the first input, which is never optional
 
 Rule = Callable[[Node], Step | Sequence[Step]]
 
@@ -278,7 +166,7 @@ def strided_slice(node: Node) -> Sequence[Step]:
         elif bit["NewAxis"][i]:
             spec.new_axis()
         elif bit["ShrinkAxis"][i]:
-            spec.index(0 if bit["Begin"][i] else b, s)
+            spec.index(0 if bit["Begin"][i] else b)
         else:
             spec.slice(None if bit["Begin"][i] else b, None if bit["End"][i] else e, s)
     return spec.steps()
@@ -313,13 +201,11 @@ class _SliceSpec:
         self.shape.append(1)
         self.reshaped = True
 
-    def index(self, begin: int, stride: int) -> None:
+    def index(self, begin: int) -> None:
         """One element; the axis goes."""
-        extent = self.extent()
-        if not -extent <= begin < extent or stride < 1:
-            self.node.corrupt(f"index {begin} with stride {stride} is out of range for extent {extent}")
+        self.extent()
         self.shrink.append(len(self.begin))
-        self._append(begin, None if begin == -1 else begin + 1, 1)
+        self._append(begin, None, 1)
 
     def slice(self, begin: int | None, end: int | None, stride: int) -> None:
         """A range with Python's meaning; with the option `offset`, the end counts from the begin."""

@@ -30,7 +30,7 @@ from gpunn.ops.strides import (
     space_params,
     splat,
 )
-from gpunn.ops.unary import activation_function, check_activation
+from gpunn.ops.unary import activation_function
 from gpunn.types import Array, DType, Shape, TensorType
 
 DENSE, REPEAT, SPLAT = range(3)  # how binary_flat.wgsl finds an operand's element
@@ -90,7 +90,6 @@ def _infer(line: Binary) -> Callable[[Call], TensorType]:
     def infer(call: Call) -> TensorType:
         for index in range(2):
             expect_dtype(call, index, *line.dtypes)
-        check_activation(call)
         result = broadcast(call)
         if line.name == "prelu" and result.shape != call.x.shape:
             call.fail(f"alpha must broadcast to {list(call.x.shape)}, got {list(call.input(1).shape)}")

@@ -23,15 +23,26 @@ def expect_dtype(call: Call, index: int, *dtypes: DType) -> TensorType:
 
 def expect_ints(call: Call, attr: str, count: int | None = None) -> tuple[int, ...]:
     """Attribute `attr` as a tuple of ints, `count` of them where that is given."""
+    return tuple(expect_int(call, attr, entry) for entry in expect_entries(call, attr, count))
+
+
+def expect_entries(call: Call, attr: str, count: int | None = None) -> tuple[Any, ...]:
+    """Attribute `attr` as a tuple, of `count` entries where that is given."""
     value: Any = call[attr]
-    if not isinstance(value, Iterable):
-        call.fail(f"{attr} must be a sequence of integers, got {value!r}")
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        call.fail(f"{attr} must be a sequence, got {value!r}")
     found = tuple(value)
-    for entry in found:
-        expect_int(call, attr, entry)
     if count is not None and len(found) != count:
         call.fail(f"{attr} must have {count} entries, got {len(found)}: {list(found)}")
-    return tuple(int(entry) for entry in found)
+    return found
+
+
+def expect_bool(call: Call, attr: str) -> bool:
+    """Attribute `attr`, which must be a bool."""
+    value = call[attr]
+    if not isinstance(value, bool):
+        call.fail(f"{attr} must be True or False, got {value!r}")
+    return value
 
 
 def expect_int(call: Call, what: str, value: Any) -> int:

@@ -43,7 +43,7 @@ def _infer_conv2d(call: Call) -> TensorType:
 
 def _conv2d_kernel(call: Call) -> Kernel:
     window = _window(call)
-    batch, height, width, depth = call.x.shape
+    _, height, width, depth = call.x.shape
     channels, _, _, filter_depth = call.input(1).shape
     rows = math.prod(call.y.shape[:3])
     if not fits_i32(call.x.size, call.y.size):
@@ -109,8 +109,8 @@ def conv2d(
     """Convolution over height and width.
 
     x [N, H, W, C]; filter [O, KH, KW, I], where C / I is the number of groups; bias [O]; result [N, OH,
-    OW, O]. padding: "same", "valid" or ((top, bottom), (left, right)). NeuralNetworks.h, ANEURALNETWORKS_CONV_2D; TFLite
-    schema, Conv2DOptions.
+    OW, O]. stride, dilation: (height, width). padding: "same", "valid" or ((top, bottom), (left, right)).
+    NeuralNetworks.h, ANEURALNETWORKS_CONV_2D; TFLite schema, Conv2DOptions.
     """
     channels, kernel_height, kernel_width, depth = filter.shape
     window = resolve(_spatial(x), (kernel_height, kernel_width), stride, dilation, padding)
@@ -199,8 +199,8 @@ def depthwise_conv2d(
     """Convolution of every channel by filters of its own.
 
     x [N, H, W, C]; filter [1, KH, KW, C * multiplier], where output channel c * multiplier + m belongs
-    to input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. NeuralNetworks.h, ANEURALNETWORKS_DEPTHWISE_CONV_2D;
-    TFLite schema, DepthwiseConv2DOptions.
+    to input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. Attributes as in conv2d.
+    NeuralNetworks.h, ANEURALNETWORKS_DEPTHWISE_CONV_2D; TFLite schema, DepthwiseConv2DOptions.
     """
     _, kernel_height, kernel_width, channels = filter.shape
     window = resolve(_spatial(x), (kernel_height, kernel_width), stride, dilation, padding)
@@ -229,4 +229,3 @@ def _accumulate(result: Array, padded: Array, filter: Array, window: Window, row
 
 
 OPS: tuple[Op, ...] = (conv2d, depthwise_conv2d)
-

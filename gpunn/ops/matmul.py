@@ -38,7 +38,7 @@ def constants_only(call: Call) -> bool:
 
 
 def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
-    """y[rows, channels] = apply(x[rows, depth] . w + bias), for a depth divisible by 4 and packed constants."""
+    """y[rows, channels] = apply(x[rows, depth] . w + bias) for a depth divisible by 4 and constant w."""
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     tiled = rows >= ROWS
     columns = packed // COLUMNS if tiled else packed // 4
@@ -91,8 +91,8 @@ def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_
     """y = x . filter^T + bias.
 
     x: any shape, flattened to [rows, I] (with keep_dims only its last dimension is I, and the others
-    stay); filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED; TFLite schema,
-    FullyConnectedOptions.
+    stay); filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED;
+    TFLite schema, FullyConnectedOptions.
     """
     leading = x.shape[:-1] if keep_dims else (-1,)
     result = x.reshape(-1, filter.shape[1]) @ filter.T

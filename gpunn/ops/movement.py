@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, flat_threads, size_of, vec_width
-from gpunn.ops.check import expect_float, expect_int, expect_ints
+from gpunn.ops.check import FLOATS, expect_entries, expect_float, expect_int, expect_ints
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import aligned, by_fours, dense, halves, merge, space_constants, space_params
-from gpunn.ops.unary import activation_function, check_activation
+from gpunn.ops.unary import activation_function
 from gpunn.types import Array, DType, Shape, TensorType
 
 
@@ -130,9 +130,7 @@ def _slices(call: Call) -> list[range]:
     shape, shrink = call.x.shape, _shrunk(call)
     bounds = []
     for attr in ("begin", "end"):
-        entries = tuple(call[attr])
-        if len(entries) != len(shape):
-            call.fail(f"{attr} must have {len(shape)} entries, got {len(entries)}: {list(entries)}")
+        entries = expect_entries(call, attr, len(shape))
         bounds.append([None if e is None else expect_int(call, attr, e) for e in entries])
     strides = expect_ints(call, "strides", len(shape))
     taken = []
@@ -189,16 +187,21 @@ def strided_slice(
 
 def _paddings(call: Call) -> list[tuple[int, int]]:
     """(before, after) for each dimension."""
-    pairs = [tuple(expect_int(call, "paddings", n) for n in pair) for pair in call["paddings"]]
-    if len(pairs) != call.x.rank or any(len(pair) != 2 for pair in pairs):
-        call.fail(f"paddings must be {call.x.rank} pairs (before, after), got {pairs}")
+    pairs = [tuple(pair) for pair in expect_entries(call, "paddings", call.x.rank)]
+    if any(len(pair) != 2 for pair in pairs):
+        call.fail(f"paddings must be pairs (before, after), got {pairs}")
+    pairs = [tuple(expect_int(call, "paddings", n) for n in pair) for pair in pairs]
     if any(n < 0 for pair in pairs for n in pair):
         call.fail(f"paddings must be >= 0, got {pairs}")
     return [(before, after) for before, after in pairs]
 
 
 def _infer_pad(call: Call) -> TensorType:
-    expect_float(call, "value")
+    value, dtype = expect_float(call, "value"), call.x.dtype
+    if dtype not in FLOATS:
+        low, high = (0, 1) if dtype is DType.BOOL else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
+        if not (value.is_integer() and low <= value <= high):
+            call.fail(f"value must be a number of {dtype.value}, got {value}")
     pairs = _paddings(call)
     return call.x.with_shape(tuple(n + sum(pair) for n, pair in zip(call.x.shape, pairs, strict=True)))
 
@@ -250,7 +253,6 @@ def _infer_concat(call: Call) -> TensorType:
     types = [call.input(k) for k in range(len(call.inputs))]
     first = types[0]
     axis = call.axis(expect_int(call, "axis", call["axis"]), first.rank)
-    check_activation(call)
     for k, other in enumerate(types):
         if (other.dtype, other.quantization) != (first.dtype, first.quantization):
             call.fail(f"inputs must have one dtype and quantisation, got {first} and {other} (input {k})")

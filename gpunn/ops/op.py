@@ -61,7 +61,9 @@ class Call:
         """The type of input `index`, whose rank must be one of `ranks`."""
         found = self.input(index)
         if found.rank not in ranks:
-            self.fail(f"input {index} must have rank {' or '.join(map(str, ranks))}, got shape {list(found.shape)}")
+            self.fail(
+                f"input {index} must have rank {' or '.join(map(str, ranks))}, got shape {list(found.shape)}"
+            )
         return found
 
     def axis(self, axis: int, rank: int) -> int:

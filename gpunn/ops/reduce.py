@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, ceil_div, dims4, flat_threads, size_of
-from gpunn.ops.check import FLOATS, expect_axes, expect_dtype, expect_ints
+from gpunn.ops.check import FLOATS, expect_axes, expect_bool, expect_dtype, expect_ints
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import aligned, by_fours, dense, merge
 from gpunn.types import Array, Shape, TensorType
@@ -52,10 +52,8 @@ TABLE = (Reduction("mean", _mean, 0.0, "acc + x", "acc / T(p.count)"),)
 
 def _infer(call: Call) -> TensorType:
     x = expect_dtype(call, 0, *FLOATS)
-    if not isinstance(call["keep_dims"], bool):
-        call.fail(f"keep_dims must be a bool, got {call['keep_dims']!r}")
     axes = expect_axes(call, expect_ints(call, "axes"), x.rank)
-    if call["keep_dims"]:
+    if expect_bool(call, "keep_dims"):
         return x.with_shape(tuple(1 if d in axes else n for d, n in enumerate(x.shape)))
     return x.with_shape(tuple(n for d, n in enumerate(x.shape) if d not in axes))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
-from gpunn.ops.check import FLOATS, expect_dtype, expect_ints
+from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_ints
 from gpunn.ops.op import Call, Op, op
 from gpunn.types import Array, TensorType
 
@@ -21,7 +21,7 @@ def _infer_resize_bilinear(call: Call) -> TensorType:
         call.fail(f"size must be positive (height, width), got {list(size)}")
     if min(height, width) < 1:
         call.fail(f"input image must not be empty, got shape {list(x.shape)}")
-    if call["align_corners"] and call["half_pixel_centers"]:
+    if expect_bool(call, "align_corners") & expect_bool(call, "half_pixel_centers"):
         call.fail("align_corners and half_pixel_centers exclude each other, got both")
     return x.with_shape((batch, *size, channels))
 

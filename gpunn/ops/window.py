@@ -75,7 +75,9 @@ def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
         call.fail(f"padding must not be negative, got {padding}")
     window = resolve(spatial, size, stride, dilation, padding)
     if min(window.out) < 1 and min(spatial) > 0:
-        call.fail(f"a window of {size} with dilation {dilation} does not fit an input of {spatial} padded by {padding}")
+        call.fail(
+            f"a window of {size} with dilation {dilation} does not fit an input of {spatial}, {padding=}"
+        )
     return window
 
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpunn.model import Model
-from gpunn.passes.fold import fold
+from gpunn.passes.fold import fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_bias, fuse_pad
-from gpunn.passes.prune import bypass, prune
+from gpunn.passes.prune import bypass_identities, prune_unread
 
 Pass = Callable[[Model], Model]
 
 PIPELINE: tuple[Pass, ...] = (
-    fold,  # first: what is computed from constants becomes constant, which the patterns below ask for
-    bypass,  # before fusing: an operation that changes nothing stands between neighbours that fit together
-    prune,  # before fusing: a reader that is itself unread would make its input look shared
-    fuse_pad,  # needs the convolution only, so its place among the fusions is free
-    fuse_bias,  # before activations: after one, a convolution can take no bias any more
-    fuse_activation,  # last: closes what it is fused into
+    # First: what is computed from constants becomes constant, which the fusions ask for.
+    fold_constants,
+    # Before the fusions: an operation that changes nothing keeps apart neighbours that fit together.
+    bypass_identities,
+    # Before the fusions: a reader that is itself unread makes its input look shared.
+    prune_unread,
+    # The fusions follow the order of the arithmetic: padding, sum, bias, activation. The bias comes before
+    # the activation, after which an operation can take no bias any more.
+    fuse_pad,
+    fuse_bias,
+    fuse_activation,
 )
 
 

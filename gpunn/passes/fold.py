@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from gpunn.model import Lifetime, Model, Operand, Operation
-from gpunn.ops.op import as_tuple
-from gpunn.ops.unary import apply_activation
 from gpunn.passes.rewrite import replace_inputs
-from gpunn.types import Array
 
 # A small file can ask for huge constants (a pad, a broadcast), so there is a limit to what is kept:
 # beyond it an operation stays and runs like any other.
 MAX_FOLDED_BYTES = 16 << 20
 
 
-def evaluate(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-    """An operation's outputs by its op's reference, in the dtype of its inputs."""
-    definition = operation.definition
-    attrs = {k: v for k, v in operation.attrs.items() if k in definition.attributes}
-    with np.errstate(all="ignore"):
-        results = as_tuple(definition.reference(*inputs, **attrs))
-        activation = operation.attrs.get("activation")
-        return tuple(apply_activation(np.asarray(r), activation) for r in results)
-
-
-def fold(model: Model) -> Model:
+def fold_constants(model: Model) -> Model:
     """Replace operations on constants by their results, up to MAX_FOLDED_BYTES in all.
 
     An output of the model stays an operation's output.
@@ -53,8 +38,10 @@ def _constant(operation: Operation) -> bool:
 
 def _results(operation: Operation) -> dict[Operand, Operand]:
     """A constant operand for each output."""
-    values = evaluate(operation, [None if i is None else i.value for i in operation.inputs])
+    values = operation.evaluate([None if i is None else i.value for i in operation.inputs])
     return {
-        old: Operand(old.name, old.type, Lifetime.CONSTANT, np.ascontiguousarray(value, old.type.dtype.numpy))
+        old: Operand(
+            old.name, old.type, Lifetime.CONSTANT, np.asarray(value, old.type.dtype.numpy, order="C")
+        )
         for old, value in zip(operation.outputs, values, strict=True)
     }

@@ -8,7 +8,7 @@ from gpunn.model import Lifetime, Model, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 
 
-def prune(model: Model) -> Model:
+def prune_unread(model: Model) -> Model:
     """Drop operations of which no result leads to an output of the model."""
     wanted = set(model.outputs)
     kept: list[Operation] = []
@@ -20,7 +20,7 @@ def prune(model: Model) -> Model:
     return model.with_operations(reversed(kept))
 
 
-def bypass(model: Model) -> Model:
+def bypass_identities(model: Model) -> Model:
     """Drop operations that hand their input on as it is; whoever read the result reads the input.
 
     Where the result is an output of the model, the operation that computes the input writes the output

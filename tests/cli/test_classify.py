@@ -11,8 +11,10 @@ from PIL import Image
 
 import gpunn
 from gpunn import vision
+from gpunn.types import float32
 from tests.cli.conftest import Run
 from tests.resources import shared
+from tests.tflite_builder import single_op
 
 
 def test_table(run: Run, photo: Path) -> None:
@@ -120,3 +122,28 @@ def test_egyptian_cat(run: Run, backend: str) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines()[2].startswith("1  Egyptian cat ")
     assert f"backend {backend}" in outcome.out
+
+
+@pytest.mark.parametrize("preference", ["fast-single-answer", "sustained-speed"])
+def test_model_of_batch_two_without_softmax(run: Run, tmp_path: Path, preference: str) -> None:
+    """Three photos through a model that takes two at once and gives back their pixels."""
+    network = tmp_path / "pixels.tflite"
+    shape = np.array([2, 4], np.int32)
+    network.write_bytes(single_op("RESHAPE", [float32(2, 2, 2, 1), shape], [float32(2, 4)]))
+    photos = []
+    for brightest in range(3):
+        pixels = np.full(4, 50, np.uint8)
+        pixels[brightest] = 100
+        photos.append(tmp_path / f"{brightest}.png")
+        Image.fromarray(pixels.reshape(2, 2)).save(photos[-1])
+    options = ("--mean", 0, "--std", 1, "--top", 2, "--backend", "cpu", "--preference", preference)
+    results = run("classify", *photos, "--model", network, *options, "--json").json["photos"]
+    assert [r["photo"] for r in results] == [str(p) for p in photos]
+    assert {r["scores"] for r in results} == {"raw"}
+    for brightest, result in enumerate(results):
+        best, second = result["top"]
+        assert (best["index"], best["label"], best["score"]) == (brightest, f"class {brightest}", 100)
+        assert second["score"] == 50
+    outcome = run("classify", photos[0], "--model", network, *options)
+    assert outcome.out.splitlines()[1].split() == ["#", "class", "score"]
+    assert outcome.out.splitlines()[2].split() == ["1", "class", "0", "100"]

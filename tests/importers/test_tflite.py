@@ -15,7 +15,7 @@ from gpunn.errors import FormatError, UnsupportedError
 from gpunn.importers import load
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests import evaluator
-from tests.tflite_builder import Graph, litert_run, single_op
+from tests.tflite_builder import Graph, Node, litert_run, single_op
 
 ROW = float32(1, 4)
 X = np.array([[-1.5, 0.0, 2.0, 9.0]], np.float32)
@@ -48,6 +48,17 @@ def test_buffers_need_no_alignment(alignment: int) -> None:
     (z,) = graph.add("MUL", [y, b], [ROW])
     model = load(graph.build([z], alignment=alignment))
     np.testing.assert_allclose(evaluator.run(model, [X])[0], (X + 1) * np.arange(4), atol=1e-6)
+
+
+def test_buffers_behind_the_flatbuffer() -> None:
+    graph = Graph()
+    a, b = (graph.constant(np.arange(4, dtype=np.float32) + k) for k in (0, 4))
+    (y,) = graph.add("ADD", [graph.input(ROW), a], [ROW])
+    (z,) = graph.add("MUL", [y, b], [ROW])
+    file = graph.build([z], outside=True)
+    np.testing.assert_allclose(evaluator.run(load(file), [X])[0], litert_run(file, [X])[0])
+    with pytest.raises(FormatError, match="ends at byte"):
+        load(file[:-1])
 
 
 def test_tensors_without_names_and_with_equal_names_get_their_own() -> None:
@@ -84,8 +95,7 @@ def test_open_output_dimensions_are_not_compared() -> None:
     graph = Graph()
     x = graph.input(float32(3, 4))
     y = graph.tensor(ROW, signature=(-1, 4))
-    graph.add("RELU", [x], [ROW])
-    graph.nodes[-1] = graph.nodes[-1].__class__("RELU", (x,), (y,), {}, 1)
+    graph.nodes.append(Node("RELU", (x,), (y,)))
     assert load(graph.build([y])).outputs[0].type == float32(3, 4)
 
 
@@ -99,8 +109,7 @@ def test_a_model_may_hand_an_input_or_a_constant_on() -> None:
 
 def test_a_tensor_written_twice_holds_the_latest() -> None:
     graph, y = chain("RELU")
-    graph.add("TANH", [y], [ROW])
-    graph.nodes[-1] = graph.nodes[-1].__class__("TANH", (y,), (y,), {}, 1)
+    graph.nodes.append(Node("TANH", (y,), (y,)))
     file = graph.build([y])
     np.testing.assert_allclose(evaluator.run(load(file), [X])[0], litert_run(file, [X])[0], atol=1e-6)
 
@@ -167,7 +176,7 @@ def _input_twice() -> bytes:
 
 def _unwritten() -> bytes:
     graph, y = chain("RELU")
-    graph.nodes.append(graph.nodes[0].__class__("RELU", (graph.tensor(ROW),), (y,), {}, 1))
+    graph.nodes.append(Node("RELU", (graph.tensor(ROW),), (y,)))
     return graph.build([y])
 
 
@@ -178,13 +187,13 @@ def _index_of_tensor() -> bytes:
 
 def _index_of_input() -> bytes:
     graph, y = chain("RELU")
-    graph.nodes[0] = graph.nodes[0].__class__("RELU", (-2,), (y,), {}, 1)
+    graph.nodes[0] = Node("RELU", (-2,), (y,))
     return graph.build([y])
 
 
 def _outputs_of_operator() -> bytes:
     graph, y = chain("RELU")
-    graph.nodes[0] = graph.nodes[0].__class__("RELU", (0,), (y, graph.tensor(ROW)), {}, 1)
+    graph.nodes[0] = Node("RELU", (0,), (y, graph.tensor(ROW)))
     return graph.build([y])
 
 
@@ -259,6 +268,33 @@ def test_vectors_shared_without_end_are_refused() -> None:
         struct.pack_into("<I", file, field, len(long) - field)
     with pytest.raises(FormatError, match="more entries than the file has room for"):
         load(bytes(file))
+
+
+def test_operators_that_share_one_table_are_refused() -> None:
+    """A list of four bytes an operator would make thousands of operations of a small file."""
+    count = 5000
+    graph, y = chain("RELU")
+    file = bytearray(graph.build([y]))
+    subgraph = tflite.Model.GetRootAs(file).Subgraphs(0)
+    old = subgraph.Operators(0)._tab
+    vtable = old.Pos - struct.unpack_from("<i", file, old.Pos)[0]
+    size = struct.unpack_from("<H", file, vtable + 2)[0]
+    table = bytearray(file[old.Pos : old.Pos + size])
+    start = len(file)
+    position = start + 4 + 4 * count
+    struct.pack_into("<i", table, 0, position - vtable)
+    for field, value in ((6, size), (8, size + 8)):
+        struct.pack_into("<I", table, old.Offset(field), value - old.Offset(field))
+    file += struct.pack("<I", count)
+    file += b"".join(struct.pack("<I", position - (start + 4 + 4 * i)) for i in range(count))
+    file += table + struct.pack("<IiIi", 1, graph.inputs[0], 1, y)
+    field = subgraph._tab.Pos + subgraph._tab.Offset(10)
+    struct.pack_into("<I", file, field, start - field)
+    with pytest.raises(FormatError, match="5000 entries do not fit"):
+        load(bytes(file))
+    struct.pack_into("<I", file, start, 500)
+    struct.pack_into("<I", file, field, start - field)
+    assert len(load(bytes(file)).operations) == 500
 
 
 LABELS = ["cat", "dog", "bird", "fish"]

@@ -114,6 +114,7 @@ CASES: list[tuple[str, Sequence[Array | TensorType | None], Mapping[str, Any] | 
     ("FULLY_CONNECTED", [float32(3, 8), rand(5, 8), rand(5)], {"fused_activation_function": "RELU"}),
     ("FULLY_CONNECTED", [float32(3, 8), rand(5, 8)], None),
     ("FULLY_CONNECTED", [float32(2, 3, 8), rand(5, 8), None], None),
+    ("FULLY_CONNECTED", [float32(2, 3, 4), rand(5, 12), rand(5)], None),
     ("FULLY_CONNECTED", [float32(2, 3, 8), rand(5, 8), rand(5)], {"keep_num_dims": True}),
     *((o, [IMAGE], None) for o in ("HARD_SWISH", "LOGISTIC", "RELU", "RELU6", "RELU_N1_TO_1", "TANH")),
     ("LEAKY_RELU", [IMAGE], {"alpha": 0.3}),
@@ -140,6 +141,7 @@ CASES: list[tuple[str, Sequence[Array | TensorType | None], Mapping[str, Any] | 
     ("SQUEEZE", [float32(1, 3, 1, 2, 1)], None),
     ("SQUEEZE", [float32(1, 3, 1, 2, 1)], {"squeeze_dims": [-1, 2]}),
     ("TRANSPOSE", [IMAGE, ints(3, 0, 2, 1)], None),
+    ("TRANSPOSE", [IMAGE, ints(-1, 0, -2, 1)], None),
 ]
 
 
@@ -286,7 +288,7 @@ WRONG: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, An
         "STRIDED_SLICE",
         [float32(2), ints(2), ints(3), ints(1)],
         {"shrink_axis_mask": 1},
-        "out of range for extent 2",
+        "must be an index into shape",
     ),
     "channels": ("CONV_2D", [IMAGE, rand(5, 3, 2, 3)], WINDOW, "channels"),
     "many inputs": ("RELU", [IMAGE, IMAGE], None, "takes inputs"),

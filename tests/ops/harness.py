@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.cpu import evaluate
 from gpunn.model import Model, Operation
 from gpunn.types import Array, DType, TensorType
 from tests.tflite_builder import litert_run, single_op
@@ -48,7 +47,7 @@ def model_of(
 def reference(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
     """The operation's results in float64; integers stay what they are."""
     wide = [v.astype(np.float64) if v is not None and v.dtype.kind == "f" else v for v in inputs]
-    return evaluate(operation, wide)
+    return operation.evaluate(wide)
 
 
 def check(

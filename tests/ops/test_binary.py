@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.model import Model
 from gpunn.ops import binary
-from gpunn.types import Array
+from gpunn.types import Array, float32
 from tests.ops.harness import check, check_litert, model_of, random
 
 # One pair for each way of walking the operands (shaders/binary_flat.wgsl, shaders/binary_strided.wgsl).
@@ -96,6 +97,17 @@ def test_fused_activation(name: str, backend: str) -> None:
     line = next(line for line in binary.TABLE if line.name == name)
     for seed, (a, b) in enumerate((((3, 8), (3, 8)), ((2, 3, 5), (2, 1, 5)))):
         check(name, operands(line, seed, a, b), {"activation": "relu6"}, backend=backend)
+
+
+def test_one_tensor_as_both_operands(backend: str) -> None:
+    model = Model()
+    x = model.input("x", float32(3, 5))
+    model.output(*model.add("mul", [x, x]), *model.add("concat", [x, x], {"axis": 0}))
+    value = random(0, 3, 5)
+    with model.compile(backend=backend) as compilation:
+        square, twice = compilation(value)
+    np.testing.assert_array_equal(square, value * value)
+    np.testing.assert_array_equal(twice, np.concatenate([value, value]))
 
 
 def test_generated_broadcasts(backend: str) -> None:

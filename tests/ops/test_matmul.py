@@ -14,14 +14,28 @@ from tests.ops.test_conv import tolerance
 @pytest.mark.parametrize("constants", [(1, 2), ()])
 @pytest.mark.parametrize(
     ("shape", "filter"),
-    [((1, 64), (10, 64)), ((9, 12), (7, 12)), ((17, 8), (24, 8)), ((3, 5), (4, 5)), ((2, 3, 8), (6, 12)), ((0, 8), (3, 8))],
+    [
+        ((1, 64), (10, 64)),
+        ((9, 12), (7, 12)),
+        ((17, 8), (24, 8)),
+        ((3, 5), (4, 5)),
+        ((2, 3, 8), (6, 12)),
+        ((0, 8), (3, 8)),
+    ],
 )
 def test_fully_connected(
     backend: str, shape: tuple[int, ...], filter: tuple[int, ...], constants: tuple[int, ...]
 ) -> None:
     x, weights, bias = random(1, *shape), random(2, *filter), random(3, filter[0])
     atol = tolerance(x, weights)
-    check("fully_connected", [x, weights, bias], {"activation": "relu"}, backend=backend, constants=constants, atol=atol)
+    check(
+        "fully_connected",
+        [x, weights, bias],
+        {"activation": "relu"},
+        backend=backend,
+        constants=constants,
+        atol=atol,
+    )
     check("fully_connected", [x, weights], {}, backend=backend, constants=constants[:1], atol=atol)
 
 

@@ -190,6 +190,7 @@ def test_agrees_with_litert() -> None:
 
 
 X = random(0, 2, 3)
+BYTES = np.zeros(2, np.uint8)
 SLICE = {"begin": (0, 0), "end": (2, 3), "strides": (1, 1)}
 
 
@@ -238,7 +239,7 @@ SLICE = {"begin": (0, 0), "end": (2, 3), "strides": (1, 1)}
             "pad",
             [X],
             {"paddings": [(1, 1)]},
-            r"pad: paddings must be 2 pairs \(before, after\), got \[\(1, 1\)\]",
+            r"pad: paddings must have 2 entries, got 1: \[\(1, 1\)\]",
         ),
         (
             "pad",
@@ -257,6 +258,14 @@ SLICE = {"begin": (0, 0), "end": (2, 3), "strides": (1, 1)}
             [X, X.astype(np.int32)],
             {"axis": 0},
             "concat: inputs must have one dtype and quantisation",
+        ),
+        ("pad", [X], {"paddings": 3}, "pad: paddings must be a sequence, got 3"),
+        ("pad", [X], {"paddings": [(1,), (2,)]}, r"pad: paddings must be pairs \(before, after\), got"),
+        (
+            "pad",
+            [BYTES],
+            {"paddings": [(0, 0)], "value": 256},
+            "pad: value must be a number of uint8, got 256",
         ),
         ("concat", [X], {"axis": 2}, "concat: axis 2 is out of range for rank 2"),
         ("concat", [X, None], {"axis": 0}, "concat: input 1 must not be absent"),

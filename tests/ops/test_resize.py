@@ -8,7 +8,7 @@ import pytest
 from gpunn.errors import ModelError
 from tests.ops.harness import EPS, check, check_litert, model_of, random
 
-MODES = (
+MODES: tuple[dict[str, bool], ...] = (
     {},
     {"align_corners": True},
     {"half_pixel_centers": True},

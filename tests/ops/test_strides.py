@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import random
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ def met(sizes: Shape, strides: Shape) -> list[int]:
 
 
 @given(shapes, st.randoms())
-def test_merging_keeps_the_walk(shape: Shape, generator: np.random.Generator) -> None:
+def test_merging_keeps_the_walk(shape: Shape, generator: random.Random) -> None:
     order = list(range(len(shape)))
     generator.shuffle(order)
     sizes, x = tuple(shape[d] for d in order), tuple(dense(shape)[d] for d in order)

@@ -103,7 +103,7 @@ def test_result_has_the_type_of_the_input(line: unary.Unary) -> None:
     ],
 )
 def test_errors(op: str, dtype: type, attrs: dict[str, object], message: str) -> None:
-    x = np.zeros(2, dtype)
+    x: Array = np.zeros(2, dtype)
     with pytest.raises(ModelError, match=message):
         model_of(op, [x, x] if op == "add" else [x], attrs)
 

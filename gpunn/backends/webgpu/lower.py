@@ -39,8 +39,9 @@ def _objection(type: TensorType, limits: Mapping[str, int]) -> str:
 
 def _over_limit(kernel: Kernel, limits: Mapping[str, int]) -> str:
     bindings = sum(r.operand is not None for r in kernel.reads) + len(kernel.writes)
-    if bindings > limits["max-storage-buffers-per-shader-stage"]:
-        return f"{bindings} buffers are over the device's limit of {limits['max-storage-buffers-per-shader-stage']}"
+    most = limits["max-storage-buffers-per-shader-stage"]
+    if bindings > most:
+        return f"{bindings} buffers are over the device's limit of {most}"
     if max(kernel.groups) > min(MAX_GROUPS, limits["max-compute-workgroups-per-dimension"]):
         return f"a grid of {kernel.groups} workgroups is over the device's limit"
     return ""

@@ -13,7 +13,9 @@ from typing import Any
 
 from wgpu.backends.wgpu_native import ffi, lib
 
-MAP_READ = "READ_NOSYNC"  # map_async() then submits no empty command buffer first, which may block until earlier work ends
+# With this mode map_async() submits no empty command buffer first, which would block until earlier work has
+# ended on drivers that run one submission at a time.
+MAP_READ = "READ_NOSYNC"
 
 
 @dataclass(frozen=True, slots=True)

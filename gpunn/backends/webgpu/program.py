@@ -114,7 +114,9 @@ class WebGpuProgram:
     def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
         key = key_of(kernel, operation)
         pipeline, layout = self.device.pipeline(key)
-        resources = [self._operand(operation, r.operand, r.pack) for r in kernel.reads if r.operand is not None]
+        resources = [
+            self._operand(operation, r.operand, r.pack) for r in kernel.reads if r.operand is not None
+        ]
         resources += [self._tensor(operation.outputs[w.output]) for w in kernel.writes]
         if kernel.params:
             resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
@@ -142,7 +144,9 @@ class WebGpuProgram:
 
     def _make_ring(self, frames: int) -> None:
         size = max((_staging_size(stage) for stage in self._stages), default=0)
-        self._free: deque[Any] = deque(staging_buffer(self.device, size) for _ in range(frames if size else 0))
+        self._free: deque[Any] = deque(
+            staging_buffer(self.device, size) for _ in range(frames if size else 0)
+        )
         self._in_flight: deque[_Run] = deque()
         self.stats.staging_bytes = len(self._free) * padded(size)
         self.stats.buffers += len(self._free)
@@ -185,7 +189,11 @@ class WebGpuProgram:
             self._closed = True
             for constant in self._constants:
                 self.device.constants.release(constant)
-            for buffer in (*self._arenas, *getattr(self, "_free", ()), *filter(None, [getattr(self, "_params", None)])):
+            for buffer in (
+                *self._arenas,
+                *getattr(self, "_free", ()),
+                *filter(None, [getattr(self, "_params", None)]),
+            ):
                 buffer.destroy()
 
     def encode(self, stage: Stage, values: dict[Operand, Array], staging: Any) -> None:

@@ -20,7 +20,10 @@ from gpunn.kernel import Function, Kernel, Param, Read
 from gpunn.model import Operand, Operation
 from gpunn.types import DType
 
-WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32"}  # dtypes whose elements are one 32-bit word on the device
+WORD_TYPES = {
+    DType.FLOAT32: "f32",
+    DType.INT32: "i32",
+}  # dtypes whose elements are one 32-bit word on the device
 
 _USES = re.compile(r"^//!use (.+)$", re.MULTILINE)
 
@@ -88,8 +91,12 @@ def param_type(value: Param) -> str:
 
 def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
     """The ShaderKey of a kernel of an operation."""
-    reads = (_read_binding(r, None if r.operand is None else operation.inputs[r.operand]) for r in kernel.reads)
-    writes = (Binding(w.name, operation.outputs[w.output].type.dtype, w.width, True, True) for w in kernel.writes)
+    reads = (
+        _read_binding(r, None if r.operand is None else operation.inputs[r.operand]) for r in kernel.reads
+    )
+    writes = (
+        Binding(w.name, operation.outputs[w.output].type.dtype, w.width, True, True) for w in kernel.writes
+    )
     return ShaderKey(
         body=kernel.body,
         workgroup=kernel.workgroup,
@@ -172,7 +179,11 @@ def _accessors(binding: Binding, lanes: int, text: str) -> Iterator[str]:
         one = f"{data}[i >> 2u][i & 3u] = v;" if binding.width == 4 else f"{data}[i] = v;"
         components = " ".join(f"{data}[4u * i + {k}u] = v.{c};" for k, c in enumerate("xyzw"))
         four = f"{data}[i] = v;" if binding.width == 4 else components
-        forms = {"store": ("T", one), "store4": ("vec4<T>", four), "storev": ("V", four if lanes == 4 else one)}
+        forms = {
+            "store": ("T", one),
+            "store4": ("vec4<T>", four),
+            "storev": ("V", four if lanes == 4 else one),
+        }
         for verb, (kind, statement) in forms.items():
             if f"{verb}_{name}(" in text:
                 yield f"fn {verb}_{name}(i: u32, v: {kind}) {{ {statement} }}"

@@ -1,0 +1,122 @@
+"""What a TFLite rule works on: an operator with its operands and options (Node), and what it answers (Step)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import tflite as schema
+
+from gpunn.errors import FormatError
+from gpunn.importers.tflite_file import CORRUPT
+from gpunn.model import Operand
+from gpunn.types import Array
+
+# A table without a single field: every getter answers with the schema's default.
+_EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4), 4
+MAX_INTS = 64  # axes, extents or indices in one list: well over any rank
+ACTIVATIONS = {
+    schema.ActivationFunctionType.RELU: "relu",
+    schema.ActivationFunctionType.RELU_N1_TO_1: "relu1",
+    schema.ActivationFunctionType.RELU6: "relu6",
+    schema.ActivationFunctionType.TANH: "tanh",
+}
+
+
+class RefusedError(Exception):
+    """A rule's answer that its operator is well-formed but cannot be expressed; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of a file, as its rule sees it."""
+
+    origin: str
+    inputs: tuple[Operand | None, ...]
+    options_type: int = 0
+    options_table: tuple[bytes, int] | None = None
+
+    def corrupt(self, what: str) -> NoReturn:
+        """Raise FormatError naming this operator."""
+        raise FormatError(f"{self.origin}: {what}")
+
+    def operand(self, index: int) -> Operand:
+        """Input `index`, which must be there."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            self.corrupt(f"input {index} is missing, got {len(self.inputs)} inputs")
+        return found
+
+    def options(self, name: str) -> Options:
+        """The operator's option table, which must be of the named type; absent, it is all defaults."""
+        expected = getattr(schema.BuiltinOptions, name)
+        if self.options_type not in (schema.BuiltinOptions.NONE, expected):
+            self.corrupt(f"expected {name} (number {expected}), got option table {self.options_type}")
+        table = getattr(schema, name)()
+        data, position = self.options_table if self.options_type and self.options_table else _EMPTY_TABLE
+        table.Init(data, position)
+        return Options(self, table)
+
+    def constant(self, index: int, what: str, *dtypes: str) -> Array:
+        """The value of input `index`, which must be known now."""
+        operand = self.operand(index)
+        if operand.value is None:
+            raise RefusedError(f"the {what} are computed at run time, only constants are supported")
+        if operand.value.dtype.name not in dtypes:
+            self.corrupt(f"the {what} should be {' or '.join(dtypes)}, got {operand.value.dtype}")
+        return operand.value
+
+    def ints(self, index: int, what: str, count: int | None = None) -> tuple[int, ...]:
+        """The integers of constant input `index`; a scalar counts as one."""
+        value = self.constant(index, what, "int32", "int64")
+        expected = MAX_INTS if count is None else count
+        if value.ndim > 1 or value.size > expected or (count is not None and value.size != count):
+            self.corrupt(f"expected {'at most ' if count is None else ''}{expected} {what}, got {value.size}")
+        return tuple(int(v) for v in value.reshape(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """An option table read with bounds."""
+
+    node: Node
+    table: Any
+
+    def get(self, name: str) -> Any:
+        """A scalar field, by the schema class's name for it."""
+        try:
+            return getattr(self.table, name)()
+        except CORRUPT as error:
+            self.node.corrupt(f"option {name} cannot be read ({error})")
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """A vector of integers."""
+        count = self.get(f"{name}Length")
+        if count > MAX_INTS:
+            self.node.corrupt(f"option {name} has {count} entries, at most {MAX_INTS} make sense")
+        return tuple(int(v) for v in self.get(f"{name}AsNumpy")) if count else ()
+
+    def activation(self) -> dict[str, str]:
+        """The fused activation as an attribute, none if there is none (enum ActivationFunctionType)."""
+        number = self.get("FusedActivationFunction")
+        if number == schema.ActivationFunctionType.NONE:
+            return {}
+        if number == schema.ActivationFunctionType.SIGN_BIT:
+            raise RefusedError("the fused activation SIGN_BIT yields bits, not numbers")
+        if number not in ACTIVATIONS:
+            self.node.corrupt(f"there is no fused activation number {number}")
+        return {"activation": ACTIVATIONS[number]}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An op to add: inputs are operands, or PREVIOUS for the result of the step before."""
+
+    op: str
+    inputs: tuple[Operand | None, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+PREVIOUS = None  # only ever the first input, which is never optional

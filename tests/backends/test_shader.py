@@ -1,0 +1,118 @@
+"""shader.py: the generated part of a shader, and what the compiler says about a broken body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpunn.backends.webgpu import shader
+from gpunn.errors import DeviceError
+from gpunn.kernel import Function, Kernel, Read, Write
+from gpunn.model import Model, Operation
+from gpunn.types import float32
+
+BODY = """//!use helper
+// A body for tests.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(@builtin(global_invocation_id) g: vec3<u32>) {
+  if (g.x >= p.COUNT) { return; }
+  storev_y(g.x, applyv(twice(loadv_x(g.x)) * p.FACTOR + loadv_b(g.x)));
+}
+"""
+HELPER = "fn twice(v: V) -> V { return v + v; }\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty shaders/ in place of the real one, with BODY in it."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "body.wgsl").write_text(BODY)
+    (tmp_path / "lib" / "helper.wgsl").write_text(HELPER)
+    monkeypatch.setattr(shader, "shader_folder", lambda: tmp_path)
+    shader.read_body.cache_clear()
+    yield tmp_path
+    shader.read_body.cache_clear()
+
+
+def operation() -> Operation:
+    model = Model()
+    model.output(*model.add("relu", [model.input("x", float32(8))]))
+    return model.operations[0]
+
+
+def kernel(lanes: int = 4) -> Kernel:
+    return Kernel(
+        body="body",
+        threads=(2, 1, 1),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, lanes), Read("b", None)),
+        writes=(Write(width=lanes),),
+        params={"COUNT": 2, "FACTOR": 0.5},
+        functions={"apply": Function(("x",), "max(x, T(0))")},
+        lanes=lanes,
+    )
+
+
+def test_the_body_comes_first_so_its_line_numbers_stay(folder: Path) -> None:
+    source = shader.generate(shader.key_of(kernel(), operation()))
+    assert source.startswith(BODY + "\n" + HELPER)
+
+
+def test_declarations_follow_what_the_kernel_states(folder: Path) -> None:
+    source = shader.generate(shader.key_of(kernel(), operation()))
+    for line in (
+        "alias V = vec4<T>;",
+        "const WX: u32 = 64u;",
+        "@group(0) @binding(0) var<storage, read_write> x_data: array<vec4<f32>>;",
+        "@group(0) @binding(1) var<storage, read_write> y_data: array<vec4<f32>>;",
+        "struct P { COUNT: u32, FACTOR: f32 }",
+        "@group(0) @binding(2) var<uniform> p: P;",
+        "fn loadv_b(i: u32) -> vec4<T> { return vec4<T>(); }",
+        "fn apply4(x: vec4<T>) -> vec4<T> { return vec4<T>(apply(x.x), ",
+    ):
+        assert line in source
+    assert "load_x" not in source, "accessors that nobody calls are not generated"
+
+
+def test_sizes_and_numbers_make_no_new_pipeline_but_lanes_do(folder: Path) -> None:
+    from dataclasses import replace
+
+    key = shader.key_of(kernel(), operation())
+    other = replace(kernel(), params={"COUNT": 7, "FACTOR": 2.0}, threads=(9, 1, 1))
+    assert shader.key_of(other, operation()) == key
+    assert shader.key_of(kernel(lanes=1), operation()) != key
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "place"),
+    [
+        ("body.wgsl", "g.x >= p.COUNT", "g.x >= p.MISSING", r"shaders/body\.wgsl:6:\d+: .*MISSING"),
+        ("lib/helper.wgsl", "v + v", "v + w", r"shaders/lib/helper\.wgsl:1:\d+: .*w"),
+        ("body.wgsl", "storev_y(g.x, ", "storev_y(g.x ", r"shaders/body\.wgsl:7:\d+: "),
+    ],
+)
+def test_the_compilers_complaint_points_into_the_file(
+    folder: Path, gpu: str, file: str, old: str, new: str, place: str
+) -> None:
+    from gpunn.backends.webgpu.device import open_device
+
+    path = folder / file
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(DeviceError) as caught:
+        open_device(None, False).pipeline(shader.key_of(kernel(), operation()))
+    assert re.match(place, str(caught.value)), caught.value
+    assert "\n" not in str(caught.value)
+
+
+def test_every_real_body_has_a_head_comment() -> None:
+    root = Path(str(shader.shader_folder()))
+    bodies = sorted(root.rglob("*.wgsl"))
+    assert bodies
+    for path in bodies:
+        text = path.read_text().lstrip()
+        text = re.sub(r"^//!use .*\n", "", text)
+        assert text.startswith("// "), f"{path.name} does not say what it computes"
