@@ -1,11 +1,11 @@
-"""The operations that ncnn_model.py writes, one function each, gathered in RULES."""
+"""The operations that are written for ncnn, one function each, gathered in RULES."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeAlias
 
-from benchmarks.ncnn_model import UNARY, Array, Network, Params, fused
+from benchmarks.ncnn_network import UNARY, Array, Network, Params, fused
 from gpunn import Operation
 from gpunn.ops.window import Pair, Window, resolve
 
@@ -35,10 +35,11 @@ def _convolution(network: Network, operation: Operation, filter: Array, groups: 
             network.refuse("a grouped, padded or larger than 1 x 1 convolution of a single pixel")
         _inner_product(network, operation, filter.reshape(channels, -1), network.blob(x))
         return
+    (top, left), (bottom, right) = window.before, window.after
     params: Params = {
         0: channels,
-        **{1: width, 2: window.dilation[1], 3: window.stride[1], 4: window.before[1], 15: window.after[1]},
-        **{11: height, 12: window.dilation[0], 13: window.stride[0], 14: window.before[0], 16: window.after[0]},
+        **{1: width, 2: window.dilation[1], 3: window.stride[1], 4: left, 15: right},
+        **{11: height, 12: window.dilation[0], 13: window.stride[0], 14: top, 16: bottom},
         5: int(network.add_weights(operation, filter)),
         6: filter.size,
         **({7: groups} if groups > 1 else {}),

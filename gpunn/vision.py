@@ -60,7 +60,7 @@ class Guess:
 
 def default_model() -> Path:
     """The classifier that is part of the package: ten classes of CIFAR-10."""
-    return Path(str(files("gpunn").joinpath("data", "cifar10_mobilenet.tflite")))
+    return Path(str(files("gpunn") / "data" / "cifar10_mobilenet.tflite"))
 
 
 def photo_input(model: Model, mean: float = MEAN, std: float = STD) -> PhotoInput:

@@ -47,12 +47,12 @@ def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv = folder / "venv"
     command(sys.executable, "-m", "venv", "--without-pip", venv, cwd=folder)
     python = venv / BIN / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    command(*pip, "install", "--no-deps", "--no-index", wheel, cwd=folder)
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
     Path(command(python, "-c", asked, cwd=folder).strip(), "dependencies.pth").write_text(
         "".join(f"{sysconfig.get_path(kind)}\n" for kind in ("purelib", "platlib"))
     )
-    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    command(*pip, "install", "--no-deps", "--no-index", wheel, cwd=folder)
     return venv
 
 

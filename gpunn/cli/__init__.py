@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ def _root(
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; `args` defaults to the process's own."""
-    _give_runtime_folder()
+    _quieten_drivers()
     try:
         result = app(None if args is None else list(args), prog_name="gpunn", standalone_mode=False)
     except typer.TyperException as error:
@@ -53,11 +54,13 @@ def main(args: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _give_runtime_folder() -> None:
-    """Name the folder for run-time files where no login session does.
+def _quieten_drivers() -> None:
+    """Keep lines that are not ours, and mean no harm, off stderr.
 
-    Mesa's Vulkan layers look there for a Wayland socket and write to stderr when no folder is named.
+    The wgpu package warns of every optional Vulkan extension that is missing. Mesa's layers look for a
+    Wayland socket in the folder for run-time files, and complain where no login session names one.
     """
+    logging.getLogger("wgpu").setLevel(logging.ERROR)
     if sys.platform == "linux" and not os.environ.get("XDG_RUNTIME_DIR"):
         os.environ["XDG_RUNTIME_DIR"] = f"/run/user/{os.getuid()}"
 

@@ -1,4 +1,4 @@
-"""What a TFLite rule works on: an operator with its operands and options (Node), and what it answers (Step)."""
+"""What a TFLite rule works on, an operator with operands and options (Node), and what it answers (Step)."""
 
 from __future__ import annotations
 

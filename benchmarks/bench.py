@@ -1,0 +1,198 @@
+"""Times a .tflite network on gpunn and its peers, in turn: python -m benchmarks.bench MODEL.tflite
+
+Every peer lives in a process of its own, with empty shader caches and the same number of threads (a peer may be
+given as NAME:THREADS). Rounds go A B C A B C ..., so that whatever disturbs the machine disturbs all.
+
+import s, load s, first answer s: importing the library; reading and compiling the network; reading,
+compiling and the first call, imports apart. median ms, min ms, CPU ms: of one call, from arrays in host memory to
+arrays in host memory; CPU ms is the time of all threads. time / X: median over the rounds of (the
+peer's median of a round / X's). err: max |y - litert's y| / the range of litert's y, on the same input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+import gpunn
+from benchmarks import machine, ncnn_model, table
+from benchmarks.group import Result, Spec, take_turns
+from benchmarks.peers import NAMES, Array, Job
+
+REFERENCE = "litert"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, store."""
+    options = _options(arguments)
+    described = machine.describe()
+    model = gpunn.load(options.model)
+    specs = [Spec.parse(text, options.threads) for text in options.peers]
+    with tempfile.TemporaryDirectory(prefix="gpunn-bench-") as name:
+        results = measure(model, specs, Path(name), options)
+    described["load after"] = machine.load()
+    described["adapters"] = "; ".join(
+        f"{r.label} on {r.device}" for r in results if not r.failed and r.device not in ("cpu", "cpu (numpy)")
+    )
+    described["network"] = f"{options.model.name}, {options.rounds} rounds of {options.turn:g} s a peer"
+    grid = table.peers_table(results, options.base or _bases(options.peers))
+    report(described, grid, options.markdown)
+    if options.json is not None:
+        stored = {**described, "results": [asdict(r) for r in results]}
+        options.json.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL.tflite")
+    parser.add_argument("--peers", nargs="+", default=list(NAMES), metavar="PEER", help=" ".join(NAMES))
+    parser.add_argument("--base", nargs="+", metavar="PEER", help="peers that ratios are taken to")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N")
+    parser.add_argument("--turn", type=float, default=1.0, metavar="SECONDS")
+    parser.add_argument("--starts", type=int, default=1, metavar="N", help="cold starts a peer (medians)")
+    parser.add_argument("--device", metavar="NAME", help="part of the adapter's name")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="store every time measured")
+    options = parser.parse_args(arguments)
+    if min(options.rounds, options.starts, options.threads) < 1:
+        parser.error("--rounds, --starts and --threads must be at least 1")
+    for text in (*options.peers, *(options.base or ())):
+        try:
+            Spec.parse(text, options.threads)
+        except ValueError as error:
+            parser.error(str(error))
+    return options
+
+
+def _bases(peers: Sequence[str]) -> list[str]:
+    """Without --base: the Vulkan and the CPU peer that gpunn's two backends are measured by."""
+    found = [p for p in peers if p.partition(":")[0] in ("ncnn-vulkan", "litert")]
+    return found or list(peers[:1])
+
+
+def measure(
+    model: gpunn.Model, specs: Sequence[Spec], folder: Path, options: argparse.Namespace
+) -> list[Result]:
+    """A result for each peer that was asked for."""
+    inputs = random_inputs(model)
+    answers = {spec.label: folder / f"answers-{i}.npz" for i, spec in enumerate(specs)}
+    results = [Result(spec.label, spec.threads) for spec in specs]
+    jobs = []
+    for spec, result in zip(specs, results, strict=True):
+        try:
+            job = _job(model, spec, inputs, folder, answers[spec.label], options)
+        except gpunn.UnsupportedError as error:
+            result.failed = str(error)
+            continue
+        jobs.append((result, job))
+    take_turns(jobs, folder, options.rounds, options.turn, options.starts, _progress)
+    expected = _expected(model, inputs, folder, answers, results, options)
+    for spec, result in zip(specs, results, strict=True):
+        if expected is not None and not result.failed:
+            result.error = error_of(_outputs(model, spec, answers[spec.label]), expected)
+    return results
+
+
+def random_inputs(model: gpunn.Model) -> list[Array]:
+    """The same numbers between -1 and 1 for every peer and every run."""
+    random = np.random.default_rng(0)
+    return [random.uniform(-1, 1, i.type.shape).astype(i.type.dtype.numpy) for i in model.inputs]
+
+
+def error_of(outputs: Sequence[Array], expected: Sequence[Array]) -> float:
+    """The largest difference relative to the range of what is expected, over all outputs."""
+    differences = [np.abs(o - e).max() / (np.ptp(e) or 1.0) for o, e in zip(outputs, expected, strict=True)]
+    return float(max(differences))
+
+
+def _job(
+    model: gpunn.Model,
+    spec: Spec,
+    inputs: Sequence[Array],
+    folder: Path,
+    answers: Path,
+    options: argparse.Namespace,
+) -> Job:
+    """Write what a peer reads; UnsupportedError where ncnn's form of the network cannot be written."""
+    written = None
+    if spec.name.startswith("ncnn"):
+        written = ncnn_model.write(model, folder)
+        inputs = [ncnn_model.as_ncnn(x) for x in inputs]
+    stored = folder / ("inputs-ncnn.npz" if written else "inputs.npz")
+    np.savez(stored, **{str(i): x for i, x in enumerate(inputs)})
+    job = Job(
+        peer=spec.name,
+        model=str(options.model.resolve()),
+        inputs=str(stored),
+        answers=str(answers),
+        threads=spec.threads,
+        device=options.device,
+        ncnn_param=str(written.param) if written else "",
+        ncnn_weights=str(written.weights) if written else "",
+        ncnn_inputs=written.inputs if written else (),
+        ncnn_outputs=written.outputs if written else (),
+    )
+    return job
+
+
+def _outputs(model: gpunn.Model, spec: Spec, answers: Path) -> list[Array]:
+    """A peer's first answer in the model's own layout."""
+    with np.load(answers) as stored:
+        raw = [stored[str(i)] for i in range(len(stored.files))]
+    if not spec.name.startswith("ncnn"):
+        return raw
+    return [ncnn_model.from_ncnn(y, o.type.shape) for y, o in zip(raw, model.outputs, strict=True)]
+
+
+def _expected(
+    model: gpunn.Model,
+    inputs: Sequence[Array],
+    folder: Path,
+    answers: dict[str, Path],
+    results: Sequence[Result],
+    options: argparse.Namespace,
+) -> list[Array] | None:
+    """LiteRT's answer, for which it is started if it is no peer; None where it is not installed."""
+    spec = Spec.parse(REFERENCE, 1)
+    for result in results:
+        if result.label.partition(":")[0] == REFERENCE and not result.failed:
+            return _outputs(model, spec, answers[result.label])
+    result = Result("reference", 1)
+    path = folder / "answers-reference.npz"
+    take_turns([(result, _job(model, spec, inputs, folder, path, options))], folder, 0, 0.0)
+    return None if result.failed else _outputs(model, spec, path)
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text:60}", end="\r", file=sys.stderr, flush=True)
+
+
+def report(described: dict[str, str], grid: table.Grid, markdown: bool) -> None:
+    """Print the description and the table."""
+    if markdown:
+        print("\n".join(f"- {name}: {value}" for name, value in described.items()), end="\n\n")
+        print(grid.markdown())
+        return
+    console = Console()
+    for name, value in described.items():
+        console.print(f"{name}: {value}", highlight=False, markup=False)
+    grid.show(console)
+
+
+if __name__ == "__main__":
+    main()
