@@ -1,12 +1,14 @@
 """Times a .tflite network on gpunn and its peers, in turn: python -m benchmarks.bench MODEL.tflite
 
-Every peer lives in a process of its own, with empty shader caches and the same number of threads (a peer may be
-given as NAME:THREADS). Rounds go A B C A B C ..., so that whatever disturbs the machine disturbs all.
+Every peer lives in a process of its own, with empty shader caches and the same number of threads (a
+peer may be given as NAME:THREADS). Rounds go A B C A B C ..., so that whatever disturbs the machine
+disturbs all.
 
 import s, load s, first answer s: importing the library; reading and compiling the network; reading,
-compiling and the first call, imports apart. median ms, min ms, CPU ms: of one call, from arrays in host memory to
-arrays in host memory; CPU ms is the time of all threads. time / X: median over the rounds of (the
-peer's median of a round / X's). err: max |y - litert's y| / the range of litert's y, on the same input.
+compiling and the first call, imports apart. median ms, min ms, CPU ms: of one call, from arrays in
+host memory to arrays in host memory; CPU ms is the time of all threads. time / X: median over the
+rounds of (the peer's median of a round / X's). first / X: first answer s, relative to X's.
+err: max |y - litert's y| / the range of litert's y, on the same input.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from rich.console import Console
 import gpunn
 from benchmarks import machine, ncnn_model, table
 from benchmarks.group import Result, Spec, take_turns
-from benchmarks.peers import NAMES, Array, Job
+from benchmarks.peers import NAMES, Array, Job, read, save
 
 REFERENCE = "litert"
 
@@ -133,7 +135,7 @@ def _job(
         written = ncnn_model.write(model, folder)
         inputs = [ncnn_model.as_ncnn(x) for x in inputs]
     stored = folder / ("inputs-ncnn.npz" if written else "inputs.npz")
-    np.savez(stored, **{str(i): x for i, x in enumerate(inputs)})
+    save(stored, inputs)
     job = Job(
         peer=spec.name,
         model=str(options.model.resolve()),
@@ -151,8 +153,7 @@ def _job(
 
 def _outputs(model: gpunn.Model, spec: Spec, answers: Path) -> list[Array]:
     """A peer's first answer in the model's own layout."""
-    with np.load(answers) as stored:
-        raw = [stored[str(i)] for i in range(len(stored.files))]
+    raw = read(answers)
     if not spec.name.startswith("ncnn"):
         return raw
     return [ncnn_model.from_ncnn(y, o.type.shape) for y, o in zip(raw, model.outputs, strict=True)]

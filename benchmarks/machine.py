@@ -15,12 +15,11 @@ LIBRARIES = ("numpy", "wgpu", "ncnn", "ai-edge-litert")
 
 def describe() -> dict[str, str]:
     """The machine, its load, and the versions; adapters are the peers' to report."""
-    versions = {"gpunn": gpunn.__version__, **{name: _version(name) for name in LIBRARIES}}
+    versions = {"Python": platform.python_version(), "gpunn": gpunn.__version__}
+    versions |= {name: _version(name) for name in LIBRARIES}
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "versions": ", ".join(
-            (f"Python {platform.python_version()}", *(f"{n} {v}" for n, v in versions.items()))
-        ),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "time": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "load before": load(),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -31,6 +32,17 @@ class Job:
     ncnn_weights: str = ""
     ncnn_inputs: tuple[str, ...] = ()
     ncnn_outputs: tuple[str, ...] = ()
+
+
+def save(path: str | Path, arrays: Sequence[Array]) -> None:
+    """Write arrays to a .npz file, named by their numbers."""
+    np.savez(path, allow_pickle=False, **{str(i): array for i, array in enumerate(arrays)})
+
+
+def read(path: str | Path) -> list[Array]:
+    """What save() has written."""
+    with np.load(path) as stored:
+        return [stored[str(i)] for i in range(len(stored.files))]
 
 
 class Peer(Protocol):

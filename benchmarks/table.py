@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -63,31 +63,33 @@ def first_ratio(result: Result, base: Result) -> float | None:
 
 
 def peers_table(results: Sequence[Result], bases: Sequence[str]) -> Grid:
-    """A row for each peer; peers that failed are notes."""
+    """A column for each peer; peers that failed are notes."""
     by_label = {r.label: r for r in results if not r.failed}
-    found = [by_label[label] for label in bases if label in by_label]
-    header = ["peer", "threads", "import s", "load s", "first answer s", "median ms", "min ms", "CPU ms"]
-    header += [f"time / {base.label}" for base in found]
-    header += [f"first / {base.label}" for base in found] + ["err"]
-    rows = tuple(_row(result, found) for result in by_label.values())
-    return Grid(tuple(header), rows, tuple(f"{r.label}: {r.failed}" for r in results if r.failed))
+    measured = list(by_label.values())
+    rows = [("threads", *(str(r.threads) for r in measured))]
+    for name, figure in FIGURES.items():
+        rows.append((name, *(number(figure(r), 2) for r in measured)))
+    for base in (by_label[label] for label in bases if label in by_label):
+        rows.append((f"time / {base.label}", *(number(ratio(r, base), 2) for r in measured)))
+        rows.append((f"first / {base.label}", *(number(first_ratio(r, base), 2) for r in measured)))
+    rows.append(("err", *(ABSENT if r.error is None else f"{r.error:.0e}" for r in measured)))
+    notes = tuple(f"{r.label}: {r.failed}" for r in results if r.failed)
+    return Grid(("", *by_label), tuple(rows), notes)
 
 
-def _row(result: Result, bases: Sequence[Result]) -> tuple[str, ...]:
-    starts = (result.import_s, result.load_s, result.first_s)
-    times = [t for times in result.rounds for t in times]
-    return (
-        result.label,
-        str(result.threads),
-        *(number(statistics.median(s), 2) for s in starts),
-        *(
-            number(1e3 * t, 2)
-            for t in (statistics.median(times), min(times), statistics.median(result.cpu_s))
-        ),
-        *(number(ratio(result, base), 2) for base in bases),
-        *(number(first_ratio(result, base), 2) for base in bases),
-        ABSENT if result.error is None else f"{result.error:.0e}",
-    )
+def all_times(result: Result) -> list[float]:
+    """The time of every call of every round."""
+    return [time for times in result.rounds for time in times]
+
+
+FIGURES: dict[str, Callable[[Result], float]] = {
+    "import s": lambda r: statistics.median(r.import_s),
+    "load s": lambda r: statistics.median(r.load_s),
+    "first answer s": lambda r: statistics.median(r.first_s),
+    "median ms": lambda r: 1e3 * statistics.median(all_times(r)),
+    "min ms": lambda r: 1e3 * min(all_times(r)),
+    "CPU ms": lambda r: 1e3 * statistics.median(r.cpu_s),
+}
 
 
 def number(value: float | None, digits: int) -> str:

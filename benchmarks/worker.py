@@ -13,9 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from benchmarks.peers import Array, Job, Peer, make
+from benchmarks.peers import Array, Job, Peer, make, read, save
 
 MIN_CALLS = 2  # of a turn
 
@@ -51,8 +49,7 @@ def _send(protocol: TextIO, message: dict[str, Any]) -> None:
 
 def _start(job: Job) -> tuple[Peer, list[Array], dict[str, Any]]:
     """The peer with its network loaded and called once, its inputs, and the report on it."""
-    with np.load(job.inputs) as stored:
-        inputs = [stored[str(i)] for i in range(len(stored.files))]
+    inputs = read(job.inputs)
     begin = time.perf_counter()
     peer = make(job.peer)
     imported = time.perf_counter()
@@ -60,7 +57,7 @@ def _start(job: Job) -> tuple[Peer, list[Array], dict[str, Any]]:
     loaded = time.perf_counter()
     answers = peer.call(inputs)
     answered = time.perf_counter()
-    np.savez(job.answers, **{str(i): a for i, a in enumerate(answers)})
+    save(job.answers, answers)
     report = {
         "version": peer.version,
         "device": peer.device,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpunn.types import Array
+from gpunn.types import Array, DType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
 
@@ -29,8 +29,8 @@ class Pack:
     function: Callable[..., Array]
     args: tuple[int, ...] = ()
 
-    def __call__(self, value: Array) -> Array:
-        return self.function(value, *self.args)
+    def __call__(self, *values: Array | None) -> Array:
+        return self.function(*values, *self.args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,23 @@ class Read:
 
     `operand` is the position among the operation's inputs, None when the operand is absent (every
     load gives 0). `width` 4 binds the buffer as vec4: load4_ is one load then, and its index counts
-    vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a constant operand.
+    vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a constant operand; it gets
+    the constants at positions `also` as further arguments, None for absent ones, and its result has `dtype`
+    where that is not the operand's. `value` is a table that the kernel brings itself.
     """
 
     name: str
     operand: int | None
     width: int = 1
     pack: Pack | None = None
+    also: tuple[int, ...] = ()
+    dtype: DType | None = None
+    value: Array | None = None
+
+    @property
+    def present(self) -> bool:
+        """Whether there is a buffer to bind."""
+        return self.operand is not None or self.value is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.ops import OPS
+from gpunn.ops.affine import dequantize, quantize
 from gpunn.ops.op import Call, Op, as_tuple
 from gpunn.ops.unary import apply_activation, check_activation
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, Quantization, TensorType
 
 if TYPE_CHECKING:
     from gpunn.runtime import Compilation, Preference
@@ -57,12 +58,29 @@ class Operation:
         """The op's one place."""
         return OPS[self.op]
 
+    @property
+    def integer(self) -> bool:
+        """Whether this is arithmetic on quantised tensors: not on reals, nor the mere moving of elements."""
+        types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
+        return not self.definition.raw and any(t.quantization is not None for t in types)
+
     def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The outputs by the op's reference, in the dtype of the inputs."""
-        attrs = {k: v for k, v in self.attrs.items() if k in self.definition.attributes}
+        """The outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored."""
         with np.errstate(all="ignore"):
-            results = as_tuple(self.definition.reference(*inputs, **attrs))
-            return tuple(apply_activation(np.asarray(r), self.attrs.get("activation")) for r in results)
+            if not self.integer:
+                return self._real(inputs)
+            facet = self.definition.quantized
+            if facet is not None:
+                return as_tuple(facet.reference(self.call(), *inputs))
+            pairs = zip(self.inputs, inputs, strict=True)
+            reals = [v if o is None or v is None else dequantize(v, o.type) for o, v in pairs]
+            return tuple(quantize(r, o.type) for o, r in zip(self.outputs, self._real(reals), strict=True))
+
+    def _real(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        attrs = {k: v for k, v in self.attrs.items() if k in self.definition.attributes}
+        results = as_tuple(self.definition.reference(*inputs, **attrs))
+        activation = self.attrs.get("activation") if self.definition.fusible else None
+        return tuple(apply_activation(np.asarray(r), activation) for r in results)
 
     def call(self) -> Call:
         """What the op's kernel function sees."""
@@ -113,11 +131,13 @@ class Model:
         *,
         origin: str = "",
         names: Sequence[str] = (),
+        quantization: Sequence[Quantization | None] = (),
     ) -> tuple[Operand, ...]:
         """Append an operation and return its outputs, typed by the op's own rule.
 
-        `names` are the outputs' names. Raises ModelError when the op is unknown, its inputs or
-        attributes break a rule, or an input does not come before it.
+        `names` are the outputs' names, `quantization` what the outputs shall have instead of what the rule
+        gives them (which is mostly the first input's). Raises ModelError when the op is unknown, its
+        inputs or attributes break a rule, or an input does not come before it.
         """
         if op not in OPS:
             raise ModelError(f"there is no op {op!r}")
@@ -134,6 +154,8 @@ class Model:
             check_activation(call)
         inferred = definition.infer(call)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
+        if quantization:
+            types = tuple(replace(t, quantization=q) for t, q in zip(types, quantization, strict=True))
         labels = [*names, *(f"{op}_{len(self.operations)}:{k}" for k in range(len(names), len(types)))]
         outputs = tuple(
             Operand(n, _bounded(n, t), Lifetime.TEMPORARY) for n, t in zip(labels, types, strict=False)

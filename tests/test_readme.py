@@ -57,7 +57,7 @@ def test_library_example_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_transcript_is_what_the_command_prints(tmp_path: Path) -> None:
+def test_transcript_is_what_the_command_prints(tmp_path: Path, gpu: str) -> None:
     """Photo, ranks and classes; the last figures may differ with the machine, and the last line does."""
     data = pytest.importorskip("skimage.data", reason="scikit-image is not installed (extra: demo)")
     prompt, *lines = blocks("console")[0].splitlines()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gpunn.ops.op import Call
 from gpunn.types import DType, TensorType
 
@@ -59,6 +61,27 @@ def expect_float(call: Call, attr: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         call.fail(f"{attr} must be a number, got {value!r}")
+
+
+def expect_value(call: Call, attr: str) -> float:
+    """Attribute `attr` as a float that the first input's element type can hold."""
+    value, dtype = expect_float(call, attr), call.x.dtype
+    if dtype not in FLOATS:
+        low, high = (0, 1) if dtype is DType.BOOL else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
+        if not (value.is_integer() and low <= value <= high):
+            call.fail(f"{attr} must be a number of {dtype.value}, got {value}")
+    return value
+
+
+def expect_pairs(call: Call, attr: str, count: int) -> list[tuple[int, int]]:
+    """Attribute `attr` as `count` pairs (before, after) of ints >= 0."""
+    pairs = [tuple(pair) for pair in expect_entries(call, attr, count)]
+    if any(len(pair) != 2 for pair in pairs):
+        call.fail(f"{attr} must be pairs (before, after), got {pairs}")
+    pairs = [tuple(expect_int(call, attr, n) for n in pair) for pair in pairs]
+    if any(n < 0 for pair in pairs for n in pair):
+        call.fail(f"{attr} must be >= 0, got {pairs}")
+    return [(before, after) for before, after in pairs]
 
 
 def expect_axes(call: Call, axes: Sequence[int], rank: int) -> tuple[int, ...]:

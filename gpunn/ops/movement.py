@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, flat_threads, size_of, vec_width
-from gpunn.ops.check import FLOATS, expect_entries, expect_float, expect_int, expect_ints
+from gpunn.ops.check import expect_entries, expect_int, expect_ints, expect_pairs, expect_value
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import aligned, by_fours, dense, halves, merge, space_constants, space_params
 from gpunn.ops.unary import activation_function
 from gpunn.types import Array, DType, Shape, TensorType
 
 
-def _copy(
+def strided_copy(
     read: Read,
     sizes: Shape,
     x: Shape,
@@ -108,7 +108,7 @@ def _infer_transpose(call: Call) -> TensorType:
 def _transpose_kernel(call: Call) -> Kernel:
     steps = dense(call.x.shape)
     walk = tuple(steps[d] for d in call["perm"])
-    return _copy(Read("x", 0), call.y.shape, walk, dense(call.y.shape), reason="in the result's order")
+    return strided_copy(Read("x", 0), call.y.shape, walk, dense(call.y.shape), reason="in the result's order")
 
 
 @op(_infer_transpose, _transpose_kernel)
@@ -154,7 +154,7 @@ def _infer_strided_slice(call: Call) -> TensorType:
 def _strided_slice_kernel(call: Call) -> Kernel:
     taken, steps = _slices(call), dense(call.x.shape)
     sizes = tuple(map(len, taken))
-    return _copy(
+    return strided_copy(
         Read("x", 0),
         sizes,
         tuple(r.step * step for r, step in zip(taken, steps, strict=True)),
@@ -185,30 +185,15 @@ def strided_slice(
     return np.asarray(x[tuple(index)])
 
 
-def _paddings(call: Call) -> list[tuple[int, int]]:
-    """(before, after) for each dimension."""
-    pairs = [tuple(pair) for pair in expect_entries(call, "paddings", call.x.rank)]
-    if any(len(pair) != 2 for pair in pairs):
-        call.fail(f"paddings must be pairs (before, after), got {pairs}")
-    pairs = [tuple(expect_int(call, "paddings", n) for n in pair) for pair in pairs]
-    if any(n < 0 for pair in pairs for n in pair):
-        call.fail(f"paddings must be >= 0, got {pairs}")
-    return [(before, after) for before, after in pairs]
-
-
 def _infer_pad(call: Call) -> TensorType:
-    value, dtype = expect_float(call, "value"), call.x.dtype
-    if dtype not in FLOATS:
-        low, high = (0, 1) if dtype is DType.BOOL else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
-        if not (value.is_integer() and low <= value <= high):
-            call.fail(f"value must be a number of {dtype.value}, got {value}")
-    pairs = _paddings(call)
+    expect_value(call, "value")
+    pairs = expect_pairs(call, "paddings", call.x.rank)
     return call.x.with_shape(tuple(n + sum(pair) for n, pair in zip(call.x.shape, pairs, strict=True)))
 
 
 def _pad_kernel(call: Call) -> Kernel:
     merged: list[tuple[int, int, int]] = []  # size in y, size in x, elements before
-    for n, out, (front, _) in zip(call.x.shape, call.y.shape, _paddings(call), strict=True):
+    for n, out, (front, _) in zip(call.x.shape, call.y.shape, expect_pairs(call, "paddings", call.x.rank), strict=True):
         if merged and n == out:
             merged[-1] = (merged[-1][0] * n, merged[-1][1] * n, merged[-1][2] * n)
         else:
@@ -271,7 +256,7 @@ def _concat_kernels(call: Call) -> list[Kernel]:
         shape = call.input(k).shape
         if size_of(shape):
             kernels.append(
-                _copy(
+                strided_copy(
                     Read("x", k),
                     shape,
                     dense(shape),

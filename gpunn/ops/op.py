@@ -77,6 +77,18 @@ Infer = Callable[[Call], TensorType | tuple[TensorType, ...]]
 KernelFunction = Callable[[Call], Kernel | Sequence[Kernel]]
 
 
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """An op's integer arithmetic on quantised tensors.
+
+    `reference(call, *arrays)` works on the stored integers and returns stored integers; scales and zero
+    points are in the call's types. `kernel` gives the same bits on the GPU.
+    """
+
+    reference: Callable[..., Any]
+    kernel: KernelFunction | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One operation: meaning (numpy), types (infer) and GPU form (kernel), side by side.
@@ -85,7 +97,8 @@ class Op:
     parameters are the operands (default None: optional; *args: any number) and its keyword-only
     parameters are the attributes. `fusible`: takes the extra attribute `activation`, the name of an
     activation applied to the result. `alias`: the output is the first input's bytes under another
-    shape. `host_reason`: why there is no kernel.
+    shape. `host_reason`: why there is no kernel. `quantized`: the op's integer arithmetic; an op without
+    it works on dequantised values, unless it is `raw`: then it only moves elements, whatever they mean.
     """
 
     name: str
@@ -95,6 +108,8 @@ class Op:
     fusible: bool = False
     alias: bool = False
     host_reason: str = ""
+    quantized: Quantized | None = None
+    raw: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     operands: tuple[str, ...] = ()
     optional: int = 0
@@ -131,6 +146,8 @@ def op(
     fusible: bool = False,
     alias: bool = False,
     host_reason: str = "",
+    quantized: Quantized | None = None,
+    raw: bool = False,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Make an Op of its numpy reference; operands and attributes are read from its signature."""
 
@@ -145,6 +162,8 @@ def op(
             fusible=fusible,
             alias=alias,
             host_reason=host_reason,
+            quantized=quantized,
+            raw=raw or alias,
             attributes={p.name: p.default for p in params if p.kind is inspect.Parameter.KEYWORD_ONLY},
             operands=tuple(p.name for p in positional),
             optional=sum(p.default is None for p in positional),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpunn.backends.webgpu.memory import padded
-from gpunn.backends.webgpu.shader import WORD_TYPES
+from gpunn.backends.webgpu.shader import PACKED_TYPES, WORD_TYPES
 from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
 from gpunn.model import Operation
 from gpunn.types import TensorType
@@ -14,14 +14,18 @@ from gpunn.types import TensorType
 def lower(operation: Operation, limits: Mapping[str, int]) -> tuple[Kernel, ...] | str:
     """The kernels of an operation, or why the device cannot run it."""
     definition = operation.definition
-    if definition.kernel is None:
-        return definition.host_reason or f"{operation.op} has no GPU kernel"
+    kernel = definition.kernel
+    if operation.integer:
+        kernel = definition.quantized.kernel if definition.quantized else None
+    if kernel is None:
+        on = " for quantised tensors" if operation.integer else ""
+        return definition.host_reason or f"{operation.op} has no GPU kernel{on}"
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
     reason = next(filter(None, (_objection(t, limits) for t in types)), "")
     if reason:
         return reason
     try:
-        result = definition.kernel(operation.call())
+        result = kernel(operation.call())
     except Unsupported as unsupported:
         return str(unsupported)
     kernels = (result,) if isinstance(result, Kernel) else tuple(result)
@@ -29,7 +33,7 @@ def lower(operation: Operation, limits: Mapping[str, int]) -> tuple[Kernel, ...]
 
 
 def _objection(type: TensorType, limits: Mapping[str, int]) -> str:
-    if type.dtype not in WORD_TYPES:
+    if type.dtype not in WORD_TYPES and type.dtype not in PACKED_TYPES:
         return f"{type.dtype.value} tensors have no form on the GPU"
     most = limits["max-storage-buffer-binding-size"]
     if padded(type.nbytes) > most:
@@ -38,7 +42,7 @@ def _objection(type: TensorType, limits: Mapping[str, int]) -> str:
 
 
 def _over_limit(kernel: Kernel, limits: Mapping[str, int]) -> str:
-    bindings = sum(r.operand is not None for r in kernel.reads) + len(kernel.writes)
+    bindings = sum(r.present for r in kernel.reads) + len(kernel.writes)
     most = limits["max-storage-buffers-per-shader-stage"]
     if bindings > most:
         return f"{bindings} buffers are over the device's limit of {most}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,25 @@ def padded(nbytes: int) -> int:
     return max(16, ceil_div(nbytes, 16) * 16)
 
 
+def as_words(array: Array | None) -> Array:
+    """The bytes of an array, filled up to whole 32-bit words as write_buffer() asks."""
+    assert array is not None
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return data if data.nbytes % 4 == 0 else np.pad(data, (0, -data.nbytes % 4))
+
+
+def _digest(values: Sequence[Array | None]) -> bytes:
+    """A key for the contents, dtypes and shapes of arrays."""
+    digest = hashlib.blake2b(digest_size=20)
+    for value in values:
+        if value is None:
+            digest.update(b"absent")
+            continue
+        digest.update(f"{value.dtype}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    return digest.digest()
+
+
 @dataclass(slots=True)
 class Constant:
     """A constant on the device and how many compilations use it."""
@@ -43,23 +63,22 @@ class ConstantStore:
         self._device = device
         self._constants: dict[tuple[bytes, Pack | None], Constant] = {}
 
-    def acquire(self, value: Array, pack: Pack | None, what: str) -> tuple[Constant, int]:
-        """The buffer of a (packed) constant and the bytes uploaded for it now: 0 when it was there."""
-        dense = np.ascontiguousarray(value)
-        digest = hashlib.blake2b(dense.view(np.uint8).reshape(-1).data, digest_size=20)
-        digest.update(f"{dense.dtype}{dense.shape}".encode())
-        key = (digest.digest(), pack)
+    def acquire(self, values: Sequence[Array | None], pack: Pack | None, what: str) -> tuple[Constant, int]:
+        """The buffer of a constant packed from `values`, and the bytes uploaded for it now.
+
+        Without `pack` there is one value, uploaded as it is.
+        """
+        key = (_digest(values), pack)
         with self._device.lock:
             constant = self._constants.get(key)
             uploaded = 0
             if constant is None:
-                packed = np.ascontiguousarray(pack(dense) if pack else dense)
-                size = padded(packed.nbytes)
-                buffer = self._device.buffer(size, _CONSTANT, what)
-                if packed.nbytes:
-                    self._device.wgpu.queue.write_buffer(buffer, 0, packed)
-                constant = self._constants[key] = Constant(key, buffer, size)
-                uploaded = packed.nbytes
+                data = as_words(pack(*values) if pack else values[0])
+                buffer = self._device.buffer(padded(data.nbytes), _CONSTANT, what)
+                if data.nbytes:
+                    self._device.wgpu.queue.write_buffer(buffer, 0, data)
+                constant = self._constants[key] = Constant(key, buffer, padded(data.nbytes))
+                uploaded = data.nbytes
             constant.users += 1
             return constant, uploaded
 

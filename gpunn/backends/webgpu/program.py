@@ -17,11 +17,18 @@ import wgpu
 from gpunn.backends.base import Stats
 from gpunn.backends.cpu import run_placements
 from gpunn.backends.webgpu.device import Device
-from gpunn.backends.webgpu.memory import Constant, arena_buffer, padded, staging_buffer, uniform_buffer
+from gpunn.backends.webgpu.memory import (
+    Constant,
+    arena_buffer,
+    as_words,
+    padded,
+    staging_buffer,
+    uniform_buffer,
+)
 from gpunn.backends.webgpu.native import MAP_READ, Dispatch, drive, record
 from gpunn.backends.webgpu.shader import key_of, ordered_params
 from gpunn.errors import DeviceError
-from gpunn.kernel import Kernel, ceil_div
+from gpunn.kernel import Kernel, Read, ceil_div
 from gpunn.model import Operand, Operation
 from gpunn.passes.partition import DEVICE
 from gpunn.plan import Plan, Segment, Slot, assign, device_intervals
@@ -114,9 +121,7 @@ class WebGpuProgram:
     def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
         key = key_of(kernel, operation)
         pipeline, layout = self.device.pipeline(key)
-        resources = [
-            self._operand(operation, r.operand, r.pack) for r in kernel.reads if r.operand is not None
-        ]
+        resources = [self._resource(operation, r) for r in kernel.reads if r.present]
         resources += [self._tensor(operation.outputs[w.output]) for w in kernel.writes]
         if kernel.params:
             resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
@@ -126,13 +131,16 @@ class WebGpuProgram:
         self.stats.bind_groups += 1
         return Dispatch(pipeline, group, kernel.groups)
 
-    def _operand(self, operation: Operation, index: int, pack: Any) -> dict[str, Any]:
-        operand = operation.inputs[index]
-        assert operand is not None
-        if operand.value is None:
+    def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
+        """What is bound for an operand: its place in an arena, or a constant."""
+        operand = None if read.operand is None else operation.inputs[read.operand]
+        if operand is not None and operand.value is None:
             return self._tensor(operand)
-        what = f"constant {operand.name!r} of {operation.op} ({operation.origin})"
-        constant, uploaded = self.device.constants.acquire(operand.value, pack, what)
+        others = (operation.inputs[k] if k < len(operation.inputs) else None for k in read.also)
+        used = () if operand is None else (operand, *others)
+        values = [None if o is None else o.value for o in used] or [read.value]
+        what = f"a constant of {operation.op} ({operation.origin})"
+        constant, uploaded = self.device.constants.acquire(values, read.pack, what)
         self._constants.append(constant)
         self.stats.constant_uploads += uploaded
         return {"buffer": constant.buffer, "offset": 0, "size": constant.nbytes}
@@ -203,7 +211,7 @@ class WebGpuProgram:
             queue = self.device.wgpu.queue
             for operand in stage.segment.uploads:
                 slot = self._slots[operand]
-                data = _words(values[operand])
+                data = as_words(values[operand])
                 if data.nbytes:
                     queue.write_buffer(self._arenas[slot.arena], slot.offset, data)
                 self.stats.bytes_uploaded += values[operand].nbytes
@@ -334,12 +342,6 @@ def _packed(operands: Sequence[Operand]) -> Iterator[tuple[Operand, int]]:
 
 def _staging_size(stage: Stage) -> int:
     return sum(padded(o.type.nbytes) for o, _ in stage.readbacks)
-
-
-def _words(array: Array) -> Array:
-    """Bytes of an array, filled up to whole 32-bit words as write_buffer asks."""
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return data if data.nbytes % 4 == 0 else np.pad(data, (0, -data.nbytes % 4))
 
 
 def _param_block(kernel: Kernel) -> bytes:

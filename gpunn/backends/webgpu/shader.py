@@ -20,10 +20,12 @@ from gpunn.kernel import Function, Kernel, Param, Read
 from gpunn.model import Operand, Operation
 from gpunn.types import DType
 
-WORD_TYPES = {
-    DType.FLOAT32: "f32",
-    DType.INT32: "i32",
-}  # dtypes whose elements are one 32-bit word on the device
+# Dtypes whose elements are one 32-bit word on the device.
+WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32"}
+
+# Dtypes of which four elements share a word, computed in i32: the letter of WGSL's unpack functions, and the
+# type whose extractBits() extends the sign as the dtype asks.
+PACKED_TYPES = {DType.UINT8: ("U", "u32"), DType.BOOL: ("U", "u32"), DType.INT8: ("I", "i32")}
 
 _USES = re.compile(r"^//!use (.+)$", re.MULTILINE)
 
@@ -34,6 +36,8 @@ class Binding:
 
     `stored`: a result. `shared`: lives in an arena with others; since a buffer may not be bound for
     reading and for writing in one dispatch, even over disjoint ranges, all of an arena is bound writable.
+    Packed dtypes are stored four at a time by the invocation that owns the word, or byte by byte through
+    atomics where a body stores single elements.
     """
 
     name: str
@@ -41,11 +45,6 @@ class Binding:
     width: int
     stored: bool
     shared: bool
-
-    @property
-    def access(self) -> str:
-        """The WGSL access mode."""
-        return "read_write" if self.shared else "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +108,11 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
 
 
 def _read_binding(read: Read, operand: Operand | None) -> Binding:
+    if read.value is not None:
+        return Binding(read.name, DType.of(read.value.dtype), read.width, False, False)
     if operand is None:
         return Binding(read.name, None, read.width, False, False)
-    return Binding(read.name, operand.type.dtype, read.width, False, operand.value is None)
+    return Binding(read.name, read.dtype or operand.type.dtype, read.width, False, operand.value is None)
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
@@ -142,8 +143,7 @@ def _libraries(text: str) -> list[str]:
 
 
 def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
-    scalar = WORD_TYPES[next(b.dtype for b in key.bindings if b.stored and b.dtype)]
-    yield f"alias T = {scalar};"
+    yield f"alias T = {next(element_type(b.dtype) for b in key.bindings if b.stored)};"
     yield f"alias V = {'vec4<T>' if key.lanes == 4 else 'T'};"
     for axis, size in zip("XYZ", key.workgroup, strict=True):
         yield f"const W{axis}: u32 = {size}u;"
@@ -152,7 +152,7 @@ def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
     slot = 0
     for binding in key.bindings:
         if binding.dtype is not None:
-            yield _variable(binding, slot)
+            yield from _variable(binding, slot, key.lanes, text)
             slot += 1
         yield from _accessors(binding, key.lanes, text)
     if key.params:
@@ -164,46 +164,84 @@ def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
         yield from _function(name, function, key.lanes, text)
 
 
-def _variable(binding: Binding, slot: int) -> str:
+def element_type(dtype: DType | None) -> str:
+    """The WGSL type that an element of a dtype is computed in."""
+    return "T" if dtype is None else WORD_TYPES.get(dtype, "i32")
+
+
+def _by_byte(binding: Binding, lanes: int, text: str) -> bool:
+    """Whether the text stores single bytes of words, which other invocations may share."""
+    single = f"store_{binding.name}(" in text or (lanes == 1 and f"storev_{binding.name}(" in text)
+    return binding.stored and binding.dtype in PACKED_TYPES and single
+
+
+def _variable(binding: Binding, slot: int, lanes: int, text: str) -> Iterator[str]:
     assert binding.dtype is not None
-    element = WORD_TYPES[binding.dtype]
-    if binding.width == 4:
-        element = f"vec4<{element}>"
-    return f"@group(0) @binding({slot}) var<storage, {binding.access}> {binding.name}_data: array<{element}>;"
+    if binding.dtype in PACKED_TYPES:
+        element = "atomic<u32>" if _by_byte(binding, lanes, text) else "u32"
+    else:
+        element = WORD_TYPES[binding.dtype]
+        element = f"vec4<{element}>" if binding.width == 4 else element
+    access = "read_write" if binding.shared else "read"
+    yield f"@group(0) @binding({slot}) var<storage, {access}> {binding.name}_data: array<{element}>;"
 
 
 def _accessors(binding: Binding, lanes: int, text: str) -> Iterator[str]:
-    """load_, load4_, loadv_ (or store_...) of one operand: those that the text calls."""
-    name, data = binding.name, f"{binding.name}_data"
+    """load_, load4_, loadv_, word_ (or store_...) of one operand: those that the text calls."""
     if binding.stored:
-        one = f"{data}[i >> 2u][i & 3u] = v;" if binding.width == 4 else f"{data}[i] = v;"
-        components = " ".join(f"{data}[4u * i + {k}u] = v.{c};" for k, c in enumerate("xyzw"))
-        four = f"{data}[i] = v;" if binding.width == 4 else components
+        one, four = _stores(binding, _by_byte(binding, lanes, text))
         forms = {
             "store": ("T", one),
             "store4": ("vec4<T>", four),
             "storev": ("V", four if lanes == 4 else one),
         }
         for verb, (kind, statement) in forms.items():
-            if f"{verb}_{name}(" in text:
-                yield f"fn {verb}_{name}(i: u32, v: {kind}) {{ {statement} }}"
+            if f"{verb}_{binding.name}(" in text:
+                yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {statement} }}"
         return
-    if binding.dtype is None:
-        one, four = "T()", "vec4<T>()"
-    elif binding.width == 4:
-        one, four = f"{data}[i >> 2u][i & 3u]", f"{data}[i]"
-    else:
-        one, four = f"{data}[i]", f"vec4({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
-    kind = "T" if binding.dtype is None else WORD_TYPES[binding.dtype]
-    vector = f"vec4<{kind}>"
+    one, four = _loads(binding)
+    scalar = element_type(binding.dtype)
+    vector = f"vec4<{scalar}>"
     results = {
-        "load": (kind, one),
+        "load": (scalar, one),
         "load4": (vector, four),
-        "loadv": (vector, four) if lanes == 4 else (kind, one),
+        "loadv": (vector, four) if lanes == 4 else (scalar, one),
+        "word": ("u32", f"{binding.name}_data[i]"),
     }
     for verb, (result, expression) in results.items():
-        if f"{verb}_{name}(" in text:
-            yield f"fn {verb}_{name}(i: u32) -> {result} {{ return {expression}; }}"
+        if f"{verb}_{binding.name}(" in text:
+            yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ return {expression}; }}"
+
+
+def _loads(binding: Binding) -> tuple[str, str]:
+    """Expressions for element i, and for the four elements from 4 i on."""
+    data = f"{binding.name}_data"
+    if binding.dtype is None:
+        return "T()", "vec4<T>()"
+    if binding.dtype in PACKED_TYPES:
+        letter, kind = PACKED_TYPES[binding.dtype]
+        one = f"i32(extractBits(bitcast<{kind}>({data}[i >> 2u]), (i & 3u) * 8u, 8u))"
+        return one, f"vec4<i32>(unpack4x{letter}8({data}[i]))"
+    if binding.width == 4:
+        return f"{data}[i >> 2u][i & 3u]", f"{data}[i]"
+    return f"{data}[i]", f"vec4({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
+
+
+def _stores(binding: Binding, by_byte: bool) -> tuple[str, str]:
+    """Statements that store v as element i, and as the four elements from 4 i on."""
+    data = f"{binding.name}_data"
+    if binding.dtype in PACKED_TYPES:
+        word = "pack4xU8(vec4<u32>(v))"
+        if not by_byte:
+            return "", f"{data}[i] = {word};"
+        shift = "let s = (i & 3u) * 8u;"
+        clear = f"atomicAnd(&{data}[i >> 2u], ~(0xffu << s));"
+        write = f"atomicOr(&{data}[i >> 2u], (u32(v) & 0xffu) << s);"
+        return f"{shift} {clear} {write}", f"atomicStore(&{data}[i], {word});"
+    if binding.width == 4:
+        return f"{data}[i >> 2u][i & 3u] = v;", f"{data}[i] = v;"
+    components = " ".join(f"{data}[4u * i + {k}u] = v.{c};" for k, c in enumerate("xyzw"))
+    return f"{data}[i] = v;", components
 
 
 def _function(name: str, function: Function, lanes: int, text: str) -> Iterator[str]:

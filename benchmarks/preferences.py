@@ -1,0 +1,179 @@
+"""What a Preference changes, on each backend: python -m benchmarks.preferences MODEL.tflite
+
+run ms: median time of one run(). CPU ms: of all threads, for one run(). frames/s: of stream() over many
+frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default; medians over
+rounds in which every preference has its turn. host us/dispatch: host time of uploading, encoding and
+submitting a run, divided by its dispatches, median over the runs (compiled.stats.host_seconds and
+dispatches, before and after a run). The rest is compiled.stats: upload bytes/run and read-back bytes/run are
+differences over the timed runs, so that whatever compiling or the first run uploaded would not show
+here; arena bytes are what intermediates take on the device, peak live bytes what they must take.
+
+The number of threads is the environment's: LP_NUM_THREADS (Mesa's lavapipe), OPENBLAS_NUM_THREADS (numpy).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gpunn
+from benchmarks import machine
+from benchmarks.bench import random_inputs, report
+from benchmarks.peers import Array
+from benchmarks.table import ABSENT, Grid, number
+
+BASE = gpunn.Preference.FAST_SINGLE_ANSWER
+VARIABLES = ("LP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+@dataclass(slots=True)
+class Row:
+    """A compilation and what was measured of it: for each round a median run, CPU time, frames per second."""
+
+    preference: gpunn.Preference
+    compiled: gpunn.Compilation
+    run_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    frames: list[float] = field(default_factory=list)
+    host_s: list[float] = field(default_factory=list)
+    uploaded: list[int] = field(default_factory=list)
+    read_back: list[int] = field(default_factory=list)
+
+    def time_runs(self, inputs: Sequence[Array], runs: int) -> None:
+        """One round of run()."""
+        times = []
+        cpu = time.process_time()
+        for _ in range(runs):
+            before = copy(self.compiled.stats)
+            start = time.perf_counter()
+            self.compiled(*inputs)
+            times.append(time.perf_counter() - start)
+            self._count(before, self.compiled.stats)
+        self.cpu_s.append((time.process_time() - cpu) / runs)
+        self.run_s.append(statistics.median(times))
+
+    def _count(self, before: gpunn.Stats, after: gpunn.Stats) -> None:
+        """Take in the counters of one run."""
+        dispatches = after.dispatches - before.dispatches
+        if dispatches:
+            self.host_s.append((after.host_seconds - before.host_seconds) / dispatches)
+        self.uploaded.append(after.bytes_uploaded - before.bytes_uploaded)
+        self.read_back.append(after.bytes_read_back - before.bytes_read_back)
+
+    def time_stream(self, inputs: Sequence[Array], frames: int) -> None:
+        """One round of stream()."""
+        start = time.perf_counter()
+        for _ in self.compiled.stream(itertools.repeat(tuple(inputs), frames)):
+            pass
+        self.frames.append(frames / (time.perf_counter() - start))
+
+    def cells(self, base: Row) -> tuple[str, ...]:
+        """A column of the table, without its head."""
+        stats = self.compiled.stats
+        on_device = bool(self.host_s)
+        counted = (stats.arena_bytes, stats.peak_live_bytes, stats.resident_bytes, stats.staging_bytes)
+        excess = stats.arena_bytes / stats.peak_live_bytes - 1 if stats.peak_live_bytes else None
+        return (
+            number(1e3 * statistics.median(self.run_s), 2),
+            number(1e3 * statistics.median(self.cpu_s), 2),
+            number(statistics.median(self.frames), 1),
+            number(quotient(self.run_s, base.run_s), 2),
+            number(quotient(self.frames, base.frames), 2),
+            number(1e6 * statistics.median(self.host_s), 1) if on_device else ABSENT,
+            *(
+                f"{statistics.median(b):,.0f}" if on_device else ABSENT
+                for b in (self.uploaded, self.read_back)
+            ),
+            *(f"{value:,}" if on_device else ABSENT for value in counted),
+            ABSENT if excess is None else f"{excess:.1%}",
+        )
+
+
+FIGURES = (
+    "run ms",
+    "CPU ms",
+    "frames/s",
+    f"time / {BASE.name}",
+    f"frames / {BASE.name}",
+    "host us/dispatch",
+    "upload bytes/run",
+    "read-back bytes/run",
+    "arena bytes",
+    "peak live bytes",
+    "resident bytes",
+    "staging bytes",
+    "arena over peak live",
+)
+
+
+def quotient(values: Sequence[float], base: Sequence[float]) -> float:
+    """The median over the rounds of value / base."""
+    return statistics.median(v / b for v, b in zip(values, base, strict=True))
+
+
+def measure(
+    model: gpunn.Model, backend: str, device: str | None, rounds: int, runs: int, frames: int
+) -> tuple[str, Grid]:
+    """The device, and a column for each preference."""
+    inputs = random_inputs(model)
+    with ExitStack() as stack:
+        rows = [Row(p, stack.enter_context(model.compile(backend, p, device))) for p in gpunn.Preference]
+        for row in rows:
+            row.compiled(*inputs)
+        for order in _orders(rows, rounds):
+            for row in order:
+                row.time_runs(inputs, runs)
+                row.time_stream(inputs, frames)
+        base = next(row for row in rows if row.preference is BASE)
+        columns = [row.cells(base) for row in rows]
+        lines = tuple(zip(FIGURES, *columns, strict=True))
+        return rows[0].compiled.device, Grid(("", *(row.preference.name for row in rows)), lines)
+
+
+def _orders(rows: list[Row], rounds: int) -> Iterator[list[Row]]:
+    """The rows for each round, every round beginning one further on."""
+    for turn in range(rounds):
+        first = turn % len(rows)
+        yield rows[first:] + rows[:first]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure each backend and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.preferences",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL.tflite")
+    parser.add_argument("--backends", nargs="+", choices=("webgpu", "cpu"), default=["webgpu", "cpu"])
+    parser.add_argument("--rounds", type=int, default=7, metavar="N")
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="calls of run() in a round")
+    parser.add_argument("--frames", type=int, default=30, metavar="N", help="frames of stream() in a round")
+    parser.add_argument("--device", metavar="NAME", help="part of the adapter's name")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    options = parser.parse_args(arguments)
+    model = gpunn.load(options.model)
+    described = machine.describe()
+    described["network"] = f"{options.model.name}, {options.rounds} rounds"
+    described["threads"] = ", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in VARIABLES)
+    for backend in options.backends:
+        adapter = options.device if backend == "webgpu" else None
+        device, grid = measure(model, backend, adapter, options.rounds, options.runs, options.frames)
+        report(
+            {**described, "backend": f"{backend}, {device}", "load after": machine.load()},
+            grid,
+            options.markdown,
+        )
+        described = {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Affine quantisation and its integer arithmetic: real = scale * (stored - zero_point).
+
+Multiplication by a real factor is done in integers as gemmlowp and TFLite's reference kernels do it: the
+factor is a 32-bit fixed-point number in [1/2, 1) and a shift (quantize_multiplier), the product is
+rounded twice (rescale). shaders/lib/affine.wgsl holds the same arithmetic for the GPU. Formulas: Jacob et
+al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference, section
+2.2; gemmlowp, fixedpoint.h, SaturatingRoundingDoublingHighMul and RoundingDivideByPOT.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.ops.op import Call
+from gpunn.types import Array, DType, Quantization, TensorType
+
+LIMITS = {
+    DType.UINT8: (0, 255),
+    DType.INT8: (-128, 127),
+    DType.INT16: (-(2**15), 2**15 - 1),
+    DType.INT32: (-(2**31), 2**31 - 1),
+}
+
+
+def dequantize(stored: Array, type: TensorType) -> Array:
+    """float32 of a quantised array; what is not quantised stays as it is."""
+    quantization = type.quantization
+    if quantization is None:
+        return stored
+    scale, zero = _along(quantization, type)
+    reals: Array = ((stored.astype(np.int64) - zero) * scale).astype(np.float32)
+    return reals
+
+
+def quantize(real: Array, type: TensorType) -> Array:
+    """The stored integers of reals: nearest, halves away from zero, clamped; NaN becomes the zero point."""
+    quantization = type.quantization
+    if quantization is None:
+        return real
+    scale, zero = _along(quantization, type)
+    scaled = np.nan_to_num(real.astype(np.float64) / scale, nan=0.0)
+    low, high = LIMITS[type.dtype]
+    stored: Array = np.clip(round_half_away(scaled) + zero, low, high).astype(type.dtype.numpy)
+    return stored
+
+
+def _along(quantization: Quantization, type: TensorType) -> tuple[Array, Array]:
+    """Scales (float64) and zero points (int64), shaped to broadcast over the tensor."""
+    shape = [1] * type.rank
+    if not quantization.per_tensor:
+        shape[quantization.axis] = len(quantization.scale)
+    return (
+        np.asarray(quantization.scale, np.float64).reshape(shape),
+        np.asarray(quantization.zero_point, np.int64).reshape(
+            shape if len(quantization.zero_point) > 1 else ()
+        ),
+    )
+
+
+def round_half_away(x: Array) -> Array:
+    """Nearest integer, halves away from zero, as C's round()."""
+    return np.asarray(np.trunc(x + np.copysign(0.5, x)))
+
+
+def scale_of(call: Call, type: TensorType) -> tuple[float, int]:
+    """Scale and zero point of a tensor that must be quantised per tensor."""
+    quantization = type.quantization
+    if quantization is None or not quantization.per_tensor:
+        call.fail(f"needs one scale and zero point for each tensor, got {type} with {quantization}")
+    return quantization.scale[0], quantization.zero_point[0]
+
+
+def quantize_multiplier(factor: float) -> tuple[int, int]:
+    """(m, shift) with factor = m / 2^31 * 2^shift and 2^30 <= m < 2^31; (0, 0) for what is below 2^-32."""
+    if factor == 0:
+        return 0, 0
+    fraction, shift = math.frexp(factor)
+    m = math.floor(fraction * 2**31 + 0.5)
+    if m == 2**31:
+        m, shift = m // 2, shift + 1
+    return (0, 0) if shift < -31 else (m, shift)
+
+
+def rescale(x: Array, m: Array | int, shift: Array | int) -> Array:
+    """x (int64 of 32-bit values) times m / 2^31 * 2^shift, rounded twice as in TFLite's kernels."""
+    left, right = np.maximum(shift, 0), np.maximum(-np.asarray(shift), 0)
+    return divide_by_power(high_multiply(wrap32(x << left), m), right)
+
+
+def high_multiply(a: Array, b: Array | int) -> Array:
+    """SaturatingRoundingDoublingHighMul: a * b / 2^31, rounded to nearest.
+
+    The quotient is truncated after a nudge of 2^30, or of 1 - 2^30 for a negative product.
+    """
+    product = a.astype(np.int64) * b
+    nudged = product + np.where(product >= 0, 2**30, 1 - 2**30)
+    quotient = np.where(nudged >= 0, nudged >> 31, -((-nudged) >> 31))
+    return np.minimum(quotient, 2**31 - 1)
+
+
+def divide_by_power(x: Array, exponent: Array | int) -> Array:
+    """RoundingDivideByPOT: x / 2^exponent, rounded to nearest, halves away from zero."""
+    mask = (np.int64(1) << np.asarray(exponent, np.int64)) - 1
+    remainder = x & mask
+    threshold = (mask >> 1) + (x < 0)
+    return np.asarray((x >> exponent) + (remainder > threshold))
+
+
+def wrap32(x: Array) -> Array:
+    """int64 values as 32-bit arithmetic leaves them."""
+    return ((x + 2**31) & (2**32 - 1)) - 2**31
+
+
+def activation_bounds(call: Call, type: TensorType) -> tuple[int, int]:
+    """The stored values that a fused activation allows in a result of `type`.
+
+    Raises ModelError for an activation that is not a clamp.
+    """
+    low, high = LIMITS[type.dtype]
+    name = call.attrs.get("activation")
+    if name is None:
+        return low, high
+    if name not in CLAMPS:
+        call.fail(f"activation {name} is not defined on quantised tensors, only {', '.join(CLAMPS)}")
+    scale, zero = scale_of(call, type)
+    bounds = [None if b is None else zero + int(round_half_away(np.asarray(b / scale))) for b in CLAMPS[name]]
+    return (
+        low if bounds[0] is None else max(low, bounds[0]),
+        high if bounds[1] is None else min(high, bounds[1]),
+    )
+
+
+CLAMPS: dict[str, tuple[float | None, float | None]] = {"relu": (0, None), "relu1": (-1, 1), "relu6": (0, 6)}
+
+
+def store(values: Array, type: TensorType, bounds: tuple[int, int]) -> Array:
+    """Integer results clamped to `bounds`, in the dtype of `type`."""
+    return np.clip(values, *bounds).astype(type.dtype.numpy)
