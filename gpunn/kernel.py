@@ -121,6 +121,17 @@ def flat_threads(count: int, workgroup: int = 64) -> Grid:
     return ceil_div(groups, rows) * workgroup, rows, 1
 
 
+def tile_grid(columns: int, rows: int, workgroup: int = 64) -> tuple[Grid, dict[str, int]]:
+    """Threads and parameters for a grid of tiles, one an invocation (lib/tiles.wgsl).
+
+    A workgroup takes up to 8 columns and as many rows as then fit: narrow grids waste no invocation.
+    """
+    block = min(8, 1 << max(columns - 1, 0).bit_length())
+    blocks = ceil_div(columns, block)
+    groups = blocks * ceil_div(rows, workgroup // block)
+    return flat_threads(groups * workgroup, workgroup), {"BLOCK": block, "BLOCKS": blocks}
+
+
 def vec_width(*row_lengths: int) -> int:
     """4 when every row length is divisible by 4, else 1."""
     return 4 if all(n % 4 == 0 for n in row_lengths) else 1

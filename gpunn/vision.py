@@ -83,9 +83,9 @@ def photo_input(model: Model, mean: float = MEAN, std: float = STD) -> PhotoInpu
 
 def class_count(model: Model) -> int:
     """How many classes the output of `model` tells apart; ModelError when it is no classifier's output."""
+    batch = photo_input(model).batch
     operand = _only(model, model.outputs, "output")
     shape = operand.type.shape
-    batch = model.inputs[0].type.shape[0]
     if not shape or shape[-1] < 2 or operand.type.size != batch * shape[-1]:
         raise ModelError(
             f"{model.name} is not a classifier: its output {operand.name!r} has shape {list(shape)}, "

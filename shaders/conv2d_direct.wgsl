@@ -1,11 +1,11 @@
-//!use rows window
+//!use tiles rows window
 // Convolution over height and width for any number of input channels (3 of a photo, say).
 //
 // One invocation: 4 output pixels (along [batch, OH, OW] flattened) x 8 output channels, one input channel
 // at a time. Pixels past the end are computed on the last pixel and not stored.
 // Expects x [batch, H, W, C], w [KH, KW, C, 4 N4] and bias [4 N4] with channels padded to N4, an even
-// number, the window's parameters (lib/window.wgsl) and p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4; global
-// id x counts pairs of vec4 columns, y tiles of 4 pixels.
+// number, the window's parameters (lib/window.wgsl) and p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4; tiles
+// (lib/tiles.wgsl) are pairs of vec4 columns x 4 pixels.
 
 fn fetch(pixel: u32, c: u32) -> T {
   let inside = pixel != OUTSIDE;
@@ -13,9 +13,14 @@ fn fetch(pixel: u32, c: u32) -> T {
 }
 
 @compute @workgroup_size(WX, WY, WZ)
-fn main(@builtin(global_invocation_id) g: vec3<u32>) {
-  let n = g.x * 2u;
-  let m = g.y * 4u;
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let tile = tile_of(group, groups, local);
+  let n = tile.column * 2u;
+  let m = tile.row * 4u;
   if (n >= p.N4 || m >= p.M) { return; }
   let last = p.M - 1u;
   let c0 = corner(m);

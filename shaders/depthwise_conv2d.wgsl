@@ -1,10 +1,13 @@
+//!use flat
 // Depthwise convolution over height and width, with a channel multiplier.
 //
 // One invocation: 4 output pixels along x, of one V of channels.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N], C and N counted in V, with
 // N = C * MULTIPLIER, and p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL, p.C, p.N,
-// p.MULTIPLIER, p.ROWS (batch * OH); global id x counts V, y tiles of 4 pixels, z rows. Places before the
-// first row or column wrap to large numbers, so one comparison tells inside from outside.
+// p.MULTIPLIER, p.ROWS (batch * OH), p.TILES (OW / 4, rounded up); invocations count V, then tiles, then rows.
+// SLIDE is 1 where the stride along x equals the dilation: then each step moves the four pixels by one, and
+// three of the four values are there already. Places before the first row or column wrap to large numbers, so
+// one comparison tells inside from outside.
 
 fn fetch(base: u32, column: u32, c: u32) -> V {
   let inside = column < p.W;
@@ -12,13 +15,20 @@ fn fetch(base: u32, column: u32, c: u32) -> V {
 }
 
 @compute @workgroup_size(WX, WY, WZ)
-fn main(@builtin(global_invocation_id) g: vec3<u32>) {
-  let n = g.x;
-  let ox = g.y * 4u;
-  if (n >= p.N || ox >= p.OW || g.z >= p.ROWS) { return; }
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  let tile = i / p.N;
+  let n = i - tile * p.N;
+  let line = tile / p.TILES;
+  let ox = (tile - line * p.TILES) * 4u;
+  if (line >= p.ROWS) { return; }
   let c = n / p.MULTIPLIER;
-  let image = g.z / p.OH;
-  let top = (g.z - image * p.OH) * p.SH - p.PT;
+  let image = line / p.OH;
+  let top = (line - image * p.OH) * p.SH - p.PT;
   let left = ox * p.SW - p.PL;
   var a0 = loadv_bias(n);
   var a1 = a0;
@@ -28,16 +38,35 @@ fn main(@builtin(global_invocation_id) g: vec3<u32>) {
     let row = top + ky * p.DH;
     if (row >= p.H) { continue; }
     let base = (image * p.H + row) * p.W;
+    var x0 = V();
+    var x1 = V();
+    var x2 = V();
+    var x3 = V();
+    if (SLIDE == 1u) {
+      x1 = fetch(base, left, c);
+      x2 = fetch(base, left + p.SW, c);
+      x3 = fetch(base, left + 2u * p.SW, c);
+    }
     for (var kx = 0u; kx < p.KW; kx++) {
       let w = loadv_w((ky * p.KW + kx) * p.N + n);
       let column = left + kx * p.DW;
-      a0 += w * fetch(base, column, c);
-      a1 += w * fetch(base, column + p.SW, c);
-      a2 += w * fetch(base, column + 2u * p.SW, c);
-      a3 += w * fetch(base, column + 3u * p.SW, c);
+      if (SLIDE == 1u) {
+        x0 = x1;
+        x1 = x2;
+        x2 = x3;
+      } else {
+        x0 = fetch(base, column, c);
+        x1 = fetch(base, column + p.SW, c);
+        x2 = fetch(base, column + 2u * p.SW, c);
+      }
+      x3 = fetch(base, column + 3u * p.SW, c);
+      a0 += w * x0;
+      a1 += w * x1;
+      a2 += w * x2;
+      a3 += w * x3;
     }
   }
-  let o = (g.z * p.OW + ox) * p.N + n;
+  let o = (line * p.OW + ox) * p.N + n;
   storev_y(o, applyv(a0));
   if (ox + 1u < p.OW) { storev_y(o + p.N, applyv(a1)); }
   if (ox + 2u < p.OW) { storev_y(o + 2u * p.N, applyv(a2)); }

@@ -1,15 +1,20 @@
-//!use rows
+//!use tiles rows
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a register-tiled product.
 //
 // One invocation: 8 rows x 8 channels (two vec4 columns), 4 steps of depth at a time. Rows past the end
 // are computed on the last row and not stored.
 // Expects x [M, 4 K4], w [4 K4, 4 N4] and bias [4 N4] with channels padded to N4, an even number, and
-// p.M, p.K4, p.N, p.N4; global id x counts pairs of vec4 columns, y tiles of 8 rows.
+// p.M, p.K4, p.N, p.N4; tiles (lib/tiles.wgsl) are pairs of vec4 columns x 8 rows.
 
 @compute @workgroup_size(WX, WY, WZ)
-fn main(@builtin(global_invocation_id) g: vec3<u32>) {
-  let n = g.x * 2u;
-  let m = g.y * 8u;
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let tile = tile_of(group, groups, local);
+  let n = tile.column * 2u;
+  let m = tile.row * 8u;
   if (n >= p.N4 || m >= p.M) { return; }
   let last = p.M - 1u;
   let r0 = m * p.K4;

@@ -16,6 +16,7 @@ from gpunn.kernel import (
     fits_i32,
     flat_threads,
     size_of,
+    tile_grid,
     vec_width,
 )
 
@@ -85,3 +86,17 @@ def test_equal_packs_share_constants() -> None:
     packs = [Pack(np.transpose), Pack(np.transpose), Pack(np.reshape, (4,))]
     assert len(set(packs)) == 2
     assert packs[2](np.zeros((2, 2))).shape == (4,)
+
+
+@given(st.integers(1, 70), st.integers(0, 300))
+def test_tile_grid_reaches_every_tile_once(columns: int, rows: int) -> None:
+    threads, params = tile_grid(columns, rows)
+    block, blocks = params["BLOCK"], params["BLOCKS"]
+    x, y, _ = grid(threads, 64)
+    seen = set()
+    for group in range(x * y):
+        for local in range(64):  # as lib/tiles.wgsl counts
+            tile = (group % blocks * block + local % block, group // blocks * (64 // block) + local // block)
+            assert tile not in seen
+            seen.add(tile)
+    assert {(c, r) for c in range(columns) for r in range(rows)} <= seen

@@ -111,7 +111,8 @@ def _print_document(console: Console, document: dict[str, Any]) -> None:
     console.print(plain(f"operators in the file: {counts}"), soft_wrap=True)
     console.print(f"constants in the file: {size(document['constant_bytes'])}")
     console.print()
-    console.print(plain(f"operations on {document['device']}, backend {document['backend']}"), style="bold")
+    heading = f"operations on {document['device']}, backend {document['backend']}"
+    console.print(plain(heading), style="bold", soft_wrap=True)
     console.print(_placement(document))
     console.print()
     for name, value in document["memory"].items():
@@ -124,15 +125,16 @@ def _print_document(console: Console, document: dict[str, Any]) -> None:
 
 
 def _placement(document: dict[str, Any]) -> Table:
-    shown = table("#", "operation", "result", "runs on", "reason", "origin", right=("#",))
+    reasons = ["reason"] if any(row["reason"] for row in document["placement"]) else []
+    shown = table("#", "operation", "result", "runs on", *reasons, "in the file", right=("#",))
     for number, row in enumerate(document["placement"]):
         shown.add_row(
             str(number),
             plain(_called(row)),
             plain(" ".join(row["outputs"])),
             row["backend"],
-            plain(row["reason"]),
-            plain(row["origin"]),
+            *([plain(row["reason"])] if reasons else []),
+            plain(row["origin"].removeprefix(f"{document['model']}: ")),
         )
     return shown
 

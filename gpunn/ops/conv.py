@@ -6,7 +6,17 @@ import math
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
+from gpunn.kernel import (
+    Kernel,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    tile_grid,
+    vec_width,
+)
 from gpunn.ops.matmul import COLUMNS, ROWS, channel_reads, constants_only, product
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.unary import activation_function
@@ -55,10 +65,11 @@ def _conv2d_kernel(call: Call) -> Kernel:
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     vectors = depth % 4 == 0
     pixels = ROWS if vectors else DIRECT_ROWS
+    threads, block = tile_grid(packed // COLUMNS, ceil_div(rows, pixels))
     return Kernel(
         body="conv2d_tile" if vectors else "conv2d_direct",
-        threads=(packed // COLUMNS, ceil_div(rows, pixels), 1),
-        workgroup=(4, 16, 1),
+        threads=threads,
+        workgroup=(64, 1, 1),
         reads=(Read("x", 0, vec_width(depth)), *channel_reads(call)),
         writes=(Write(width=vec_width(channels)),),
         params={
@@ -66,6 +77,7 @@ def _conv2d_kernel(call: Call) -> Kernel:
             "M": rows,
             "N": channels,
             "N4": packed // 4,
+            **block,
             "C": depth // 4 if vectors else depth,
         },
         functions=activation_function(call),
@@ -164,12 +176,13 @@ def _depthwise_kernel(call: Call) -> Kernel:
     batch, out_height, out_width, channels = call.y.shape
     multiplier = channels // depth
     lanes = vec_width(depth) if multiplier == 1 else 1
+    tiles = ceil_div(out_width, DEPTHWISE_COLUMNS)
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     return Kernel(
         body="depthwise_conv2d",
-        threads=(channels // lanes, ceil_div(out_width, DEPTHWISE_COLUMNS), batch * out_height),
-        workgroup=(8, 8, 1),
+        threads=flat_threads(channels // lanes * tiles * batch * out_height),
+        workgroup=(64, 1, 1),
         reads=(Read("x", 0, lanes), Read("w", 1, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
         writes=(Write(width=lanes),),
         params={
@@ -178,7 +191,9 @@ def _depthwise_kernel(call: Call) -> Kernel:
             "N": channels // lanes,
             "MULTIPLIER": multiplier,
             "ROWS": batch * out_height,
+            "TILES": tiles,
         },
+        constants={"SLIDE": int(window.stride[1] == window.dilation[1])},
         functions=activation_function(call),
         lanes=lanes,
         reason=f"{DEPTHWISE_COLUMNS} pixels x {lanes} channels in registers"

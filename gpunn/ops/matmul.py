@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
+from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, tile_grid, vec_width
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.unary import activation_function
 from gpunn.types import Array, TensorType
@@ -41,14 +41,16 @@ def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
     """y[rows, channels] = apply(x[rows, depth] . w + bias) for a depth divisible by 4 and constant w."""
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     tiled = rows >= ROWS
-    columns = packed // COLUMNS if tiled else packed // 4
+    threads, block = (
+        tile_grid(packed // COLUMNS, ceil_div(rows, ROWS)) if tiled else ((packed // 4, rows, 1), {})
+    )
     return Kernel(
         body="matmul_tile" if tiled else "matmul_row",
-        threads=(columns, ceil_div(rows, ROWS) if tiled else rows, 1),
-        workgroup=(8, 8, 1) if tiled else (64, 1, 1),
+        threads=threads,
+        workgroup=(64, 1, 1),
         reads=(Read("x", 0, 4), *channel_reads(call)),
         writes=(Write(width=vec_width(channels)),),
-        params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4},
+        params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4, **block},
         functions=activation_function(call),
         reason=f"{rows} rows x depth {depth} x {channels} channels: "
         + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels"),
