@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import gpunn
 from gpunn.backends.webgpu import lower as lowering
 from gpunn.backends.webgpu.device import open_device
-from gpunn.model import Model
+from gpunn.model import Model, Operation
 from gpunn.types import Array, TensorType, float32
 
 PREFERENCES = list(gpunn.Preference)
@@ -83,6 +85,35 @@ def test_the_inputs_may_change_once_submit_has_returned(backend: str) -> None:
         assert np.array_equal(event.result(), wanted)
 
 
+def test_nor_does_what_the_host_does_last_depend_on_them(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.runtime.lower", _host_only("add"))
+    model = Model()
+    x = model.input("x", float32(4))
+    model.output(x, *model.add("add", [x, *model.add("relu", [x])]))
+    frame = np.float32([-1, 2, -3, 4])
+    with model.compile(backend=gpu) as compiled:
+        event = compiled.submit(frame)
+        frame[:] = 0
+        same, doubled = event.result()
+    assert same.tolist() == [-1, 2, -3, 4]
+    assert doubled.tolist() == [-1, 4, -3, 8]
+
+
+def _host_only(*ops: str) -> Callable[[Operation, Mapping[str, int]], Any]:
+    """lower(), but some ops have no kernel."""
+    real = lowering.lower
+    return lambda o, limits: "forced by a test" if o.op in ops else real(o, limits)
+
+
+def test_threads_that_stream_share_the_ring_without_blocking_each_other_for_good(backend: str) -> None:
+    frames = [photo(i) for i in range(6)]
+    with network().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+        wanted = [compiled(f) for f in frames]
+        with ThreadPoolExecutor(4) as pool:
+            for got in pool.map(lambda _: list(compiled.stream(frames)), range(8)):
+                assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+
+
 def test_several_threads_may_use_one_compilation_and_wait_on_one_event(backend: str) -> None:
     frames = [photo(i) for i in range(8)]
     with network().compile(backend=backend) as compiled, ThreadPoolExecutor(4) as pool:
@@ -151,10 +182,7 @@ def test_an_operation_forced_to_the_host_runs_there_within_one_plan(
     gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = network().compile(backend=gpu)(photo())
-    real = lowering.lower
-    monkeypatch.setattr(
-        "gpunn.runtime.lower", lambda o, limits: "forced by a test" if o.op == "add" else real(o, limits)
-    )
+    monkeypatch.setattr("gpunn.runtime.lower", _host_only("add"))
     for preference in PREFERENCES:
         with network().compile(backend=gpu, preference=preference) as compiled:
             places = {p.operation.op: (p.backend, p.reason) for p in compiled.placement}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -55,14 +54,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _quieten_drivers() -> None:
-    """Keep lines that are not ours, and mean no harm, off stderr.
-
-    The wgpu package warns of every optional Vulkan extension that is missing. Mesa's layers look for a
-    Wayland socket in the folder for run-time files, and complain where no login session names one.
-    """
+    """The wgpu package warns of every optional Vulkan extension that is missing; keep that off stderr."""
     logging.getLogger("wgpu").setLevel(logging.ERROR)
-    if sys.platform == "linux" and not os.environ.get("XDG_RUNTIME_DIR"):
-        os.environ["XDG_RUNTIME_DIR"] = f"/run/user/{os.getuid()}"
 
 
 def _fail(message: str) -> int:

@@ -37,7 +37,7 @@ def _place(operation: Operation, lower: Lower | None) -> Placement:
     if operation.definition.alias:
         return Placement(operation, ALIAS)
     if lower is None:
-        return Placement(operation, HOST, "the cpu backend was asked for")
+        return Placement(operation, HOST, "the model was compiled for the cpu backend")
     result = lower(operation)
     if isinstance(result, str):
         return Placement(operation, HOST, result)

@@ -2,7 +2,7 @@
 
 Through the public API a dispatch costs about 5 us of host time, here about 2. All objects come from
 the public API, which also raises the errors of a pass when its encoder is finished. The names used
-here are not public in wgpu-py, which is why the project pins wgpu to one minor version.
+here are not public in wgpu-py, which is why the project pins wgpu to the minor versions it was tried with.
 """
 
 from __future__ import annotations

@@ -6,16 +6,14 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import wgpu
 
 from gpunn.backends.base import Stats
-from gpunn.backends.cpu import run_placements
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import (
     Constant,
@@ -26,30 +24,13 @@ from gpunn.backends.webgpu.memory import (
     uniform_buffer,
 )
 from gpunn.backends.webgpu.native import MAP_READ, Dispatch, drive, record
+from gpunn.backends.webgpu.run import Run, Stage
 from gpunn.backends.webgpu.shader import key_of, ordered_params
 from gpunn.errors import DeviceError
 from gpunn.kernel import Kernel, Read, ceil_div
 from gpunn.model import Operand, Operation
-from gpunn.passes.partition import DEVICE
-from gpunn.plan import Plan, Segment, Slot, assign, device_intervals
+from gpunn.plan import Plan, Slot, assign, device_intervals
 from gpunn.types import Array
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A segment made ready: host operations, or uploads, dispatches and read-backs.
-
-    `readbacks` pairs operands with their byte offset in the staging buffer.
-    """
-
-    segment: Segment
-    dispatches: tuple[Dispatch, ...] = ()
-    readbacks: tuple[tuple[Operand, int], ...] = ()
-
-    @property
-    def on_device(self) -> bool:
-        """Whether the segment runs on the device."""
-        return self.segment.backend == DEVICE
 
 
 class WebGpuProgram:
@@ -62,17 +43,24 @@ class WebGpuProgram:
     def __init__(self, plan: Plan, device: Device, frames: int, prompt: bool) -> None:
         self.stats = Stats()
         self.device = device
-        self._plan = plan
+        self.plan = plan
         self._prompt = prompt
         self._lock = threading.RLock()
         self._constants: list[Constant] = []
+        self._buffers: list[Any] = []
+        self._in_flight: deque[Run] = deque()
         self._closed = False
         before = device.pipeline_count
-        self._lay_out_memory()
         with self._freed_on_error():
+            self._lay_out_memory()
             self._stages = self._build_stages()
-            self._make_ring(frames)
-        self._last_device = max((i for i, s in enumerate(self._stages) if s.on_device), default=-1)
+            self._free = self._make_ring(frames)
+        # Runs are submitted up to the last device stage; the host's work after it is done when the result is
+        # taken, and then must not depend on the caller's arrays any more.
+        self._split = max((i + 1 for i, s in enumerate(self._stages) if s.on_device), default=0)
+        self._late_inputs = self._split < len(self._stages) or not set(plan.model.inputs).isdisjoint(
+            plan.root(o) for o in plan.model.outputs
+        )
         self.stats.pipelines = device.pipeline_count - before
         self.stats.resident_bytes = sum({id(c): c.nbytes for c in self._constants}.values())
 
@@ -80,7 +68,7 @@ class WebGpuProgram:
 
     def _lay_out_memory(self) -> None:
         """Give every tensor that lives on the device a slot in an arena."""
-        plan = self._plan
+        plan = self.plan
         intervals = device_intervals(plan, lambda operand: padded(operand.type.nbytes))
         arenas = assign(
             list(intervals.values()),
@@ -88,19 +76,24 @@ class WebGpuProgram:
             self.device.limit("max-buffer-size"),
         )
         self._slots: dict[Operand, Slot] = dict(zip(intervals, arenas.slots, strict=True))
-        self._arenas = [arena_buffer(self.device, size) for size in arenas.sizes]
+        self._arenas = [self._keep(arena_buffer(self.device, size)) for size in arenas.sizes]
         self.stats.arena_bytes = sum(padded(size) for size in arenas.sizes)
         self.stats.peak_live_bytes = arenas.peak_live_bytes
-        self.stats.buffers += len(self._arenas)
+
+    def _keep(self, buffer: Any) -> Any:
+        """Note a buffer that goes with this program."""
+        self._buffers.append(buffer)
+        self.stats.buffers += 1
+        return buffer
 
     def _build_stages(self) -> list[Stage]:
         recipes = [
             [(p.operation, k) for p in segment.placements for k in p.kernels if 0 not in k.groups]
-            for segment in self._plan.segments
+            for segment in self.plan.segments
         ]
         self._params, offsets = self._upload_params([k for recipe in recipes for _, k in recipe])
         stages: list[Stage] = []
-        for segment, recipe in zip(self._plan.segments, recipes, strict=True):
+        for segment, recipe in zip(self.plan.segments, recipes, strict=True):
             dispatches = tuple(self._dispatch(operation, k, next(offsets)) for operation, k in recipe)
             stages.append(Stage(segment, dispatches, tuple(_packed(segment.readbacks))))
         return stages
@@ -115,8 +108,7 @@ class WebGpuProgram:
             data.extend(bytes(-len(data) % alignment))
             places.append((len(data), len(block)))
             data.extend(block)
-        self.stats.buffers += 1
-        return uniform_buffer(self.device, bytes(data)), iter(places)
+        return self._keep(uniform_buffer(self.device, bytes(data))), iter(places)
 
     def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
         key = key_of(kernel, operation)
@@ -146,18 +138,16 @@ class WebGpuProgram:
         return {"buffer": constant.buffer, "offset": 0, "size": constant.nbytes}
 
     def _tensor(self, operand: Operand) -> dict[str, Any]:
-        root = self._plan.root(operand)
+        root = self.plan.root(operand)
         slot = self._slots[root]
         return {"buffer": self._arenas[slot.arena], "offset": slot.offset, "size": padded(root.type.nbytes)}
 
-    def _make_ring(self, frames: int) -> None:
+    def _make_ring(self, frames: int) -> deque[Any]:
+        """Staging buffers for as many runs as may be in flight, each with room for any stage's read-backs."""
         size = max((_staging_size(stage) for stage in self._stages), default=0)
-        self._free: deque[Any] = deque(
-            staging_buffer(self.device, size) for _ in range(frames if size else 0)
-        )
-        self._in_flight: deque[_Run] = deque()
-        self.stats.staging_bytes = len(self._free) * padded(size)
-        self.stats.buffers += len(self._free)
+        ring = [self._keep(staging_buffer(self.device, size)) for _ in range(frames if size else 0)]
+        self.stats.staging_bytes = len(ring) * padded(size)
+        return deque(ring)
 
     @contextmanager
     def _freed_on_error(self) -> Iterator[None]:
@@ -169,21 +159,14 @@ class WebGpuProgram:
 
     # ---- running
 
-    def submit(self, inputs: Sequence[Array]) -> _Run:
-        with self._lock:
-            if self._closed:
-                raise DeviceError("this compilation has been closed")
-            if self.device.lost:
-                raise DeviceError(f"the device {self.device.info.name!r} was lost; compile the model again")
-            while self._in_flight and not self._free:
-                self._in_flight[0].result()
-            run = _Run(self, dict(zip(self._plan.model.inputs, inputs, strict=True)))
-            for stage in self._stages[: self._last_device]:
-                run.advance(stage)
-            if self._last_device >= 0:
-                run.launch(self._stages[self._last_device])
-            self.stats.runs += 1
-            return run
+    def submit(self, inputs: Sequence[Array]) -> Run:
+        while True:
+            with self._lock:
+                self._check_usable()
+                if self._free or not self._in_flight:
+                    return self._start(inputs)
+                oldest = self._in_flight[0]
+            oldest.settle()
 
     def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return self.submit(inputs).result()
@@ -192,58 +175,85 @@ class WebGpuProgram:
         with self._lock:
             if self._closed:
                 return
-            for run in list(getattr(self, "_in_flight", ())):
-                run.result()
             self._closed = True
-            for constant in self._constants:
-                self.device.constants.release(constant)
-            for buffer in (
-                *self._arenas,
-                *getattr(self, "_free", ()),
-                *filter(None, [getattr(self, "_params", None)]),
-            ):
-                buffer.destroy()
+            under_way = list(self._in_flight)
+        for run in under_way:
+            run.settle()
+        for constant in self._constants:
+            self.device.constants.release(constant)
+        for buffer in self._buffers:
+            buffer.destroy()
 
-    def encode(self, stage: Stage, values: dict[Operand, Array], staging: Any) -> None:
-        """Write a stage's uploads and submit its dispatches and the copies of its read-backs."""
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise DeviceError("this compilation has been closed")
+        if self.device.lost:
+            raise DeviceError(f"the device {self.device.info.name!r} was lost; compile the model again")
+
+    def _start(self, inputs: Sequence[Array]) -> Run:
+        """Run all stages up to the last one on the device, which is only submitted."""
+        kept = (np.array(x) for x in inputs) if self._late_inputs else inputs
+        run = Run(self, dict(zip(self.plan.model.inputs, kept, strict=True)), self._stages[self._split :])
+        for stage in self._stages[: self._split]:
+            run.launch(stage)
+            if stage is self._stages[self._split - 1] or not run.settle():
+                break
+        self.stats.runs += 1
+        return run
+
+    def encode(self, stage: Stage, values: Mapping[Operand, Array]) -> tuple[Any, Any]:
+        """Submit a stage: uploads, dispatches, copies to a staging buffer; that buffer and its mapping."""
         with self.device.lock, self._device_errors():
             start = time.perf_counter()
-            queue = self.device.wgpu.queue
             for operand in stage.segment.uploads:
-                slot = self._slots[operand]
-                data = as_words(values[operand])
-                if data.nbytes:
-                    queue.write_buffer(self._arenas[slot.arena], slot.offset, data)
-                self.stats.bytes_uploaded += values[operand].nbytes
+                self._upload(operand, values[operand])
             encoder = self.device.wgpu.create_command_encoder()
             if stage.dispatches:
                 compute = encoder.begin_compute_pass()
                 record(compute, stage.dispatches)
                 compute.end()
+            staging = self._free.popleft() if stage.readbacks else None
             for operand, offset in stage.readbacks:
-                slot = self._slots[operand]
-                size = padded(operand.type.nbytes)
+                slot, size = self._slots[operand], padded(operand.type.nbytes)
                 encoder.copy_buffer_to_buffer(self._arenas[slot.arena], slot.offset, staging, offset, size)
-            queue.submit([encoder.finish()])
+            self.device.wgpu.queue.submit([encoder.finish()])
+            mapping = staging.map_async(MAP_READ) if staging else None
             self.stats.dispatches += len(stage.dispatches)
             self.stats.submits += 1
             self.stats.host_seconds += time.perf_counter() - start
+            return staging, mapping
+
+    def _upload(self, operand: Operand, value: Array) -> None:
+        slot, data = self._slots[operand], as_words(value)
+        if data.nbytes:
+            self.device.wgpu.queue.write_buffer(self._arenas[slot.arena], slot.offset, data)
+        self.stats.bytes_uploaded += value.nbytes
 
     def read(self, stage: Stage, staging: Any, mapping: Any, values: dict[Operand, Array]) -> None:
-        """Wait for a mapping begun after encode() and copy the read-backs into `values`."""
+        """Wait for a mapping and copy the stage's read-backs into `values`."""
         with self._device_errors():
             if self._prompt:
                 drive(self.device.wgpu)
             mapping.sync_wait()
             memory = staging.read_mapped(copy=False)
             for operand, offset in stage.readbacks:
-                type = operand.type
-                view = np.frombuffer(memory, type.dtype.numpy, type.size, offset)
-                values[operand] = view.reshape(type.shape).copy()
-                self.stats.bytes_read_back += type.nbytes
+                view = np.frombuffer(memory, operand.type.dtype.numpy, operand.type.size, offset)
+                values[operand] = view.reshape(operand.type.shape).copy()
                 del view
             del memory
             staging.unmap()
+
+    def enter(self, run: Run) -> None:
+        """Count a run as in flight."""
+        with self._lock:
+            self._in_flight.append(run)
+
+    def leave(self, run: Run, stage: Stage, staging: Any) -> None:
+        """Take a run and its staging buffer back."""
+        with self._lock:
+            self._in_flight.remove(run)
+            self._free.append(staging)
+            self.stats.bytes_read_back += sum(o.type.nbytes for o, _ in stage.readbacks)
 
     @contextmanager
     def _device_errors(self) -> Iterator[None]:
@@ -254,82 +264,6 @@ class WebGpuProgram:
                 raise
             self.device.lost = True
             raise DeviceError(f"the device {self.device.info.name!r} failed: {error}") from error
-
-
-class _Run:
-    """One inference on its way through the stages."""
-
-    def __init__(self, program: WebGpuProgram, values: dict[Operand, Array]) -> None:
-        self._program = program
-        self._values = values
-        self._finish: Callable[[], None] | None = None
-        self._outputs: tuple[Array, ...] | None = None
-        self._error: DeviceError | None = None
-
-    def advance(self, stage: Stage) -> None:
-        """Run a stage to its end."""
-        if not stage.on_device:
-            self._run_host(stage)
-            return
-        self.launch(stage)
-        assert self._finish is not None
-        self._finish()
-        self._finish = None
-
-    def launch(self, stage: Stage) -> None:
-        """Submit a device stage; _finish completes it."""
-        program = self._program
-        if not stage.readbacks:
-            program.encode(stage, self._values, None)
-            self._finish = lambda: None
-            return
-        staging = program._free.popleft()
-        program.encode(stage, self._values, staging)
-        mapping = staging.map_async(MAP_READ)
-        program._in_flight.append(self)
-
-        def finish() -> None:
-            try:
-                program.read(stage, staging, mapping, self._values)
-            finally:
-                program._in_flight.remove(self)
-                program._free.append(staging)
-
-        self._finish = finish
-
-    def _run_host(self, stage: Stage) -> None:
-        for placement in stage.segment.placements:
-            for operand in placement.operation.inputs:
-                if operand is not None and operand.value is None:
-                    self._values[operand] = self._value(operand)
-        run_placements(stage.segment.placements, self._values)
-
-    def _value(self, operand: Operand) -> Array:
-        """What is known of an operand on the host, through its aliases."""
-        if operand in self._values:
-            return self._values[operand]
-        if operand.value is not None:
-            return operand.value
-        return self._value(self._program._plan.root(operand)).reshape(operand.type.shape)
-
-    def result(self) -> tuple[Array, ...]:
-        """Wait for the end and return the outputs."""
-        program = self._program
-        with program._lock:
-            if self._error is not None:
-                raise self._error
-            if self._outputs is None:
-                try:
-                    if self._finish is not None:
-                        self._finish()
-                except DeviceError as error:
-                    self._error = error
-                    raise
-                for stage in program._stages[program._last_device + 1 :]:
-                    self._run_host(stage)
-                self._outputs = tuple(np.array(self._value(o)) for o in program._plan.model.outputs)
-                self._values.clear()
-            return self._outputs
 
 
 def _packed(operands: Sequence[Operand]) -> Iterator[tuple[Operand, int]]:

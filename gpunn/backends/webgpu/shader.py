@@ -61,7 +61,7 @@ class ShaderKey:
 
 
 class _Folder(Protocol):
-    def joinpath(self, *names: str) -> _Folder: ...
+    def joinpath(self, name: str, /) -> _Folder: ...
     def is_dir(self) -> bool: ...
     def read_text(self, encoding: str) -> str: ...
 
@@ -78,7 +78,7 @@ def shader_folder() -> _Folder:
 @functools.cache
 def read_body(name: str) -> str:
     """The text of shaders/<name>.wgsl."""
-    return shader_folder().joinpath(*f"{name}.wgsl".split("/")).read_text(encoding="utf-8")
+    return shader_folder().joinpath(f"{name}.wgsl").read_text(encoding="utf-8")
 
 
 def param_type(value: Param) -> str:

@@ -1,0 +1,104 @@
+"""One inference under way: from stage to stage, and at the end its outputs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpunn.backends.cpu import run_placements
+from gpunn.backends.webgpu.native import Dispatch
+from gpunn.errors import DeviceError
+from gpunn.model import Operand
+from gpunn.passes.partition import DEVICE
+from gpunn.plan import Segment
+from gpunn.types import Array
+
+if TYPE_CHECKING:
+    from gpunn.backends.webgpu.program import WebGpuProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A segment made ready: host operations, or uploads, dispatches and read-backs.
+
+    `readbacks` pairs operands with their byte offset in the staging buffer.
+    """
+
+    segment: Segment
+    dispatches: tuple[Dispatch, ...] = ()
+    readbacks: tuple[tuple[Operand, int], ...] = ()
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the segment runs on the device."""
+        return self.segment.backend == DEVICE
+
+
+class Run:
+    """One inference on its way through the stages; `rest` are the host's after the last device stage."""
+
+    def __init__(self, program: WebGpuProgram, values: dict[Operand, Array], rest: Sequence[Stage]) -> None:
+        self._program = program
+        self._values = values
+        self._rest = rest
+        self._lock = threading.Lock()
+        self._under_way: tuple[Stage, Any, Any] | None = None
+        self._outputs: tuple[Array, ...] | None = None
+        self._error: DeviceError | None = None
+
+    def launch(self, stage: Stage) -> None:
+        """Run a host stage, or submit a device stage for settle() to complete."""
+        if not stage.on_device:
+            self._run_host(stage)
+            return
+        staging, mapping = self._program.encode(stage, self._values)
+        if staging is not None:
+            self._under_way = stage, staging, mapping
+            self._program.enter(self)
+
+    def settle(self) -> bool:
+        """Wait for the device stage under way, if any, and take its results; False if the run failed."""
+        with self._lock:
+            if self._under_way is None:
+                return self._error is None
+            stage, staging, mapping = self._under_way
+            self._under_way = None
+            try:
+                self._program.read(stage, staging, mapping, self._values)
+            except DeviceError as error:
+                self._error = error
+            finally:
+                self._program.leave(self, stage, staging)
+            return self._error is None
+
+    def result(self) -> tuple[Array, ...]:
+        """Wait for the end and return the outputs."""
+        self.settle()
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._outputs is None:
+                for stage in self._rest:
+                    self._run_host(stage)
+                self._outputs = tuple(np.array(self._value(o)) for o in self._program.plan.model.outputs)
+                self._values.clear()
+            return self._outputs
+
+    def _run_host(self, stage: Stage) -> None:
+        for placement in stage.segment.placements:
+            for operand in placement.operation.inputs:
+                if operand is not None and operand.value is None:
+                    self._values[operand] = self._value(operand)
+        run_placements(stage.segment.placements, self._values)
+
+    def _value(self, operand: Operand) -> Array:
+        """What is known of an operand on the host, through its aliases."""
+        if operand in self._values:
+            return self._values[operand]
+        if operand.value is not None:
+            return operand.value
+        return self._value(self._program.plan.root(operand)).reshape(operand.type.shape)
