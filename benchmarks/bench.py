@@ -23,7 +23,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 import gpunn
 from benchmarks import machine, ncnn_model, table
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     described["network"] = f"{options.model.name}, {options.rounds} rounds of {options.turn:g} s a peer"
     grid = table.peers_table(results, options.base or _bases(options.peers))
-    report(described, grid, options.markdown)
+    table.report(described, grid, options.markdown)
     if options.json is not None:
         stored = {**described, "results": [asdict(r) for r in results]}
         options.json.write_text(json.dumps(stored, indent=1) + "\n")
@@ -72,6 +71,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if min(options.rounds, options.starts, options.threads) < 1:
         parser.error("--rounds, --starts and --threads must be at least 1")
+    if len(set(options.peers)) < len(options.peers):
+        parser.error("a peer is given twice; NAME:THREADS tells two apart")
     for text in (*options.peers, *(options.base or ())):
         try:
             Spec.parse(text, options.threads)
@@ -110,15 +111,28 @@ def measure(
 
 
 def random_inputs(model: gpunn.Model) -> list[Array]:
-    """The same numbers between -1 and 1 for every peer and every run."""
+    """The same numbers for every peer and every run: floats between -1 and 1, bytes of any value.
+
+    Wider integers, which are often indices, are 0 or 1, and so are truth values.
+    """
     random = np.random.default_rng(0)
-    return [random.uniform(-1, 1, i.type.shape).astype(i.type.dtype.numpy) for i in model.inputs]
+    inputs = []
+    for operand in model.inputs:
+        dtype, shape = operand.type.dtype.numpy, operand.type.shape
+        if dtype.kind == "f":
+            inputs.append(random.uniform(-1, 1, shape).astype(dtype))
+        elif dtype.kind in "iu" and dtype.itemsize == 1:
+            limits = np.iinfo(dtype)
+            inputs.append(random.integers(limits.min, limits.max, shape, dtype, endpoint=True))
+        else:
+            inputs.append(random.integers(0, 2, shape).astype(dtype))
+    return inputs
 
 
 def error_of(outputs: Sequence[Array], expected: Sequence[Array]) -> float:
     """The largest difference relative to the range of what is expected, over all outputs."""
-    differences = [np.abs(o - e).max() / (np.ptp(e) or 1.0) for o, e in zip(outputs, expected, strict=True)]
-    return float(max(differences))
+    pairs = [(o.astype(np.float64), e.astype(np.float64)) for o, e in zip(outputs, expected, strict=True)]
+    return float(max(np.abs(o - e).max() / (np.ptp(e) or 1.0) for o, e in pairs))
 
 
 def _job(
@@ -181,18 +195,6 @@ def _expected(
 def _progress(text: str) -> None:
     if sys.stderr.isatty():
         print(f"\r{text:60}", end="\r", file=sys.stderr, flush=True)
-
-
-def report(described: dict[str, str], grid: table.Grid, markdown: bool) -> None:
-    """Print the description and the table."""
-    if markdown:
-        print("\n".join(f"- {name}: {value}" for name, value in described.items()), end="\n\n")
-        print(grid.markdown())
-        return
-    console = Console()
-    for name, value in described.items():
-        console.print(f"{name}: {value}", highlight=False, markup=False)
-    grid.show(console)
 
 
 if __name__ == "__main__":

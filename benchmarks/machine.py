@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import gpunn
 
+ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("numpy", "wgpu", "ncnn", "ai-edge-litert")
 
 
 def describe() -> dict[str, str]:
     """The machine, its load, and the versions; adapters are the peers' to report."""
-    versions = {"Python": platform.python_version(), "gpunn": gpunn.__version__}
+    revision = f"{gpunn.__version__} ({_revision()})"
+    versions = {"Python": platform.python_version(), "gpunn": revision}
     versions |= {name: _version(name) for name in LIBRARIES}
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
@@ -38,6 +41,21 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _revision() -> str:
+    """The commit that is checked out, and whether the package or its shaders differ from it."""
+    try:
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--", "gpunn", "shaders")
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit"
+    return f"{commit} with changes" if changed else commit
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _version(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -39,6 +39,18 @@ class Grid:
         console.print(table)
         for note in self.notes:
             console.print(note, highlight=False, markup=False)
+
+
+def report(described: Mapping[str, str], grid: Grid, markdown: bool) -> None:
+    """Print a description of what was measured, and the table."""
+    if markdown:
+        print("\n".join(f"- {name}: {value}" for name, value in described.items()))
+        print(f"\n{grid.markdown()}\n")
+        return
+    console = Console()
+    for name, value in described.items():
+        console.print(f"{name}: {value}", highlight=False, markup=False)
+    grid.show(console)
 
 
 def round_medians(result: Result) -> list[float]:

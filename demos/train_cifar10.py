@@ -207,6 +207,7 @@ def train(data: Pictures, minutes: float, checkpoint: Path) -> Classifier:
     ]
     model.train()
     while (elapsed := time.monotonic() - start) < budget:
+        torch.manual_seed(epoch)
         total, correct, seen = 0.0, 0, 0
         for x, target in batches(pictures, classes):
             if (elapsed := time.monotonic() - start) >= budget:

@@ -82,8 +82,9 @@ class Kernel:
     body: file in shaders/, without suffix. `threads`: invocations wanted along x, y, z; whole
     workgroups are started, so bodies check their bounds. `params` become fields of `p`: int -> u32,
     float -> f32, tuple -> vec4<i32>. `constants` become module constants and, like `functions`,
-    `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. `lanes` is the width
-    of the vector type V: 1 or 4. `reason` says why this body was chosen (gpunn inspect --plan).
+    `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions may call
+    what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the vector
+    type V: 1 or 4. `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
     body: str
@@ -94,6 +95,7 @@ class Kernel:
     params: Mapping[str, Param] = field(default_factory=dict)
     constants: Mapping[str, int] = field(default_factory=dict)
     functions: Mapping[str, Function] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
     lanes: int = 1
     reason: str = ""
 

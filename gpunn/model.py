@@ -82,6 +82,17 @@ class Operation:
         activation = self.attrs.get("activation") if self.definition.fusible else None
         return tuple(apply_activation(np.asarray(r), activation) for r in results)
 
+    @property
+    def guarded(self) -> Operand | None:
+        """The input whose value must be checked before a kernel runs; None for most ops."""
+        guard = self.definition.guard
+        return None if guard is None else self.inputs[guard.index]
+
+    def check(self, value: Array) -> None:
+        """Raise ModelError unless the guarded input may have this value."""
+        assert self.definition.guard is not None
+        self.definition.guard.check(self.call(), value)
+
     def call(self) -> Call:
         """What the op's kernel function sees."""
         return Call(
@@ -154,13 +165,18 @@ class Model:
             check_activation(call)
         inferred = definition.infer(call)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
+        if quantization and len(quantization) != len(types):
+            call.fail(f"has {len(types)} results, got quantisations for {len(quantization)}")
         if quantization:
             types = tuple(replace(t, quantization=q) for t, q in zip(types, quantization, strict=True))
         labels = [*names, *(f"{op}_{len(self.operations)}:{k}" for k in range(len(names), len(types)))]
         outputs = tuple(
             Operand(n, _bounded(n, t), Lifetime.TEMPORARY) for n, t in zip(labels, types, strict=False)
         )
-        self.operations.append(Operation(op, tuple(inputs), outputs, full, origin))
+        operation = Operation(op, tuple(inputs), outputs, full, origin)
+        if operation.integer and definition.quantized and definition.quantized.check:
+            definition.quantized.check(operation.call())
+        self.operations.append(operation)
         self._known.update(outputs)
         return outputs
 

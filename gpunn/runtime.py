@@ -82,6 +82,11 @@ class Compilation:
         self.placement = tuple(placements)
         self.backend = backend
         self.device = device
+        self._guarded = [
+            (model.inputs.index(p.operation.guarded), p.operation)
+            for p in placements
+            if p.kernels and p.operation.guarded in model.inputs
+        ]
         self._program = program
         self._frames = frames
         self._closed = False
@@ -154,7 +159,10 @@ class Compilation:
         wanted = self.model.inputs
         if len(inputs) != len(wanted):
             raise ModelError(f"the model takes {len(wanted)} inputs, got {len(inputs)}")
-        return [as_input(operand, value) for operand, value in zip(wanted, inputs, strict=True)]
+        arrays = [as_input(operand, value) for operand, value in zip(wanted, inputs, strict=True)]
+        for index, operation in self._guarded:
+            operation.check(arrays[index])
+        return arrays
 
 
 def compile_model(

@@ -1,11 +1,11 @@
 //!use tiles rows window
 // Convolution over height and width for any number of input channels (3 of a photo, say).
 //
-// One invocation: 4 output pixels (along [batch, OH, OW] flattened) x 8 output channels, one input channel
+// One invocation: 8 output pixels (along [batch, OH, OW] flattened) x 8 output channels, one input channel
 // at a time. Pixels past the end are computed on the last pixel and not stored.
 // Expects x [batch, H, W, C], w [KH, KW, C, 4 N4] and bias [4 N4] with channels padded to N4, an even
 // number, the window's parameters (lib/window.wgsl) and p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4; tiles
-// (lib/tiles.wgsl) are pairs of vec4 columns x 4 pixels.
+// (lib/tiles.wgsl) are pairs of vec4 columns x 8 pixels.
 
 fn fetch(pixel: u32, c: u32) -> T {
   let inside = pixel != OUTSIDE;
@@ -20,17 +20,23 @@ fn main(
 ) {
   let tile = tile_of(group, groups, local);
   let n = tile.column * 2u;
-  let m = tile.row * 4u;
+  let m = tile.row * 8u;
   if (n >= p.N4 || m >= p.M) { return; }
   let last = p.M - 1u;
   let c0 = corner(m);
   let c1 = corner(min(m + 1u, last));
   let c2 = corner(min(m + 2u, last));
   let c3 = corner(min(m + 3u, last));
+  let c4 = corner(min(m + 4u, last));
+  let c5 = corner(min(m + 5u, last));
+  let c6 = corner(min(m + 6u, last));
+  let c7 = corner(min(m + 7u, last));
   let left = load4_bias(n);
   let right = load4_bias(n + 1u);
   var a0 = left; var a1 = left; var a2 = left; var a3 = left;
+  var a4 = left; var a5 = left; var a6 = left; var a7 = left;
   var b0 = right; var b1 = right; var b2 = right; var b3 = right;
+  var b4 = right; var b5 = right; var b6 = right; var b7 = right;
   var q = n;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
@@ -38,6 +44,10 @@ fn main(
       let s1 = cell(c1, ky, kx);
       let s2 = cell(c2, ky, kx);
       let s3 = cell(c3, ky, kx);
+      let s4 = cell(c4, ky, kx);
+      let s5 = cell(c5, ky, kx);
+      let s6 = cell(c6, ky, kx);
+      let s7 = cell(c7, ky, kx);
       for (var c = 0u; c < p.C; c++) {
         let wa = load4_w(q);
         let wb = load4_w(q + 1u);
@@ -46,11 +56,17 @@ fn main(
         let x1 = fetch(s1, c); a1 += wa * x1; b1 += wb * x1;
         let x2 = fetch(s2, c); a2 += wa * x2; b2 += wb * x2;
         let x3 = fetch(s3, c); a3 += wa * x3; b3 += wb * x3;
+        let x4 = fetch(s4, c); a4 += wa * x4; b4 += wb * x4;
+        let x5 = fetch(s5, c); a5 += wa * x5; b5 += wb * x5;
+        let x6 = fetch(s6, c); a6 += wa * x6; b6 += wb * x6;
+        let x7 = fetch(s7, c); a7 += wa * x7; b7 += wb * x7;
       }
     }
   }
-  put_channels(m, n, a0); put_channels(m, n + 1u, b0);
-  if (m + 1u < p.M) { put_channels(m + 1u, n, a1); put_channels(m + 1u, n + 1u, b1); }
-  if (m + 2u < p.M) { put_channels(m + 2u, n, a2); put_channels(m + 2u, n + 1u, b2); }
-  if (m + 3u < p.M) { put_channels(m + 3u, n, a3); put_channels(m + 3u, n + 1u, b3); }
+  put_tile(
+    m,
+    n,
+    array<vec4<T>, 8>(a0, a1, a2, a3, a4, a5, a6, a7),
+    array<vec4<T>, 8>(b0, b1, b2, b3, b4, b5, b6, b7),
+  );
 }

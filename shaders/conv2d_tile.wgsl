@@ -66,12 +66,10 @@ fn main(
       }
     }
   }
-  put_channels(m, n, a0); put_channels(m, n + 1u, b0);
-  if (m + 1u < p.M) { put_channels(m + 1u, n, a1); put_channels(m + 1u, n + 1u, b1); }
-  if (m + 2u < p.M) { put_channels(m + 2u, n, a2); put_channels(m + 2u, n + 1u, b2); }
-  if (m + 3u < p.M) { put_channels(m + 3u, n, a3); put_channels(m + 3u, n + 1u, b3); }
-  if (m + 4u < p.M) { put_channels(m + 4u, n, a4); put_channels(m + 4u, n + 1u, b4); }
-  if (m + 5u < p.M) { put_channels(m + 5u, n, a5); put_channels(m + 5u, n + 1u, b5); }
-  if (m + 6u < p.M) { put_channels(m + 6u, n, a6); put_channels(m + 6u, n + 1u, b6); }
-  if (m + 7u < p.M) { put_channels(m + 7u, n, a7); put_channels(m + 7u, n + 1u, b7); }
+  put_tile(
+    m,
+    n,
+    array<vec4<T>, 8>(a0, a1, a2, a3, a4, a5, a6, a7),
+    array<vec4<T>, 8>(b0, b1, b2, b3, b4, b5, b6, b7),
+  );
 }

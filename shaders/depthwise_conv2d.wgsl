@@ -3,15 +3,16 @@
 //
 // One invocation: 4 output pixels along x, of one V of channels.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N], C and N counted in V, with
-// N = C * MULTIPLIER, and p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL, p.C, p.N,
-// p.MULTIPLIER, p.ROWS (batch * OH), p.TILES (OW / 4, rounded up); invocations count V, then tiles, then rows.
+// N = C * MULTIPLIER, enter() and put() of lib/real.wgsl or lib/requantize.wgsl, and p.H, p.W, p.OH, p.OW,
+// p.KH, p.KW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL, p.C, p.N, p.MULTIPLIER, p.ROWS (batch * OH), p.TILES
+// (OW / 4, rounded up); invocations count V, then tiles, then rows.
 // SLIDE is 1 where the stride along x equals the dilation: then each step moves the four pixels by one, and
 // three of the four values are there already. Places before the first row or column wrap to large numbers, so
 // one comparison tells inside from outside.
 
 fn fetch(base: u32, column: u32, c: u32) -> V {
   let inside = column < p.W;
-  return select(V(), loadv_x(select(0u, (base + column) * p.C + c, inside)), inside);
+  return select(V(), enter(loadv_x(select(0u, (base + column) * p.C + c, inside))), inside);
 }
 
 @compute @workgroup_size(WX, WY, WZ)
@@ -67,8 +68,8 @@ fn main(
     }
   }
   let o = (line * p.OW + ox) * p.N + n;
-  storev_y(o, applyv(a0));
-  if (ox + 1u < p.OW) { storev_y(o + p.N, applyv(a1)); }
-  if (ox + 2u < p.OW) { storev_y(o + 2u * p.N, applyv(a2)); }
-  if (ox + 3u < p.OW) { storev_y(o + 3u * p.N, applyv(a3)); }
+  put(o, n, a0);
+  if (ox + 1u < p.OW) { put(o + p.N, n, a1); }
+  if (ox + 2u < p.OW) { put(o + 2u * p.N, n, a2); }
+  if (ox + 3u < p.OW) { put(o + 3u * p.N, n, a3); }
 }

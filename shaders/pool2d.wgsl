@@ -18,15 +18,15 @@ fn main(
   let c = i - m * p.C;
   let upper_left = corner(m);
   var s = startv();
-  var count = 0.0;
+  var count = 0u;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
       let pixel = cell(upper_left, ky, kx);
       if (pixel != OUTSIDE) {
         s = combinev(s, loadv_x(pixel * p.C + c));
-        count += 1.0;
+        count += 1u;
       }
     }
   }
-  storev_y(i, applyv(finishv(s, V(count))));
+  storev_y(i, applyv(finishv(s, V(T(count)))));
 }

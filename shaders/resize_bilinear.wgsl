@@ -1,26 +1,34 @@
 //!use flat
 // y[n, h, w, c] = x resampled linearly in h and w.
 // Expects x, y; p.count, the number of V's of y; p.channels in V's; p.out_height, p.out_width; p.rows and p.columns,
-// each (a, b, c, extent of x): output row i lies at (a i + b) / c. An invocation computes one V.
+// each (a, b, c, extent of x): output row i lies at (a i + b) / c; part(n, c), the weight of a row that n of c parts
+// come from, and what apply() then leaves to be done. An invocation computes one V.
 
 struct Taps {
   first: u32,
   second: u32,
-  past: T, // how far beyond the first, in rows
+  near: T, // weight of the first
+  far: T, // and of the second
 }
 
 // Integer arithmetic: positions are exact however large the image.
 fn taps(i: u32, ratio: vec4<i32>) -> Taps {
   let position = max(i32(i) * ratio.x + ratio.y, 0);
-  let first = position / ratio.z;
-  let rest = position - first * ratio.z;
-  return Taps(u32(first), u32(min(first + 1, ratio.w - 1)), T(rest) / T(ratio.z));
+  let first = min(position / ratio.z, ratio.w - 1);
+  let past = position - first * ratio.z;
+  let whole = T(ratio.z);
+  return Taps(
+    u32(first),
+    u32(min(first + 1, ratio.w - 1)),
+    part(T(ratio.z - past), whole),
+    part(T(past), whole),
+  );
 }
 
 fn between(row: u32, across: Taps, channel: u32) -> V {
   let first = loadv_x((row + across.first) * p.channels + channel);
   let second = loadv_x((row + across.second) * p.channels + channel);
-  return first * (1.0 - across.past) + second * across.past;
+  return first * across.near + second * across.far;
 }
 
 @compute @workgroup_size(WX, WY, WZ)
@@ -40,6 +48,6 @@ fn main(
     let width = u32(p.columns.w);
     let above = between((image + down.first) * width, across, channel);
     let below = between((image + down.second) * width, across, channel);
-    storev_y(i, above * (1.0 - down.past) + below * down.past);
+    storev_y(i, applyv(above * down.near + below * down.far));
   }
 }

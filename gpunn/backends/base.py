@@ -19,7 +19,8 @@ class Stats:
     resident_bytes: constants this compilation uses on the device. arena_bytes: intermediates' buffers;
     peak_live_bytes: the largest sum of simultaneously live intermediates, below which arena_bytes
     cannot go. staging_bytes: read-back ring. buffers, bind_groups, pipelines: objects made at compile;
-    none is made by a run. host_seconds: time spent encoding and submitting, in seconds.
+    none is made by a run. encode_seconds: host time for recording and
+    submitting dispatches; upload_seconds: host time for handing inputs to the queue.
     """
 
     runs: int = 0
@@ -35,7 +36,8 @@ class Stats:
     buffers: int = 0
     bind_groups: int = 0
     pipelines: int = 0
-    host_seconds: float = 0.0
+    encode_seconds: float = 0.0
+    upload_seconds: float = 0.0
 
 
 class Pending(Protocol):

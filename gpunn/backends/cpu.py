@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
 from gpunn.backends.base import Stats
-from gpunn.model import Operand
-from gpunn.passes.partition import Placement
+from gpunn.model import Operand, Operation
 from gpunn.plan import Plan
 from gpunn.types import Array
 
 
-def run_placements(placements: Iterable[Placement], values: dict[Operand, Array]) -> None:
-    """Run operations on the host; `values` holds what is known and receives the results."""
-    for placement in placements:
-        operation = placement.operation
-        inputs = [
-            None if i is None else (values[i] if i.value is None else i.value) for i in operation.inputs
-        ]
-        for operand, result in zip(operation.outputs, operation.evaluate(inputs), strict=True):
-            values[operand] = np.asarray(result, operand.type.dtype.numpy, order="C")
+def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
+    """Run an operation on the host; `values` holds what is known and receives the results."""
+    inputs = [None if i is None else (values[i] if i.value is None else i.value) for i in operation.inputs]
+    for operand, result in zip(operation.outputs, operation.evaluate(inputs), strict=True):
+        values[operand] = np.asarray(result, operand.type.dtype.numpy, order="C")
 
 
 def last_uses(plan: Plan) -> Mapping[int, tuple[Operand, ...]]:
@@ -65,7 +60,7 @@ class CpuProgram:
         values: dict[Operand, Array] = dict(zip(self._plan.model.inputs, inputs, strict=True))
         with self._lock:
             for step, placement in enumerate(self._placements):
-                run_placements((placement,), values)
+                run_operation(placement.operation, values)
                 for operand in self._dead.get(step, ()):
                     del values[operand]
             self.stats.runs += 1

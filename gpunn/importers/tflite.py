@@ -13,10 +13,15 @@ from gpunn.importers.tflite_file import FileOperator, FileTensor, TfliteFile, pr
 from gpunn.importers.tflite_node import Node, RefusedError, Step
 from gpunn.importers.tflite_rules import OPERATORS
 from gpunn.model import Lifetime, Model, Operand
-from gpunn.types import DType, TensorType
+from gpunn.ops import OPS
+from gpunn.ops.check import QUANTIZED
+from gpunn.types import DType, Quantization, TensorType
 
 IDENTIFIER = b"TFL3"  # tflite_schema_2018-11.txt, file_identifier
 MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset
+
+BIASED = ("conv2d", "depthwise_conv2d", "fully_connected")  # a quantised bias, input BIAS, is INT32
+BIAS = 2
 
 MAX_LABEL_BYTES = 1 << 20
 MAX_LABEL_FILES = 16
@@ -110,7 +115,7 @@ class _Reader:
             value = self.file.value(index)
             if value is None:
                 self.file.fail(f"tensor {index} ({tensor.name}), {reader}, comes from nowhere")
-            self.operands[index] = self.model.constant(self._name(tensor), value)
+            self.operands[index] = self.model.constant(self._name(tensor), value, tensor.type)
         return self.operands[index]
 
     def _read(self, index: int, position: int, operator: FileOperator) -> Operand:
@@ -134,10 +139,11 @@ class _Reader:
         inputs = tuple(
             None if i is None else self._read(i, at, operator) for at, i in enumerate(operator.inputs)
         )
-        answer = rule(Node(origin, inputs, operator.options_type, operator.options_table))
+        outputs = tuple(self.file.tensors[i].type for i in operator.outputs)
+        answer = rule(Node(origin, inputs, operator.options_type, operator.options_table, outputs))
         steps = [answer] if isinstance(answer, Step) else list(answer)
         for step in steps:
-            _expect_floats(step.inputs)
+            _expect_reals(step)
         self._run(origin, steps, operator)
 
     def _run(self, origin: str, steps: Sequence[Step], operator: FileOperator) -> None:
@@ -147,7 +153,12 @@ class _Reader:
             last = step is steps[-1]
             names = [self._name(self.file.tensors[i]) for i in operator.outputs] if last else []
             inputs = (*previous, *step.inputs[1:]) if previous else step.inputs
-            previous = self.model.add(step.op, inputs, step.attrs, origin=origin, names=names)
+            declared = [self.file.tensors[i].quantization for i in operator.outputs] if last else []
+            if OPS[step.op].raw or not any(declared):
+                declared = []
+            previous = self.model.add(
+                step.op, inputs, step.attrs, origin=origin, names=names, quantization=declared
+            )
         if len(previous) != len(operator.outputs):
             raise FormatError(f"{origin}: expected {len(previous)} outputs, got {len(operator.outputs)}")
         for index, operand in zip(operator.outputs, previous, strict=True):
@@ -159,6 +170,11 @@ class _Reader:
         if tensor.dtype is not operand.type.dtype:
             raise FormatError(
                 f"{origin}: output {tensor.name} is {tensor.type_name}, expected {operand.type.dtype.name}"
+            )
+        if tensor.quantization != operand.type.quantization:
+            raise RefusedError(
+                f"output {tensor.name} has {_words(tensor.quantization)}, "
+                f"expected {_words(operand.type.quantization)} from the inputs"
             )
         if tensor.shape is None:
             return
@@ -181,11 +197,43 @@ class _Reader:
                 self.operands.setdefault(index, operand)
 
 
-def _expect_floats(inputs: Sequence[Operand | None]) -> None:
-    for position, operand in enumerate(inputs):
-        if operand is not None and operand.type.dtype is not DType.FLOAT32:
-            kind = operand.type.dtype.name
-            raise RefusedError(f"input {position} ({operand.name}) is {kind}, only FLOAT32 is supported")
+def _expect_reals(step: Step) -> None:
+    """Refuse inputs that stand for anything but reals: float32, or quantised 8-bit integers throughout."""
+    types = [None if o is None else o.type for o in step.inputs]
+    integer = any(t is not None and t.quantization is not None for t in types)
+    for position, (operand, type) in enumerate(zip(step.inputs, types, strict=True)):
+        if operand is None or type is None:
+            continue
+        if not _real(step.op, position, type, integer):
+            kind = type.dtype.name if type.quantization is None else f"quantised {type.dtype.name}"
+            among = " among quantised inputs" if integer and type.dtype is DType.FLOAT32 else ""
+            raise RefusedError(
+                f"input {position} ({operand.name}) is {kind}{among}, "
+                "only FLOAT32 or quantised UINT8 and INT8 are supported"
+            )
+
+
+def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
+    """Whether an op takes a type at one of its inputs; `integer`: some input is quantised."""
+    quantised = type.quantization is not None
+    if type.dtype in QUANTIZED:
+        return quantised
+    if type.dtype is DType.INT32:
+        return integer and op in BIASED and position == BIAS
+    if type.dtype is DType.INT16:
+        return quantised and op in ("dequantize", "quantize")
+    if type.dtype is DType.FLOAT16:
+        return op == "dequantize"
+    return type.dtype is DType.FLOAT32 and not integer
+
+
+def _words(quantization: Quantization | None) -> str:
+    """A quantisation for a message."""
+    if quantization is None:
+        return "no quantisation"
+    if not quantization.per_tensor:
+        return f"{len(quantization.scale)} scales"
+    return f"scale {quantization.scale[0]:g} and zero point {quantization.zero_point[0]}"
 
 
 def _labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ classes follow whatever offsets a file holds; everything here bounds what they a
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from flatbuffers.number_types import Int32Flags
 from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
-from gpunn.types import Array, DType, Shape, TensorType
+from gpunn.ops.affine import LIMITS
+from gpunn.types import Array, DType, Quantization, Shape, TensorType
 
 CORRUPT = (struct.error, IndexError, ValueError, TypeError, OverflowError)  # what reading past bounds raises
 MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
@@ -51,11 +53,12 @@ class FileTensor:
     buffer: int
     is_variable: bool
     is_sparse: bool
+    quantization: Quantization | None = None
 
     @property
     def type(self) -> TensorType | None:
         """The type with the stored shape, which has 1 for open extents."""
-        return None if self.dtype is None else TensorType(self.dtype, self.stored)
+        return None if self.dtype is None else TensorType(self.dtype, self.stored, self.quantization)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ class TfliteFile:
             buffer = tensor.Buffer()
             unranked = tensor.ShapeIsNone() and not tensor.HasRank()
             is_variable, is_sparse = tensor.IsVariable(), tensor.Sparsity() is not None
+            scales, zeros, axis = self._quantization(tensor.Quantization())
         if len(stored) > MAX_RANK or min(stored, default=0) < 0:
             shape = list(stored[:32])
             self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
@@ -197,7 +201,40 @@ class TfliteFile:
             buffer=buffer,
             is_variable=is_variable,
             is_sparse=is_sparse,
+            quantization=self._affine(f"{where} ({name})", _dtype(type_name), stored, scales, zeros, axis),
         )
+
+    def _quantization(self, table: Any) -> tuple[tuple[float, ...], tuple[int, ...], int]:
+        """Scales, zero points and dimension of QuantizationParameters; minima and maxima say nothing here."""
+        if table is None:
+            return (), (), 0
+        scales = table.ScaleAsNumpy().tolist() if self._count(table.ScaleLength(), 4) else ()
+        zeros = table.ZeroPointAsNumpy().tolist() if self._count(table.ZeroPointLength(), 8) else ()
+        return tuple(scales), tuple(zeros), table.QuantizedDimension()
+
+    def _affine(
+        self,
+        where: str,
+        dtype: DType | None,
+        shape: Shape,
+        scales: tuple[float, ...],
+        zeros: tuple[int, ...],
+        axis: int,
+    ) -> Quantization | None:
+        """The quantisation of an integer tensor; a scale of 0 is none, absent zero points are 0."""
+        if dtype not in LIMITS or not any(scales):
+            return None
+        zeros = zeros or (0,)
+        if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
+            self.fail(f"{where} has {len(scales)} scales along dimension {axis} of shape {list(shape)}")
+        if len(zeros) not in (1, len(scales)):
+            self.fail(f"{where} has {len(zeros)} zero points for {len(scales)} scales")
+        if not all(0 < s < math.inf for s in scales):
+            self.fail(f"{where} has a scale that is not a positive number")
+        low, high = LIMITS[dtype]
+        if not all(low <= z <= high for z in zeros):
+            self.fail(f"{where} has a zero point outside of {dtype.value}")
+        return Quantization(scales, zeros, axis if len(scales) > 1 else 0)
 
     def _operator(self, index: int, operator: Any) -> FileOperator:
         where = f"operation {index}"

@@ -12,7 +12,7 @@ import tflite as schema
 from gpunn.errors import FormatError
 from gpunn.importers.tflite_file import CORRUPT
 from gpunn.model import Operand
-from gpunn.types import Array
+from gpunn.types import Array, TensorType
 
 # A table without a single field: every getter answers with the schema's default.
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4), 4
@@ -31,12 +31,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator of a file, as its rule sees it."""
+    """One operator of a file, as its rule sees it; `outputs` are the types that the file states."""
 
     origin: str
     inputs: tuple[Operand | None, ...]
     options_type: int = 0
     options_table: tuple[bytes, int] | None = None
+    outputs: tuple[TensorType | None, ...] = ()
 
     def corrupt(self, what: str) -> NoReturn:
         """Raise FormatError naming this operator."""

@@ -98,18 +98,32 @@ def mean(node: Node) -> Step:
 
 
 def pad(node: Node) -> Step:
-    """PAD with zeros, PADV2 with its third input."""
+    """PAD with zeros, as quantised, PADV2 with its third input."""
     x = node.operand(0)
     paddings = node.constant(1, "paddings", "int32", "int64")
     if paddings.shape != (x.type.rank, 2):
         node.corrupt(f"the paddings should have shape [{x.type.rank}, 2], got {list(paddings.shape)}")
-    value = 0.0
+    quantization = x.type.quantization
+    value = 0.0 if quantization is None else float(quantization.zero_point[0])
     if len(node.inputs) > 2:
-        fill = node.constant(2, "padding values", "float32")
+        fill = node.constant(2, "padding values", x.type.dtype.value)
         if fill.size != 1:
             node.corrupt(f"expected one padding value, got {fill.size}")
+        if node.operand(2).type.quantization != quantization:
+            raise RefusedError("the padding value is quantised differently than the input")
         value = float(fill.reshape(-1)[0])
     return Step("pad", (x,), {"paddings": tuple((int(a), int(b)) for a, b in paddings), "value": value})
+
+
+def quantize(node: Node) -> Step:
+    """QUANTIZE to what the file says of the output."""
+    x = node.operand(0)
+    result = node.outputs[0] if node.outputs else None
+    if result is None or result.quantization is None or not result.quantization.per_tensor:
+        raise RefusedError("the output has no scale and zero point, or several")
+    (scale,), (zero_point,) = result.quantization.scale, result.quantization.zero_point
+    attrs = {"dtype": result.dtype.value, "scale": scale, "zero_point": zero_point}
+    return Step("quantize", (x,), attrs)
 
 
 def reshape(node: Node) -> Step:
@@ -242,6 +256,7 @@ OPERATORS: Mapping[str, Rule] = {
     "CONCATENATION": concatenation,
     "CONV_2D": conv,
     "DEPTHWISE_CONV_2D": depthwise_conv,
+    "DEQUANTIZE": plain("dequantize"),
     "DIV": activated("div", "DivOptions"),
     "FULLY_CONNECTED": fully_connected,
     "HARD_SWISH": plain("hard_swish"),
@@ -256,6 +271,7 @@ OPERATORS: Mapping[str, Rule] = {
     "PAD": pad,
     "PADV2": pad,
     "PRELU": plain("prelu"),
+    "QUANTIZE": quantize,
     "RELU": plain("relu"),
     "RELU6": plain("relu6"),
     "RELU_N1_TO_1": plain("relu1"),

@@ -10,6 +10,9 @@ al., Quantization and Training of Neural Networks for Efficient Integer-Arithmet
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -69,13 +72,46 @@ def scale_of(call: Call, type: TensorType) -> tuple[float, int]:
     quantization = type.quantization
     if quantization is None or not quantization.per_tensor:
         call.fail(f"needs one scale and zero point for each tensor, got {type} with {quantization}")
-    return quantization.scale[0], quantization.zero_point[0]
+    scale, zero = quantization.scale[0], quantization.zero_point[0]
+    low, high = LIMITS.get(type.dtype, (zero, zero))
+    if not 0 < scale < math.inf or not low <= zero <= high:
+        call.fail(f"scale {scale} and zero point {zero} do not quantise {type}")
+    return scale, zero
+
+
+def ratio(a: float, b: float) -> float:
+    """a / b in float32, as TFLite's Prepare functions divide scales; infinite where that overflows."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(a) / np.float32(b))
+
+
+def times(a: float, b: float) -> float:
+    """a * b in float32, infinite where that overflows."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(a) * np.float32(b))
+
+
+def fixed_output(x: TensorType, scale: float, above: int) -> TensorType:
+    """x's type as that of a result whose range is known; the zero point lies `above` the lowest value."""
+    return replace(x, quantization=Quantization((scale,), (LIMITS[x.dtype][0] + above,)))
+
+
+def through_reals(call: Call, reference: Callable[..., Any], *arrays: Array) -> Array:
+    """The stored result by way of reals: dequantised, computed by the op's reference, quantised."""
+    reals = (dequantize(v, t) for v, t in zip(arrays, call.inputs, strict=True) if t is not None)
+    result: Array = reference(*reals, **call.attrs)
+    return quantize(result, call.y)
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:
-    """(m, shift) with factor = m / 2^31 * 2^shift and 2^30 <= m < 2^31; (0, 0) for what is below 2^-32."""
-    if factor == 0:
+    """(m, shift) with factor = m / 2^31 * 2^shift and 2^30 <= m < 2^31.
+
+    (0, 0) for what is below 2^-32, and the largest that fits 32-bit shifts for what is above 2^30.
+    """
+    if not factor > 0:
         return 0, 0
+    if factor >= 2**30:
+        return 2**31 - 1, 30
     fraction, shift = math.frexp(factor)
     m = math.floor(fraction * 2**31 + 0.5)
     if m == 2**31:
@@ -90,22 +126,19 @@ def rescale(x: Array, m: Array | int, shift: Array | int) -> Array:
 
 
 def high_multiply(a: Array, b: Array | int) -> Array:
-    """SaturatingRoundingDoublingHighMul: a * b / 2^31, rounded to nearest.
+    """SaturatingRoundingDoublingHighMul: a * b / 2^31, rounded to nearest, halves upwards.
 
-    The quotient is truncated after a nudge of 2^30, or of 1 - 2^30 for a negative product.
+    gemmlowp truncates the quotient after a nudge of 2^30, or of 1 - 2^30 for a negative product; that is
+    the floor after a nudge of 2^30.
     """
-    product = a.astype(np.int64) * b
-    nudged = product + np.where(product >= 0, 2**30, 1 - 2**30)
-    quotient = np.where(nudged >= 0, nudged >> 31, -((-nudged) >> 31))
-    return np.minimum(quotient, 2**31 - 1)
+    return np.asarray(np.minimum((a.astype(np.int64) * b + 2**30) >> 31, 2**31 - 1))
 
 
 def divide_by_power(x: Array, exponent: Array | int) -> Array:
     """RoundingDivideByPOT: x / 2^exponent, rounded to nearest, halves away from zero."""
-    mask = (np.int64(1) << np.asarray(exponent, np.int64)) - 1
-    remainder = x & mask
-    threshold = (mask >> 1) + (x < 0)
-    return np.asarray((x >> exponent) + (remainder > threshold))
+    exponent = np.asarray(exponent, np.int64)
+    half = (np.int64(1) << exponent) >> 1
+    return np.asarray((x + half - ((x < 0) & (half > 0))) >> exponent)
 
 
 def wrap32(x: Array) -> Array:
@@ -118,14 +151,23 @@ def activation_bounds(call: Call, type: TensorType) -> tuple[int, int]:
 
     Raises ModelError for an activation that is not a clamp.
     """
+    return clamp_bounds(call, type, call.attrs.get("activation"))
+
+
+def clamp_bounds(call: Call, type: TensorType, name: str | None) -> tuple[int, int]:
+    """The stored values that an activation allows in a result of `type`, all of them when it is None.
+
+    Its bounds are divided by the scale in float32, as TFLite's CalculateActivationRangeQuantized does.
+    """
     low, high = LIMITS[type.dtype]
-    name = call.attrs.get("activation")
     if name is None:
         return low, high
     if name not in CLAMPS:
         call.fail(f"activation {name} is not defined on quantised tensors, only {', '.join(CLAMPS)}")
     scale, zero = scale_of(call, type)
-    bounds = [None if b is None else zero + int(round_half_away(np.asarray(b / scale))) for b in CLAMPS[name]]
+    far = 2.0**31
+    ends = [None if b is None else np.clip(ratio(b, scale), -far, far) for b in CLAMPS[name]]
+    bounds = [None if e is None else zero + int(round_half_away(np.asarray(e))) for e in ends]
     return (
         low if bounds[0] is None else max(low, bounds[0]),
         high if bounds[1] is None else min(high, bounds[1]),

@@ -12,14 +12,29 @@ from gpunn.types import DType, TensorType
 
 FLOATS = (DType.FLOAT32, DType.FLOAT16)
 NUMBERS = (*FLOATS, DType.INT32, DType.INT64)
+QUANTIZED = (DType.UINT8, DType.INT8)  # element types of quantised tensors that stand for reals
 
 
 def expect_dtype(call: Call, index: int, *dtypes: DType) -> TensorType:
-    """The type of input `index`, whose element type must be one of `dtypes`."""
+    """The type of input `index`, whose element type must be one of `dtypes`.
+
+    Where these include float32, a quantised tensor does as well: it stands for reals.
+    """
     found = call.input(index)
-    if found.dtype not in dtypes:
-        expected = " or ".join(d.value for d in dtypes)
+    expected = " or ".join(d.value for d in dtypes)
+    if found.quantization is not None:
+        if DType.FLOAT32 not in dtypes or found.dtype not in QUANTIZED:
+            call.fail(f"input {index} must be {expected}, got quantised {found}")
+    elif found.dtype not in dtypes:
         call.fail(f"input {index} must be {expected}, got {found}")
+    return found
+
+
+def expect_unquantised(call: Call, index: int, *dtypes: DType) -> TensorType:
+    """The type of input `index`, whose element type must be one of `dtypes`, and nothing quantised."""
+    found = expect_dtype(call, index, *dtypes)
+    if found.quantization is not None:
+        call.fail(f"input {index} must not be quantised, got {found}")
     return found
 
 
@@ -75,7 +90,8 @@ def expect_value(call: Call, attr: str) -> float:
 
 def expect_pairs(call: Call, attr: str, count: int) -> list[tuple[int, int]]:
     """Attribute `attr` as `count` pairs (before, after) of ints >= 0."""
-    pairs = [tuple(pair) for pair in expect_entries(call, attr, count)]
+    entries = expect_entries(call, attr, count)
+    pairs = [tuple(entry) if isinstance(entry, Iterable) else (entry,) for entry in entries]
     if any(len(pair) != 2 for pair in pairs):
         call.fail(f"{attr} must be pairs (before, after), got {pairs}")
     pairs = [tuple(expect_int(call, attr, n) for n in pair) for pair in pairs]

@@ -17,13 +17,20 @@ from gpunn.kernel import (
     tile_grid,
     vec_width,
 )
-from gpunn.ops.matmul import COLUMNS, ROWS, channel_reads, constants_only, product
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.integer_product import (
+    Form,
+    check_types,
+    constants_only,
+    depthwise_kernel,
+    integer_product,
+    product_kernel,
+)
+from gpunn.ops.matmul import COLUMNS, ROWS, channel_reads, product
+from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
 from gpunn.types import Array, TensorType
 
-DIRECT_ROWS = 4  # output pixels of one invocation of conv2d_direct
 DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
 CACHE_BYTES = 1 << 18  # rows of a depthwise product are worked off in blocks that stay in the CPU's cache
 
@@ -48,6 +55,7 @@ def _infer_conv2d(call: Call) -> TensorType:
     if groups == 0 or channels % groups:
         call.fail(f"{channels} output channels cannot be divided into {groups} groups")
     _check_bias(call, channels)
+    check_types(call, 0)
     return x.with_shape((x.shape[0], *_window(call).out, channels))
 
 
@@ -64,8 +72,7 @@ def _conv2d_kernel(call: Call) -> Kernel:
         return product(call, rows, depth, channels)
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     vectors = depth % 4 == 0
-    pixels = ROWS if vectors else DIRECT_ROWS
-    threads, block = tile_grid(packed // COLUMNS, ceil_div(rows, pixels))
+    threads, block = tile_grid(packed // COLUMNS, ceil_div(rows, ROWS))
     return Kernel(
         body="conv2d_tile" if vectors else "conv2d_direct",
         threads=threads,
@@ -81,7 +88,7 @@ def _conv2d_kernel(call: Call) -> Kernel:
             "C": depth // 4 if vectors else depth,
         },
         functions=activation_function(call),
-        reason=f"{pixels} pixels x {COLUMNS} channels in registers; {depth} input channels are "
+        reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
         + ("read four at a time" if vectors else "not divisible by 4"),
     )
 
@@ -102,13 +109,31 @@ def _grouped_kernel(call: Call, window: Window, groups: int) -> Kernel:
             "C": depth,
             "GC": depth // groups,
             "GN": channels // groups,
+            "WN": math.prod(window.size) * (depth // groups),
+            "WC": depth // groups,
         },
         functions=activation_function(call),
+        libraries=("real",),
         reason=f"{groups} groups" if groups > 1 else "the filter is not a constant",
     )
 
 
-@op(_infer_conv2d, _conv2d_kernel, fusible=True)
+def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
+    return integer_product(call, conv2d.reference, 0, x, filter, bias)
+
+
+def _integer_conv2d_kernel(call: Call) -> Kernel:
+    depth = call.input(1).shape[3]
+    form = Form(_window(call), _spatial(call.x), depth, call.x.shape[3] // depth)
+    return product_kernel(call, form)
+
+
+@op(
+    _infer_conv2d,
+    _conv2d_kernel,
+    fusible=True,
+    quantized=Quantized(_integer_conv2d, _integer_conv2d_kernel),
+)
 def conv2d(
     x: Array,
     filter: Array,
@@ -141,7 +166,7 @@ def conv2d(
     return result
 
 
-def _spatial(x: Array) -> Pair:
+def _spatial(x: Array | TensorType) -> Pair:
     return x.shape[1], x.shape[2]
 
 
@@ -167,6 +192,7 @@ def _infer_depthwise(call: Call) -> TensorType:
     if x.shape[3] == 0 or channels % x.shape[3]:
         call.fail(f"filter has {channels} channels, which is no multiple of the input's {x.shape[3]}")
     _check_bias(call, channels)
+    check_types(call, 3)
     return x.with_shape((x.shape[0], *_window(call).out, channels))
 
 
@@ -195,13 +221,29 @@ def _depthwise_kernel(call: Call) -> Kernel:
         },
         constants={"SLIDE": int(window.stride[1] == window.dilation[1])},
         functions=activation_function(call),
+        libraries=("real",),
         lanes=lanes,
         reason=f"{DEPTHWISE_COLUMNS} pixels x {lanes} channels in registers"
         + ("" if lanes == 4 else f"; multiplier {multiplier}, {depth} input channels"),
     )
 
 
-@op(_infer_depthwise, _depthwise_kernel, fusible=True)
+def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
+    return integer_product(call, depthwise_conv2d.reference, 3, x, filter, bias)
+
+
+def _integer_depthwise_kernel(call: Call) -> Kernel:
+    if call.x.quantization is not None and constants_only(call):
+        return depthwise_kernel(call, _depthwise_kernel(call))
+    return product_kernel(call, Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3))
+
+
+@op(
+    _infer_depthwise,
+    _depthwise_kernel,
+    fusible=True,
+    quantized=Quantized(_integer_depthwise, _integer_depthwise_kernel),
+)
 def depthwise_conv2d(
     x: Array,
     filter: Array,

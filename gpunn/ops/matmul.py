@@ -7,8 +7,10 @@ import math
 import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, tile_grid, vec_width
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.integer_product import Form, check_types, constants_only, integer_product, product_kernel
+from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.unary import activation_function
+from gpunn.ops.window import resolve
 from gpunn.types import Array, TensorType
 
 COLUMNS = 8  # output channels of one invocation: two vec4
@@ -30,11 +32,6 @@ def channel_reads(call: Call) -> tuple[Read, Read]:
     """The packed filter (input 1) and bias (input 2, may be absent) of a call."""
     bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
     return Read("w", 1, 4, Pack(pack_filter)), bias
-
-
-def constants_only(call: Call) -> bool:
-    """Whether filter and bias are known at compile time, so that they can be packed."""
-    return call.constant[1] and (not call.has(2) or call.constant[2])
 
 
 def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
@@ -63,6 +60,7 @@ def _infer_fully_connected(call: Call) -> TensorType:
     x = call.x
     if call.has(2) and call.input(2).shape != (channels,):
         call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
+    check_types(call, 0)
     if call["keep_dims"]:
         if x.rank == 0 or x.shape[-1] != depth:
             call.fail(f"the last dimension must be {depth} as in the filter, got input shape {list(x.shape)}")
@@ -88,7 +86,21 @@ def _fully_connected_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_fully_connected, _fully_connected_kernel, fusible=True)
+def _integer_fully_connected(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
+    return integer_product(call, fully_connected.reference, 0, x, filter, bias)
+
+
+def _integer_fully_connected_kernel(call: Call) -> Kernel:
+    pixel = resolve((1, 1), (1, 1), (1, 1), (1, 1), "valid")
+    return product_kernel(call, Form(pixel, (1, 1), call.input(1).shape[1]))
+
+
+@op(
+    _infer_fully_connected,
+    _fully_connected_kernel,
+    fusible=True,
+    quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernel),
+)
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
     """y = x . filter^T + bias.
 

@@ -6,17 +6,19 @@ one walk through a space with a stride per dimension on either side (shaders/str
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, flat_threads, size_of, vec_width
-from gpunn.ops.check import expect_entries, expect_int, expect_ints, expect_pairs, expect_value
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.affine import activation_bounds, ratio, round_half_away, scale_of, store
+from gpunn.ops.check import FLOATS, expect_entries, expect_int, expect_ints, expect_pairs, expect_value
+from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.strides import aligned, by_fours, dense, halves, merge, space_constants, space_params
+from gpunn.ops.tables import every_value, read_table
 from gpunn.ops.unary import activation_function
-from gpunn.types import Array, DType, Shape, TensorType
+from gpunn.types import Array, Shape, TensorType
 
 
 def strided_copy(
@@ -27,10 +29,14 @@ def strided_copy(
     *,
     x_start: int = 0,
     y_start: int = 0,
-    functions: dict[str, Function] | None = None,
+    functions: Mapping[str, Function] | None = None,
+    tables: tuple[Read, ...] = (),
     reason: str,
 ) -> Kernel:
-    """The kernel that copies a space of `sizes`, walking x and y by their strides from their starts."""
+    """The kernel that copies a space of `sizes`, walking x and y by their strides from their starts.
+
+    `functions` may hold what is applied to every element, `tables` what that reads.
+    """
     sizes, x, y = merge(sizes, x, y)
     lanes = 4 if aligned(sizes, x, y) and x_start % 4 == y_start % 4 == 0 else 1
     if lanes == 4:
@@ -39,7 +45,7 @@ def strided_copy(
         body="strided_copy",
         threads=flat_threads(size_of(sizes)),
         workgroup=(64, 1, 1),
-        reads=(Read("x", read.operand, width=lanes),),
+        reads=(Read("x", read.operand, width=lanes), *tables),
         writes=(Write(width=lanes),),
         params={
             "count": size_of(sizes),
@@ -111,7 +117,7 @@ def _transpose_kernel(call: Call) -> Kernel:
     return strided_copy(Read("x", 0), call.y.shape, walk, dense(call.y.shape), reason="in the result's order")
 
 
-@op(_infer_transpose, _transpose_kernel)
+@op(_infer_transpose, _transpose_kernel, raw=True)
 def transpose(x: Array, *, perm: Sequence[int]) -> Array:
     """Dimension i of the result is dimension perm[i] of x.
 
@@ -164,7 +170,7 @@ def _strided_slice_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_strided_slice, _strided_slice_kernel)
+@op(_infer_strided_slice, _strided_slice_kernel, raw=True)
 def strided_slice(
     x: Array,
     *,
@@ -185,6 +191,11 @@ def strided_slice(
     return np.asarray(x[tuple(index)])
 
 
+def value_param(call: Call) -> float | int:
+    """Attribute `value` as a kernel parameter; bodies read it as T(p.value)."""
+    return float(call["value"]) if call.x.dtype in FLOATS else int(call["value"]) % 2**32
+
+
 def _infer_pad(call: Call) -> TensorType:
     expect_value(call, "value")
     pairs = expect_pairs(call, "paddings", call.x.rank)
@@ -193,7 +204,8 @@ def _infer_pad(call: Call) -> TensorType:
 
 def _pad_kernel(call: Call) -> Kernel:
     merged: list[tuple[int, int, int]] = []  # size in y, size in x, elements before
-    for n, out, (front, _) in zip(call.x.shape, call.y.shape, expect_pairs(call, "paddings", call.x.rank), strict=True):
+    paddings = expect_pairs(call, "paddings", call.x.rank)
+    for n, out, (front, _) in zip(call.x.shape, call.y.shape, paddings, strict=True):
         if merged and n == out:
             merged[-1] = (merged[-1][0] * n, merged[-1][1] * n, merged[-1][2] * n)
         else:
@@ -202,7 +214,6 @@ def _pad_kernel(call: Call) -> Kernel:
     if lanes == 4:
         merged[-1] = (merged[-1][0] // 4, merged[-1][1] // 4, merged[-1][2] // 4)
     sizes, extents, before = (tuple(column[k] for column in merged) for k in range(3))
-    value = float(call["value"]) if call.x.dtype is DType.FLOAT32 else int(call["value"]) % 2**32
     return Kernel(
         body="pad",
         threads=flat_threads(size_of(sizes)),
@@ -211,7 +222,7 @@ def _pad_kernel(call: Call) -> Kernel:
         writes=(Write(width=lanes),),
         params={
             "count": size_of(sizes),
-            "value": value,
+            "value": value_param(call),
             **space_params(sizes, {"x": dense(extents)}),
             **halves("before", before, 0),
             **halves("extent", extents, 1),
@@ -222,7 +233,7 @@ def _pad_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_pad, _pad_kernel)
+@op(_infer_pad, _pad_kernel, raw=True)
 def pad(x: Array, *, paddings: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
     """x with `value` around it: (before, after) for each dimension.
 
@@ -239,8 +250,10 @@ def _infer_concat(call: Call) -> TensorType:
     first = types[0]
     axis = call.axis(expect_int(call, "axis", call["axis"]), first.rank)
     for k, other in enumerate(types):
-        if (other.dtype, other.quantization) != (first.dtype, first.quantization):
-            call.fail(f"inputs must have one dtype and quantisation, got {first} and {other} (input {k})")
+        if other.dtype is not first.dtype or (other.quantization is None) != (first.quantization is None):
+            call.fail(
+                f"inputs must have one dtype and quantisation or none, got {first} and {other} (input {k})"
+            )
         rest = (*other.shape[:axis], *other.shape[axis + 1 :])
         if other.rank != first.rank or rest != (*first.shape[:axis], *first.shape[axis + 1 :]):
             call.fail(f"inputs must differ along axis {axis} only, got {first} and {other} (input {k})")
@@ -248,11 +261,45 @@ def _infer_concat(call: Call) -> TensorType:
     return first.with_shape((*first.shape[:axis], total, *first.shape[axis + 1 :]))
 
 
+def _entered(call: Call, index: int) -> Array | None:
+    """Input `index` of a quantised concat as stored in the result, as a table; None where nothing changes.
+
+    Rescaled in float32 as by TFLite's ConcatenationWithScaling, and clamped to the fused activation.
+    """
+    x, y = call.input(index), call.y
+    if x.quantization == y.quantization and call["activation"] is None:
+        return None
+    (scale, zero), (to_scale, to_zero) = scale_of(call, x), scale_of(call, y)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        factor = np.float32(scale) * np.float32(ratio(1, to_scale))
+        scaled = every_value(x).astype(np.float32) * factor + np.float32(-zero) * factor
+    steps = round_half_away(np.nan_to_num(scaled.astype(np.float64)))
+    return store(steps + to_zero, y, activation_bounds(call, y))
+
+
+def _integer_concat(call: Call, *xs: Array) -> Array:
+    tables = [_entered(call, k) for k in range(len(xs))]
+    entered = [x if t is None else read_table(x, t) for x, t in zip(xs, tables, strict=True)]
+    return np.concatenate(entered, axis=call["axis"])
+
+
+def _integer_concat_kernels(call: Call) -> list[Kernel]:
+    return _placed(call, [_entered(call, k) for k in range(len(call.inputs))])
+
+
 def _concat_kernels(call: Call) -> list[Kernel]:
+    return _placed(call, [None] * len(call.inputs), activation_function(call))
+
+
+def _placed(
+    call: Call, tables: Sequence[Array | None], functions: Mapping[str, Function] | None = None
+) -> list[Kernel]:
+    """A copy for each input, through its table where it has one."""
+    through = {"apply": Function(("x",), "load_table(u32(x) & 0xffu)")}
     steps = dense(call.y.shape)
     axis = call.axis(call["axis"], call.y.rank)
     kernels, start = [], 0
-    for k in range(len(call.inputs)):
+    for k, table in enumerate(tables):
         shape = call.input(k).shape
         if size_of(shape):
             kernels.append(
@@ -262,7 +309,8 @@ def _concat_kernels(call: Call) -> list[Kernel]:
                     dense(shape),
                     steps,
                     y_start=start * steps[axis],
-                    functions=activation_function(call),
+                    functions=functions if table is None else through,
+                    tables=() if table is None else (Read("table", None, value=table),),
                     reason="each input is copied to its place",
                 )
             )
@@ -270,12 +318,18 @@ def _concat_kernels(call: Call) -> list[Kernel]:
     return kernels
 
 
-@op(_infer_concat, _concat_kernels, fusible=True)
+@op(
+    _infer_concat,
+    _concat_kernels,
+    fusible=True,
+    quantized=Quantized(_integer_concat, _integer_concat_kernels),
+)
 def concat(*xs: Array, axis: int) -> Array:
     """The inputs one after the other along `axis`, which may be negative.
 
-    Shapes are equal but for that axis. Raises ModelError for other shapes, mixed dtypes and mixed
-    quantisation. NeuralNetworks.h, ANEURALNETWORKS_CONCATENATION; TFLite schema, ConcatenationOptions.
+    Shapes are equal but for that axis. Quantised inputs are rescaled to the result's quantisation. Raises
+    ModelError for other shapes and mixed dtypes. NeuralNetworks.h, ANEURALNETWORKS_CONCATENATION; TFLite
+    schema, ConcatenationOptions.
     """
     return np.concatenate(xs, axis=axis)
 

@@ -1,52 +1,95 @@
-"""Normalisations: softmax."""
+"""Normalisations: softmax, L2 normalisation, local response normalisation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, ceil_div, flat_threads, size_of
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, flat_threads, size_of, vec_width
+from gpunn.ops.affine import fixed_output, through_reals
 from gpunn.ops.check import FLOATS, expect_dtype, expect_float, expect_int
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.softmax_integer import exponentials, softmax_functions, softmax_reference, why_not
+from gpunn.ops.team import teams
 from gpunn.types import Array, TensorType
 
-_GROUP = 64
-_SHORT = 64  # elements: up to here a row is one invocation's work
+_PARAMETERS = {
+    "lowest": (),
+    "measure": ("x",),
+    "relative": ("x", "top"),
+    "term": ("r",),
+    "finish": ("r", "sum"),
+}
 
 
-def _infer_softmax(call: Call) -> TensorType:
-    x = expect_dtype(call, 0, *FLOATS)
-    call.axis(expect_int(call, "axis", call["axis"]), x.rank)
-    beta = expect_float(call, "beta")
-    if not 0 < beta < float("inf"):
-        call.fail(f"beta must be a positive number, got {beta}")
-    return x
-
-
-def _softmax_kernel(call: Call) -> Kernel:
+def _row_kernel(call: Call, functions: Mapping[str, str], **params: float) -> Kernel:
+    """The kernel of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl."""
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
-    inner = size_of(shape[axis + 1 :])
     rows = call.x.size // max(shape[axis], 1)
-    long = shape[axis] > _SHORT
-    across, down = (_GROUP, 1) if long else (1, _GROUP)
-    x, y, _ = flat_threads(ceil_div(rows, down) * across, across)
+    threads, workgroup, reason = teams(rows, shape[axis])
+    functions = {"lowest": "T(-3.4028234e38)", **functions}
     return Kernel(
-        body="softmax",
-        threads=(x, y * down, 1),
-        workgroup=(across, down, 1),
+        body="normalize",
+        threads=threads,
+        workgroup=workgroup,
         reads=(Read("x", 0),),
-        params={"rows": rows, "length": shape[axis], "inner": inner, "beta": float(call["beta"])},
-        reason="one workgroup per row" if long else "one invocation per row",
+        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
+        functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
+        reason=f"rows of {shape[axis]}: {reason}",
     )
 
 
-@op(_infer_softmax, _softmax_kernel)
+def _infer(call: Call) -> TensorType:
+    x = expect_dtype(call, 0, *FLOATS)
+    call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    return x
+
+
+def _infer_softmax(call: Call) -> TensorType:
+    x = _infer(call)
+    beta = expect_float(call, "beta")
+    if not 0 < beta < float("inf"):
+        call.fail(f"beta must be a positive number, got {beta}")
+    return x if x.quantization is None else fixed_output(x, 1 / 256, 0)
+
+
+def _integer_softmax(call: Call, x: Array) -> Array:
+    return through_reals(call, softmax.reference, x) if why_not(call) else softmax_reference(call, x)
+
+
+def _integer_softmax_kernel(call: Call) -> Kernel:
+    reason = why_not(call)
+    if reason:
+        raise Unsupported(reason)
+    kernel = _row_kernel(call, softmax_functions(call))
+    table = Read("table", None, value=exponentials(call))
+    return replace(kernel, reads=(*kernel.reads, table), libraries=("softmax",))
+
+
+# exp(-100) is 4e-44: nothing beside the row's maximum, which is 1. A NaN passes the comparison.
+_SOFTMAX = {
+    "measure": "x",
+    "relative": "p.beta * (x - top)",
+    "term": "exp(select(r, -100.0, r < -100.0))",
+    "finish": "term(r) / sum",
+}
+
+
+@op(
+    _infer_softmax,
+    lambda call: _row_kernel(call, _SOFTMAX, beta=float(call["beta"])),
+    quantized=Quantized(_integer_softmax, _integer_softmax_kernel),
+)
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
     """exp(beta (x - max)) / sum(exp(beta (x - max))), maximum and sum taken along `axis`.
 
-    Shapes: any of rank 1 or more; the result has x's. dtype: float32 or float16. A row that holds NaN
-    or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes, for an axis out
-    of range, and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32).
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8:
+    the result then has 256 steps from 0 to 1 (gpunn/ops/softmax_integer.py). A row that holds NaN or +inf,
+    or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes, for an axis out of range,
+    and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32).
     NeuralNetworks.h, ANEURALNETWORKS_SOFTMAX (last axis of ranks 2 and 4 there); TFLite schema,
     SoftmaxOptions.
     """
@@ -56,4 +99,100 @@ def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
     return np.asarray(shifted / np.sum(shifted, axis=axis, keepdims=True))
 
 
-OPS: tuple[Op, ...] = (softmax,)
+# Elements are divided by the row's largest magnitude, so squares neither overflow nor vanish. WGSL promises
+# the accuracy of a / b for |b| in 2^-126 ... 2^126 only, so both are brought nearer to 1 first, by 2^64 or
+# 2^-64, which is exact. The smallest normal number takes the place of a largest magnitude of 0.
+_NEARER = "select(select(1.0, 18446744073709551616.0, top < 1e-19), 5.421010862427522e-20, top > 1e19)"
+_L2 = {
+    "measure": "max(abs(x), 1.1754944e-38)",
+    "relative": f"(x * {_NEARER}) / (top * {_NEARER})",
+    "term": "r * r",
+    "finish": "r / sqrt(select(sum, T(1), sum == T(0)))",
+}
+
+
+@op(_infer, lambda call: _row_kernel(call, _L2))
+def l2_normalization(x: Array, *, axis: int = -1) -> Array:
+    """x / sqrt(sum(x^2)), the sum taken along `axis`; a vector of zeros stays zeros.
+
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32 or float16. Numbers of any magnitude
+    are normalised, subnormal ones may count as 0. A row that holds NaN or an infinity is NaN throughout.
+    Raises ModelError for other dtypes and for an axis out of range. Accuracy: the general promise (atol
+    1e-5, rtol 5 eps of float32). NeuralNetworks.h, ANEURALNETWORKS_L2_NORMALIZATION (last axis of rank 4
+    there; it leaves a vector of zeros open); TFLite schema, L2NormOptions.
+    """
+    if not x.size:
+        return x
+    wide = x.astype(np.result_type(x, np.float32))
+    top = np.max(np.abs(wide), axis=axis, keepdims=True)
+    relative = wide / np.where(top == 0, wide.dtype.type(1), top)
+    total = np.sum(np.square(relative), axis=axis, keepdims=True)
+    return np.asarray(relative / np.sqrt(np.where(total == 0, wide.dtype.type(1), total)), x.dtype)
+
+
+def _infer_local_response(call: Call) -> TensorType:
+    x = _infer(call)
+    radius = expect_int(call, "radius", call["radius"])
+    if not 0 <= radius < 2**31:
+        call.fail(f"radius must be >= 0 and fit 32 bits, got {radius}")
+    numbers = {attr: expect_float(call, attr) for attr in ("bias", "alpha", "beta")}
+    if not np.isfinite(list(numbers.values())).all():
+        call.fail(f"bias, alpha and beta must be finite, got {list(numbers.values())}")
+    if numbers["bias"] == 0:
+        call.fail("bias must not be 0")
+    return x
+
+
+def _local_response_kernel(call: Call) -> Kernel:
+    shape, beta = call.x.shape, float(call["beta"])
+    axis = call.axis(call["axis"], len(shape))
+    inner = size_of(shape[axis + 1 :])
+    lanes = vec_width(inner)
+    count = call.x.size // lanes
+    return Kernel(
+        body="local_response",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, width=lanes),),
+        writes=(Write(width=lanes),),
+        params={
+            "count": count,
+            "length": shape[axis],
+            "inner": inner // lanes,
+            "radius": min(call["radius"], shape[axis]),
+            "bias": float(call["bias"]),
+            "alpha": float(call["alpha"]),
+            "beta": beta,
+            "below": (-1.0) ** beta if beta.is_integer() else float("nan"),
+        },
+        lanes=lanes,
+        reason="element by element",
+    )
+
+
+@op(_infer_local_response, _local_response_kernel)
+def local_response_normalization(
+    x: Array, *, radius: int, bias: float, alpha: float, beta: float, axis: int = -1
+) -> Array:
+    """x / (bias + alpha sum(x^2))^beta, the sum taken over d - radius ... d + radius along `axis`.
+
+    Neighbours outside of x do not count, and alpha is not divided by their number. Shapes: any of rank 1
+    or more; the result has x's. dtype: float32 or float16, with squares and sums inside float32's range.
+    Raises ModelError for other dtypes, an axis out of range, radius < 0, numbers that are not finite, and
+    bias 0. Accuracy: atol 1e-5, and rtol 3 + beta (n + 2 + 5 |log2(base)|) eps of float32 for n neighbours,
+    since a power is 2^(beta log2(base)) on a GPU, whose error grows with the exponent. NeuralNetworks.h,
+    ANEURALNETWORKS_LOCAL_RESPONSE_NORMALIZATION (last axis of rank 4 there); TFLite schema,
+    LocalResponseNormalizationOptions.
+    """
+    length = x.shape[axis]
+    reach = min(radius, length)
+    around = [(reach, reach) if d == axis % x.ndim else (0, 0) for d in range(x.ndim)]
+    wide = x.astype(np.result_type(x, np.float32))
+    squares = np.pad(np.square(wide), around)
+    windows = (np.take(squares, range(k, k + length), axis=axis) for k in range(2 * reach + 1))
+    total = sum(windows, np.zeros_like(wide))
+    number = wide.dtype.type
+    return np.asarray(wide / np.power(number(bias) + number(alpha) * total, number(beta)), x.dtype)
+
+
+OPS: tuple[Op, ...] = (softmax, l2_normalization, local_response_normalization)

@@ -82,11 +82,25 @@ class Quantized:
     """An op's integer arithmetic on quantised tensors.
 
     `reference(call, *arrays)` works on the stored integers and returns stored integers; scales and zero
-    points are in the call's types. `kernel` gives the same bits on the GPU.
+    points are in the call's types. `kernel` gives the same bits on the GPU. `check` raises ModelError for
+    scales and zero points, the result's included, that the arithmetic is not defined for.
     """
 
     reference: Callable[..., Any]
     kernel: KernelFunction | None = None
+    check: Callable[[Call], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What must hold for the value of input `index`: `check(call, value)` raises ModelError otherwise.
+
+    Kernels cannot refuse a value, so the host does: at compilation for a constant, before the run for an
+    input of the model. Where the value is computed the operation runs on the host; its reference refuses.
+    """
+
+    index: int
+    check: Callable[[Call, Array], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +111,8 @@ class Op:
     parameters are the operands (default None: optional; *args: any number) and its keyword-only
     parameters are the attributes. `fusible`: takes the extra attribute `activation`, the name of an
     activation applied to the result. `alias`: the output is the first input's bytes under another
-    shape. `host_reason`: why there is no kernel. `quantized`: the op's integer arithmetic; an op without
+    shape. `host_reason`: why there is no kernel. `guard`: which value must be checked before a kernel runs.
+    `quantized`: the op's integer arithmetic; an op without
     it works on dequantised values, unless it is `raw`: then it only moves elements, whatever they mean.
     """
 
@@ -108,6 +123,7 @@ class Op:
     fusible: bool = False
     alias: bool = False
     host_reason: str = ""
+    guard: Guard | None = None
     quantized: Quantized | None = None
     raw: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -146,6 +162,7 @@ def op(
     fusible: bool = False,
     alias: bool = False,
     host_reason: str = "",
+    guard: Guard | None = None,
     quantized: Quantized | None = None,
     raw: bool = False,
 ) -> Callable[[Callable[..., Any]], Op]:
@@ -162,6 +179,7 @@ def op(
             fusible=fusible,
             alias=alias,
             host_reason=host_reason,
+            guard=guard,
             quantized=quantized,
             raw=raw or alias,
             attributes={p.name: p.default for p in params if p.kind is inspect.Parameter.KEYWORD_ONLY},

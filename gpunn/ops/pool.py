@@ -1,14 +1,20 @@
-"""Pools: one table line each."""
+"""Pools: one table line each.
+
+Quantised average and max pools work on the stored integers, whose quantisation the result shares; an
+average is rounded to nearest, halves away from zero (TFLite's reference kernels, AveragePool and MaxPool).
+An L2 pool of quantised tensors is not defined by NNAPI or TFLite: it is computed on reals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.affine import activation_bounds, store
+from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
 from gpunn.types import Array, TensorType
@@ -45,6 +51,20 @@ POOLS = {
 }
 
 
+def _rounded_mean(total: Array, count: Array) -> Array:
+    magnitude = (np.abs(total) + count // 2) // count
+    return np.asarray(np.where(total < 0, -magnitude, magnitude))
+
+
+# On stored integers, in int32.
+INTEGER_POOLS = {
+    "average_pool2d": Pool(
+        0, lambda v: v, np.add, _rounded_mean, "0", "s + v", "(s + select(n / 2, -(n / 2), s < 0)) / n"
+    ),
+    "max_pool2d": Pool(-(2**15), lambda v: v, np.maximum, lambda s, n: s, "-32768", "max(s, v)", "s"),
+}
+
+
 def _window(call: Call) -> Window:
     _, height, width, _ = call.expect_rank(0, 4).shape
     window = check_window(call, (height, width), call["size"])
@@ -60,8 +80,19 @@ def _infer(call: Call) -> TensorType:
 
 
 def _kernel(call: Call) -> Kernel:
+    return _pool_kernel(call, POOLS[call.op], activation_function(call))
+
+
+def _integer_kernel(call: Call) -> Kernel:
+    low, high = _integer_bounds(call)
+    kernel = _pool_kernel(
+        call, INTEGER_POOLS[call.op], {"apply": Function(("x",), "clamp(x, p.bounds.x, p.bounds.y)")}
+    )
+    return replace(kernel, params={**kernel.params, "bounds": (low, high, 0, 0)})
+
+
+def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
     window = _window(call)
-    pool = POOLS[call.op]
     _, height, width, channels = call.x.shape
     lanes = vec_width(channels)
     if not fits_i32(call.x.size, call.y.size):
@@ -74,7 +105,7 @@ def _kernel(call: Call) -> Kernel:
         writes=(Write(width=lanes),),
         params={**window_params(window, height, width), "SIZE": call.y.size // lanes, "C": channels // lanes},
         functions={
-            **activation_function(call),
+            **apply,
             "start": Function((), pool.wgsl_start),
             "combine": Function(("s", "v"), pool.wgsl_combine),
             "finish": Function(("s", "n"), pool.wgsl_finish),
@@ -84,25 +115,43 @@ def _kernel(call: Call) -> Kernel:
     )
 
 
+def _integer_bounds(call: Call) -> tuple[int, int]:
+    if call.y.quantization != call.x.quantization:
+        call.fail(
+            f"the result must be quantised as the input, {call.x.quantization}, got {call.y.quantization}"
+        )
+    return activation_bounds(call, call.y)
+
+
+def _integer(call: Call, x: Array) -> Array:
+    pool = INTEGER_POOLS[call.op]
+    bounds = _integer_bounds(call)
+    return store(_pooled(pool, x.astype(np.int32), _window(call)), call.y, bounds)
+
+
+def _pooled(pool: Pool, x: Array, window: Window) -> Array:
+    padded = pad_input(pool.enter(x), window, pool.start)
+    counted = pad_input(np.ones((1, *x.shape[1:3], 1), x.dtype), window)
+    total = np.full((x.shape[0], *window.out, x.shape[3]), pool.start, x.dtype)
+    count = np.zeros((1, *window.out, 1), x.dtype)
+    for row in range(window.size[0]):
+        for column in range(window.size[1]):
+            pool.combine(total, tap(padded, window, row, column), out=total)
+            count += tap(counted, window, row, column)
+    return pool.finish(total, count)
+
+
 def _declare(name: str, pool: Pool) -> Op:
     def reference(x: Array, *, size: Pair, stride: Pair = (1, 1), padding: Padding = "valid") -> Array:
-        window = resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding)
-        padded = pad_input(pool.enter(x), window, pool.start)
-        counted = pad_input(np.ones((1, *x.shape[1:3], 1), x.dtype), window)
-        total = np.full((x.shape[0], *window.out, x.shape[3]), pool.start, x.dtype)
-        count = np.zeros((1, *window.out, 1), x.dtype)
-        for row in range(size[0]):
-            for column in range(size[1]):
-                pool.combine(total, tap(padded, window, row, column), out=total)
-                count += tap(counted, window, row, column)
-        return pool.finish(total, count)
+        return _pooled(pool, x, resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding))
 
     reference.__doc__ = f"""{name}: x [N, H, W, C] -> [N, OH, OW, C] over windows of `size` (height, width).
 
     padding: "same", "valid" or ((top, bottom), (left, right)); padded cells do not count. NeuralNetworks.h,
     ANEURALNETWORKS_{name.upper().replace("POOL2D", "POOL_2D")}; TFLite schema, Pool2DOptions.
     """
-    return op(_infer, _kernel, name=name, fusible=True)(reference)
+    quantized = Quantized(_integer, _integer_kernel, _integer_bounds) if name in INTEGER_POOLS else None
+    return op(_infer, _kernel, name=name, fusible=True, quantized=quantized)(reference)
 
 
 OPS: tuple[Op, ...] = tuple(_declare(name, pool) for name, pool in POOLS.items())

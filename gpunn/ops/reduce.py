@@ -2,9 +2,10 @@
 
 A line of TABLE is an op: its meaning in numpy, and as WGSL a start value, how an element joins the
 accumulator, and what is done to the accumulator at the end.
-Shapes: the reduced axes go, or stay as 1 with keep_dims. dtype: float32 or float16. Raises ModelError for
-other dtypes and for axes that are out of range. Axes may be negative, repeated, all, or none (then
-every element is reduced by itself).
+Shapes: the reduced axes go, or stay as 1 with keep_dims. dtype: float32, float16, or quantised uint8 or
+int8, whose mean is computed in integers as TFLite's reference kernel does. Raises ModelError for other
+dtypes and for axes that are out of range. Axes may be negative, repeated, all, or none (then every
+element is reduced by itself).
 Meaning: TFLite schema, MEAN and ReducerOptions; NNAPI 1.1 types.hal, OperationType::MEAN.
 Accuracy: n eps mean(|x|) of float32 for n terms, beside the general promise, since sums round at every
 term; the shader's 64 partial sums keep it far below that for long reductions.
@@ -18,9 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, ceil_div, dims4, flat_threads, size_of
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Param,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    dims4,
+    flat_threads,
+    size_of,
+)
+from gpunn.ops.affine import LIMITS, quantize_multiplier, rescale, scale_of, store, through_reals
 from gpunn.ops.check import FLOATS, expect_axes, expect_bool, expect_dtype, expect_ints
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.strides import aligned, by_fours, dense, merge
 from gpunn.types import Array, Shape, TensorType
 
@@ -78,36 +91,95 @@ def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
 
 def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
     def kernel(call: Call) -> Kernel:
-        lanes, kept, reduced = _spaces(call)
-        outputs, terms = size_of(kept[0]), size_of(reduced[0])
-        share = terms >= _GROUP and (outputs < _FEW or reduced[1][-1] == 1)
-        across, down = (_GROUP, 1) if share else (1, _GROUP)
-        x, y, _ = flat_threads(ceil_div(outputs, down) * across, across)
-        return Kernel(
-            body="reduce",
-            threads=(x, y * down, 1),
-            workgroup=(across, down, 1),
-            reads=(Read("x", 0, width=lanes),),
-            writes=(Write(width=lanes),),
-            params={
-                "outputs": outputs,
-                "count": terms,
-                "initial": line.initial,
-                "kept": dims4(kept[0], 1),
-                "kept_stride": dims4(kept[1], 0),
-                "reduced": dims4(reduced[0], 1),
-                "reduced_stride": dims4(reduced[1], 0),
-            },
-            constants={"ONE_RUN": int(len(reduced[0]) <= 1)},
-            functions={
-                "fold": Function(("acc", "x"), line.fold),
-                "finish": Function(("acc",), line.finish),
-            },
-            lanes=lanes,
-            reason="one workgroup per result" if share else "one invocation per result",
-        )
+        return _reduction(call, line.initial, line.fold, line.finish)
 
     return kernel
 
 
-OPS: tuple[Op, ...] = tuple(op(_infer, _kernel(line), name=line.name)(line.meaning) for line in TABLE)
+def _reduction(
+    call: Call, initial: float, fold: str, finish: str, libraries: tuple[str, ...] = (), **params: Param
+) -> Kernel:
+    """The kernel of a reduction; see Reduction for the expressions, which may read `params`."""
+    lanes, kept, reduced = _spaces(call)
+    outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    share = terms >= _GROUP and (outputs < _FEW or reduced[1][-1] == 1)
+    across, down = (_GROUP, 1) if share else (1, _GROUP)
+    x, y, _ = flat_threads(ceil_div(outputs, down) * across, across)
+    return Kernel(
+        body="reduce",
+        threads=(x, y * down, 1),
+        workgroup=(across, down, 1),
+        reads=(Read("x", 0, width=lanes),),
+        writes=(Write(width=lanes),),
+        params={
+            "outputs": outputs,
+            "count": terms,
+            "initial": initial,
+            "kept": dims4(kept[0], 1),
+            "kept_stride": dims4(kept[1], 0),
+            "reduced": dims4(reduced[0], 1),
+            "reduced_stride": dims4(reduced[1], 0),
+            **params,
+        },
+        constants={"ONE_RUN": int(len(reduced[0]) <= 1)},
+        functions={
+            "fold": Function(("acc", "x"), fold),
+            "finish": Function(("acc",), finish),
+        },
+        libraries=libraries,
+        lanes=lanes,
+        reason="one workgroup per result" if share else "one invocation per result",
+    )
+
+
+def _count(call: Call) -> int:
+    """How many elements make one of the result."""
+    return size_of(tuple(call.x.shape[axis] for axis in expect_axes(call, call["axes"], call.x.rank)))
+
+
+def _mean_factor(call: Call) -> tuple[int, int, int]:
+    """What a sum of `count` stored values is multiplied with, (m, shift), and what is taken off it before.
+
+    TFLite divides the multiplier by the count, brought near to it by a power of two, and rounds down:
+    reference_integer_ops::Mean, QuantizedMeanOrSum in reference/reduce.h.
+    """
+    (scale, zero), (to_scale, _) = scale_of(call, call.x), scale_of(call, call.y)
+    m, shift = quantize_multiplier(scale / to_scale)
+    count = _count(call)
+    up = min(count.bit_length() - 1, 31 + shift)
+    return (m << up) // count, shift - up, count * zero
+
+
+def _why_no_integers(call: Call) -> str:
+    if not call.x.size:
+        return "the mean of no elements"
+    return "a sum of stored values may not fit 32 bits" if 255 * _count(call) >= 2**31 else ""
+
+
+def _integer_mean(call: Call, x: Array) -> Array:
+    if _why_no_integers(call):
+        return through_reals(call, _mean, x)
+    m, shift, offset = _mean_factor(call)
+    axes = expect_axes(call, call["axes"], x.ndim)
+    total: Array = np.asarray(np.sum(x, axis=axes, keepdims=call["keep_dims"], dtype=np.int64)) - offset
+    return store(rescale(total, m, shift) + scale_of(call, call.y)[1], call.y, LIMITS[call.y.dtype])
+
+
+def _integer_mean_kernel(call: Call) -> Kernel:
+    reason = _why_no_integers(call)
+    if reason:
+        raise Unsupported(reason)
+    m, shift, offset = _mean_factor(call)
+    _, zero = scale_of(call, call.y)
+    low, high = LIMITS[call.y.dtype]
+    finish = "clamp(rescale(acc - p.factor.z, p.factor.x, p.factor.y) + p.factor.w, p.bounds.x, p.bounds.y)"
+    factor, bounds = (m, shift, offset, zero), (low, high, 0, 0)
+    return _reduction(call, 0.0, "acc + x", finish, ("affine",), factor=factor, bounds=bounds)
+
+
+_FACETS = {"mean": Quantized(_integer_mean, _integer_mean_kernel)}
+
+OPS: tuple[Op, ...] = tuple(
+    op(_infer, _kernel(line), name=line.name, quantized=_FACETS.get(line.name))(line.meaning)
+    for line in TABLE
+)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.ops.affine import LIMITS, store, through_reals
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_ints
-from gpunn.ops.op import Call, Op, op
-from gpunn.types import Array, TensorType
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.types import Array, DType, TensorType
+
+Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
 
 
 def _infer_resize_bilinear(call: Call) -> TensorType:
@@ -26,8 +29,8 @@ def _infer_resize_bilinear(call: Call) -> TensorType:
     return x.with_shape((batch, *size, channels))
 
 
-def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> tuple[int, int, int]:
-    """(a, b, c): output row i lies at (a i + b) / c of the input's rows."""
+def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:
+    """Exactly where output rows lie."""
     if half_pixel_centers:
         return 2 * size, size - out, 2 * out
     if align_corners and out > 1:
@@ -35,19 +38,46 @@ def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -
     return size, 0, out
 
 
-def _taps(size: int, out: int, dtype: np.dtype[Any], **mode: bool) -> tuple[Array, Array, Array]:
-    """For each output row the two input rows it lies between, and how far it is past the first."""
-    a, b, c = _ratio(size, out, **mode)
+def _positions(size: int, out: int, ratio: Ratio) -> tuple[Array, Array, Array]:
+    """For each output row the two input rows it lies between, and how far past the first, times c."""
+    a, b, c = ratio
     position = np.maximum(a * np.arange(out, dtype=np.int64) + b, 0)
-    lower = position // c
-    return lower, np.minimum(lower + 1, size - 1), ((position % c) / c).astype(dtype)
+    lower = np.minimum(position // c, size - 1)
+    return lower, np.minimum(lower + 1, size - 1), position - lower * c
+
+
+def _ratios(call: Call, ratio: Callable[..., Ratio]) -> tuple[Ratio, Ratio]:
+    """The ratios of rows and of columns."""
+    mode = {name: call[name] for name in ("align_corners", "half_pixel_centers")}
+    rows, columns = (
+        ratio(n, out, **mode) for n, out in zip(call.x.shape[1:3], call.y.shape[1:3], strict=True)
+    )
+    return rows, columns
+
+
+def _blend(
+    x: Array, ratios: tuple[Ratio, Ratio], size: Sequence[int], weigh: Callable[[Array, int], Array]
+) -> Array:
+    """x resampled; weigh(n, c) is the weight of a row that n of c parts come from."""
+    (top, bottom, down), (left, right, across) = (
+        _positions(n, out, ratio) for n, out, ratio in zip(x.shape[1:3], size, ratios, strict=True)
+    )
+    rows, columns = ratios[0][2], ratios[1][2]
+    near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
+    above = x[:, top][:, :, left] * near + x[:, top][:, :, right] * far
+    below = x[:, bottom][:, :, left] * near + x[:, bottom][:, :, right] * far
+    near, far = (weigh(part, rows)[:, None, None] for part in (rows - down, down))
+    return np.asarray(above * near + below * far)
 
 
 def _resize_bilinear_kernel(call: Call) -> Kernel:
+    return _resample(call, _ratios(call, _ratio), {"part": Function(("n", "c"), "n / c")})
+
+
+def _resample(call: Call, ratios: tuple[Ratio, Ratio], functions: dict[str, Function]) -> Kernel:
     _, height, width, channels = call.x.shape
-    mode = {name: call[name] for name in ("align_corners", "half_pixel_centers")}
     out_height, out_width = call.y.shape[1:3]
-    rows, columns = _ratio(height, out_height, **mode), _ratio(width, out_width, **mode)
+    rows, columns = ratios
     if not fits_i32(rows[0] * out_height, columns[0] * out_width):
         raise Unsupported("positions in the image do not fit 32 bits")
     lanes = vec_width(channels)
@@ -66,12 +96,57 @@ def _resize_bilinear_kernel(call: Call) -> Kernel:
             "rows": (*rows, height),
             "columns": (*columns, width),
         },
+        functions=functions,
         lanes=lanes,
         reason="four taps for each result",
     )
 
 
-@op(_infer_resize_bilinear, _resize_bilinear_kernel)
+def _ten_bits(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:
+    """Where output rows lie, in 1024ths, by TFLite's ResizeBilinearInteger: the step is rounded too."""
+    if align_corners and out > 1:
+        scale = (1024 * (size - 1) + (out - 1) // 2) // (out - 1)
+    else:
+        scale = (1024 * size + out // 2) // out
+    return scale, scale // 2 - 512 if half_pixel_centers else 0, 1024
+
+
+def _integer_ratios(call: Call) -> tuple[Ratio, Ratio]:
+    """int8 as TFLite computes it; uint8, which TFLite computes in float32, by exact fractions."""
+    if call.x.dtype is DType.INT8:
+        return _ratios(call, _ten_bits)
+    rows, columns = (tuple(n // math.gcd(*ratio) for n in ratio) for ratio in _ratios(call, _ratio))
+    return (rows[0], rows[1], rows[2]), (columns[0], columns[1], columns[2])
+
+
+def _integer_resize(call: Call, x: Array) -> Array:
+    """Weighted sums of stored values, rounded to nearest, halves away from zero."""
+    if call.x.quantization != call.y.quantization:
+        return through_reals(call, resize_bilinear.reference, x)
+    ratios = _integer_ratios(call)
+    whole = ratios[0][2] * ratios[1][2]
+    total = _blend(x.astype(np.int64), ratios, call["size"], lambda n, c: n)
+    rounded = (np.abs(total) + whole // 2) // whole
+    return store(np.where(total < 0, -rounded, rounded), call.y, LIMITS[call.y.dtype])
+
+
+def _integer_resize_kernel(call: Call) -> Kernel:
+    if call.x.quantization != call.y.quantization:
+        raise Unsupported("input and output are quantised differently")
+    ratios = _integer_ratios(call)
+    whole = ratios[0][2] * ratios[1][2]
+    if whole > 2**23:
+        raise Unsupported("weights of the exact fractions do not fit 32 bits")
+    parts = "(p.rows.z * p.columns.z)"
+    rounded = Function(("x",), f"(x + select(-({parts} / 2), {parts} / 2, x >= 0)) / {parts}")
+    return _resample(call, ratios, {"part": Function(("n", "c"), "n"), "apply": rounded})
+
+
+@op(
+    _infer_resize_bilinear,
+    _resize_bilinear_kernel,
+    quantized=Quantized(_integer_resize, _integer_resize_kernel),
+)
 def resize_bilinear(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
@@ -79,18 +154,16 @@ def resize_bilinear(
 
     Output row i lies at input row i H / h; with align_corners at i (H - 1) / (h - 1), so that the
     corners coincide; with half_pixel_centers at (i + 1/2) H / h - 1/2, so that the areas do. Rows
-    outside are the border's; columns likewise. dtype: float32 or float16. Positions are exact
+    outside are the border's; columns likewise. dtype: float32, float16, or quantised uint8 or int8, rounded
+    to nearest, halves away from zero; int8 counts positions in 1024ths as TFLite does. Positions are exact
     fractions here, where TFLite rounds them to float32. Raises ModelError for another rank, sizes below
     1, an image without pixels, and for both options together. NeuralNetworks.h,
     ANEURALNETWORKS_RESIZE_BILINEAR; TFLite schema, ResizeBilinearOptions, and TFLite's reference kernel.
     """
-    mode = {"align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
-    top, bottom, down = _taps(x.shape[1], size[0], x.dtype, **mode)
-    left, right, across = _taps(x.shape[2], size[1], x.dtype, **mode)
-    down, across = down[:, None, None], across[:, None]
-    above = x[:, top][:, :, left] * (1 - across) + x[:, top][:, :, right] * across
-    below = x[:, bottom][:, :, left] * (1 - across) + x[:, bottom][:, :, right] * across
-    return np.asarray(above * (1 - down) + below * down)
+    rows, columns = (
+        _ratio(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
+    )
+    return _blend(x, (rows, columns), size, lambda n, c: (n / c).astype(x.dtype))
 
 
 OPS: tuple[Op, ...] = (resize_bilinear,)

@@ -51,6 +51,8 @@ def _fuse(model: Model, merge: _Merge) -> Model:
         for between in operation.inputs:
             if between not in producer or between in outputs or readers[between] != 1:
                 continue
+            if operation.integer or producer[between].integer:
+                continue  # a quantised result is rounded in between, which one operation would not do
             merged = merge(producer[between], operation, between)
             if merged is not None:
                 del kept[producer[between]]

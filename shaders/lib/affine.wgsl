@@ -1,20 +1,17 @@
 // Integer arithmetic of quantised tensors, as in gpunn/ops/affine.py.
 
-// SaturatingRoundingDoublingHighMul of a and b >= 0: a * b / 2^31, nudged by 2^30 and truncated.
+// SaturatingRoundingDoublingHighMul of a and b >= 0: a * b / 2^31 to nearest, halves upwards.
 fn high_multiply(a: i32, b: i32) -> i32 {
-  let u = select(u32(a), 0u - u32(a), a < 0);
-  let v = u32(b);
-  // u * v in four 16-bit products; u <= 2^31 and v < 2^31, so nothing overflows.
-  let low = (u & 0xffffu) * (v & 0xffffu);
-  let middle = (u >> 16u) * (v & 0xffffu) + (low >> 16u);
-  let cross = (u & 0xffffu) * (v >> 16u) + (middle & 0xffffu);
-  let high = (u >> 16u) * (v >> 16u) + (middle >> 16u) + (cross >> 16u);
-  let bottom = (cross << 16u) | (low & 0xffffu);
-  // A negative product is nudged by 1 - 2^30: its magnitude grows by 2^30 - 1.
-  let nudge = select(0x40000000u, 0x3fffffffu, a < 0 && (high | bottom) != 0u);
-  let sum = bottom + nudge;
-  let q = ((high + select(0u, 1u, sum < bottom)) << 1u) | (sum >> 31u);
-  return select(i32(q), i32(0u - q), a < 0);
+  let a0 = a & 0xffff;
+  let a1 = a >> 16u;
+  let b0 = b & 0xffff;
+  let b1 = b >> 16u;
+  // a * b = high * 2^32 + (middle mod 2^16) * 2^16 + less than 2^16. Only a0 * b0 needs 32 bits without a sign.
+  let cross = a1 * b0 + i32((u32(a0) * u32(b0)) >> 16u);
+  let middle = a0 * b1 + (cross & 0xffff);
+  let high = a1 * b1 + (cross >> 16u) + (middle >> 16u);
+  // Bits 30 and 31 of the product decide: floor((product + 2^30) / 2^31).
+  return (high << 1u) + ((((middle >> 14u) & 3) + 1) >> 1u);
 }
 
 // RoundingDivideByPOT: x / 2^exponent, to nearest, halves away from zero. exponent < 32.

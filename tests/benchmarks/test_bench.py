@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpunn
-from benchmarks import bench, preferences
+from benchmarks import bench, document, preferences
 from benchmarks.group import Result, Spec, environment
 from benchmarks.table import Grid, first_ratio, peers_table, ratio
 from gpunn import vision
@@ -61,6 +61,17 @@ def test_error_is_relative_to_the_range_of_the_worst_output() -> None:
     assert bench.error_of([np.array([-1.0, 3.2]), np.array([5.01])], expected) == pytest.approx(0.05)
 
 
+def test_error_of_bytes_does_not_wrap() -> None:
+    expected = [np.array([0, 255], np.uint8)]
+    assert bench.error_of([np.array([51, 255], np.uint8)], expected) == pytest.approx(0.2)
+
+
+def test_same_peer_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["model.tflite", "--peers", "ncnn", "ncnn"])
+    assert "a peer is given twice" in capsys.readouterr().err
+
+
 def test_spec_may_bring_its_own_threads() -> None:
     assert Spec.parse("litert:1", 4) == Spec("litert:1", "litert", 1)
     assert Spec.parse("ncnn", 4) == Spec("ncnn", "ncnn", 4)
@@ -97,7 +108,8 @@ def test_preferences_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None
     preferences.main([str(vision.default_model()), *short])
     out = capsys.readouterr().out
     assert "|  | LOW_POWER | FAST_SINGLE_ANSWER | SUSTAINED_SPEED |\n" in out
-    assert "| host us/dispatch | - | - | - |\n" in out
+    assert "| time / FAST_SINGLE_ANSWER | " in out
+    assert "host us/dispatch" not in out, "there is no device to dispatch to"
 
 
 def test_preferences_count_what_a_run_uploads(gpu: str) -> None:
@@ -111,3 +123,21 @@ def test_preferences_count_what_a_run_uploads(gpu: str) -> None:
 
 def test_quotient_is_taken_round_by_round() -> None:
     assert preferences.quotient([2.0, 9.0, 4.0], [1.0, 3.0, 1.0]) == 3.0
+
+
+def test_document_takes_in_what_its_commands_print(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    page = "Text.\n\n```sh\n{}\n```\n\n<!-- figures -->\n{}<!-- end of figures -->\n\n```sh\nls\n```\n"
+    command = "A=1 B=2 python -m \\\n  this"
+    path.write_text(page.format(command, "old\n"))
+    asked = []
+
+    def run(arguments: list[str], variables: dict[str, str]) -> str:
+        asked.append((arguments, variables))
+        return "\n- new\n\n"
+
+    document.refresh(path, run)
+    assert asked == [(["python", "-m", "this"], {"A": "1", "B": "2"})]
+    assert path.read_text() == page.format(command, "- new\n")
+    document.refresh(path, run)
+    assert path.read_text() == page.format(command, "- new\n")

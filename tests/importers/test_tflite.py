@@ -132,7 +132,7 @@ def test_constants_of_no_elements() -> None:
 
 def test_everything_unsupported_is_listed_at_once() -> None:
     graph, y = chain("RELU", "FLOOR", "TANH", "Sinh")
-    quantised = TensorType(DType.INT8, (1, 4), Quantization((0.5,), (3,)))
+    quantised = TensorType(DType.INT16, (1, 4), Quantization((0.5,), (3,)))
     q = graph.input(quantised, "q")
     graph.add("ADD", [q, q], [quantised], version=2)
     with pytest.raises(UnsupportedError) as caught:
@@ -141,7 +141,8 @@ def test_everything_unsupported_is_listed_at_once() -> None:
         "model: 2 subgraphs, one is supported",
         "model: operation 1, FLOOR v1: this operator is not supported",
         "model: operation 3, CUSTOM Sinh v1: this operator is not supported",
-        "model: operation 4, ADD v2: input 0 (q) is INT8, only FLOAT32 is supported",
+        "model: operation 4, ADD v2: input 0 (q) is quantised INT16, "
+        "only FLOAT32 or quantised UINT8 and INT8 are supported",
     ]
 
 

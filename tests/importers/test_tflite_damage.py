@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpunn.errors import GpunnError
 from gpunn.importers import load
 from gpunn.passes import optimise
-from gpunn.types import float32
+from gpunn.types import DType, Quantization, TensorType, float32
 from tests.tflite_builder import Graph
 
 LIMIT_SECONDS = 5.0  # for files of a few KiB: hundreds of times what a sound one takes
@@ -39,7 +39,14 @@ def _sample() -> bytes:
     (r,) = graph.add("RESHAPE", [m, graph.constant(np.array([2, -1], np.int32))], [float32(2, 4)])
     (q,) = graph.add("SQUEEZE", [r], [float32(2, 4)], {"squeeze_dims": []})
     (y,) = graph.add("SOFTMAX", [q], [float32(2, 4)], {"beta": 1.0})
-    return graph.build([y], metadata={"min_runtime_version": b"1.5.0"}, signature="main")
+    whole = TensorType(DType.INT8, (2, 4), Quantization((0.01,), (-3,)))
+    (i,) = graph.add("QUANTIZE", [q], [whole])
+    scales = Quantization((0.1, 0.2, 0.3), (0, 0, 0), 0)
+    weights = graph.tensor(TensorType(DType.INT8, (3, 4), scales), data=bytes(range(12)))
+    product = TensorType(DType.INT8, (2, 3), Quantization((0.2,), (5,)))
+    (f,) = graph.add("FULLY_CONNECTED", [i, weights], [product])
+    (r,) = graph.add("DEQUANTIZE", [f], [float32(2, 3)])
+    return graph.build([y, r], metadata={"min_runtime_version": b"1.5.0"}, signature="main")
 
 
 SAMPLE = _sample()
@@ -59,7 +66,7 @@ def survives(file: bytes) -> None:
 
 
 def test_the_sample_is_sound() -> None:
-    assert len(load(SAMPLE).operations) == 8
+    assert len(load(SAMPLE).operations) == 11
 
 
 def test_every_truncation() -> None:

@@ -1,12 +1,16 @@
-"""Softmax."""
+"""Normalisations: softmax, L2, local response."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from tests.ops.harness import check, check_litert, model_of, random
+from gpunn.types import Array
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.nnapi_cases import check_cases
 
 
 @pytest.mark.parametrize(
@@ -85,3 +89,163 @@ def test_rank_and_dtype() -> None:
         model_of("softmax", [random(0)], {})
     with pytest.raises(ModelError, match="softmax: input 0 must be float32 or float16, got int32"):
         model_of("softmax", [np.zeros(3, np.int32)], {})
+
+
+AXES = (
+    ((3,), 0),
+    ((1, 2, 3, 4), -1),
+    ((2, 3, 4, 7), 3),
+    ((2, 3, 4, 7), 1),
+    ((2, 3, 5, 8), 2),
+    ((3, 64), 1),
+    ((3, 65), -1),
+    ((5, 1001), 1),
+    ((70, 12), 0),
+    ((130, 1), 1),
+    ((0, 4), 1),
+    ((4, 0), 1),
+    ((2, 2, 2, 2, 3), -3),
+)
+
+
+@pytest.mark.parametrize(("shape", "axis"), AXES)
+def test_l2_shapes_and_axes(shape: tuple[int, ...], axis: int, backend: str) -> None:
+    (y,) = check("l2_normalization", [random(0, *shape)], {"axis": axis}, backend=backend)
+    np.testing.assert_allclose(np.square(y).sum(axis), 1.0 if y.size else 0.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_l2_of_any_magnitude(length: int, backend: str) -> None:
+    x = random(1, 7, length, low=1, high=4)
+    x *= np.array([[1e-37], [1e-30], [1e-19], [1e-5], [1e18], [1e30], [8e37]], np.float32)
+    (y,) = check("l2_normalization", [x], backend=backend)
+    np.testing.assert_allclose(np.square(y).sum(1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_l2_of_zeros_nan_and_infinities(length: int, backend: str) -> None:
+    x = random(2, 5, length)
+    x[0], x[1, 5], x[2, 2], x[3, ::2] = 0, np.nan, np.inf, -np.inf
+    (y,) = check("l2_normalization", [x], backend=backend)
+    assert not y[0].any()
+    assert np.isnan(y[1:4]).all()
+    assert np.isfinite(y[4]).all()
+
+
+def test_l2_by_hand(backend: str) -> None:
+    (y,) = check("l2_normalization", [np.array([[3, -4], [0, 0.5]], np.float32)], backend=backend)
+    np.testing.assert_allclose(y, [[0.6, -0.8], [0, 1]], rtol=1e-6)
+
+
+def run_local_response(x: Array, backend: str, **attrs: Any) -> Array:
+    """Check within the stated accuracy: the base rounds n + 2 times, then come log2 and exp2."""
+    axis, radius = attrs.get("axis", -1), attrs["radius"]
+    base = x.astype(np.float64) ** 2
+    length = x.shape[axis]
+    total = np.stack(
+        [
+            np.take(base, range(max(d - radius, 0), min(d + radius + 1, length)), axis).sum(axis)
+            for d in range(length)
+        ],
+        axis,
+    )
+    base = np.abs(attrs["bias"] + attrs["alpha"] * total)
+    with np.errstate(divide="ignore"):
+        steps = 3 + attrs["beta"] * (min(2 * radius + 1, length) + 2 + 5 * np.abs(np.log2(base)))
+    size = np.abs(x) * base ** -attrs["beta"]
+    op = "local_response_normalization"
+    (y,) = check(op, [x], attrs, backend=backend, atol=ATOL + steps * EPS * size)
+    return y
+
+
+NUMBERS = {"bias": 1.0, "alpha": 1e-2, "beta": 0.75}
+
+
+@pytest.mark.parametrize(("shape", "axis"), [case for case in AXES if 0 not in case[0]])
+def test_local_response_shapes_and_axes(shape: tuple[int, ...], axis: int, backend: str) -> None:
+    for radius in (0, 1, 2, 20):
+        run_local_response(random(3, *shape), backend, radius=radius, axis=axis, **NUMBERS)
+
+
+def test_local_response_of_nothing(backend: str) -> None:
+    for shape in ((0, 4), (4, 0)):
+        check("local_response_normalization", [random(0, *shape)], {"radius": 1, **NUMBERS}, backend=backend)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 2.5])
+@pytest.mark.parametrize(("bias", "alpha"), [(1.0, 1.0), (10.0, 0.25), (0.5, 3.0), (2.0, 0.0)])
+def test_local_response_numbers(bias: float, alpha: float, beta: float, backend: str) -> None:
+    x = random(4, 2, 3, 2, 9)
+    y = run_local_response(x, backend, radius=2, bias=bias, alpha=alpha, beta=beta)
+    if beta == 0:
+        np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize("beta", [1.0, 2.0, 0.75])
+def test_local_response_of_a_negative_base(beta: float, backend: str) -> None:
+    """As numpy: the sign follows from a whole exponent, any other gives NaN."""
+    numbers = {"bias": -300.0, "alpha": 1.0, "beta": beta}
+    y = run_local_response(random(5, 2, 8), backend, radius=1, **numbers)
+    assert np.isnan(y).all() == (beta == 0.75)
+
+
+def test_half_precision_is_summed_in_single() -> None:
+    """300^2 is beyond float16, and 4096 squares lose count in it."""
+    x = np.full((1, 4096), 300, np.float16)
+    for op, attrs, expected in (
+        ("l2_normalization", {}, 1 / 64),
+        ("local_response_normalization", {"radius": 0, "bias": 1.0, "alpha": 1.0, "beta": 0.5}, 1.0),
+    ):
+        (y,) = model_of(op, [x], attrs).operations[0].evaluate([x])
+        assert y.dtype == np.float16
+        np.testing.assert_allclose(y.astype(float), expected, rtol=1e-3)
+
+
+def test_local_response_by_hand(backend: str) -> None:
+    x = np.array([[1, 2, 3]], np.float32)
+    y = run_local_response(x, backend, radius=1, bias=2.0, alpha=1.0, beta=1.0)
+    np.testing.assert_allclose(y, [[1 / 7, 2 / 16, 3 / 15]], rtol=1e-6)
+
+
+def test_l2_and_local_response_agree_with_litert() -> None:
+    for seed, shape in enumerate(((1, 1, 1, 6), (2, 3, 4, 5))):
+        x = random(seed, *shape)
+        check_litert("l2_normalization", [x], {}, "L2_NORMALIZATION")
+        attrs = {"radius": 2, "bias": 1.5, "alpha": 0.5, "beta": 0.5}
+        check_litert("local_response_normalization", [x], attrs, "LOCAL_RESPONSE_NORMALIZATION", attrs)
+
+
+def test_conformance(backend: str) -> None:
+    def local(x: Array, radius: Array, bias: Array, alpha: Array, beta: Array) -> Any:
+        return [x], {
+            "radius": int(radius),
+            "bias": float(bias),
+            "alpha": float(alpha),
+            "beta": float(beta),
+        }
+
+    check_cases("L2_NORMALIZATION", "l2_normalization", lambda x: ([x], {}), backend)
+    check_cases("LOCAL_RESPONSE_NORMALIZATION", "local_response_normalization", local, backend)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"bias": 0.0}, "bias must not be 0"),
+        ({"radius": -1}, "radius must be >= 0 and fit 32 bits, got -1"),
+        ({"radius": 1.5}, "radius must be an integer, got 1.5"),
+        ({"beta": float("inf")}, "bias, alpha and beta must be finite"),
+        ({"alpha": "x"}, "alpha must be a number, got 'x'"),
+        ({"axis": 2}, "axis 2 is out of range for rank 2"),
+    ],
+)
+def test_local_response_errors(attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=f"local_response_normalization: {message}"):
+        model_of("local_response_normalization", [random(0, 2, 3)], {"radius": 1, **NUMBERS, **attrs})
+
+
+def test_l2_errors() -> None:
+    with pytest.raises(ModelError, match="l2_normalization: axis -3 is out of range for rank 2"):
+        model_of("l2_normalization", [random(0, 2, 3)], {"axis": -3})
+    with pytest.raises(ModelError, match="l2_normalization: input 0 must be float32 or float16, got int32"):
+        model_of("l2_normalization", [np.zeros(3, np.int32)], {})

@@ -9,6 +9,7 @@ from gpunn.errors import ModelError
 from gpunn.ops import unary
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.harness import check, check_litert, model_of, random
+from tests.ops.nnapi_cases import check_cases
 
 SHAPES = ((7,), (4, 5, 7), (2, 3, 4, 5), (3, 1, 2, 1, 9), (), (0, 3), (64, 1025))
 SPECIAL = np.array(
@@ -22,6 +23,7 @@ LITERT = {
     "logistic": "LOGISTIC",
     "tanh": "TANH",
     "hard_swish": "HARD_SWISH",
+    "floor": "FLOOR",
     "leaky_relu": "LEAKY_RELU",
 }
 
@@ -68,6 +70,11 @@ def test_agrees_with_litert(line: unary.Unary) -> None:
     x = domain(line)[:2000].reshape(4, 5, 10, 10)
     options = {"alpha": 0.2} if line.name == "leaky_relu" else {}
     check_litert(line.name, [x], ATTRS.get(line.name, {}), LITERT[line.name], options)
+
+
+@pytest.mark.parametrize("name", ["floor", "logistic", "relu", "relu1", "relu6", "tanh"])
+def test_conformance(name: str, backend: str) -> None:
+    check_cases(name.upper(), name, lambda x: ([x], {}), backend)
 
 
 def test_reference_keeps_dtype() -> None:

@@ -13,7 +13,7 @@ from gpunn.model import Model, Operand
 from gpunn.ops import OPS
 from gpunn.ops.unary import ACTIVATIONS
 from gpunn.passes.fuse import fuse_activation, fuse_bias, fuse_pad
-from gpunn.types import float32
+from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
 RNG = np.random.default_rng(5)
@@ -153,3 +153,11 @@ def test_the_fused_operation_keeps_its_origin() -> None:
     (y,) = model.add("add", [x, x], origin="file: operation 0, ADD")
     model.output(*model.add("relu", [y], origin="file: operation 1, RELU"))
     assert fuse_activation(model).operations[0].origin == "file: operation 0, ADD"
+
+
+def test_quantised_neighbours_stay_apart() -> None:
+    model = Model()
+    kind = TensorType(DType.UINT8, (1, 4, 4, 4), Quantization((0.5,), (10,)))
+    (y,) = model.add("average_pool2d", [model.input("x", kind)], {"size": (2, 2)})
+    model.output(*model.add("relu", [y]))
+    assert ops(fuse_activation(model)) == ["average_pool2d", "relu"]

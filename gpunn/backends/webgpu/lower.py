@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from gpunn.backends.webgpu.memory import padded
 from gpunn.backends.webgpu.shader import PACKED_TYPES, WORD_TYPES
 from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
-from gpunn.model import Operation
+from gpunn.model import Lifetime, Operation
 from gpunn.types import TensorType
 
 
 def lower(operation: Operation, limits: Mapping[str, int]) -> tuple[Kernel, ...] | str:
-    """The kernels of an operation, or why the device cannot run it."""
+    """The kernels of an operation, or why the device cannot run it.
+
+    Raises ModelError where a constant holds what the op must refuse.
+    """
     definition = operation.definition
     kernel = definition.kernel
     if operation.integer:
@@ -20,6 +23,11 @@ def lower(operation: Operation, limits: Mapping[str, int]) -> tuple[Kernel, ...]
     if kernel is None:
         on = " for quantised tensors" if operation.integer else ""
         return definition.host_reason or f"{operation.op} has no GPU kernel{on}"
+    guarded = operation.guarded
+    if guarded is not None and guarded.lifetime is Lifetime.TEMPORARY:
+        return f"{guarded.name!r} is computed, and only the host can refuse its values"
+    if guarded is not None and guarded.value is not None:
+        operation.check(guarded.value)
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
     reason = next(filter(None, (_objection(t, limits) for t in types)), "")
     if reason:

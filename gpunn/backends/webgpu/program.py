@@ -207,6 +207,7 @@ class WebGpuProgram:
             start = time.perf_counter()
             for operand in stage.segment.uploads:
                 self._upload(operand, values[operand])
+            uploaded = time.perf_counter()
             encoder = self.device.wgpu.create_command_encoder()
             if stage.dispatches:
                 compute = encoder.begin_compute_pass()
@@ -217,10 +218,12 @@ class WebGpuProgram:
                 slot, size = self._slots[operand], padded(operand.type.nbytes)
                 encoder.copy_buffer_to_buffer(self._arenas[slot.arena], slot.offset, staging, offset, size)
             self.device.wgpu.queue.submit([encoder.finish()])
+            submitted = time.perf_counter()
             mapping = staging.map_async(MAP_READ) if staging else None
             self.stats.dispatches += len(stage.dispatches)
             self.stats.submits += 1
-            self.stats.host_seconds += time.perf_counter() - start
+            self.stats.upload_seconds += uploaded - start
+            self.stats.encode_seconds += submitted - uploaded
             return staging, mapping
 
     def _upload(self, operand: Operand, value: Array) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpunn.backends.cpu import run_placements
+from gpunn.backends.cpu import run_operation
 from gpunn.backends.webgpu.native import Dispatch
 from gpunn.errors import DeviceError
 from gpunn.model import Operand
@@ -93,7 +93,7 @@ class Run:
             for operand in placement.operation.inputs:
                 if operand is not None and operand.value is None:
                     self._values[operand] = self._value(operand)
-        run_placements(stage.segment.placements, self._values)
+            run_operation(placement.operation, self._values)
 
     def _value(self, operand: Operand) -> Array:
         """What is known of an operand on the host, through its aliases."""

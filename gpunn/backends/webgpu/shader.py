@@ -57,6 +57,7 @@ class ShaderKey:
     params: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, int], ...]
     functions: tuple[tuple[str, Function], ...]
+    libraries: tuple[str, ...]
     lanes: int
 
 
@@ -103,6 +104,7 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
         params=tuple((name, param_type(value)) for name, value in ordered_params(kernel)),
         constants=tuple(sorted(kernel.constants.items())),
         functions=tuple(sorted(kernel.functions.items())),
+        libraries=kernel.libraries,
         lanes=kernel.lanes,
     )
 
@@ -122,15 +124,20 @@ def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
 
 def generate(key: ShaderKey) -> str:
     """The complete WGSL source of a key."""
-    body = read_body(key.body)
-    parts = [body, *(read_body(f"lib/{name}") for name in _libraries(body))]
-    text = "\n".join(parts)
+    parts = [read_body(name) for name in _files(key)]
+    text = "\n".join([*parts, *(function.expression for _, function in key.functions)])
     parts.extend(_declarations(key, text))
     return "\n".join(parts) + "\n"
 
 
+def _files(key: ShaderKey) -> list[str]:
+    """The body and the lib/ files that it and the kernel name, in the order of the source."""
+    named = " ".join(("//!use", *key.libraries)) if key.libraries else ""
+    return [key.body, *(f"lib/{name}" for name in _libraries(f"{read_body(key.body)}\n{named}"))]
+
+
 def _libraries(text: str) -> list[str]:
-    """The lib/ files that a body names, and those that they name."""
+    """The lib/ files that a text names, and those that they name."""
     found: list[str] = []
     pending = [text]
     while pending:
@@ -268,19 +275,16 @@ def compile_error(key: ShaderKey, source: str, message: str) -> DeviceError:
     if place is None:
         return DeviceError(f"shaders/{key.body}.wgsl was rejected: {complaint}")
     line, column = int(place.group(1)), int(place.group(2))
-    name, local = _locate(key.body, line)
+    name, local = _locate(key, line)
     quoted = source.splitlines()[line - 1].strip() if line <= source.count("\n") else ""
     return DeviceError(f"{name}:{local}:{column}: {complaint}: {quoted}")
 
 
-def _locate(body: str, line: int) -> tuple[str, int]:
+def _locate(key: ShaderKey, line: int) -> tuple[str, int]:
     """File and own line number of a line of the generated source."""
-    text = read_body(body)
-    files = [(f"shaders/{body}.wgsl", text)]
-    files += [(f"shaders/lib/{name}.wgsl", read_body(f"lib/{name}")) for name in _libraries(text)]
-    for name, content in files:
-        length = content.count("\n") + 1
+    for name in _files(key):
+        length = read_body(name).count("\n") + 1
         if line <= length:
-            return name, line
+            return f"shaders/{name}.wgsl", line
         line -= length
-    return f"declarations generated for shaders/{body}.wgsl", line
+    return f"declarations generated for shaders/{key.body}.wgsl", line

@@ -1,0 +1,63 @@
+"""Measures a page of documentation again: python -m benchmarks.document docs/performance.md
+
+Every shell block that is followed by a pair of figures comments is run, one after the other, and
+what it prints goes between them. A command may set variables first and go on over several lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+ROOT = Path(__file__).resolve().parent.parent
+_BLOCK = re.compile(
+    r"(?P<head>```sh\n(?P<command>(?:(?!```).)*?)\n```\n\n<!-- figures -->\n).*?(?=<!-- end of figures -->)",
+    re.DOTALL,
+)
+_VARIABLE = re.compile(r"[A-Z_]+=")
+
+Run: TypeAlias = Callable[[list[str], dict[str, str]], str]
+
+
+def refresh(path: Path, run: Run) -> None:
+    """Replace the figures of a page by what `run` returns for their commands and variables, one by one."""
+    text, position = path.read_text(), 0
+    while block := _BLOCK.search(text, position):
+        words = shlex.split(block["command"].replace("\\\n", " "))
+        count = next(i for i, word in enumerate(words) if not _VARIABLE.match(word))
+        variables = dict(word.split("=", 1) for word in words[:count])
+        done = f"{text[: block.end('head')]}{run(words[count:], variables).strip()}\n"
+        text, position = done + text[block.end() :], len(done)
+        path.write_text(text)
+
+
+def run_here(arguments: list[str], variables: dict[str, str]) -> str:
+    """What a command prints in the root of the repository; `python` is the one that runs this."""
+    print(shlex.join(arguments), file=sys.stderr)
+    command = [sys.executable if word == "python" else word for word in arguments]
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Refresh one page."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.document",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("page", type=Path)
+    refresh(parser.parse_args(arguments).page, run_here)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""NeuralNetworks.h in Python: Model, Compilation, Execution, Event, Memory, and what they are made of.
+
+    model = Model()
+    x = model.add_operand(OperandType(OperandCode.TENSOR_FLOAT32, (1, 4)))
+    y = model.add_operand(OperandType(OperandCode.TENSOR_FLOAT32, (1, 4)))
+    model.add_operation(OperationCode.RELU, [x], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    compilation = Compilation(model)
+    compilation.finish()
+    execution = Execution(compilation)
+    execution.set_input(0, np.array([[-1, 0, 1, 2]], np.float32))
+    execution.set_output(0, result := np.empty((1, 4), np.float32))
+    execution.start_compute().wait()
+
+Where a call of the documents returns a ResultCode other than NO_ERROR, its method raises NnapiError with that
+code. The calls that create are constructors; what they free is freed by garbage collection. Documents:
+NeuralNetworks.h (seed nnapi_neuralnetworks_h.txt), types.hal 1.0 (seed nnapi_hal_1.0_types.txt).
+"""
+
+from gpunn.errors import NnapiError, ResultCode
+from gpunn.importers.nnapi_codes import (
+    MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
+    DeviceStatus,
+    FuseCode,
+    LSHProjectionType,
+    OperandCode,
+    OperandLifeTime,
+    OperandType,
+    OperationCode,
+    PaddingCode,
+    PreferenceCode,
+)
+from gpunn.nnapi.compilation import Compilation
+from gpunn.nnapi.device import (
+    Capabilities,
+    PerformanceInfo,
+    Support,
+    get_capabilities,
+    get_status,
+    get_supported_operations,
+)
+from gpunn.nnapi.execution import Event, Execution
+from gpunn.nnapi.listing import from_model
+from gpunn.nnapi.memory import PROT_NONE, PROT_READ, PROT_WRITE, Memory
+from gpunn.nnapi.model import Model
+
+__all__ = [
+    "MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES",
+    "PROT_NONE",
+    "PROT_READ",
+    "PROT_WRITE",
+    "Capabilities",
+    "Compilation",
+    "DeviceStatus",
+    "Event",
+    "Execution",
+    "FuseCode",
+    "LSHProjectionType",
+    "Memory",
+    "Model",
+    "NnapiError",
+    "OperandCode",
+    "OperandLifeTime",
+    "OperandType",
+    "OperationCode",
+    "PaddingCode",
+    "PerformanceInfo",
+    "PreferenceCode",
+    "ResultCode",
+    "Support",
+    "from_model",
+    "get_capabilities",
+    "get_status",
+    "get_supported_operations",
+]

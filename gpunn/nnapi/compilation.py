@@ -1,0 +1,152 @@
+"""Compilation: a finished model made ready for a backend, once for every form in which it is executed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import NoReturn
+
+from gpunn import runtime
+from gpunn.errors import GpunnError, NnapiError, ResultCode
+from gpunn.importers.nnapi_codes import PreferenceCode
+from gpunn.nnapi.graph import Binding, Graph, build
+from gpunn.nnapi.model import Model
+from gpunn.nnapi.values import bad, expect_given, translated
+from gpunn.types import Array, Shape
+
+MAX_SPECIALISATIONS = 8  # compiled forms that are kept; the one that was not used for longest goes
+
+Outcome = Callable[[], Array | tuple[Array, ...]]
+_Key = tuple[tuple[tuple[Shape, bool], ...], tuple[bytes, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Specialisation:
+    """A model for certain dimensions, omitted inputs and attribute values, compiled."""
+
+    graph: Graph
+    compiled: runtime.Compilation
+
+
+class Compilation:
+    """A model and how to run it (ANeuralNetworksCompilation). Once finished, safe for several threads.
+
+    backend: "auto", "webgpu" or "cpu"; device: part of an adapter's name, as in gpunn.Model.compile(). Raises
+    UNEXPECTED_NULL without a model, BAD_STATE for a model that is not finished, BAD_DATA for an invalid one.
+    A context manager, which frees device memory at its end, as close() does.
+    """
+
+    def __init__(self, model: Model, *, backend: str = "auto", device: str | None = None) -> None:
+        expect_given("the model", model)
+        if not model.finished:
+            raise NnapiError(ResultCode.BAD_STATE, f"model {model.name!r} has not been finished")
+        if backend not in runtime.BACKENDS:
+            bad(f"backend must be one of {', '.join(runtime.BACKENDS)}, got {backend!r}")
+        self.model = model
+        self.backend = backend
+        self.device = device
+        self.preference = PreferenceCode.FAST_SINGLE_ANSWER
+        self.finished = False
+        self.valid = False
+        self._graph = model.graph
+        self._lock = threading.RLock()
+        self._kept: OrderedDict[_Key, Specialisation] = OrderedDict()
+
+    def set_preference(self, preference: PreferenceCode) -> None:
+        """What to optimise for. Raises BAD_STATE after finish(), BAD_DATA for an unknown preference."""
+        self._expect_open("set_preference")
+        expect_given("the preference", preference)
+        if preference not in iter(PreferenceCode):
+            bad(f"there is no preference {preference!r}")
+        self.preference = PreferenceCode(preference)
+
+    def finish(self) -> None:
+        """Compile. May be called once.
+
+        A model that is fully specified is compiled now. One that waits for dimensions, or for inputs that are
+        attributes or may be omitted, is compiled by the first execution that brings them. Raises OP_FAILED
+        with every operation that cannot be run, or when the device fails; OUT_OF_MEMORY.
+        """
+        self._expect_open("finish")
+        self.finished = True
+        if self._graph.refused or not self._graph.deferred:
+            binding = Binding(tuple(self.model.operands[k].type for k in self.model.inputs), ())
+            key = (tuple((type.dimensions, False) for type in binding.types), ())
+            with translated():
+                self._kept[key] = self._compile(self._graph)
+        self.valid = True
+
+    @property
+    def specialisations(self) -> Sequence[Specialisation]:
+        """What has been compiled and is kept, the last used last."""
+        with self._lock:
+            return tuple(self._kept.values())
+
+    def close(self) -> None:
+        """Free the device memory. Executions that have been started run to their end, others do not start."""
+        with self._lock:
+            self.valid = False
+            while self._kept:
+                self._kept.popitem()[1].compiled.close()
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self, binding: Binding, check: Callable[[Graph], None]) -> Outcome:
+        """Start a run with bound inputs; for Execution.
+
+        `check` sees the graph before: what it raises is raised, unless it is OP_FAILED, which, like any
+        failure of the run itself, is raised by the outcome.
+        """
+        with self._lock:
+            if not self.valid:
+                raise NnapiError(ResultCode.BAD_STATE, "the compilation has been closed")
+            with translated():
+                found = self._specialise(binding)
+            try:
+                check(found.graph)
+                inputs = [binding.values[position] for position in found.graph.inputs]
+                return found.compiled.submit(*inputs).result
+            except (GpunnError, MemoryError) as error:
+                if isinstance(error, NnapiError) and error.code is not ResultCode.OP_FAILED:
+                    raise
+                return partial(_raise, error)
+
+    def _specialise(self, binding: Binding) -> Specialisation:
+        values = tuple(_bytes(binding.values[k]) for k in sorted(self._graph.attributes))
+        omitted = [value is None for value in binding.values]
+        forms = tuple((t.dimensions, o) for t, o in zip(binding.types, omitted, strict=True))
+        found = self._kept.get((forms, values))
+        if found is None:
+            found = self._kept[forms, values] = self._compile(build(self.model, binding))
+        self._kept.move_to_end((forms, values))
+        if len(self._kept) > MAX_SPECIALISATIONS:
+            self._kept.popitem(last=False)[1].compiled.close()
+        return found
+
+    def _compile(self, graph: Graph) -> Specialisation:
+        if graph.refused:
+            raise NnapiError(ResultCode.OP_FAILED, "\n".join(graph.refused.values()))
+        preference = runtime.Preference(int(self.preference))
+        return Specialisation(graph, graph.model.compile(self.backend, preference, self.device))
+
+    def _expect_open(self, call: str) -> None:
+        if self.finished:
+            raise NnapiError(ResultCode.BAD_STATE, f"{call}: the compilation has been finished")
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
+def _bytes(value: Array | None) -> bytes:
+    return b"" if value is None else value.tobytes()

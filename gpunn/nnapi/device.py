@@ -1,0 +1,137 @@
+"""What a device can do: Capabilities, DeviceStatus, and which operations of a model it runs (types.hal)."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.lower import lower
+from gpunn.errors import DeviceError
+from gpunn.importers.nnapi_codes import DeviceStatus, OperandCode, OperationCode
+from gpunn.nnapi.compilation import Compilation
+from gpunn.nnapi.model import Model
+from gpunn.nnapi.values import bad, expect_given, translated
+from gpunn.nnapi.workload import reference_workload
+from gpunn.passes.partition import HOST, partition
+
+DEVICE_BACKENDS = ("webgpu", "cpu")
+ROUNDS = 5  # timed runs, of which the fastest counts
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceInfo:
+    """Time and energy of the reference workload relative to the cpu backend; lower is better.
+
+    power_usage is None where it is not known: drivers give WebGPU no energy counter, and the ratio of times
+    says nothing about it.
+    """
+
+    exec_time: float
+    power_usage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """A device's performance on float32 and on asymmetric 8-bit quantised data."""
+
+    float32_performance: PerformanceInfo
+    quantized8_performance: PerformanceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether a device runs an operation of a model itself, and why not."""
+
+    operation: OperationCode
+    supported: bool
+    reason: str = ""
+
+
+def get_capabilities(backend: str = "webgpu", device: str | None = None) -> Capabilities:
+    """How fast a device is. Measured at the first call for an adapter, then remembered.
+
+    The reference workload is a small convolutional network. The cpu backend is 1 by definition. Raises
+    BAD_DATA for an unknown backend, OP_FAILED when there is no such device.
+    """
+    if _checked(backend) == "cpu":
+        return Capabilities(PerformanceInfo(1.0, 1.0), PerformanceInfo(1.0, 1.0))
+    with translated():
+        return _measured(open_device(device, False).info.name)
+
+
+def get_status(backend: str = "webgpu", device: str | None = None) -> DeviceStatus:
+    """AVAILABLE where a device can be opened, else OFFLINE. Raises BAD_DATA for an unknown backend.
+
+    WebGPU does not tell whether other processes keep a device busy, so BUSY is never the answer.
+    """
+    if _checked(backend) == "webgpu":
+        try:
+            open_device(device, False)
+        except DeviceError:
+            return DeviceStatus.OFFLINE
+    return DeviceStatus.AVAILABLE
+
+
+def get_supported_operations(
+    model: Model, backend: str = "webgpu", device: str | None = None
+) -> tuple[Support, ...]:
+    """For each of model.operations whether the device runs it.
+
+    What the GPU does not run is run by the cpu backend inside the same execution, unless the reason is that
+    the operation cannot be expressed. Raises UNEXPECTED_NULL without a model, BAD_DATA for an unknown backend
+    or a model that is not finished or invalid, OP_FAILED when there is no such device.
+    """
+    expect_given("the model", model)
+    if not model.finished:
+        bad(f"model {model.name!r} has not been finished")
+    graph, reasons = model.graph, dict(model.graph.refused)
+    for number in graph.deferred:
+        reasons[number] = "it waits for dimensions or values that come with an execution"
+    if _checked(backend) == "webgpu":
+        with translated():
+            limits = open_device(device, False).limits
+        placements = partition(graph.model, lambda operation: lower(operation, limits))
+        hosted = {p.operation: p.reason for p in placements if p.backend == HOST}
+        for number, made in graph.made.items():
+            reason = next((hosted[operation] for operation in made if operation in hosted), "")
+            if reason:
+                reasons[number] = reason
+    return tuple(
+        Support(operation.type, number not in reasons, reasons.get(number, ""))
+        for number, operation in enumerate(model.operations)
+    )
+
+
+def _checked(backend: str) -> str:
+    if backend not in DEVICE_BACKENDS:
+        bad(f"backend must be one of {', '.join(DEVICE_BACKENDS)}, got {backend!r}")
+    return backend
+
+
+@functools.cache
+def _measured(adapter: str) -> Capabilities:
+    ratios = []
+    for code in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_QUANT8_ASYMM):
+        model = reference_workload(code)
+        ratios.append(_seconds(model, "webgpu", adapter) / _seconds(model, "cpu", None))
+    return Capabilities(*(PerformanceInfo(ratio, None) for ratio in ratios))
+
+
+def _seconds(model: Model, backend: str, device: str | None) -> float:
+    """The fastest of some runs, after one that does not count."""
+    with Compilation(model, backend=backend, device=device) as compilation:
+        compilation.finish()
+        (found,) = compilation.specialisations
+        (source,) = found.compiled.model.inputs
+        x = np.zeros(source.type.shape, source.type.dtype.numpy)
+        found.compiled(x)
+        times = []
+        for _ in range(ROUNDS):
+            start = time.perf_counter()
+            found.compiled(x)
+            times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,225 @@
+"""Execution and Event: a compilation applied once to buffers of the caller."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpunn.errors import NnapiError, ResultCode
+from gpunn.importers.nnapi_codes import OperandLifeTime, OperandType
+from gpunn.nnapi.compilation import Compilation, Outcome
+from gpunn.nnapi.graph import Binding, Graph
+from gpunn.nnapi.memory import Memory
+from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes, translated
+from gpunn.types import Array
+
+
+class Event:
+    """The end of an execution (ANeuralNetworksEvent); several threads may wait on one."""
+
+    def __init__(self, complete: Callable[[], None]) -> None:
+        self._complete: Callable[[], None] | None = complete
+        self._error: Exception | None = None
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Block until the execution has completed: then, not before, its outputs are written.
+
+        Raises OP_FAILED or OUT_OF_MEMORY when it failed, in every thread that waits.
+        """
+        with self._lock:
+            if self._complete is not None:
+                try:
+                    self._complete()
+                except Exception as error:
+                    self._error = error
+                self._complete = None
+        if isinstance(self._error, NnapiError):
+            raise NnapiError(self._error.code, self._error.message) from self._error
+        if self._error is not None:
+            raise self._error
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """What an input or output was set to; `array` is None for an omitted input."""
+
+    type: OperandType
+    array: Array | None
+
+
+class Execution:
+    """One application of a model to inputs (ANeuralNetworksExecution).
+
+    Buffers are referenced, not copied, and must stay as they are until the event has been waited for. Raises
+    UNEXPECTED_NULL without a compilation, BAD_STATE for one that is not finished, BAD_DATA for one that is
+    invalid because its finish() failed or it was closed. Every other call raises BAD_STATE after
+    start_compute(), and BAD_DATA for an index that the model does not have.
+    """
+
+    def __init__(self, compilation: Compilation) -> None:
+        expect_given("the compilation", compilation)
+        if not compilation.finished:
+            raise NnapiError(ResultCode.BAD_STATE, "the compilation has not been finished")
+        if not compilation.valid:
+            bad("the compilation is invalid: its finish() failed, or it has been closed")
+        self._compilation = compilation
+        self._started = False
+        self._inputs: dict[int, _Argument] = {}
+        self._outputs: dict[int, _Argument] = {}
+
+    def set_input(self, index: int, buffer: Any, type: OperandType | None = None) -> None:
+        """Set input `index` of the model to an array, bytes or numbers; None omits an optional input.
+
+        type: gives the dimensions that the model left 0; all else as in the model, as when it is None. Raises
+        BAD_DATA when it is not, when dimensions stay open, or the buffer does not have the type.
+        """
+        position = self._position(index, self._compilation.model.inputs, "set_input")
+        bound = self._bound(
+            self._compilation.model.inputs[position], type, f"input {position}", buffer is None
+        )
+        array = None if buffer is None else as_array(buffer, bound, f"input {position}")
+        self._inputs[position] = _Argument(bound, array)
+
+    def set_input_from_memory(
+        self, index: int, memory: Memory, offset: int, length: int, type: OperandType | None = None
+    ) -> None:
+        """Set an input to `length` bytes of a memory; as set_input()."""
+        position = self._position(index, self._compilation.model.inputs, "set_input_from_memory")
+        expect_given("memory, offset and length", memory, offset, length)
+        bound = self._bound(self._compilation.model.inputs[position], type, f"input {position}")
+        array = from_bytes(memory.view(offset, length), bound, f"input {position}")
+        self._inputs[position] = _Argument(bound, array)
+
+    def set_output(self, index: int, buffer: Any, type: OperandType | None = None) -> None:
+        """Set where output `index` is written: a writable, C-contiguous array or bytes-like object.
+
+        type: as in set_input(). No operation has an optional output, so None is UNEXPECTED_NULL.
+        """
+        position = self._position(index, self._compilation.model.outputs, "set_output")
+        expect_given("the buffer of an output", buffer)
+        bound = self._bound(self._compilation.model.outputs[position], type, f"output {position}")
+        self._outputs[position] = _Argument(bound, as_array(buffer, bound, f"output {position}", write=True))
+
+    def set_output_from_memory(
+        self, index: int, memory: Memory, offset: int, length: int, type: OperandType | None = None
+    ) -> None:
+        """Set an output to `length` bytes of a writable memory; as set_output()."""
+        position = self._position(index, self._compilation.model.outputs, "set_output_from_memory")
+        expect_given("memory, offset and length", memory, offset, length)
+        bound = self._bound(self._compilation.model.outputs[position], type, f"output {position}")
+        array = from_bytes(memory.view(offset, length, write=True), bound, f"output {position}")
+        self._outputs[position] = _Argument(bound, array)
+
+    def start_compute(self) -> Event:
+        """Start the execution, which can be done once, and return the event of its end.
+
+        Raises BAD_STATE when it was started before; BAD_DATA when an input or output is not set, buffers
+        overlap that must not, or the inputs do not fit the model; OP_FAILED when they make it one that cannot
+        be run.
+        """
+        self._expect_open("start_compute")
+        model = self._compilation.model
+        for what, arguments, count in (
+            ("input", self._inputs, len(model.inputs)),
+            ("output", self._outputs, len(model.outputs)),
+        ):
+            missing = [str(k) for k in range(count) if k not in arguments]
+            if missing:
+                bad(f"{what} {', '.join(missing)} of model {model.name!r} has not been set")
+        inputs = [self._inputs[k] for k in range(len(model.inputs))]
+        outputs = [self._outputs[k] for k in range(len(model.outputs))]
+        self._expect_apart(inputs, outputs)
+        binding = Binding(tuple(a.type for a in inputs), tuple(a.array for a in inputs))
+
+        def check(graph: Graph) -> None:
+            _expect_shapes(graph, outputs)
+            _check_inputs(graph, binding)
+
+        outcome = self._compilation.start(binding, check)
+        self._started = True
+        targets = [argument.array for argument in outputs if argument.array is not None]
+        return Event(lambda: _complete(outcome, targets))
+
+    def _expect_open(self, call: str) -> None:
+        if self._started:
+            raise NnapiError(ResultCode.BAD_STATE, f"{call}: the execution has been started")
+
+    def _position(self, index: int, operands: Sequence[int], call: str) -> int:
+        self._expect_open(call)
+        expect_given("the index", index)
+        try:
+            found = operator.index(index)
+        except TypeError:
+            bad(f"{call}: an argument is named by its index, got {index!r}")
+        if not 0 <= found < len(operands):
+            bad(f"{call}: the model has {len(operands)} of these, there is no index {found}")
+        return found
+
+    def _bound(self, k: int, type: OperandType | None, what: str, omitted: bool = False) -> OperandType:
+        """The type of operand k with the dimensions of `type`."""
+        declared = self._compilation.model.operands[k].type
+        if omitted:
+            return declared
+        found = declared
+        if type is not None:
+            found = replace(declared, dimensions=tuple(type.dimensions))
+            fits = len(found.dimensions) == len(declared.dimensions) and all(
+                old in (0, new) for old, new in zip(declared.dimensions, found.dimensions, strict=True)
+            )
+            if replace(type, dimensions=()) != replace(declared, dimensions=()) or not fits:
+                bad(f"{what} must be {declared} with dimensions in place of 0, got {type!r}")
+        if not found.specified or min(found.dimensions, default=1) < 0:
+            bad(f"{what} must have all dimensions specified, got {found}")
+        return found
+
+    def _expect_apart(self, inputs: Sequence[_Argument], outputs: Sequence[_Argument]) -> None:
+        """An output overlaps no other output, no input and no referenced constant (types.hal, Request)."""
+        constants = [
+            operand.value
+            for operand in self._compilation.model.operands
+            if operand.lifetime is OperandLifeTime.CONSTANT_REFERENCE and operand.value is not None
+        ]
+        for k, output in enumerate(outputs):
+            others = [*(a.array for a in inputs), *(a.array for a in outputs[:k]), *constants]
+            for other in others:
+                if (
+                    other is not None
+                    and output.array is not None
+                    and np.may_share_memory(output.array, other)
+                ):
+                    bad(f"the buffer of output {k} overlaps another output, an input or a constant")
+
+
+def _expect_shapes(graph: Graph, outputs: Sequence[_Argument]) -> None:
+    """BAD_DATA unless every output is set to a buffer of the shape that is computed."""
+    for k, (argument, operand) in enumerate(zip(outputs, graph.model.outputs, strict=True)):
+        if argument.type.dimensions != operand.type.shape:
+            bad(f"output {k} has shape {list(operand.type.shape)}, but its buffer is {argument.type}")
+
+
+def _check_inputs(graph: Graph, binding: Binding) -> None:
+    """Raise what the checks of the inputs' values find, OP_FAILED last."""
+    values = ((check, binding.values[check.position]) for check in graph.checks)
+    found = [check.error(value) for check, value in values if value is not None]
+    errors = [error for error in found if error is not None]
+    if errors:
+        raise min(errors, key=lambda error: error.code)
+
+
+def _complete(outcome: Outcome, targets: Sequence[Array]) -> None:
+    """Wait for the run and write the outputs. Raises OP_FAILED or OUT_OF_MEMORY."""
+    try:
+        with translated():
+            results = outcome()
+    except NnapiError as error:
+        code = error.code if error.code is ResultCode.OUT_OF_MEMORY else ResultCode.OP_FAILED
+        raise NnapiError(code, error.message) from error
+    arrays = results if isinstance(results, tuple) else (results,)
+    for target, result in zip(targets, arrays, strict=True):
+        np.copyto(target, result.reshape(target.shape))

@@ -1,0 +1,90 @@
+"""Memory: bytes that models and executions refer to, mapped from a file or lying in an array."""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+
+from gpunn.errors import NnapiError, ResultCode
+from gpunn.types import Array
+
+PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2  # as POSIX has them; Python's mmap names them on Unix only
+
+
+class Memory:
+    """A region of bytes that is never copied (ANeuralNetworksMemory).
+
+    It lives as long as something refers to it: there is nothing to free. Make one with create_from_fd() or
+    from_array().
+    """
+
+    def __init__(self, data: Array, readable: bool, writable: bool) -> None:
+        self._bytes = data
+        self.readable = readable
+        self.writable = writable
+
+    @classmethod
+    def create_from_fd(cls, size: int, protect: int, fd: int, offset: int = 0) -> Memory:
+        """Map `size` bytes of a file from `offset`, shared with all that map it.
+
+        protect: PROT_NONE, or PROT_READ and PROT_WRITE or-ed together. The descriptor is duplicated and may
+        be closed. Raises BAD_DATA for a size that is not positive or larger than the file, an offset that is
+        not aligned to a page, an unknown protection or a wrong descriptor; UNMAPPABLE when it cannot be
+        mapped.
+        """
+        if None in (size, protect, fd, offset):
+            raise NnapiError(ResultCode.UNEXPECTED_NULL, "size, protect, fd and offset must be given")
+        if protect & ~(PROT_READ | PROT_WRITE):
+            raise NnapiError(
+                ResultCode.BAD_DATA, f"protect must be PROT_NONE to PROT_READ | PROT_WRITE, got {protect}"
+            )
+        if offset < 0 or offset % mmap.ALLOCATIONGRANULARITY:
+            raise NnapiError(
+                ResultCode.BAD_DATA,
+                f"offset must be a multiple of {mmap.ALLOCATIONGRANULARITY}, got {offset}",
+            )
+        try:
+            available = os.fstat(fd).st_size - offset
+        except (OSError, OverflowError) as error:
+            raise NnapiError(ResultCode.BAD_DATA, f"file descriptor {fd}: {error}") from error
+        if not 0 < size <= available:
+            raise NnapiError(
+                ResultCode.BAD_DATA, f"size must be 1 to {available}, as the file has it, got {size}"
+            )
+        writable = bool(protect & PROT_WRITE)
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        try:
+            mapped = mmap.mmap(fd, size, access=access, offset=offset)
+        except (OSError, ValueError) as error:
+            raise NnapiError(
+                ResultCode.UNMAPPABLE, f"file descriptor {fd} cannot be mapped: {error}"
+            ) from error
+        return cls(np.frombuffer(mapped, np.uint8), bool(protect & PROT_READ), writable)
+
+    @classmethod
+    def from_array(cls, array: Array) -> Memory:
+        """The bytes of a C-contiguous array, which stay where they are; writable where the array is."""
+        if array is None:
+            raise NnapiError(ResultCode.UNEXPECTED_NULL, "there is no array")
+        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.size:
+            raise NnapiError(ResultCode.BAD_DATA, "a memory needs a C-contiguous array that is not empty")
+        return cls(array.reshape(-1).view(np.uint8), True, array.flags.writeable)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._bytes.size
+
+    def view(self, offset: int, length: int, *, write: bool = False) -> Array:
+        """`length` bytes from `offset` as an array that shares them.
+
+        Raises BAD_DATA when they are not inside, or the protection forbids reading (writing).
+        """
+        if not 0 <= offset <= offset + length <= self.size:
+            span = f"{length} bytes at {offset}"
+            raise NnapiError(ResultCode.BAD_DATA, f"{span} are not inside a memory of {self.size} bytes")
+        if not (self.writable if write else self.readable):
+            raise NnapiError(ResultCode.BAD_DATA, f"the memory must not be {'written' if write else 'read'}")
+        return self._bytes[offset : offset + length]

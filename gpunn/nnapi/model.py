@@ -1,0 +1,265 @@
+"""Model: operands and operations by number, as the calls of ANeuralNetworksModel build them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpunn.errors import NnapiError, ResultCode
+from gpunn.importers.nnapi_codes import (
+    MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
+    OperandCode,
+    OperandLifeTime,
+    OperandType,
+    OperationCode,
+)
+from gpunn.model import MAX_ELEMENTS
+from gpunn.nnapi.graph import Graph, GraphOperand, GraphOperation, build
+from gpunn.nnapi.memory import Memory
+from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes
+
+
+class Model:
+    """A network built by calls (ANeuralNetworksModel). One thread builds it; once finished, any may use it.
+
+    Every call but the queries raises BAD_STATE after finish(), UNEXPECTED_NULL for None where a value must
+    be, and BAD_DATA for a wrong index. `name` is for messages only.
+    """
+
+    def __init__(self, name: str = "model") -> None:
+        self.name = name
+        self._operands: list[GraphOperand] = []
+        self._operations: list[GraphOperation] = []
+        self._computed: set[int] = set()
+        self._inputs: tuple[int, ...] = ()
+        self._outputs: tuple[int, ...] = ()
+        self._closed = False
+        self._graph: Graph | None = None
+        self.relaxed = False
+
+    # ---- building
+
+    def add_operand(self, type: OperandType) -> int:
+        """Add an operand and return its index: 0, 1, ... Raises BAD_DATA for an impossible type."""
+        self._expect_open("add_operand")
+        expect_given("the type", type)
+        self._operands.append(GraphOperand(_checked(type)))
+        return len(self._operands) - 1
+
+    def set_operand_value(self, index: int, value: Any) -> None:
+        """Give an operand a constant value; None says that an optional operand is missing.
+
+        value: an array of the operand's dtype and shape, bytes, or numbers. Up to 128 bytes are copied at
+        once; a longer value is referenced and must not change until all executions have completed (an
+        array that is not C-contiguous is copied). Raises BAD_DATA when the value does not fit the type or
+        the type has unspecified dimensions.
+        """
+        operand = self._operand(index, "set_operand_value")
+        if value is None:
+            operand.value, operand.lifetime = None, OperandLifeTime.NO_VALUE
+            return
+        self._expect_specified(index, operand)
+        array = as_array(value, operand.type, f"the value of operand {index}")
+        if array.nbytes <= MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES:
+            operand.value, operand.lifetime = np.array(array), OperandLifeTime.CONSTANT_COPY
+        else:
+            operand.value, operand.lifetime = array, OperandLifeTime.CONSTANT_REFERENCE
+
+    def set_operand_value_from_memory(self, index: int, memory: Memory, offset: int, length: int) -> None:
+        """Give an operand a constant value that lies in a memory, which is referenced, never copied.
+
+        Raises BAD_DATA unless `length` is that of the operand's type and lies inside a readable memory.
+        """
+        operand = self._operand(index, "set_operand_value_from_memory")
+        expect_given("memory, offset and length", memory, offset, length)
+        self._expect_specified(index, operand)
+        data = memory.view(offset, length)
+        operand.value = from_bytes(data, operand.type, f"the value of operand {index}")
+        operand.lifetime = OperandLifeTime.CONSTANT_REFERENCE
+
+    def add_operation(self, type: OperationCode, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Add an operation on operands by index, in any order of operations.
+
+        Raises BAD_DATA for an unknown type or index, and for an output that another operation has already.
+        What the operation demands of its operands is checked by finish(), when all values are there.
+        """
+        self._expect_open("add_operation")
+        expect_given("type, inputs and outputs", type, inputs, outputs)
+        if type not in iter(OperationCode):
+            bad(f"there is no operation {type!r}")
+        operation = GraphOperation(OperationCode(type), self._indices(inputs), self._indices(outputs))
+        twice = self._computed.intersection(operation.outputs) or _repeated(operation.outputs)
+        if twice:
+            bad(f"operand {min(twice)} is the output of two operations")
+        self._operations.append(operation)
+        self._computed.update(operation.outputs)
+
+    def identify_inputs_and_outputs(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Say which operands are the model's inputs and outputs; the last call counts.
+
+        Raises BAD_DATA for an operand that is both, or named twice, or an input with a value.
+        """
+        self._expect_open("identify_inputs_and_outputs")
+        expect_given("inputs and outputs", inputs, outputs)
+        ins, outs = self._indices(inputs), self._indices(outputs)
+        twice = _repeated((*ins, *outs))
+        if twice:
+            bad(f"operand {min(twice)} is named twice; an operand cannot be both input and output")
+        self._inputs, self._outputs = ins, outs
+
+    def relax_computation_float32_to_float16(self, allow: bool) -> None:
+        """Allow float32 to be computed with the range and precision of float16 (NNAPI 1.1)."""
+        self._expect_open("relax_computation_float32_to_float16")
+        expect_given("allow", allow)
+        self.relaxed = bool(allow)
+
+    def finish(self) -> None:
+        """End building and check everything that is known without an execution.
+
+        May be called once. Raises BAD_DATA with everything that is wrong; then the model is invalid for good.
+        """
+        self._expect_open("finish")
+        self._closed = True
+        if not self._inputs or not self._outputs:
+            bad("a model must have at least one input and one output (identify_inputs_and_outputs)")
+        self._settle_lifetimes()
+        self._operations = self._run_order()
+        self._graph = build(self)
+
+    # ---- queries
+
+    @property
+    def finished(self) -> bool:
+        """Whether finish() has been called."""
+        return self._closed
+
+    @property
+    def valid(self) -> bool:
+        """Whether finish() has succeeded."""
+        return self._graph is not None
+
+    @property
+    def operands(self) -> Sequence[GraphOperand]:
+        """Every operand by index."""
+        return self._operands
+
+    @property
+    def operations(self) -> Sequence[GraphOperation]:
+        """The operations; once finished, in an order in which they can run."""
+        return self._operations
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The operands that are inputs, in order."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The operands that are outputs, in order."""
+        return self._outputs
+
+    @property
+    def graph(self) -> Graph:
+        """The gpunn graph, as far as it is known without an execution; BAD_DATA for an invalid model."""
+        if self._graph is None:
+            bad(f"model {self.name!r} is invalid")
+        return self._graph
+
+    # ---- checks
+
+    def _expect_open(self, call: str) -> None:
+        if self._closed:
+            raise NnapiError(ResultCode.BAD_STATE, f"{call}: model {self.name!r} has been finished")
+
+    def _indices(self, indices: Iterable[Any]) -> tuple[int, ...]:
+        return tuple(self._index(index) for index in indices)
+
+    def _index(self, index: Any) -> int:
+        try:
+            found = operator.index(index)
+        except TypeError:
+            bad(f"an operand is named by its index, got {index!r}")
+        if not 0 <= found < len(self._operands):
+            bad(f"there is no operand {found}, only {len(self._operands)}")
+        return found
+
+    def _operand(self, index: int, call: str) -> GraphOperand:
+        self._expect_open(call)
+        expect_given("the index", index)
+        return self._operands[self._index(index)]
+
+    @staticmethod
+    def _expect_specified(index: int, operand: GraphOperand) -> None:
+        if not operand.type.specified:
+            bad(f"operand {index} cannot have a value, its dimensions are not all specified: {operand.type}")
+
+    def _settle_lifetimes(self) -> None:
+        """Inputs and outputs get their lifetime; they and what operations compute must have no value."""
+        computed = self._computed
+        for k in (*self._inputs, *computed, *self._outputs):
+            if self._operands[k].lifetime is not OperandLifeTime.TEMPORARY_VARIABLE:
+                bad(f"operand {k} has a value, so it can be neither an input nor the output of an operation")
+        for k in self._inputs:
+            self._operands[k].lifetime = OperandLifeTime.MODEL_INPUT
+            if k in computed:
+                bad(f"operand {k} is an input of the model and the output of an operation")
+        for k in self._outputs:
+            self._operands[k].lifetime = OperandLifeTime.MODEL_OUTPUT
+            if k not in computed:
+                bad(f"operand {k} is an output of the model, but no operation computes it")
+
+    def _run_order(self) -> list[GraphOperation]:
+        """The operations so that each comes after those that it reads from. Raises BAD_DATA for a cycle."""
+        producer = {k: operation for operation in self._operations for k in operation.outputs}
+        ordered: dict[GraphOperation, None] = {}
+        waiting = {
+            operation: {producer[k] for k in operation.inputs if k in producer}
+            for operation in self._operations
+        }
+        readers: dict[GraphOperation, list[GraphOperation]] = {}
+        for operation, needed in waiting.items():
+            for earlier in needed:
+                readers.setdefault(earlier, []).append(operation)
+        ready = [operation for operation, needed in waiting.items() if not needed]
+        for operation in ready:
+            ordered[operation] = None
+            for reader in readers.get(operation, ()):
+                waiting[reader].discard(operation)
+                if not waiting[reader]:
+                    ready.append(reader)
+        if len(ordered) < len(self._operations):
+            bad("the operations form a cycle")
+        return list(ordered)
+
+
+def _repeated(indices: Sequence[int]) -> set[int]:
+    """Those that are there more than once."""
+    return {k for k, times in Counter(indices).items() if times > 1}
+
+
+def _checked(type: OperandType) -> OperandType:
+    """`type` with clean members; BAD_DATA where they contradict each other."""
+    if type.type not in iter(OperandCode):
+        bad(f"there is no operand type {type.type!r}")
+    try:
+        code, dimensions = OperandCode(type.type), tuple(operator.index(d) for d in type.dimensions)
+        scale, zero_point = float(type.scale), operator.index(type.zero_point)
+    except (TypeError, ValueError) as error:
+        bad(f"{type!r} is no operand type: {error}")
+    if code.is_tensor != bool(dimensions):
+        bad(f"{code.name} must have {'' if code.is_tensor else 'no '}dimensions, got {list(dimensions)}")
+    if any(d < 0 for d in dimensions) or math.prod(dimensions) > MAX_ELEMENTS:
+        bad(f"dimensions must not be negative, nor elements over {MAX_ELEMENTS}, got {list(dimensions)}")
+    quantised = code is OperandCode.TENSOR_QUANT8_ASYMM
+    least = "over 0" if quantised else "0 or more" if code is OperandCode.TENSOR_INT32 else "0"
+    fits = {"over 0": scale > 0, "0 or more": scale >= 0, "0": scale == 0}
+    if not fits[least] or not math.isfinite(scale):
+        bad(f"the scale of {code.name} must be {least}, got {scale}")
+    if not 0 <= zero_point <= (255 if quantised else 0):
+        bad(f"the zero point of {code.name} must be {'0 to 255' if quantised else '0'}, got {zero_point}")
+    return OperandType(code, dimensions, scale, zero_point)

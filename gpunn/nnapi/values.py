@@ -1,0 +1,97 @@
+"""Values at the door: arrays, numbers and bytes become arrays of an operand's type, sharing their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpunn.errors import DeviceError, ModelError, NnapiError, ResultCode, UnsupportedError
+from gpunn.importers.nnapi_codes import OperandType
+from gpunn.types import Array
+
+
+def bad(what: str) -> NoReturn:
+    """Raise BAD_DATA."""
+    raise NnapiError(ResultCode.BAD_DATA, what)
+
+
+def expect_given(what: str, *values: Any) -> None:
+    """UNEXPECTED_NULL when one of the values is None."""
+    if any(value is None for value in values):
+        raise NnapiError(ResultCode.UNEXPECTED_NULL, f"{what} must not be None")
+
+
+def as_array(value: Any, type: OperandType, what: str, *, write: bool = False) -> Array:
+    """`value` as an array of `type`, whose dimensions are known.
+
+    An array must have the type's dtype and shape; bytes-like objects must have its length; numbers and
+    sequences of numbers must be representable. Bytes-like objects and arrays that are C-contiguous are not
+    copied. With `write` the array is to be written to: only such a one, writable, will do. Raises BAD_DATA.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        array: Array = np.asarray(value)
+        if array.dtype != type.type.numpy:
+            bad(f"{what} must be {type.type.numpy}, got {array.dtype}")
+    elif (buffer := _buffer(value)) is not None:
+        if buffer.nbytes != type.nbytes:
+            bad(f"{what} must have {type.nbytes} bytes as {type}, got {buffer.nbytes}")
+        array = np.frombuffer(buffer, type.type.numpy).reshape(type.dimensions)
+    else:
+        array = _numbers(value, type, what)
+    if array.shape != type.dimensions and not (array.size == 1 and not type.dimensions):
+        bad(f"{what} must have shape {list(type.dimensions)} as {type}, got {list(array.shape)}")
+    if write and not (array.flags.c_contiguous and array.flags.writeable):
+        bad(f"{what} must be writable and C-contiguous")
+    return np.ascontiguousarray(array).reshape(type.dimensions)
+
+
+def _buffer(value: Any) -> memoryview | None:
+    """The bytes of a bytes-like object; None for anything else."""
+    try:
+        view = memoryview(value)
+    except TypeError:
+        return None
+    if not view.c_contiguous:
+        bad("a bytes-like object must be C-contiguous")
+    return view.cast("B") if view.nbytes else view
+
+
+def _numbers(value: Any, type: OperandType, what: str) -> Array:
+    try:
+        found = np.asarray(value)
+        exact = np.can_cast(found.dtype, np.float64, "same_kind") and found.dtype.kind in "biuf"
+        array: Array = found.astype(type.type.numpy) if exact else found
+    except (TypeError, ValueError, OverflowError, RuntimeWarning):
+        bad(f"{what} must be numbers, got {value!r}")
+    integers = type.type.numpy.kind in "iu"
+    if not exact or (integers and (found.dtype.kind == "f" or not np.array_equal(array, found))):
+        bad(f"{what} must be {type.type.numpy}, got {value!r}")
+    return array
+
+
+def from_bytes(data: Array, type: OperandType, what: str) -> Array:
+    """Bytes of a Memory as an array of `type` that shares them. Raises BAD_DATA unless the length fits."""
+    if data.nbytes != type.nbytes:
+        bad(f"{what} must have {type.nbytes} bytes as {type}, got {data.nbytes}")
+    return data.view(type.type.numpy).reshape(type.dimensions)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """gpunn's errors as NNAPI's: a wrong graph is BAD_DATA, what cannot be done or fails OP_FAILED."""
+    try:
+        yield
+    except NnapiError:
+        raise
+    except ModelError as error:
+        raise NnapiError(ResultCode.BAD_DATA, str(error)) from error
+    except MemoryError as error:
+        raise NnapiError(ResultCode.OUT_OF_MEMORY, str(error) or "out of memory") from error
+    except DeviceError as error:
+        full = "out of GPU memory" in str(error)
+        raise NnapiError(ResultCode.OUT_OF_MEMORY if full else ResultCode.OP_FAILED, str(error)) from error
+    except UnsupportedError as error:
+        raise NnapiError(ResultCode.OP_FAILED, str(error)) from error

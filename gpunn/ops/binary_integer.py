@@ -1,0 +1,139 @@
+"""Integer arithmetic of element-wise functions of two quantised tensors.
+
+A line of FIXED is an op as TFLite's reference kernels compute it: the real factors that multiply the first
+operand, the second and the result, in fixed point, and how these enter, in numpy and in WGSL. An
+operand is counted from its zero point: {a} and {b} in WGSL. Factors are quotients of float32 scales, in
+float32 where TFLite's Prepare functions compute them so. The result is moved to its zero point and
+clamped to the fused activation.
+Maximum and minimum rescale each operand by a table first: the larger stays the larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpunn.kernel import Function, Param, Read
+from gpunn.ops.affine import activation_bounds, quantize_multiplier, ratio, rescale, scale_of, store, times
+from gpunn.ops.op import Call
+from gpunn.ops.tables import read_table, requantize_table
+from gpunn.types import Array
+
+LEFT = 20  # bits of fraction that sums are computed with
+
+Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """What a kernel makes of two elements: `combine` and other functions, and what these read."""
+
+    functions: Mapping[str, Function]
+    params: Mapping[str, Param] = field(default_factory=dict)
+    tables: tuple[Read, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """One line: factors of the scales (a, b, result), meaning and expression."""
+
+    factors: Callable[[float, float, float], tuple[float, float, float]]
+    meaning: Callable[[Array, Array, Sequence[Factor]], Array]
+    expression: str
+
+
+def _sum_factors(a: float, b: float, y: float) -> tuple[float, float, float]:
+    top = 2 * max(a, b)
+    return a / top, b / top, top / (2**LEFT * y)
+
+
+def _add(a: Array, b: Array, by: Sequence[Factor]) -> Array:
+    return rescale(rescale(a << LEFT, *by[0]) + rescale(b << LEFT, *by[1]), *by[2])
+
+
+def _sub(a: Array, b: Array, by: Sequence[Factor]) -> Array:
+    return rescale(rescale(a << LEFT, *by[0]) - rescale(b << LEFT, *by[1]), *by[2])
+
+
+def _mul(a: Array, b: Array, by: Sequence[Factor]) -> Array:
+    return rescale(a * b, *by[2])
+
+
+def _prelu(a: Array, b: Array, by: Sequence[Factor]) -> Array:
+    return np.where(a >= 0, rescale(a, *by[0]), rescale(a * b, *by[2]))
+
+
+def _scaled(text: str, factor: str) -> str:
+    return f"rescale({text}, p.{factor}.y, p.{factor}.z)"
+
+
+_A = _scaled(f"({{a}} << {LEFT}u)", "first")
+_B = _scaled(f"({{b}} << {LEFT}u)", "second")
+_PRODUCT = _scaled("({a} * {b})", "result")
+
+FIXED = {
+    "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result")),
+    "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result")),
+    "mul": Fixed(lambda a, b, y: (1.0, 1.0, ratio(times(a, b), y)), _mul, _PRODUCT),
+    "prelu": Fixed(
+        lambda a, b, y: (ratio(a, y), 1.0, ratio(times(a, b), y)),
+        _prelu,
+        f"select({_PRODUCT}, {_scaled('{a}', 'first')}, {{a}} >= 0)",
+    ),
+}
+CHOICES = {"maximum": (np.maximum, "max"), "minimum": (np.minimum, "min")}
+
+
+def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:
+    """Zero points and factors of the first operand, the second and the result."""
+    scales, zeros = zip(*(scale_of(call, t) for t in (call.x, call.input(1), call.y)), strict=True)
+    return list(zeros), [quantize_multiplier(f) for f in FIXED[call.op].factors(*scales)]
+
+
+def _fixed_reference(call: Call, a: Array, b: Array) -> Array:
+    """The stored result of an op of FIXED."""
+    zeros, factors = _zeros_and_factors(call)
+    a, b = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
+    result = FIXED[call.op].meaning(a, b, factors)
+    return store(result + zeros[2], call.y, activation_bounds(call, call.y))
+
+
+def _fixed(call: Call) -> Combine:
+    zeros, factors = _zeros_and_factors(call)
+    centred = FIXED[call.op].expression.format(a="(a - p.first.x)", b="(b - p.second.x)")
+    expression = f"clamp({centred} + p.result.x, p.bounds.x, p.bounds.y)"
+    params: dict[str, Param] = {
+        name: (zero, *factor, 0)
+        for name, zero, factor in zip(("first", "second", "result"), zeros, factors, strict=True)
+    }
+    params["bounds"] = (*activation_bounds(call, call.y), 0, 0)
+    return Combine({"combine": Function(("a", "b"), expression)}, params, libraries=("affine",))
+
+
+def _choice_reference(call: Call, a: Array, b: Array) -> Array:
+    """The stored result of maximum or minimum."""
+    tables = (requantize_table(call, call.input(k), call.y) for k in range(2))
+    first, second = (read_table(v, t) for v, t in zip((a, b), tables, strict=True))
+    return np.asarray(CHOICES[call.op][0](first, second))
+
+
+def _choice(call: Call) -> Combine:
+    operands, tables = [], []
+    for k, name in enumerate("ab"):
+        if call.input(k).quantization == call.y.quantization:
+            operands.append(name)
+            continue
+        table = requantize_table(call, call.input(k), call.y)
+        tables.append(Read(f"table_{name}", None, value=table))
+        operands.append(f"load_table_{name}(u32({name}) & 0xffu)")
+    expression = f"{CHOICES[call.op][1]}({', '.join(operands)})"
+    return Combine({"combine": Function(("a", "b"), expression)}, tables=tuple(tables))
+
+
+INTEGER: Mapping[str, tuple[Callable[..., Array], Callable[[Call], Combine]]] = {
+    **{name: (_fixed_reference, _fixed) for name in FIXED},
+    **{name: (_choice_reference, _choice) for name in CHOICES},
+}

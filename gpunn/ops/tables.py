@@ -1,0 +1,149 @@
+"""Functions of one 8-bit number as tables of 256 results: the same bits everywhere, by construction.
+
+Entry k belongs to the stored value whose byte is k, so that a table is read with the byte itself, whether
+the dtype has a sign or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, flat_threads
+from gpunn.ops.affine import (
+    LIMITS,
+    clamp_bounds,
+    divide_by_power,
+    quantize,
+    quantize_multiplier,
+    ratio,
+    rescale,
+    scale_of,
+    store,
+    times,
+)
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.op import Call, Quantized
+from gpunn.types import Array, TensorType
+
+Bounds = tuple[int, int]
+
+
+def every_value(type: TensorType) -> Array:
+    """All stored values of an 8-bit dtype as int64, in the order of their bytes."""
+    return np.arange(256, dtype=np.uint8).view(type.dtype.numpy).astype(np.int64)
+
+
+def every_real(call: Call, type: TensorType) -> Array:
+    """What all stored values of `type` stand for, in float64."""
+    scale, zero = scale_of(call, type)
+    return np.asarray((every_value(type) - zero) * scale)
+
+
+def real_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
+    """The stored results of a function of reals: computed in float64, rounded once, halves away from zero."""
+    scale_of(call, call.y)
+    return quantize(meaning(every_real(call, call.x)), call.y.with_shape((256,)))
+
+
+def rescale_table(
+    call: Call, source: TensorType, target: TensorType, bounds: Bounds, below: float = 1.0
+) -> Array:
+    """Stored values of `source` as those of `target`, clamped to `bounds`, by fixed-point multiplication.
+
+    Negative reals are multiplied by `below` as well. Factors are float32 quotients, as TFLite's Prepare
+    functions compute them.
+    """
+    (scale, zero), (to_scale, to_zero) = scale_of(call, source), scale_of(call, target)
+    x = every_value(source) - zero
+    negative = ratio(times(scale, below), to_scale)
+    scaled = np.where(
+        x < 0,
+        rescale(-x if negative < 0 else x, *quantize_multiplier(abs(negative))),
+        rescale(x, *quantize_multiplier(ratio(scale, to_scale))),
+    )
+    return store(scaled + to_zero, target, bounds)
+
+
+def read_table(x: Array, table: Array) -> Array:
+    """The table's entries for stored 8-bit values."""
+    return np.asarray(table[np.ascontiguousarray(x).view(np.uint8)])
+
+
+def table_kernel(call: Call, table: Array) -> Kernel:
+    """The kernel that reads the table for every element of an 8-bit tensor, four at a time.
+
+    The last word may reach into the padding of both tensors (a multiple of 16 bytes, gpunn/kernel.py).
+    """
+    if call.x.dtype not in QUANTIZED:
+        raise Unsupported(f"{call.x.dtype.value} has no table of 256 results")
+    count = ceil_div(call.x.size, 4)
+    return Kernel(
+        body="table",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("table", None, value=table)),
+        writes=(Write(width=4),),
+        params={"count": count},
+        lanes=4,
+        reason="a table of 256 results",
+    )
+
+
+def table_facet(table: Callable[[Call], Array]) -> Quantized:
+    """The integer facet of an op that is one table of its call."""
+
+    def reference(call: Call, x: Array) -> Any:
+        return read_table(x, table(call))
+
+    return Quantized(reference, lambda call: table_kernel(call, table(call)))
+
+
+def requantize_table(call: Call, source: TensorType, target: TensorType) -> Array:
+    """Stored values of `source` as those of `target`, by fixed-point multiplication."""
+    return rescale_table(call, source, target, LIMITS[target.dtype])
+
+
+def clamped_table(call: Call, name: str | None) -> Array:
+    """rescale_table from the call's first input to its result, after the activation of that name."""
+    return rescale_table(call, call.x, call.y, clamp_bounds(call, call.y, name))
+
+
+def hard_swish_table(call: Call) -> Array:
+    """hard_swish in 16-bit fixed point, as TFLite's reference kernel (hard_swish.h) computes it.
+
+    x, in steps of 1/128 of its scale, is multiplied by relu6(x + 3) / 6: that factor is x in steps of
+    3 / 2^15, saturated at -3 and 3, moved into 0 ... 1.
+    """
+    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    step = times(scale, 1 / 128)
+    x = (every_value(call.x) - zero) << 7
+    multiplier, exponent = _short_multiplier(ratio(step, to_scale))
+    part, part_exponent = _short_multiplier(ratio(step, 3 / 2**15))
+    gate = _saturate(x << max(part_exponent - 1, 0))
+    gate = _high_multiply_16(gate, part)
+    gate = _saturate(gate << 1) if part_exponent > 0 else divide_by_power(gate, -part_exponent)
+    gate = (gate + 2**15) >> 1
+    product = gate * _high_multiply_16(x, multiplier)
+    halved = np.where(product >= 0, product >> 15, -((-product) >> 15))
+    result = divide_by_power(halved << max(exponent, 0), max(-exponent, 0)) + to_zero
+    return store(result, call.y, LIMITS[call.y.dtype])
+
+
+def _short_multiplier(factor: float) -> tuple[int, int]:
+    """quantize_multiplier() with 15 instead of 31 bits."""
+    m, shift = quantize_multiplier(factor)
+    return min((m + 2**15) >> 16, 2**15 - 1), shift
+
+
+def _saturate(x: Array) -> Array:
+    """Clamped to 16 bits."""
+    return np.asarray(np.clip(x, -(2**15), 2**15 - 1))
+
+
+def _high_multiply_16(a: Array, b: int) -> Array:
+    """high_multiply() of 16-bit numbers: a * b / 2^15, rounded to nearest."""
+    nudged = a * b + np.where(a * b >= 0, 2**14, 1 - 2**14)
+    return np.where(nudged >= 0, nudged >> 15, -((-nudged) >> 15))

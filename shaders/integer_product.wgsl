@@ -1,0 +1,121 @@
+//!use tiles window requantize
+// Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product of words.
+//
+// Words stay packed: a dot product of two is one instruction on most GPUs. Where it is not (lavapipe),
+// unpacking them to vec4<i32> took the same time, and to vec4<f32> up to a fourth more.
+//
+// One invocation: 8 output pixels (along [batch, OH, OW] flattened) x 8 output channels, one word of 4 input
+// channels at a time. Pixels past the end are computed on the last pixel and not stored.
+// Expects x [batch, H, W, C], packed; w [KH * KW * GC / 4 (rounded up), 4 N4] words of four input channels,
+// those past GC being the filter's zero point; bias [4 N4] with all that the input does not enter; the scales of
+// lib/requantize.wgsl; products(w, x): the dot product of two words; the window's parameters (lib/window.wgsl);
+// put_channels of lib/rows.wgsl or lib/rows_of_words.wgsl; p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4 (even), p.GC
+// and p.GN (input and output channels of a group; GN divisible by 8 where there are several), p.PAD (a word of
+// the input's zero point). ALIGNED: GC is divisible by 4. CENTRED: the filter's zero point is 0, sums of x are
+// not needed. Tiles (lib/tiles.wgsl) are pairs of vec4 columns x 8 pixels.
+
+const ONES: i32 = 0x01010101;
+
+// Input channels first + 4 c and the following three of a pixel.
+fn fetch(pixel: u32, first: u32, c: u32) -> i32 {
+  let inside = pixel != OUTSIDE;
+  let i = select(0u, pixel * p.C + first + 4u * c, inside);
+  var word = word_x(i >> 2u);
+  if (ALIGNED == 0u) {
+    let shift = (i & 3u) * 8u;
+    let next = word_x((i >> 2u) + 1u);
+    word = (word >> shift) | ((next << (31u - shift)) << 1u);
+    word = insertBits(p.PAD, word, 0u, 8u * min(p.GC - 4u * c, 4u));
+  }
+  return i32(select(p.PAD, word, inside));
+}
+
+// The sums of a pixel with two vec4 columns, and with ones: stored unless the pixel is past the end.
+fn put_row(m: u32, n: u32, left: vec4<i32>, right: vec4<i32>, ones: i32) {
+  if (m >= p.M) { return; }
+  put_channels(m, n, requantize(n, left - p.zeros.y * ones));
+  put_channels(m, n + 1u, requantize(n + 1u, right - p.zeros.y * ones));
+}
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let tile = tile_of(group, groups, local);
+  let n = tile.column * 2u;
+  let m = tile.row * 8u;
+  if (n >= p.N4 || m >= p.M) { return; }
+  let last = p.M - 1u;
+  let c0 = corner(m);
+  let c1 = corner(min(m + 1u, last));
+  let c2 = corner(min(m + 2u, last));
+  let c3 = corner(min(m + 3u, last));
+  let c4 = corner(min(m + 4u, last));
+  let c5 = corner(min(m + 5u, last));
+  let c6 = corner(min(m + 6u, last));
+  let c7 = corner(min(m + 7u, last));
+  let first = n * 4u / p.GN * p.GC;
+  let words = (p.GC + 3u) / 4u;
+  let left = load4_bias(n);
+  let right = load4_bias(n + 1u);
+  var a0 = left; var a1 = left; var a2 = left; var a3 = left;
+  var a4 = left; var a5 = left; var a6 = left; var a7 = left;
+  var b0 = right; var b1 = right; var b2 = right; var b3 = right;
+  var b4 = right; var b5 = right; var b6 = right; var b7 = right;
+  var t0 = 0; var t1 = 0; var t2 = 0; var t3 = 0;
+  var t4 = 0; var t5 = 0; var t6 = 0; var t7 = 0;
+  var q = n;
+  for (var ky = 0u; ky < p.KH; ky++) {
+    for (var kx = 0u; kx < p.KW; kx++) {
+      let s0 = cell(c0, ky, kx);
+      let s1 = cell(c1, ky, kx);
+      let s2 = cell(c2, ky, kx);
+      let s3 = cell(c3, ky, kx);
+      let s4 = cell(c4, ky, kx);
+      let s5 = cell(c5, ky, kx);
+      let s6 = cell(c6, ky, kx);
+      let s7 = cell(c7, ky, kx);
+      for (var c = 0u; c < words; c++) {
+        let wa = load4_w(q);
+        let wb = load4_w(q + 1u);
+        q += p.N4;
+        let x0 = fetch(s0, first, c);
+        let x1 = fetch(s1, first, c);
+        let x2 = fetch(s2, first, c);
+        let x3 = fetch(s3, first, c);
+        let x4 = fetch(s4, first, c);
+        let x5 = fetch(s5, first, c);
+        let x6 = fetch(s6, first, c);
+        let x7 = fetch(s7, first, c);
+        a0 += products4(wa, vec4<i32>(x0)); b0 += products4(wb, vec4<i32>(x0));
+        a1 += products4(wa, vec4<i32>(x1)); b1 += products4(wb, vec4<i32>(x1));
+        a2 += products4(wa, vec4<i32>(x2)); b2 += products4(wb, vec4<i32>(x2));
+        a3 += products4(wa, vec4<i32>(x3)); b3 += products4(wb, vec4<i32>(x3));
+        a4 += products4(wa, vec4<i32>(x4)); b4 += products4(wb, vec4<i32>(x4));
+        a5 += products4(wa, vec4<i32>(x5)); b5 += products4(wb, vec4<i32>(x5));
+        a6 += products4(wa, vec4<i32>(x6)); b6 += products4(wb, vec4<i32>(x6));
+        a7 += products4(wa, vec4<i32>(x7)); b7 += products4(wb, vec4<i32>(x7));
+        if (CENTRED == 0u) {
+          t0 += products(ONES, x0);
+          t1 += products(ONES, x1);
+          t2 += products(ONES, x2);
+          t3 += products(ONES, x3);
+          t4 += products(ONES, x4);
+          t5 += products(ONES, x5);
+          t6 += products(ONES, x6);
+          t7 += products(ONES, x7);
+        }
+      }
+    }
+  }
+  put_row(m, n, a0, b0, t0);
+  put_row(m + 1u, n, a1, b1, t1);
+  put_row(m + 2u, n, a2, b2, t2);
+  put_row(m + 3u, n, a3, b3, t3);
+  put_row(m + 4u, n, a4, b4, t4);
+  put_row(m + 5u, n, a5, b5, t5);
+  put_row(m + 6u, n, a6, b6, t6);
+  put_row(m + 7u, n, a7, b7, t7);
+}

@@ -1,0 +1,28 @@
+//!use flat
+// y = the stored integer of each real x: p.ends.x, and one more for each of the thresholds `least` that x reaches.
+// Expects x, least (256, ascending; the first is not looked at), y; p.count, the number of V's; p.ends.y, which a NaN
+// becomes. An invocation computes one V.
+
+fn stored(x: f32) -> i32 {
+  var k = 0u;
+  for (var step = 128u; step > 0u; step /= 2u) {
+    if (x >= load_least(k + step)) {
+      k += step;
+    }
+  }
+  let nan = (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+  return select(p.ends.x + i32(k), p.ends.y, nan);
+}
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i < p.count) {
+    let x = load4_x(i);
+    store4_y(i, vec4<i32>(stored(x.x), stored(x.y), stored(x.z), stored(x.w)));
+  }
+}

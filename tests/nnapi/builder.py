@@ -1,0 +1,100 @@
+"""Small NNAPI models for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from gpunn.nnapi import (
+    Compilation,
+    Execution,
+    Model,
+    NnapiError,
+    OperandCode,
+    OperandType,
+    OperationCode,
+    ResultCode,
+)
+
+Array = npt.NDArray[Any]
+FLOAT, INT, QUANT8 = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM
+
+
+@contextmanager
+def expect(code: ResultCode, words: str = "") -> Iterator[None]:
+    """The body raises NnapiError with this code, and a message in which the pattern `words` is found."""
+    with pytest.raises(NnapiError, match=words or None) as caught:
+        yield
+    assert caught.value.code is code, str(caught.value)
+
+
+def tensor(*dimensions: int, code: OperandCode = FLOAT, scale: float = 0.0, zero: int = 0) -> OperandType:
+    """A tensor type; quantised ones get the scale 0.5 unless another is named."""
+    return OperandType(code, dimensions, scale or (0.5 if code is QUANT8 else 0.0), zero)
+
+
+def add_constant(model: Model, value: Any, type: OperandType | None = None) -> int:
+    """A constant operand: an int or float becomes a scalar, a list a TENSOR_INT32, an array a tensor."""
+    if type is None and isinstance(value, np.ndarray):
+        type = tensor(*value.shape, code=FLOAT if value.dtype == np.float32 else INT)
+    elif type is None and isinstance(value, list):
+        type = tensor(*np.shape(value), code=INT)
+    elif type is None:
+        type = OperandType(OperandCode.FLOAT32 if isinstance(value, float) else OperandCode.INT32)
+    index = model.add_operand(type)
+    model.set_operand_value(index, value)
+    return index
+
+
+def single(
+    operation: str, inputs: Sequence[Any], outputs: Sequence[OperandType], *, finish: bool = True
+) -> Model:
+    """A model of one operation: types become model inputs, None no value, all else constants.
+
+    A pair (type, value) is a constant of that type.
+    """
+    model = Model(operation)
+    indices, free = [], []
+    for value in inputs:
+        if isinstance(value, OperandType):
+            free.append(model.add_operand(value))
+            indices.append(free[-1])
+        elif isinstance(value, tuple):
+            indices.append(add_constant(model, value[1], value[0]))
+        else:
+            indices.append(add_constant(model, value))
+    results = [model.add_operand(type) for type in outputs]
+    model.add_operation(OperationCode[operation], indices, results)
+    model.identify_inputs_and_outputs(free, results)
+    if finish:
+        model.finish()
+    return model
+
+
+def relu(*dimensions: int) -> Model:
+    """The finished model of a RELU."""
+    return single("RELU", [tensor(*dimensions)], [tensor(*dimensions)])
+
+
+def compiled(model: Model, backend: str = "cpu") -> Compilation:
+    """The model's compilation, finished."""
+    compilation = Compilation(model, backend=backend)
+    compilation.finish()
+    return compilation
+
+
+def run(
+    compilation: Compilation, *inputs: Any, out: Array, types: Sequence[OperandType | None] = ()
+) -> Array:
+    """One execution with one output; returns `out`."""
+    execution = Execution(compilation)
+    for position, value in enumerate(inputs):
+        execution.set_input(position, value, types[position] if types else None)
+    execution.set_output(0, out, types[-1] if len(types) > len(inputs) else None)
+    execution.start_compute().wait()
+    return out

@@ -1,0 +1,144 @@
+"""from_model: gpunn's models as NNAPI operations, and back, with equal results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpunn
+from gpunn.model import Model, Operand
+from gpunn.nnapi import Compilation, Execution, OperationCode, from_model
+from gpunn.nnapi.graph import Binding, build
+from gpunn.types import DType, TensorType, float32
+from tests.nnapi import conformance
+from tests.nnapi.builder import compiled
+from tests.resources import shared
+
+Array = npt.NDArray[Any]
+
+
+def execute(compilation: Compilation, inputs: list[Array], model: Model) -> list[Array]:
+    """The outputs of one execution, shaped as the model's."""
+    execution = Execution(compilation)
+    for k, value in enumerate(inputs):
+        execution.set_input(k, value)
+    outputs = [np.empty(o.type.shape, o.type.dtype.numpy) for o in model.outputs]
+    for k, output in enumerate(outputs):
+        execution.set_output(k, output)
+    execution.start_compute().wait()
+    return outputs
+
+
+MODELS = ("cifar10_resnet8", "mnistnet_uint8_quant", "mobilenet_v1_0.25_128_quant", "mobilenet_v1_1.0_224")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_computes_the_same_either_way(name: str, backend: str) -> None:
+    model = gpunn.load(shared(f"models/tflite/{name}.tflite"))
+    listed = from_model(model)
+    assert len(listed.operations) == len(model.operations)
+    (source,) = model.inputs
+    x = np.random.default_rng(0).uniform(-1, 1, source.type.shape)
+    x = x.astype(np.float32) if source.type.dtype is DType.FLOAT32 else (128 + 100 * x).astype(np.uint8)
+    with model.compile(backend) as direct, compiled(listed, backend) as other:
+        expected = direct(x)
+        (found,) = execute(other, [x], model)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_mobilenet_in_nnapi_words() -> None:
+    listed = from_model(gpunn.load(shared("models/tflite/mobilenet_v1_1.0_224.tflite")))
+    kinds = Counter(operation.type.name for operation in listed.operations)
+    assert kinds["CONV_2D"] == 15 and kinds["DEPTHWISE_CONV_2D"] == 13 and kinds.total() == 31
+
+
+def test_weights_are_the_files_own() -> None:
+    model = gpunn.load(shared("models/tflite/mobilenet_v1_1.0_224.tflite"))
+    filter = model.operations[0].inputs[1]
+    assert filter is not None and filter.value is not None
+    shared_with = [o.value for o in from_model(model).operands if o.value is not None]
+    assert any(np.shares_memory(filter.value, value) for value in shared_with)
+
+
+@pytest.mark.parametrize("operation", [operation.name for operation in OperationCode])
+def test_every_conformance_case_survives_the_round_trip(operation: str) -> None:
+    """NNAPI -> gpunn -> NNAPI -> gpunn is the same graph."""
+    for case in conformance.cases()[operation]:
+        compilation = compiled(conformance.build(case))
+        if not compilation.specialisations:
+            conformance.execute(compilation, case)
+        (found,) = compilation.specialisations
+        graph = found.compiled.model
+        if any(operation.outputs[0].type.rank == 0 for operation in graph.operations):
+            continue  # a result of shape [1] was made by a reshape, which is an operation of its own
+        listed = from_model(graph)
+        types = tuple(listed.operands[k].type for k in listed.inputs)
+        again = build(listed, Binding(types, tuple(np.zeros(t.dimensions) for t in types))).model
+        assert [o.op for o in again.operations] == [o.op for o in graph.operations], case.id
+        assert [o.type for o in again.outputs] == [o.type for o in graph.outputs], case.id
+        for one, other in zip(graph.operations, again.operations, strict=True):
+            assert one.op == "reshape" or one.attrs == other.attrs, case.id
+
+
+def graph(op: str, inputs: list[TensorType], attrs: dict[str, Any] | None = None) -> Model:
+    """A model of one operation on inputs."""
+    model = Model("graph")
+    operands: list[Operand] = [model.input(f"x{k}", type) for k, type in enumerate(inputs)]
+    model.output(*model.add(op, operands, attrs, origin="somewhere"))
+    return model
+
+
+IMAGE = float32(1, 4, 4, 2)
+KEEP = {"keep_dims": True}
+CONV = [IMAGE, float32(3, 2, 2, 2)]
+REFUSED = {
+    "no such operation": (graph("hard_swish", [IMAGE]), "hard_swish .somewhere.: NNAPI 1.1 has no"),
+    "activation": (graph("add", [IMAGE, IMAGE], {"activation": "tanh"}), "tanh is no FuseCode"),
+    "dilation": (graph("conv2d", CONV, {"dilation": (2, 2)}), "dilation"),
+    "groups": (graph("conv2d", [IMAGE, float32(2, 2, 2, 1)]), "2 groups"),
+    "axis": (graph("softmax", [IMAGE], {"axis": 1}), "last dimension"),
+    "rank of a softmax": (graph("softmax", [float32(2, 2, 2)]), "rank 2 or 4"),
+    "rank": (graph("relu", [float32(1, 1, 1, 1, 1)]), "rank 1 to 4"),
+    "element type": (graph("relu", [TensorType(DType.FLOAT16, (2,))]), "float16"),
+    "padding value": (graph("pad", [float32(2)], {"paddings": ((1, 1),), "value": 1.0}), "pads with zeros"),
+    "corners": (graph("resize_bilinear", [IMAGE], {"size": (2, 2), "align_corners": True}), "align_corners"),
+    "keep_dims": (graph("fully_connected", [float32(2, 3, 4), float32(5, 4)], KEEP), "keep_dims"),
+    "rank 0": (graph("mean", [float32(3)], {"axes": (0,)}), "rank 1 to 4"),
+    "layout": (graph("space_to_depth", [IMAGE], {"block_size": 2, "data_format": "NCHW"}), "NHWC"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_nnapi_cannot_say(model: Model, words: str) -> None:
+    with pytest.raises(gpunn.UnsupportedError, match=words):
+        from_model(model)
+
+
+def test_all_reasons_are_given_at_once() -> None:
+    model = Model("two")
+    x = model.input("x", IMAGE)
+    (y,) = model.add("hard_swish", [x], origin="first")
+    (z,) = model.add("softmax", [y], {"axis": 1}, origin="second")
+    model.output(z)
+    with pytest.raises(gpunn.UnsupportedError, match=r"(?s)hard_swish \(first\).*softmax \(second\)"):
+        from_model(model)
+
+
+def test_a_missing_bias_becomes_zeros(backend: str) -> None:
+    model = graph("conv2d", CONV)
+    listed = from_model(model)
+    x, w = (np.random.default_rng(k).standard_normal(t.shape).astype(np.float32) for k, t in enumerate(CONV))
+    (found,) = execute(compiled(listed, backend), [x, w], model)
+    np.testing.assert_array_equal(found, model.compile(backend)(x, w))
+
+
+def test_outputs_must_be_computed() -> None:
+    model = Model("identity")
+    x = model.input("x", IMAGE)
+    model.output(x)
+    with pytest.raises(gpunn.UnsupportedError):
+        from_model(model)

@@ -1,0 +1,138 @@
+"""One call checks the integer arithmetic of an op: the GPU gives the reference's bits, and LiteRT its own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.model import Model
+from gpunn.ops.affine import LIMITS
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.tflite_builder import Graph
+
+
+def quantized(dtype: DType, shape: Sequence[int], scale: float, zero_point: int = 0) -> TensorType:
+    """A tensor type with one scale and zero point; the scale is what float32 makes of it, as in files."""
+    return TensorType(dtype, tuple(shape), Quantization((float(np.float32(scale)),), (zero_point,)))
+
+
+def stored(seed: int, type: TensorType, low: int | None = None, high: int | None = None) -> Array:
+    """Random stored integers of a type, over its whole range or between low and high, ends included."""
+    first, last = LIMITS[type.dtype]
+    values = np.random.default_rng(seed).integers(
+        first if low is None else low, last if high is None else high, type.shape, endpoint=True
+    )
+    return values.astype(type.dtype.numpy)
+
+
+def integer_model(
+    op: str,
+    inputs: Sequence[Array | None],
+    types: Sequence[TensorType | None],
+    attrs: Mapping[str, Any] | None = None,
+    output_quantization: Quantization | Sequence[Quantization | None] | None = None,
+    constants: Sequence[int] = (),
+) -> Model:
+    """A model of one operation on quantised tensors; inputs at positions `constants` are constants of it.
+
+    output_quantization: of the only output or of each; None: as the op infers it.
+    """
+    model = Model(op)
+    operands = [
+        None
+        if value is None or type is None
+        else model.constant(f"constant_{k}", value, type)
+        if k in constants
+        else model.input(f"input_{k}", type)
+        for k, (value, type) in enumerate(zip(inputs, types, strict=True))
+    ]
+    if output_quantization is None:
+        wanted: Sequence[Quantization | None] = ()
+    elif isinstance(output_quantization, Quantization):
+        wanted = (output_quantization,)
+    else:
+        wanted = output_quantization
+    model.output(*model.add(op, operands, attrs or {}, quantization=wanted))
+    return model
+
+
+def check_integer(
+    op: str,
+    inputs: Sequence[Array | None],
+    types: Sequence[TensorType | None],
+    attrs: Mapping[str, Any] | None = None,
+    output_quantization: Quantization | Sequence[Quantization | None] | None = None,
+    constants: Sequence[int] = (),
+    *,
+    backend: str,
+    host: str = "",
+) -> tuple[Array, ...]:
+    """Run one operation on a backend: every bit must be as in its integer reference; the results.
+
+    host: part of the reason why the operation has no GPU kernel; without it, running anywhere else than
+    on the GPU is an error when backend is "webgpu".
+    """
+    model = integer_model(op, inputs, types, attrs, output_quantization, constants)
+    operation = model.operations[0]
+    expected = operation.evaluate(inputs)
+    fed = [v for k, v in enumerate(inputs) if v is not None and k not in constants]
+    with model.compile(backend=backend) as compilation:
+        for placement in compilation.placement:
+            if backend == "webgpu" and placement.backend != "alias":
+                assert (placement.backend == "cpu") == bool(host), placement.reason
+                assert host in placement.reason
+        found = compilation(*fed)
+    results = found if isinstance(found, tuple) else (found,)
+    what = f"{op}{[v if v is None else v.shape for v in inputs]} {attrs} {types} {output_quantization}"
+    for result, wanted, operand in zip(results, expected, operation.outputs, strict=True):
+        assert wanted.dtype == operand.type.dtype.numpy, what
+        assert wanted.shape == result.shape == operand.type.shape, what
+        np.testing.assert_array_equal(result, wanted, err_msg=what)
+    return results
+
+
+def litert_integer(
+    operator: str,
+    inputs: Sequence[Array | None],
+    types: Sequence[TensorType | None],
+    outputs: Sequence[TensorType],
+    options: Mapping[str, Any] | None = None,
+    *,
+    constants: Sequence[int] = (),
+    version: int = 1,
+    reference: bool = True,
+) -> list[Array]:
+    """What LiteRT computes for an operator on quantised tensors, by its reference or its fast kernels.
+
+    Skips where ai-edge-litert is not installed.
+    """
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
+    interpreter_module = importlib.import_module("ai_edge_litert.interpreter")
+    graph = Graph()
+    numbers = []
+    for k, (value, type) in enumerate(zip(inputs, types, strict=True)):
+        if value is None or type is None:
+            numbers.append(-1)
+        elif k in constants:
+            numbers.append(graph.tensor(type, data=np.ascontiguousarray(value).tobytes()))
+        else:
+            numbers.append(graph.input(type))
+    file = graph.build(graph.add(operator, numbers, outputs, options, version=version))
+    resolvers = interpreter_module.OpResolverType
+    interpreter = interpreter_module.Interpreter(
+        model_content=file,
+        experimental_op_resolver_type=resolvers.BUILTIN_REF
+        if reference
+        else resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        num_threads=1,
+    )
+    interpreter.allocate_tensors()
+    fed = [v for k, v in enumerate(inputs) if v is not None and k not in constants]
+    for detail, value in zip(interpreter.get_input_details(), fed, strict=True):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]).copy() for d in interpreter.get_output_details()]

@@ -1,0 +1,112 @@
+"""Quantised average and max pools: exact integers, the GPU's bits, LiteRT's bits."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.types import Array, DType, Quantization
+from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+
+POOLS = ["average_pool2d", "max_pool2d"]
+DTYPES = [DType.UINT8, DType.INT8]
+ATTRS: list[dict[str, Any]] = [
+    {"size": (2, 3)},
+    {"size": (3, 3), "stride": (2, 2), "padding": "same", "activation": "relu"},
+    {"size": (2, 2), "stride": (2, 1), "padding": "same", "activation": "relu6"},
+    {"size": (3, 4), "stride": (1, 2), "padding": ((1, 2), (0, 3)), "activation": "relu1"},
+    {"size": (7, 9)},
+]
+
+
+def zero_point(dtype: DType) -> int:
+    """One inside the range."""
+    return 100 if dtype is DType.UINT8 else -20
+
+
+def expected(op: str, x: Array, attrs: dict[str, Any]) -> Array:
+    """The pool by Python's integers, without activation, of stride 1 and without padding."""
+    views = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), attrs["size"], (1, 2))
+    if op == "max_pool2d":
+        return np.asarray(views.max((-1, -2)))
+    sums, count = views.sum((-1, -2)), int(np.prod(attrs["size"]))
+
+    def nearest(total: int) -> int:
+        magnitude = (Fraction(abs(total), count) + Fraction(1, 2)).__floor__()
+        return magnitude if total >= 0 else -magnitude
+
+    return np.asarray([nearest(int(s)) for s in sums.reshape(-1)]).reshape(sums.shape)
+
+
+@pytest.mark.parametrize("attrs", ATTRS, ids=str)
+@pytest.mark.parametrize("channels", [3, 4, 8])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", POOLS)
+def test_the_gpu_gives_the_references_bits(
+    gpu: str, op: str, dtype: DType, channels: int, attrs: dict[str, Any]
+) -> None:
+    type = quantized(dtype, (2, 7, 9, channels), 0.04, zero_point(dtype))
+    check_integer(op, [stored(channels, type)], [type], attrs, backend=gpu)
+
+
+@pytest.mark.parametrize("attrs", [ATTRS[0], ATTRS[4]], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", POOLS)
+def test_the_reference_is_exact(op: str, dtype: DType, attrs: dict[str, Any]) -> None:
+    type = quantized(dtype, (2, 7, 9, 5), 0.04, zero_point(dtype))
+    x = stored(1, type)
+    (result,) = check_integer(op, [x], [type], attrs, backend="cpu")
+    assert np.array_equal(result, expected(op, x, attrs))
+
+
+@pytest.mark.parametrize("attrs", ATTRS[:3], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", POOLS)
+def test_litert_has_the_same_bits(op: str, dtype: DType, attrs: dict[str, Any]) -> None:
+    type = quantized(dtype, (3, 9, 10, 5), 0.04, zero_point(dtype))
+    x = stored(2, type)
+    operation = integer_model(op, [x], [type], attrs).operations[0]
+    (sy, sx), (height, width) = attrs.get("stride", (1, 1)), attrs["size"]
+    options = {"stride_h": sy, "stride_w": sx, "filter_height": height, "filter_width": width}
+    options["padding"] = attrs.get("padding", "valid").upper()
+    options["fused_activation_function"] = attrs.get("activation", "none").upper()
+    operator = op.upper().replace("POOL2D", "POOL_2D")
+    for reference in (True, False):
+        (theirs,) = litert_integer(
+            operator,
+            [x],
+            [type],
+            [operation.outputs[0].type],
+            options,
+            version=2 if dtype is DType.INT8 else 1,
+            reference=reference,
+        )
+        assert np.array_equal(operation.evaluate([x])[0], theirs)
+
+
+@pytest.mark.parametrize("op", POOLS)
+def test_an_empty_batch_gives_an_empty_result(backend: str, op: str) -> None:
+    type = quantized(DType.UINT8, (0, 5, 5, 4), 0.5)
+    (result,) = check_integer(op, [stored(0, type)], [type], {"size": (2, 2)}, backend=backend)
+    assert result.shape == (0, 4, 4, 4)
+
+
+@pytest.mark.parametrize("op", POOLS)
+def test_the_result_is_quantised_as_the_input(op: str) -> None:
+    type = quantized(DType.UINT8, (1, 4, 4, 4), 0.5)
+    with pytest.raises(ModelError, match="must be quantised as the input"):
+        integer_model(op, [stored(0, type)], [type], {"size": (2, 2)}, Quantization((0.25,), (0,)))
+
+
+def test_an_l2_pool_is_computed_on_reals(backend: str) -> None:
+    type = quantized(DType.UINT8, (1, 3, 3, 4), 0.5, 10)
+    x = stored(0, type)
+    (result,) = check_integer(
+        "l2_pool2d", [x], [type], {"size": (3, 3)}, backend=backend, host="for quantised tensors"
+    )
+    real = np.sqrt(np.mean(np.square((x - 10.0) * 0.5), axis=(1, 2)))
+    assert np.abs(result.reshape(real.shape) - np.clip(real / 0.5 + 10, 0, 255)).max() <= 1
