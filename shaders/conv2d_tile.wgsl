@@ -1,4 +1,4 @@
-//!use tiles rows window
+//!use tiles rows windows
 // Convolution over height and width as a register-tiled product over window cells and input channels.
 //
 // One invocation: 8 output pixels (along [batch, OH, OW] flattened) x 8 output channels, 4 input channels
@@ -22,15 +22,7 @@ fn main(
   let n = tile.column * 2u;
   let m = tile.row * 8u;
   if (n >= p.N4 || m >= p.M) { return; }
-  let last = p.M - 1u;
-  let c0 = corner(m);
-  let c1 = corner(min(m + 1u, last));
-  let c2 = corner(min(m + 2u, last));
-  let c3 = corner(min(m + 3u, last));
-  let c4 = corner(min(m + 4u, last));
-  let c5 = corner(min(m + 5u, last));
-  let c6 = corner(min(m + 6u, last));
-  let c7 = corner(min(m + 7u, last));
+  let windows = corners(m);
   let left = load4_bias(n);
   let right = load4_bias(n + 1u);
   var a0 = left; var a1 = left; var a2 = left; var a3 = left;
@@ -40,14 +32,7 @@ fn main(
   var q = n;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
-      let s0 = cell(c0, ky, kx);
-      let s1 = cell(c1, ky, kx);
-      let s2 = cell(c2, ky, kx);
-      let s3 = cell(c3, ky, kx);
-      let s4 = cell(c4, ky, kx);
-      let s5 = cell(c5, ky, kx);
-      let s6 = cell(c6, ky, kx);
-      let s7 = cell(c7, ky, kx);
+      let seen = cells(windows, ky, kx);
       for (var c = 0u; c < p.C; c++) {
         let q1 = q + p.N4;
         let q2 = q1 + p.N4;
@@ -55,14 +40,14 @@ fn main(
         let wa = mat4x4<T>(load4_w(q), load4_w(q1), load4_w(q2), load4_w(q3));
         let wb = mat4x4<T>(load4_w(q + 1u), load4_w(q1 + 1u), load4_w(q2 + 1u), load4_w(q3 + 1u));
         q = q3 + p.N4;
-        let x0 = fetch(s0, c); a0 += wa * x0; b0 += wb * x0;
-        let x1 = fetch(s1, c); a1 += wa * x1; b1 += wb * x1;
-        let x2 = fetch(s2, c); a2 += wa * x2; b2 += wb * x2;
-        let x3 = fetch(s3, c); a3 += wa * x3; b3 += wb * x3;
-        let x4 = fetch(s4, c); a4 += wa * x4; b4 += wb * x4;
-        let x5 = fetch(s5, c); a5 += wa * x5; b5 += wb * x5;
-        let x6 = fetch(s6, c); a6 += wa * x6; b6 += wb * x6;
-        let x7 = fetch(s7, c); a7 += wa * x7; b7 += wb * x7;
+        let x0 = fetch(seen[0], c); a0 += wa * x0; b0 += wb * x0;
+        let x1 = fetch(seen[1], c); a1 += wa * x1; b1 += wb * x1;
+        let x2 = fetch(seen[2], c); a2 += wa * x2; b2 += wb * x2;
+        let x3 = fetch(seen[3], c); a3 += wa * x3; b3 += wb * x3;
+        let x4 = fetch(seen[4], c); a4 += wa * x4; b4 += wb * x4;
+        let x5 = fetch(seen[5], c); a5 += wa * x5; b5 += wb * x5;
+        let x6 = fetch(seen[6], c); a6 += wa * x6; b6 += wb * x6;
+        let x7 = fetch(seen[7], c); a7 += wa * x7; b7 += wb * x7;
       }
     }
   }

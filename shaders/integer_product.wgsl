@@ -1,4 +1,4 @@
-//!use tiles window requantize
+//!use tiles windows requantize
 // Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product of words.
 //
 // Words stay packed: a dot product of two is one instruction on most GPUs. Where it is not (lavapipe),
@@ -47,15 +47,7 @@ fn main(
   let n = tile.column * 2u;
   let m = tile.row * 8u;
   if (n >= p.N4 || m >= p.M) { return; }
-  let last = p.M - 1u;
-  let c0 = corner(m);
-  let c1 = corner(min(m + 1u, last));
-  let c2 = corner(min(m + 2u, last));
-  let c3 = corner(min(m + 3u, last));
-  let c4 = corner(min(m + 4u, last));
-  let c5 = corner(min(m + 5u, last));
-  let c6 = corner(min(m + 6u, last));
-  let c7 = corner(min(m + 7u, last));
+  let windows = corners(m);
   let first = n * 4u / p.GN * p.GC;
   let words = (p.GC + 3u) / 4u;
   let left = load4_bias(n);
@@ -69,26 +61,19 @@ fn main(
   var q = n;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
-      let s0 = cell(c0, ky, kx);
-      let s1 = cell(c1, ky, kx);
-      let s2 = cell(c2, ky, kx);
-      let s3 = cell(c3, ky, kx);
-      let s4 = cell(c4, ky, kx);
-      let s5 = cell(c5, ky, kx);
-      let s6 = cell(c6, ky, kx);
-      let s7 = cell(c7, ky, kx);
+      let seen = cells(windows, ky, kx);
       for (var c = 0u; c < words; c++) {
         let wa = load4_w(q);
         let wb = load4_w(q + 1u);
         q += p.N4;
-        let x0 = fetch(s0, first, c);
-        let x1 = fetch(s1, first, c);
-        let x2 = fetch(s2, first, c);
-        let x3 = fetch(s3, first, c);
-        let x4 = fetch(s4, first, c);
-        let x5 = fetch(s5, first, c);
-        let x6 = fetch(s6, first, c);
-        let x7 = fetch(s7, first, c);
+        let x0 = fetch(seen[0], first, c);
+        let x1 = fetch(seen[1], first, c);
+        let x2 = fetch(seen[2], first, c);
+        let x3 = fetch(seen[3], first, c);
+        let x4 = fetch(seen[4], first, c);
+        let x5 = fetch(seen[5], first, c);
+        let x6 = fetch(seen[6], first, c);
+        let x7 = fetch(seen[7], first, c);
         a0 += products4(wa, vec4<i32>(x0)); b0 += products4(wb, vec4<i32>(x0));
         a1 += products4(wa, vec4<i32>(x1)); b1 += products4(wb, vec4<i32>(x1));
         a2 += products4(wa, vec4<i32>(x2)); b2 += products4(wb, vec4<i32>(x2));

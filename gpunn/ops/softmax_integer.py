@@ -12,7 +12,15 @@ import math
 
 import numpy as np
 
-from gpunn.ops.affine import LIMITS, divide_by_power, high_multiply, quantize_multiplier, scale_of, store
+from gpunn.ops.affine import (
+    LIMITS,
+    divide_by_power,
+    high_multiply,
+    quantize_multiplier,
+    rescale,
+    scale_of,
+    store,
+)
 from gpunn.ops.op import Call
 from gpunn.types import Array
 
@@ -20,10 +28,10 @@ ONE = 2**31 - 1
 DIFFERENCE_BITS = 5  # integer bits of a scaled difference: exp(-32) counts as 0
 SUM_BITS = 12  # integer bits of a sum of exponentials
 MOST = 2**SUM_BITS - 1  # elements of a row whose sum cannot overflow
-START, SLOPE = (
-    round(48 / 17 * 2**29),
-    round(32 / 17 * 2**29),
-)  # of Newton's iteration for 1 / x, x in 1/2 ... 1
+START = round(
+    48 / 17 * 2**29
+)  # of Newton's iteration for 1 / x, x in 1/2 ... 1: it begins at START - SLOPE x
+SLOPE = round(32 / 17 * 2**29)
 
 
 def why_not(call: Call) -> str:
@@ -44,7 +52,7 @@ def exponentials(call: Call) -> Array:
     radius = math.floor(float((2**DIFFERENCE_BITS - 1) * 2 ** (31 - DIFFERENCE_BITS)) / 2.0**shift)
     steps = -np.arange(256, dtype=np.int64)
     known = steps >= -radius
-    scaled = high_multiply(np.where(known, steps, 0) << max(shift, 0), multiplier)
+    scaled = rescale(np.where(known, steps, 0), multiplier, shift)
     table: Array = np.where(known, _exp(scaled), 0).astype(np.int32)
     return table
 

@@ -69,7 +69,7 @@ def rescale_table(
 
 def read_table(x: Array, table: Array) -> Array:
     """The table's entries for stored 8-bit values."""
-    return np.asarray(table[np.ascontiguousarray(x).view(np.uint8)])
+    return np.asarray(table[x.view(np.uint8)])
 
 
 def table_kernel(call: Call, table: Array) -> Kernel:

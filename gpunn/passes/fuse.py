@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.model import Lifetime, Model, Operand, Operation, consumers
+from gpunn.ops.affine import CLAMPS
 from gpunn.ops.unary import ACTIVATIONS
 from gpunn.ops.window import resolve
 
@@ -51,8 +52,6 @@ def _fuse(model: Model, merge: _Merge) -> Model:
         for between in operation.inputs:
             if between not in producer or between in outputs or readers[between] != 1:
                 continue
-            if operation.integer or producer[between].integer:
-                continue  # a quantised result is rounded in between, which one operation would not do
             merged = merge(producer[between], operation, between)
             if merged is not None:
                 del kept[producer[between]]
@@ -65,7 +64,7 @@ def _fuse(model: Model, merge: _Merge) -> Model:
 
 def _merge_pad(pad: Operation, conv: Operation, between: Operand) -> Operation | None:
     fits = pad.op == "pad" and conv.op in CONVOLUTIONS and conv.inputs[0] is between
-    if not fits or pad.attrs["value"] != 0 or between.type.rank != 4:
+    if not fits or pad.attrs["value"] != _zero(between) or between.type.rank != 4:
         return None
     batch, rows, columns, channels = (tuple(pair) for pair in pad.attrs["paddings"])
     if any((*batch, *channels)):
@@ -73,6 +72,12 @@ def _merge_pad(pad: Operation, conv: Operation, between: Operand) -> Operation |
     own = _explicit(conv, between)
     padding = tuple((p[0] + q[0], p[1] + q[1]) for p, q in zip((rows, columns), own, strict=True))
     return replace(conv, inputs=(pad.inputs[0], *conv.inputs[1:]), attrs={**conv.attrs, "padding": padding})
+
+
+def _zero(operand: Operand) -> int:
+    """What stands for 0 in a tensor."""
+    quantization = operand.type.quantization
+    return 0 if quantization is None else quantization.zero_point[0]
 
 
 def _explicit(conv: Operation, image: Operand) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -88,7 +93,7 @@ def _explicit(conv: Operation, image: Operand) -> tuple[tuple[int, int], tuple[i
 
 
 def _merge_bias(layer: Operation, add: Operation, between: Operand) -> Operation | None:
-    if add.op != "add" or layer.op not in BIASED or layer.attrs["activation"] is not None:
+    if add.op != "add" or layer.op not in BIASED or layer.attrs["activation"] is not None or add.integer:
         return None
     if len(layer.inputs) > 2 and layer.inputs[2] is not None:
         return None
@@ -111,5 +116,8 @@ def _as_vector(constant: Operand, like: Operand) -> Operand | None:
 
 def _merge_activation(layer: Operation, unary: Operation, between: Operand) -> Operation | None:
     if unary.op not in ACTIVATIONS or not layer.definition.fusible or layer.attrs["activation"] is not None:
+        return None
+    # Rescaling rounds once more, and only a clamp under the same scale and zero point changes nothing else.
+    if unary.integer and (unary.op not in CLAMPS or between.type != unary.outputs[0].type):
         return None
     return replace(layer, outputs=unary.outputs, attrs={**layer.attrs, "activation": unary.op})

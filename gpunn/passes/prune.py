@@ -46,7 +46,10 @@ def bypass_identities(model: Model) -> Model:
 
 def _is_identity(operation: Operation) -> bool:
     check = IDENTITIES.get(operation.op)
-    return check is not None and operation.attrs.get("activation") is None and check(operation)
+    call = operation.call()
+    if check is None or operation.attrs.get("activation") is not None:
+        return False
+    return call.x.quantization == call.y.quantization and check(operation)
 
 
 def _same_shape(operation: Operation) -> bool:

@@ -128,9 +128,11 @@ def test_unary_as_litert(op: str, dtype: DType, seed: int) -> None:
 
 @both
 def test_a_tail_of_less_than_a_word(dtype: DType, backend: str) -> None:
-    for length in (1, 2, 3, 5, 1023):
-        x = Draw(length, dtype).type(length)
-        check_integer("relu", [stored(length, x)], [x], backend=backend)
+    for shape in ((), (1,), (2,), (3,), (5,), (1023,)):
+        x = Draw(1, dtype).type(*shape)
+        values = stored(2, x)
+        check_integer("relu", [values], [x], backend=backend)
+        check_integer("add", [values, values], [x, x], backend=backend)
 
 
 def test_outputs_of_known_range_have_their_own_quantisation() -> None:

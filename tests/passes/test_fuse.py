@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunn.backends.cpu import run_operation
 from gpunn.model import Model, Operand
 from gpunn.ops import OPS
 from gpunn.ops.unary import ACTIVATIONS
 from gpunn.passes.fuse import fuse_activation, fuse_bias, fuse_pad
-from gpunn.types import DType, Quantization, TensorType, float32
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
 RNG = np.random.default_rng(5)
@@ -155,9 +156,47 @@ def test_the_fused_operation_keeps_its_origin() -> None:
     assert fuse_activation(model).operations[0].origin == "file: operation 0, ADD"
 
 
-def test_quantised_neighbours_stay_apart() -> None:
+STORED = Quantization((0.5,), (10,))
+
+
+def quantised_model(op: str, attrs: dict[str, Any], then: str, scale: float) -> Model:
+    """A quantised op and after it another, whose result has a scale of its own."""
     model = Model()
-    kind = TensorType(DType.UINT8, (1, 4, 4, 4), Quantization((0.5,), (10,)))
-    (y,) = model.add("average_pool2d", [model.input("x", kind)], {"size": (2, 2)})
-    model.output(*model.add("relu", [y]))
-    assert ops(fuse_activation(model)) == ["average_pool2d", "relu"]
+    kind = TensorType(DType.UINT8, (1, 4, 4, 4), STORED)
+    (y,) = model.add(op, [model.input("x", kind)], attrs)
+    model.output(*model.add(then, [y], quantization=[Quantization((scale,), (10,))]))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("then", "scale", "left"),
+    [("relu6", 0.5, 1), ("relu6", 0.25, 2), ("logistic", 0.5, 2), ("tanh", 0.5, 2)],
+)
+def test_quantised_ops_take_only_clamps_that_do_not_rescale(then: str, scale: float, left: int) -> None:
+    model = quantised_model("average_pool2d", {"size": (2, 2)}, then, scale)
+    fused = fuse_activation(model)
+    assert len(fused.operations) == left
+    x = RNG.integers(0, 256, (1, 4, 4, 4)).astype(np.uint8)
+    assert np.array_equal(run(model, x), run(fused, x))
+
+
+@pytest.mark.parametrize(("value", "left"), [(10.0, 1), (0.0, 2)])
+def test_quantised_padding_is_zero_where_it_is_the_zero_point(value: float, left: int) -> None:
+    model = Model()
+    x = model.input("x", TensorType(DType.UINT8, (1, 4, 4, 4), STORED))
+    filter = TensorType(DType.UINT8, (8, 3, 3, 4), Quantization((0.25,), (7,)))
+    weights = model.constant("w", RNG.integers(0, 256, filter.shape).astype(np.uint8), filter)
+    (y,) = model.add("pad", [x], {"paddings": ((0, 0), (1, 0), (0, 2), (0, 0)), "value": value})
+    model.output(*model.add("conv2d", [y, weights], quantization=[Quantization((60.0,), (128,))]))
+    fused = fuse_pad(model)
+    assert len(fused.operations) == left
+    stored = RNG.integers(0, 256, (1, 4, 4, 4)).astype(np.uint8)
+    assert np.array_equal(run(model, stored), run(fused, stored))
+
+
+def run(model: Model, x: Array) -> Array:
+    """The stored result of a model of one input and output, by the ops' integer references."""
+    values: dict[Operand, Array] = {model.inputs[0]: x}
+    for operation in model.operations:
+        run_operation(operation, values)
+    return values[model.outputs[0]]

@@ -10,7 +10,7 @@ import pytest
 
 from gpunn.model import Model
 from gpunn.passes.prune import bypass_identities, prune_unread
-from gpunn.types import float32
+from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
 
@@ -122,3 +122,13 @@ def test_many_outputs_take_linear_time() -> None:
         model.output(z)
     assert len(prune_unread(bypass_identities(model)).operations) == 20_000
     assert np.all([o.op == "relu" for o in bypass_identities(model).operations])
+
+
+def test_a_move_that_rescales_is_no_identity() -> None:
+    model = Model()
+    kind = TensorType(DType.UINT8, (2, 3), Quantization((0.5,), (10,)))
+    x = model.input("x", kind)
+    (y,) = model.add("concat", [x], {"axis": 0}, quantization=[Quantization((0.25,), (10,))])
+    (z,) = model.add("concat", [y], {"axis": 0})
+    model.output(*model.add("relu", [z]))
+    assert ops(bypass_identities(model)) == ["concat", "relu"]
