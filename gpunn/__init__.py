@@ -1,12 +1,27 @@
 """gpunn: neural networks on any GPU, through WGSL compute shaders."""
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import DeviceInfo
-from gpunn.errors import DeviceError, FormatError, GpunnError, ModelError, UnsupportedError
+from gpunn.errors import (
+    DeviceError,
+    FormatError,
+    GpunnError,
+    ModelError,
+    NnapiError,
+    ResultCode,
+    UnsupportedError,
+)
 from gpunn.importers import load
 from gpunn.model import Model, Operand, Operation
 from gpunn.runtime import Compilation, Event, Preference, devices
 from gpunn.types import DType, Quantization, TensorType
+
+if TYPE_CHECKING:
+    from gpunn import nnapi
 
 __version__ = "0.1.0"
 
@@ -20,13 +35,24 @@ __all__ = [
     "GpunnError",
     "Model",
     "ModelError",
+    "NnapiError",
     "Operand",
     "Operation",
     "Preference",
     "Quantization",
+    "ResultCode",
     "Stats",
     "TensorType",
     "UnsupportedError",
     "devices",
     "load",
+    "nnapi",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every attribute
+
+    def __getattr__(name: str) -> ModuleType:
+        """gpunn.nnapi, imported when it is first asked for: most programs do without."""
+        if name == "nnapi":
+            return import_module("gpunn.nnapi")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,37 +16,80 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.model import Model, Operand
-from gpunn.types import Array, DType
+from gpunn.ops.affine import LIMITS, dequantize, quantize
+from gpunn.types import Array, DType, TensorType
 
 MEAN = STD = 127.5  # bytes become -1 ... 1, the convention of the MobileNet family
+QUANTISED = (DType.UINT8, DType.INT8)
+ROUNDING = 1e-3  # that float32 scores may be from 1 in sum
 MAX_LABEL_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class PhotoInput:
-    """What a classifier takes: `batch` photos of height x width pixels, each value (byte - mean) / std."""
+    """What a classifier takes: tensors `type` of [batch, height, width, channels].
 
-    batch: int
-    height: int
-    width: int
-    channels: int
-    mean: float
-    std: float
+    A value stands for the real (byte - mean) / std. Where mean and std are None, as they can be for a
+    quantised type, the bytes are stored as they are, in int8 less 128.
+    """
+
+    type: TensorType
+    mean: float | None
+    std: float | None
+
+    @property
+    def batch(self) -> int:
+        """Photos at once."""
+        return self.type.shape[0]
+
+    @property
+    def channels(self) -> int:
+        """3 for colour, 1 for grey."""
+        return self.type.shape[3]
 
     def values(self, photo: Image.Image) -> Array:
-        """A photo as float32 [height, width, channels]; the whole photo is squashed to that size."""
-        small = photo.resize((self.width, self.height), Image.Resampling.BILINEAR)
-        pixels = np.asarray(small if self.channels == 3 else small.convert("L"), np.float32)
-        return ((pixels - np.float32(self.mean)) / np.float32(self.std)).reshape(
-            self.height, self.width, self.channels
-        )
+        """A photo as [height, width, channels]; the whole photo is squashed to that size."""
+        one = self.type.with_shape(self.type.shape[1:])
+        height, width, channels = one.shape
+        small = photo.resize((width, height), Image.Resampling.BILINEAR)
+        pixels = np.asarray(small if channels == 3 else small.convert("L")).reshape(one.shape)
+        if self.mean is None or self.std is None:
+            lowest, _ = LIMITS[one.dtype]
+            return (pixels.astype(np.int16) + lowest).astype(one.dtype.numpy)
+        return quantize((pixels.astype(np.float32) - np.float32(self.mean)) / np.float32(self.std), one)
 
     def batches(self, photos: Iterator[Array]) -> Iterator[Array]:
         """Photos gathered into arrays of the model's batch size; zeros fill up the last one."""
         while rows := list(itertools.islice(photos, self.batch)):
-            full = np.zeros((self.batch, self.height, self.width, self.channels), np.float32)
+            full = np.zeros(self.type.shape, self.type.dtype.numpy)
             full[: len(rows)] = rows
             yield full
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreOutput:
+    """What a classifier gives: tensors `type` with a score for each of `classes`."""
+
+    type: TensorType
+    classes: int
+
+    def scores(self, stored: Array) -> Array:
+        """The scores of one photo as float32."""
+        return dequantize(stored, self.type.with_shape(stored.shape))
+
+    def are_probabilities(self, scores: Array) -> bool:
+        """Whether scores are a distribution: none negative, 1 in sum, as far as quantisation shows it.
+
+        Quantised, each is off by half a step at most, the largest by a whole one, for 1 itself is out of
+        reach; what is not shown as 0 cannot have made the sum larger.
+        """
+        step = 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
+        if 255 * step > 1 + ROUNDING:
+            return False  # the type is made for more than 0 to 1
+        total = float(scores.sum(dtype=np.float64))
+        least = 1 - step / 2 * (self.classes + 1)
+        most = 1 + step / 2 * np.count_nonzero(scores)
+        return bool((scores >= 0).all() and least - ROUNDING < total < most + ROUNDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +106,11 @@ def default_model() -> Path:
     return Path(str(files("gpunn") / "data" / "cifar10_mobilenet.tflite"))
 
 
-def photo_input(model: Model, mean: float = MEAN, std: float = STD) -> PhotoInput:
-    """What `model` takes; ModelError or UnsupportedError when that is no photo."""
-    if not np.isfinite([mean, std]).all() or std == 0:
-        raise ModelError(f"mean and std must be finite and std not 0, got mean {mean} and std {std}")
+def photo_input(model: Model, mean: float | None = None, std: float | None = None) -> PhotoInput:
+    """What `model` takes; ModelError or UnsupportedError when that is no photo.
+
+    mean, std: MEAN and STD where they are not given; where neither is, a quantised model takes the bytes.
+    """
     operand = _only(model, model.inputs, "input")
     shape = operand.type.shape
     if len(shape) != 4 or shape[3] not in (1, 3) or 0 in shape:
@@ -74,15 +118,17 @@ def photo_input(model: Model, mean: float = MEAN, std: float = STD) -> PhotoInpu
             f"{model.name} does not take photos: its input {operand.name!r} has shape {list(shape)}, "
             "expected [batch, height, width, 1 or 3]"
         )
-    if operand.type.dtype is not DType.FLOAT32:
-        raise UnsupportedError(
-            f"{model.name}: input {operand.name!r} is {operand.type.dtype.value}, photos become float32 only"
-        )
-    return PhotoInput(*shape, mean, std)
+    _expect_numbers(model, operand, "input")
+    if operand.type.quantization is not None and mean is None and std is None:
+        return PhotoInput(operand.type, None, None)
+    mean, std = MEAN if mean is None else mean, STD if std is None else std
+    if not np.isfinite([mean, std]).all() or std == 0:
+        raise ModelError(f"mean and std must be finite and std not 0, got mean {mean} and std {std}")
+    return PhotoInput(operand.type, mean, std)
 
 
-def class_count(model: Model) -> int:
-    """How many classes the output of `model` tells apart; ModelError when it is no classifier's output."""
+def score_output(model: Model) -> ScoreOutput:
+    """The scores that `model` gives; ModelError or UnsupportedError when it is no classifier's output."""
     batch = photo_input(model).batch
     operand = _only(model, model.outputs, "output")
     shape = operand.type.shape
@@ -91,11 +137,21 @@ def class_count(model: Model) -> int:
             f"{model.name} is not a classifier: its output {operand.name!r} has shape {list(shape)}, "
             "expected [batch, classes]"
         )
-    if operand.type.dtype is not DType.FLOAT32:
-        raise UnsupportedError(
-            f"{model.name}: output {operand.name!r} is {operand.type.dtype.value}, scores must be float32"
-        )
-    return shape[-1]
+    _expect_numbers(model, operand, "output")
+    return ScoreOutput(operand.type, shape[-1])
+
+
+def _expect_numbers(model: Model, operand: Operand, role: str) -> None:
+    """UnsupportedError unless the tensor is float32, or uint8 or int8 with one scale."""
+    dtype, quantization = operand.type.dtype, operand.type.quantization
+    one_scale = quantization is not None and quantization.per_tensor
+    if (dtype is DType.FLOAT32 and quantization is None) or (dtype in QUANTISED and one_scale):
+        return
+    scales = "" if one_scale else " without a scale" if quantization is None else " with many scales"
+    raise UnsupportedError(
+        f"{model.name}: {role} {operand.name!r} is {dtype.value}{scales}, expected float32, "
+        "or uint8 or int8 with one scale"
+    )
 
 
 def _only(model: Model, operands: Sequence[Operand], role: str) -> Operand:
@@ -106,7 +162,7 @@ def _only(model: Model, operands: Sequence[Operand], role: str) -> Operand:
 
 def class_labels(model: Model, file: Path | None = None) -> tuple[str, ...]:
     """A name for each class: from `file`, else from the model, else "class 0", "class 1" ..."""
-    count = class_count(model)
+    count = score_output(model).classes
     if file is None and not model.labels:
         return tuple(f"class {index}" for index in range(count))
     labels = model.labels if file is None else _read_labels(file)
@@ -131,11 +187,6 @@ def top(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
     """The `count` classes with the highest scores, best first; of equals the first class."""
     order = np.argsort(-scores, kind="stable")[:count]
     return tuple(Guess(int(index), labels[index], float(scores[index])) for index in order)
-
-
-def are_probabilities(scores: Array) -> bool:
-    """Whether scores are a distribution: none negative, 1 in sum."""
-    return bool((scores >= 0).all() and abs(float(scores.sum(dtype=np.float64)) - 1) < 1e-3)
 
 
 def load_photo(path: Path) -> Image.Image:

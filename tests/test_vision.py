@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from gpunn import FormatError, Model, ModelError, UnsupportedError, vision
-from gpunn.types import DType, TensorType, float32
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 
 RED, GREEN = (250, 10, 20), (5, 240, 30)
 
@@ -24,6 +24,11 @@ def model(inputs: list[TensorType], outputs: list[TensorType], labels: tuple[str
         made.input(f"in{number}", type)
     made.outputs += [Model().input(f"out{number}", type) for number, type in enumerate(outputs)]
     return made
+
+
+def quantised(dtype: DType, *shape: int, scale: float = 1 / 128, zero: int = 0) -> TensorType:
+    """A tensor type with one scale."""
+    return TensorType(dtype, shape, Quantization((scale,), (zero,)))
 
 
 def two_colours(width: int = 8, height: int = 4) -> Image.Image:
@@ -165,6 +170,30 @@ def test_a_model_of_one_channel_gets_grey() -> None:
     assert (values == 1).all()
 
 
+@pytest.mark.parametrize(("dtype", "less"), [(DType.UINT8, 0), (DType.INT8, 128)])
+def test_quantised_models_get_the_bytes(dtype: DType, less: int) -> None:
+    image = Image.fromarray(np.random.default_rng(6).integers(0, 256, (6, 5, 3), np.uint8))
+    wanted = vision.photo_input(model([quantised(dtype, 1, 6, 5, 3, zero=-3)], [float32(1, 10)]))
+    values = wanted.values(image)
+    assert (values.shape, values.dtype) == ((6, 5, 3), dtype.numpy)
+    assert np.array_equal(values, np.asarray(image).astype(int) - less)
+
+
+@pytest.mark.parametrize(("mean", "std"), [(100, 50), (None, 255), (127.5, None)])
+@pytest.mark.parametrize(("dtype", "zero"), [(DType.UINT8, 120), (DType.INT8, -5)])
+def test_with_mean_or_std_quantised_models_get_the_reals_quantised(
+    dtype: DType, zero: int, mean: float | None, std: float | None
+) -> None:
+    image = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    type = quantised(dtype, 2, 16, 16, 1, scale=0.0312, zero=zero)
+    values = vision.photo_input(model([type], [float32(2, 10)]), mean, std).values(image)
+    reals = (np.arange(256) - (mean or 127.5)) / (std or 127.5)
+    low = np.iinfo(dtype.numpy).min
+    expected = np.clip(np.rint(reals / 0.0312) + zero, low, low + 255)
+    assert (values.shape, values.dtype) == ((16, 16, 1), dtype.numpy)
+    assert np.array_equal(values.reshape(-1), expected)
+
+
 @pytest.mark.parametrize(("count", "batch"), [(0, 1), (1, 1), (3, 1), (1, 4), (4, 4), (5, 4)])
 def test_batches(count: int, batch: int) -> None:
     wanted = vision.photo_input(model([float32(batch, 2, 2, 1)], [float32(batch, 10)]))
@@ -184,22 +213,35 @@ def test_inputs_that_are_no_photo(shape: tuple[int, ...]) -> None:
         vision.photo_input(model([float32(*shape)], [float32(1, 10)]))
 
 
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_batches_keep_the_dtype(dtype: DType) -> None:
+    wanted = vision.photo_input(model([quantised(dtype, 2, 2, 2, 1)], [float32(2, 10)]))
+    (batch,) = wanted.batches(iter([wanted.values(Image.new("L", (2, 2), 255))]))
+    assert (batch.shape, batch.dtype) == ((2, 2, 2, 1), dtype.numpy)
+    assert batch[0].min() == np.iinfo(dtype.numpy).max
+
+
 def test_signatures_of_no_classifier() -> None:
     photo, scores = float32(1, 8, 8, 3), float32(1, 10)
     with pytest.raises(ModelError, match="has 2 inputs"):
         vision.photo_input(model([photo, photo], [scores]))
-    with pytest.raises(UnsupportedError, match="is int8"):
+    with pytest.raises(UnsupportedError, match="'in0' is int8 without a scale, expected float32, or uint8"):
         vision.photo_input(model([TensorType(DType.INT8, photo.shape)], [scores]))
-    with pytest.raises(UnsupportedError, match="is uint8"):
-        vision.class_count(model([photo], [TensorType(DType.UINT8, scores.shape)]))
+    with pytest.raises(UnsupportedError, match="is int16"):
+        vision.photo_input(model([quantised(DType.INT16, *photo.shape)], [scores]))
+    with pytest.raises(UnsupportedError, match="'out0' is uint8 without a scale"):
+        vision.score_output(model([photo], [TensorType(DType.UINT8, scores.shape)]))
+    scales = Quantization((0.5,) * 10, (0,) * 10, 1)
+    with pytest.raises(UnsupportedError, match="'out0' is int8 with many scales"):
+        vision.score_output(model([photo], [TensorType(DType.INT8, scores.shape, scales)]))
     for shape in ((), (1, 1), (1, 4, 4, 10), (2, 10)):
         with pytest.raises(ModelError, match="is not a classifier"):
-            vision.class_count(model([photo], [float32(*shape)]))
+            vision.score_output(model([photo], [float32(*shape)]))
 
 
 @pytest.mark.parametrize("shape", [(10,), (1, 10), (1, 1, 1, 10)])
 def test_shapes_of_classifiers(shape: tuple[int, ...]) -> None:
-    assert vision.class_count(model([float32(1, 8, 8, 3)], [float32(*shape)])) == 10
+    assert vision.score_output(model([float32(1, 8, 8, 3)], [float32(*shape)])).classes == 10
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0, 0), (float("nan"), 1), (0, float("inf"))])
@@ -227,11 +269,53 @@ def test_top() -> None:
     assert len(vision.top(np.zeros(4, np.float32), labels, 9)) == 4
 
 
+def output(type: TensorType) -> vision.ScoreOutput:
+    """The scores of a classifier of one photo."""
+    return vision.score_output(model([float32(1, 8, 8, 3)], [type]))
+
+
 def test_are_probabilities() -> None:
-    assert vision.are_probabilities(np.array([0.25, 0.75], np.float32))
-    assert not vision.are_probabilities(np.array([1.25, -0.25], np.float32))
-    assert not vision.are_probabilities(np.array([3, 5], np.float32))
-    assert not vision.are_probabilities(np.array([np.nan, 1], np.float32))
+    given = output(float32(1, 2))
+    assert given.are_probabilities(np.array([0.25, 0.75], np.float32))
+    assert not given.are_probabilities(np.array([1.25, -0.25], np.float32))
+    assert not given.are_probabilities(np.array([3, 5], np.float32))
+    assert not given.are_probabilities(np.array([np.nan, 1], np.float32))
+    assert not given.are_probabilities(np.array([0.49, 0.5], np.float32))
+
+
+def test_quantised_scores_are_reals() -> None:
+    stored = np.array([-128, 0, 127], np.int8)
+    scores = output(quantised(DType.INT8, 1, 3, scale=0.5, zero=-128)).scores(stored)
+    assert scores.dtype == np.float32
+    assert scores.tolist() == [0, 64, 127.5]
+    reals = np.array([1, 2], np.float32)
+    assert np.array_equal(output(float32(1, 2)).scores(reals), reals)
+
+
+@given(st.integers(2, 1500), st.floats(0, 30), st.integers(0, 2**32 - 1))
+def test_quantised_softmax_gives_probabilities(classes: int, spread: float, seed: int) -> None:
+    """However flat or steep: rounding, and 255/256 for 1, do not hide it."""
+    logits = np.random.default_rng(seed).normal(0, 1, classes) * spread
+    shares = np.exp(logits - logits.max())
+    stored: Array = np.clip(np.rint(shares / shares.sum() * 256), 0, 255)
+    unsigned = output(quantised(DType.UINT8, 1, classes, scale=1 / 256))
+    assert unsigned.are_probabilities(unsigned.scores(stored.astype(np.uint8)))
+    signed = output(quantised(DType.INT8, 1, classes, scale=1 / 256, zero=-128))
+    assert signed.are_probabilities(signed.scores((stored - 128).astype(np.int8)))
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero", "stored"),
+    [
+        (1 / 256, 0, [200, 100, 60, 0]),  # sigmoids: too much in sum
+        (1 / 256, 0, [100, 100, 0, 0]),  # too little
+        (1 / 256, 1, [0, 129, 129, 0]),  # negative
+        (0.25, 0, [4, 0, 0, 0]),  # a type for scores up to 64
+    ],
+)
+def test_quantised_scores_that_are_no_probabilities(scale: float, zero: int, stored: list[int]) -> None:
+    given = output(quantised(DType.UINT8, 1, 4, scale=scale, zero=zero))
+    assert not given.are_probabilities(given.scores(np.array(stored, np.uint8)))
 
 
 def test_the_packaged_model_is_a_classifier() -> None:

@@ -85,11 +85,17 @@ def classify(
         ),
     ] = None,
     mean: Annotated[
-        float, typer.Option(metavar="X", help="Subtracted from each pixel value 0..255.")
-    ] = vision.MEAN,
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Subtracted from each pixel value 0..255.  "
+            f"[default: {vision.MEAN}; a quantised model takes the pixels as they are]",
+        ),
+    ] = None,
     std: Annotated[
-        float, typer.Option(metavar="X", help="Divides each pixel value after that.")
-    ] = vision.STD,
+        float | None,
+        typer.Option(metavar="X", help="Divides each pixel value after that.  [default: as for --mean]"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
     """Say what photos show.
@@ -100,14 +106,16 @@ def classify(
     chosen = preference or ("fast-single-answer" if len(candidates) == 1 else "sustained-speed")
     network = gpunn.load(model or vision.default_model())
     wanted = vision.photo_input(network, mean, std)
+    given = vision.score_output(network)
     names = vision.class_labels(network, labels)
     start = time.perf_counter()
     with network.compile(backend=backend, preference=_preference(chosen)) as compiled:
         compiled_at = time.perf_counter()
         report = _Report(network.name, compiled.backend, compiled.device, chosen, compiled_at - start)
-        for path, scores in _scores(compiled, candidates, wanted, report):
+        for path, stored in _answers(compiled, candidates, wanted, report):
+            scores = given.scores(stored)
             guesses = vision.top(scores, names, top)
-            report.results.append(_Result(path, vision.are_probabilities(scores), guesses))
+            report.results.append(_Result(path, given.are_probabilities(scores), guesses))
         report.photo_seconds = time.perf_counter() - compiled_at
     if not report.results:
         raise FormatError(f"none of the {len(candidates)} files is a photo")
@@ -137,7 +145,7 @@ def _gather(paths: Sequence[Path]) -> list[_Candidate]:
     return found
 
 
-def _scores(
+def _answers(
     compiled: gpunn.Compilation, candidates: Sequence[_Candidate], wanted: vision.PhotoInput, report: _Report
 ) -> Iterator[tuple[Path, Array]]:
     """Each photo's path with the model's answer, in order."""

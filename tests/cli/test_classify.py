@@ -124,6 +124,36 @@ def test_egyptian_cat(run: Run, backend: str) -> None:
     assert f"backend {backend}" in outcome.out
 
 
+def test_egyptian_cat_quantised(run: Run, backend: str) -> None:
+    """uint8 in and out: the scores that LiteRT has, in 256ths."""
+    args = (
+        *("classify", shared("models/images/cat.bmp")),
+        *("--model", shared("models/tflite/mobilenet_v1_1.0_224_quant.tflite")),
+        *("--labels", shared("models/labels/labels_mobilenet_quant_v1_224.txt")),
+        *("--backend", backend, "--json"),
+    )
+    (photo,) = run(*args, "--top", 3).json["photos"]
+    assert photo["scores"] == "probabilities"
+    found = [(guess["label"], guess["score"] * 256) for guess in photo["top"]]
+    assert found == [("Egyptian cat", 211), ("tiger cat", 29), ("tabby", 8)]
+    # The input's scale is 1/128 and its zero point 128: so these give the bytes once more.
+    (same,) = run(*args, "--top", 3, "--mean", 128, "--std", 128).json["photos"]
+    assert same == photo
+
+
+def test_signed_bytes(run: Run, backend: str) -> None:
+    outcome = run(
+        "classify",
+        shared("models/labelled/cifar10/automobile_0000.png"),
+        *("--model", shared("models/tflite/cifar10_resnet8_int8.tflite")),
+        *("--labels", shared("models/labels/cifar10.txt")),
+        *("--backend", backend),
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[1].split() == ["#", "class", "probability"]
+    assert outcome.out.splitlines()[2].startswith("1  automobile ")
+
+
 @pytest.mark.parametrize("preference", ["fast-single-answer", "sustained-speed"])
 def test_model_of_batch_two_without_softmax(run: Run, tmp_path: Path, preference: str) -> None:
     """Three photos through a model that takes two at once and gives back their pixels."""

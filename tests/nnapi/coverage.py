@@ -32,7 +32,7 @@ LIMITS = {  # what WebGPU promises of every adapter
     "max-storage-buffers-per-shader-stage": 8,
     "max-compute-workgroups-per-dimension": 65535,
 }
-INPUTS = {"x", "xs", "a", "b", "lookups", "state", "output_state", "cell_state"}  # other tensors are constants
+INPUTS = {"x", "xs", "a", "b", "lookups", "state", "output_state", "cell_state"}  # the rest is constant
 SCALE = 0.5
 QUANTITIES = {"bias": SCALE * SCALE, "hits": 1.0}  # scales that are not SCALE
 
