@@ -23,7 +23,7 @@ from gpunn.backends.webgpu.memory import (
     staging_buffer,
     uniform_buffer,
 )
-from gpunn.backends.webgpu.native import MAP_READ, Dispatch, drive, record
+from gpunn.backends.webgpu.native import MAP_READ, Copy, Dispatch, drive, submit
 from gpunn.backends.webgpu.run import Run, Stage
 from gpunn.backends.webgpu.shader import key_of, ordered_params
 from gpunn.errors import DeviceError
@@ -208,16 +208,9 @@ class WebGpuProgram:
             for operand in stage.segment.uploads:
                 self._upload(operand, values[operand])
             uploaded = time.perf_counter()
-            encoder = self.device.wgpu.create_command_encoder()
-            if stage.dispatches:
-                compute = encoder.begin_compute_pass()
-                record(compute, stage.dispatches)
-                compute.end()
             staging = self._free.popleft() if stage.readbacks else None
-            for operand, offset in stage.readbacks:
-                slot, size = self._slots[operand], padded(operand.type.nbytes)
-                encoder.copy_buffer_to_buffer(self._arenas[slot.arena], slot.offset, staging, offset, size)
-            self.device.wgpu.queue.submit([encoder.finish()])
+            copies = [self._read_back(operand, staging, offset) for operand, offset in stage.readbacks]
+            submit(self.device.wgpu, stage.dispatches, copies)
             submitted = time.perf_counter()
             mapping = staging.map_async(MAP_READ) if staging else None
             self.stats.dispatches += len(stage.dispatches)
@@ -225,6 +218,10 @@ class WebGpuProgram:
             self.stats.upload_seconds += uploaded - start
             self.stats.encode_seconds += submitted - uploaded
             return staging, mapping
+
+    def _read_back(self, operand: Operand, staging: Any, offset: int) -> Copy:
+        slot = self._slots[operand]
+        return Copy(self._arenas[slot.arena], slot.offset, staging, offset, padded(operand.type.nbytes))
 
     def _upload(self, operand: Operand, value: Array) -> None:
         slot, data = self._slots[operand], as_words(value)
