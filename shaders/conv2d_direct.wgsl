@@ -1,4 +1,4 @@
-//!use tiles rows windows
+//!use tiles tile_rows windows
 // Convolution over height and width for any number of input channels (3 of a photo, say).
 //
 // One invocation: 8 output pixels (along [batch, OH, OW] flattened) x 8 output channels, one input channel

@@ -1,4 +1,4 @@
-//!use tiles rows windows
+//!use tiles tile_rows windows
 // Convolution over height and width as a register-tiled product over window cells and input channels.
 //
 // One invocation: 8 output pixels (along [batch, OH, OW] flattened) x 8 output channels, 4 input channels

@@ -9,7 +9,7 @@
 // Expects x [batch, H, W, C], packed; w [KH * KW * GC / 4 (rounded up), 4 N4] words of four input channels,
 // those past GC being the filter's zero point; bias [4 N4] with all that the input does not enter; the scales of
 // lib/requantize.wgsl; products(w, x): the dot product of two words; the window's parameters (lib/window.wgsl);
-// put_channels of lib/rows.wgsl or lib/rows_of_words.wgsl; p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4 (even), p.GC
+// put_channels of lib/rows.wgsl or lib/rows_of_fours.wgsl; p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4 (even), p.GC
 // and p.GN (input and output channels of a group; GN divisible by 8 where there are several), p.PAD (a word of
 // the input's zero point). ALIGNED: GC is divisible by 4. CENTRED: the filter's zero point is 0, sums of x are
 // not needed. Tiles (lib/tiles.wgsl) are pairs of vec4 columns x 8 pixels.

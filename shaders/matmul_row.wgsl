@@ -1,4 +1,3 @@
-//!use rows
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), for few rows.
 //
 // One invocation: 1 row x 4 channels, 4 steps of depth at a time.

@@ -1,4 +1,4 @@
-//!use tiles rows
+//!use tiles tile_rows
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a register-tiled product.
 //
 // One invocation: 8 rows x 8 channels (two vec4 columns), 4 steps of depth at a time. Rows past the end

@@ -25,8 +25,9 @@ from gpunn.ops.integer_product import (
     integer_product,
     product_kernel,
 )
-from gpunn.ops.matmul import COLUMNS, ROWS, channel_reads, product
+from gpunn.ops.matmul import channel_reads, product
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
 from gpunn.types import Array, TensorType
@@ -87,6 +88,7 @@ def _conv2d_kernel(call: Call) -> Kernel:
             **block,
             "C": depth // 4 if vectors else depth,
         },
+        libraries=row_library(rows, channels),
         functions=activation_function(call),
         reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
         + ("read four at a time" if vectors else "not divisible by 4"),

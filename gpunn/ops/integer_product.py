@@ -41,13 +41,12 @@ from gpunn.ops.affine import (
     wrap32,
 )
 from gpunn.ops.op import Call
+from gpunn.ops.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.unary import apply_activation
 from gpunn.ops.window import Pair, Window, window_params
 from gpunn.types import Array, DType
 
-COLUMNS = 8  # output channels of one invocation of the tiled body: two vec4
 BLOCK = 1 << 14  # sums that the CPU rescales at a time
-ROWS = 8  # output pixels of one invocation of the tiled body
 MIXED = (DType.UINT8, DType.INT8)
 PAIRS = ((DType.UINT8, DType.UINT8), (DType.INT8, DType.INT8), MIXED)  # of input and filter
 BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files state all three as float32
@@ -275,7 +274,7 @@ def _by_words(call: Call, form: Form) -> Kernel:
         },
         constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0)},
         functions={"products": Function(("w", "x"), DOT_PRODUCTS[call.x.dtype]), "finish": FINISH},
-        libraries=("rows_of_words",) if channels % 4 == 0 or rows == 1 else ("rows",),
+        libraries=row_library(rows, channels),
         lanes=4,
         reason="integers, words of 4 input channels: "
         + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers"),

@@ -9,12 +9,10 @@ import numpy as np
 from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, tile_grid, vec_width
 from gpunn.ops.integer_product import Form, check_types, constants_only, integer_product, product_kernel
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import resolve
 from gpunn.types import Array, TensorType
-
-COLUMNS = 8  # output channels of one invocation: two vec4
-ROWS = 8  # rows of one invocation of the tiled bodies
 
 
 def pack_filter(filter: Array) -> Array:
@@ -48,6 +46,7 @@ def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
         reads=(Read("x", 0, 4), *channel_reads(call)),
         writes=(Write(width=vec_width(channels)),),
         params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4, **block},
+        libraries=row_library(rows, channels),
         functions=activation_function(call),
         reason=f"{rows} rows x depth {depth} x {channels} channels: "
         + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels"),

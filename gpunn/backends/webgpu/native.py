@@ -1,6 +1,6 @@
 """Recording and submitting through wgpu-native's C functions, because it is done for every run and dispatch.
 
-Through wgpu-py's classes a dispatch costs about 5 us of host time and a submission about 200, here about 2 and
+Through wgpu-py a dispatch costs about 5 us of host time and a submission about 200, here about 2 and
 80. All objects come from the public API. The names used here are not public in wgpu-py, which is why the
 project pins wgpu to the minor versions it was tried with.
 """
