@@ -8,9 +8,11 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers.tflite_file import FileOperator, FileTensor, TfliteFile, printable
-from gpunn.importers.tflite_node import Node, RefusedError, Step
+from gpunn.importers.tflite_node import MAX_INTS, Known, Node, RefusedError, Step
 from gpunn.importers.tflite_rules import OPERATORS
 from gpunn.model import Lifetime, Model, Operand
 from gpunn.ops import OPS
@@ -20,7 +22,13 @@ from gpunn.types import DType, Quantization, TensorType
 IDENTIFIER = b"TFL3"  # tflite_schema_2018-11.txt, file_identifier
 MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset
 
-BIASED = ("conv2d", "depthwise_conv2d", "fully_connected")  # a quantised bias, input BIAS, is INT32
+INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them
+BIASED = (
+    "conv2d",
+    "depthwise_conv2d",
+    "fully_connected",
+    "transpose_conv2d",
+)  # a quantised bias, input BIAS, is INT32
 BIAS = 2
 
 MAX_LABEL_BYTES = 1 << 20
@@ -141,6 +149,10 @@ class _Reader:
         )
         outputs = tuple(self.file.tensors[i].type for i in operator.outputs)
         answer = rule(Node(origin, inputs, operator.options_type, operator.options_table, outputs))
+        if isinstance(answer, Known):
+            name = self._name(self.file.tensors[operator.outputs[0]]) if operator.outputs else ""
+            self._store(origin, operator, (self.model.constant(name, answer.value),))
+            return
         steps = [answer] if isinstance(answer, Step) else list(answer)
         for step in steps:
             _expect_reals(step)
@@ -156,12 +168,32 @@ class _Reader:
             declared = [self.file.tensors[i].quantization for i in operator.outputs] if last else []
             if OPS[step.op].raw or not any(declared):
                 declared = []
-            previous = self.model.add(
-                step.op, inputs, step.attrs, origin=origin, names=names, quantization=declared
-            )
-        if len(previous) != len(operator.outputs):
-            raise FormatError(f"{origin}: expected {len(previous)} outputs, got {len(operator.outputs)}")
-        for index, operand in zip(operator.outputs, previous, strict=True):
+            previous = self._apply(step, inputs, origin, names, declared)
+        self._store(origin, operator, previous)
+
+    def _apply(
+        self,
+        step: Step,
+        inputs: tuple[Operand | None, ...],
+        origin: str,
+        names: Sequence[str],
+        declared: Sequence[Quantization | None],
+    ) -> tuple[Operand, ...]:
+        """The results of an op; arithmetic on shapes is done now, as types and rules need what it gives."""
+        if all(o is not None and o.value is not None and _is_short(o.type) for o in inputs):
+            scratch = Model()
+            results = scratch.add(step.op, inputs, step.attrs, origin=origin, names=names)
+            if all(_is_short(o.type) for o in results):
+                values = scratch.operations[0].evaluate([None if o is None else o.value for o in inputs])
+                pairs = zip(results, values, strict=True)
+                return tuple(self.model.constant(o.name, np.asarray(v, order="C")) for o, v in pairs)
+        return self.model.add(step.op, inputs, step.attrs, origin=origin, names=names, quantization=declared)
+
+    def _store(self, origin: str, operator: FileOperator, results: Sequence[Operand]) -> None:
+        """Let operands be the outputs of an operator."""
+        if len(results) != len(operator.outputs):
+            raise FormatError(f"{origin}: expected {len(results)} outputs, got {len(operator.outputs)}")
+        for index, operand in zip(operator.outputs, results, strict=True):
             self._compare(origin, self.file.tensors[index], operand)
             self.operands[index] = operand  # a file may write a tensor again: readers see the latest
 
@@ -197,8 +229,13 @@ class _Reader:
                 self.operands.setdefault(index, operand)
 
 
+def _is_short(type: TensorType) -> bool:
+    """Whether a tensor may be a shape, or indices into one."""
+    return type.dtype in (DType.INT32, DType.INT64) and type.quantization is None and type.size <= MAX_INTS
+
+
 def _expect_reals(step: Step) -> None:
-    """Refuse inputs that stand for anything but reals: float32, or quantised 8-bit integers throughout."""
+    """Refuse reals that are not float32, or quantised 8-bit integers throughout, unless they just move."""
     types = [None if o is None else o.type for o in step.inputs]
     integer = any(t is not None and t.quantization is not None for t in types)
     for position, (operand, type) in enumerate(zip(step.inputs, types, strict=True)):
@@ -215,11 +252,17 @@ def _expect_reals(step: Step) -> None:
 
 def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
     """Whether an op takes a type at one of its inputs; `integer`: some input is quantised."""
+    if OPS[op].raw:
+        return True
     quantised = type.quantization is not None
     if type.dtype in QUANTIZED:
         return quantised
-    if type.dtype is DType.INT32:
-        return integer and op in BIASED and position == BIAS
+    if op in BIASED and integer:
+        return type.dtype is DType.INT32 and position == BIAS
+    if op in BIASED:
+        return type.dtype is DType.FLOAT32
+    if type.dtype in INTEGERS:
+        return not quantised
     if type.dtype is DType.INT16:
         return quantised and op in ("dequantize", "quantize")
     if type.dtype is DType.FLOAT16:

@@ -1,4 +1,4 @@
-"""What a TFLite rule works on, an operator with operands and options (Node), and what it answers (Step)."""
+"""What a TFLite rule works on, a Node (an operator with operands and options), and answers: Step, Known."""
 
 from __future__ import annotations
 
@@ -118,6 +118,13 @@ class Step:
     op: str
     inputs: tuple[Operand | None, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A rule's answer that the one result is a constant, which follows from the types of the inputs."""
+
+    value: Array
 
 
 PREVIOUS = None  # only ever the first input, which is never optional

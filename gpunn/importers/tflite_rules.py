@@ -11,12 +11,12 @@ from typing import Any
 
 import tflite as schema
 
-from gpunn.importers.tflite_node import PREVIOUS, Node, Options, RefusedError, Step
+from gpunn.importers import tflite_tensor_rules as tensor_rules
+from gpunn.importers import tflite_value_rules as value_rules
+from gpunn.importers.tflite_node import PREVIOUS, Known, Node, Options, RefusedError, Step
 from gpunn.model import Operand
 
-PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
-
-Rule = Callable[[Node], Step | Sequence[Step]]
+Rule = Callable[[Node], Step | Known | Sequence[Step]]
 
 
 def plain(op: str) -> Rule:
@@ -43,10 +43,10 @@ def pool(op: str) -> Rule:
 def _window(options: Options) -> dict[str, Any]:
     """What convolutions and pools have in common: stride, padding, activation."""
     padding = options.get("Padding")
-    if padding not in PADDINGS:
+    if padding not in tensor_rules.PADDINGS:
         options.node.corrupt(f"there is no padding number {padding}")
     stride = options.get("StrideH"), options.get("StrideW")
-    return {"stride": stride, "padding": PADDINGS[padding], **options.activation()}
+    return {"stride": stride, "padding": tensor_rules.PADDINGS[padding], **options.activation()}
 
 
 def _dilation(options: Options) -> tuple[int, int]:
@@ -91,18 +91,10 @@ def softmax(node: Node) -> Step:
     return Step("softmax", node.inputs, {"axis": -1, "beta": node.options("SoftmaxOptions").get("Beta")})
 
 
-def mean(node: Node) -> Step:
-    """MEAN: axes may be negative and may repeat."""
-    keep_dims = node.options("ReducerOptions").get("KeepDims")
-    return Step("mean", (node.operand(0),), {"axes": node.ints(1, "axes"), "keep_dims": keep_dims})
-
-
 def pad(node: Node) -> Step:
     """PAD with zeros, as quantised, PADV2 with its third input."""
     x = node.operand(0)
-    paddings = node.constant(1, "paddings", "int32", "int64")
-    if paddings.shape != (x.type.rank, 2):
-        node.corrupt(f"the paddings should have shape [{x.type.rank}, 2], got {list(paddings.shape)}")
+    paddings = tensor_rules.paddings(node)
     quantization = x.type.quantization
     value = 0.0 if quantization is None else float(quantization.zero_point[0])
     if len(node.inputs) > 2:
@@ -112,7 +104,7 @@ def pad(node: Node) -> Step:
         if node.operand(2).type.quantization != quantization:
             raise RefusedError("the padding value is quantised differently than the input")
         value = float(fill.reshape(-1)[0])
-    return Step("pad", (x,), {"paddings": tuple((int(a), int(b)) for a, b in paddings), "value": value})
+    return Step("pad", (x,), {"paddings": paddings, "value": value})
 
 
 def quantize(node: Node) -> Step:
@@ -251,36 +243,110 @@ class _SliceSpec:
 
 
 OPERATORS: Mapping[str, Rule] = {
+    "ABS": plain("abs"),
     "ADD": activated("add", "AddOptions"),
+    "ARG_MAX": tensor_rules.arg_extreme("arg_max", "ArgMaxOptions"),
+    "ARG_MIN": tensor_rules.arg_extreme("arg_min", "ArgMinOptions"),
     "AVERAGE_POOL_2D": pool("average_pool2d"),
+    "BATCH_MATMUL": tensor_rules.batch_matmul,
+    "BATCH_TO_SPACE_ND": value_rules.batch_to_space,
+    "CAST": value_rules.cast,
+    "CEIL": plain("ceil"),
     "CONCATENATION": concatenation,
     "CONV_2D": conv,
+    "COS": plain("cos"),
+    "CUMSUM": tensor_rules.cumsum,
     "DEPTHWISE_CONV_2D": depthwise_conv,
+    "DEPTH_TO_SPACE": value_rules.blocks("depth_to_space", "DepthToSpaceOptions"),
     "DEQUANTIZE": plain("dequantize"),
     "DIV": activated("div", "DivOptions"),
+    "ELU": plain("elu"),
+    "EMBEDDING_LOOKUP": plain("embedding_lookup"),
+    "EQUAL": plain("equal"),
+    "EXP": plain("exp"),
+    "EXPAND_DIMS": tensor_rules.expand_dims,
+    "FAKE_QUANT": value_rules.fake_quant,
+    "FILL": value_rules.fill,
+    "FLOOR": plain("floor"),
+    "FLOOR_DIV": plain("floor_div"),
+    "FLOOR_MOD": plain("floor_mod"),
     "FULLY_CONNECTED": fully_connected,
+    "GATHER": tensor_rules.gather,
+    "GATHER_ND": plain("gather_nd"),
+    "GELU": value_rules.gelu,
+    "GREATER": plain("greater"),
+    "GREATER_EQUAL": plain("greater_equal"),
     "HARD_SWISH": plain("hard_swish"),
+    "HASHTABLE_LOOKUP": plain("hashtable_lookup"),
+    "L2_NORMALIZATION": value_rules.l2_normalization,
     "L2_POOL_2D": pool("l2_pool2d"),
     "LEAKY_RELU": leaky_relu,
+    "LESS": plain("less"),
+    "LESS_EQUAL": plain("less_equal"),
+    "LOCAL_RESPONSE_NORMALIZATION": value_rules.local_response_normalization,
+    "LOG": plain("log"),
+    "LOGICAL_AND": plain("logical_and"),
+    "LOGICAL_NOT": plain("logical_not"),
+    "LOGICAL_OR": plain("logical_or"),
     "LOGISTIC": plain("logistic"),
+    "LOG_SOFTMAX": plain("log_softmax"),
+    "LSH_PROJECTION": value_rules.lsh_projection,
     "MAXIMUM": plain("maximum"),
     "MAX_POOL_2D": pool("max_pool2d"),
-    "MEAN": mean,
+    "MEAN": tensor_rules.reduction("mean"),
     "MINIMUM": plain("minimum"),
+    "MIRROR_PAD": tensor_rules.mirror_pad,
     "MUL": activated("mul", "MulOptions"),
+    "NEG": plain("neg"),
+    "NOT_EQUAL": plain("not_equal"),
+    "ONE_HOT": value_rules.one_hot,
+    "PACK": tensor_rules.pack,
     "PAD": pad,
     "PADV2": pad,
+    "POW": plain("pow"),
     "PRELU": plain("prelu"),
     "QUANTIZE": quantize,
+    "RANGE": value_rules.sequence,
+    "RANK": tensor_rules.rank,
+    "REDUCE_ALL": tensor_rules.reduction("reduce_all"),
+    "REDUCE_ANY": tensor_rules.reduction("reduce_any"),
+    "REDUCE_MAX": tensor_rules.reduction("reduce_max"),
+    "REDUCE_MIN": tensor_rules.reduction("reduce_min"),
+    "REDUCE_PROD": tensor_rules.reduction("reduce_prod"),
     "RELU": plain("relu"),
     "RELU6": plain("relu6"),
     "RELU_N1_TO_1": plain("relu1"),
     "RESHAPE": reshape,
     "RESIZE_BILINEAR": resize_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": tensor_rules.resize_nearest,
+    "REVERSE_V2": tensor_rules.reverse,
+    "ROUND": plain("round"),
+    "RSQRT": plain("rsqrt"),
+    "SELECT": value_rules.choose,
+    "SELECT_V2": plain("select"),
+    "SHAPE": tensor_rules.shape,
+    "SIGN": plain("sign"),
+    "SIN": plain("sin"),
+    "SLICE": tensor_rules.cut,
     "SOFTMAX": softmax,
+    "SPACE_TO_BATCH_ND": value_rules.space_to_batch,
+    "SPACE_TO_DEPTH": value_rules.blocks("space_to_depth", "SpaceToDepthOptions"),
+    "SPARSE_TO_DENSE": tensor_rules.sparse_to_dense,
+    "SPLIT": tensor_rules.split,
+    "SPLIT_V": tensor_rules.split_v,
+    "SQRT": plain("sqrt"),
+    "SQUARE": plain("square"),
+    "SQUARED_DIFFERENCE": plain("squared_difference"),
     "SQUEEZE": squeeze,
     "STRIDED_SLICE": strided_slice,
     "SUB": activated("sub", "SubOptions"),
+    "SUM": tensor_rules.reduction("reduce_sum"),
     "TANH": plain("tanh"),
+    "TILE": tensor_rules.tile,
+    "TOPK_V2": tensor_rules.top_k,
     "TRANSPOSE": transpose,
+    "TRANSPOSE_CONV": tensor_rules.transpose_conv,
+    "UNPACK": tensor_rules.unpack,
+    "WHERE": value_rules.where,
+    "ZEROS_LIKE": plain("zeros_like"),
 }

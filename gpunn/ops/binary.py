@@ -1,25 +1,30 @@
 """Element-wise functions of two tensors, broadcast as numpy broadcasts.
 
 A line of TABLE is an op: its meaning in numpy, the same as a WGSL expression in `a` and `b`, its dtypes.
-Both inputs have one dtype; the result has it too and the broadcast shape. On quantised uint8 and int8
-the arithmetic is that of gpunn/ops/binary_integer.py; div goes through reals, on the CPU. Raises
-ModelError for mixed or wrong dtypes and for shapes that do not broadcast. maximum and minimum give NaN
-where either side is NaN; integer results wrap around; x/0 is an infinity or NaN.
+Both inputs have one dtype and the result the broadcast shape. It also has that dtype, but comparisons
+give bool. On quantised uint8 and int8 the arithmetic is that of gpunn/ops/binary_integer.py; what is not
+there goes through reals, on the CPU. Raises ModelError for mixed or wrong dtypes and for shapes that do not
+broadcast. maximum and minimum give NaN where either side is NaN, which compares as different from
+everything; integer results wrap around.
+Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div rounds towards zero.
+floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
+exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.
 Meaning: NeuralNetworks.h, ANEURALNETWORKS_ADD, _SUB, _MUL, _DIV (ranks up to 4 there, any here); TFLite
-schema, MaximumMinimumOptions, PRELU; Core ML, ActivationPReLU.
-Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32): WGSL's division is good to 2.5 ulp.
+schema, the operators of these names, MaximumMinimumOptions, PRELU; Core ML, ActivationPReLU.
+Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32): WGSL's division is good to 2.5 ulp. pow:
+5 eps (1 + |b ln a|), since an error of the logarithm is multiplied by b. Subnormal numbers may count as 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, vec_width
-from gpunn.ops.binary_integer import INTEGER, Combine
+from gpunn.ops.binary_integer import COMPARISONS, INTEGER, Combine
 from gpunn.ops.check import FLOATS, NUMBERS, QUANTIZED, expect_dtype
 from gpunn.ops.op import Call, Op, Quantized, broadcast, op
 from gpunn.ops.strides import (
@@ -51,7 +56,46 @@ def _mul(a: Array, b: Array) -> Array:
 
 
 def _div(a: Array, b: Array) -> Array:
-    return np.asarray(a / b)
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    inexact = (a % b != 0) & ((a < 0) != (b < 0))
+    return np.asarray(a // b + inexact, a.dtype)  # numpy's x // 0 is 0 for integers
+
+
+def _floor_div(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(np.floor(a.astype(np.float64) / b), a.dtype)
+    return np.asarray(a // b)
+
+
+def _floor_mod(a: Array, b: Array) -> Array:
+    return np.asarray(np.mod(a, b))
+
+
+def _pow(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(np.power(a, b))
+    reciprocal = np.where(np.abs(a) == 1, np.where(b % 2 == 0, 1, a), 0)
+    return np.asarray(np.where(b < 0, reciprocal, np.power(a, np.maximum(b, 0))), a.dtype)
+
+
+def _squared_difference(a: Array, b: Array) -> Array:
+    return np.asarray(np.square(a - b))
+
+
+def _and(a: Array, b: Array) -> Array:
+    return np.asarray(np.logical_and(a, b))
+
+
+def _or(a: Array, b: Array) -> Array:
+    return np.asarray(np.logical_or(a, b))
+
+
+def _comparison(function: Callable[..., Any]) -> Callable[[Array, Array], Array]:
+    def meaning(a: Array, b: Array) -> Array:
+        return np.asarray(function(a, b))
+
+    return meaning
 
 
 def _maximum(a: Array, b: Array) -> Array:
@@ -68,23 +112,87 @@ def _prelu(x: Array, alpha: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused."""
+    """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
+
+    `integers`: the expression for integers, where it is another. `compares`: the result is bool, and a and b
+    are the bits of the operands. `libraries`: what the expressions call.
+    """
 
     name: str
     meaning: Callable[..., Any]
     expression: str
     dtypes: tuple[DType, ...]
     fusible: bool = False
+    integers: str = ""
+    compares: bool = False
+    libraries: tuple[str, ...] = ()
 
+    def expression_for(self, dtype: DType) -> str:
+        """The expression for operands of a dtype."""
+        return self.expression if dtype in FLOATS else self.integers or self.expression
+
+
+def _compare(name: str, dtypes: tuple[DType, ...]) -> Binary:
+    function, integers = COMPARISONS[name]
+    floats = integers.format(a="bitcast<f32>(a)", b="bitcast<f32>(b)")
+    return Binary(
+        name,
+        _comparison(function),
+        floats,
+        dtypes,
+        integers=integers.format(a="a", b="b"),
+        compares=True,
+    )
+
+
+_ORDERED = (*NUMBERS, *QUANTIZED)
+_DIVISION = ("division",)
 
 TABLE = (
     Binary("add", _add, "a + b", NUMBERS, fusible=True),
     Binary("sub", _sub, "a - b", NUMBERS, fusible=True),
     Binary("mul", _mul, "a * b", NUMBERS, fusible=True),
-    Binary("div", _div, "a / b", FLOATS, fusible=True),
+    Binary(
+        "div",
+        _div,
+        "a / b",
+        NUMBERS,
+        fusible=True,
+        integers="truncated_quotient(a, b)",
+        libraries=_DIVISION,
+    ),
     Binary("maximum", _maximum, "select(b, a, a > b || !(a == a))", NUMBERS),
     Binary("minimum", _minimum, "select(b, a, a < b || !(a == a))", NUMBERS),
     Binary("prelu", _prelu, "select(a, a * b, a < T(0))", FLOATS),
+    Binary(
+        "floor_div",
+        _floor_div,
+        "floored(a, b).quotient",
+        NUMBERS,
+        integers="floored_quotient(a, b)",
+        libraries=_DIVISION,
+    ),
+    Binary(
+        "floor_mod",
+        _floor_mod,
+        "floored(a, b).rest",
+        NUMBERS,
+        integers="floored_rest(a, b)",
+        libraries=_DIVISION,
+    ),
+    Binary(
+        "pow",
+        _pow,
+        "power(a, b)",
+        NUMBERS,
+        integers="integer_power(a, b)",
+        libraries=("elementary", "division"),
+    ),
+    Binary("squared_difference", _squared_difference, "(a - b) * (a - b)", NUMBERS),
+    Binary("logical_and", _and, "a & b", (DType.BOOL,)),
+    Binary("logical_or", _or, "a | b", (DType.BOOL,)),
+    *(_compare(name, (*_ORDERED, DType.BOOL)) for name in ("equal", "not_equal")),
+    *(_compare(name, _ORDERED) for name in ("less", "less_equal", "greater", "greater_equal")),
 )
 
 
@@ -96,7 +204,7 @@ def _infer(line: Binary) -> Callable[[Call], TensorType]:
         result = broadcast(call)
         if line.name == "prelu" and result.shape != call.x.shape:
             call.fail(f"alpha must broadcast to {list(call.x.shape)}, got {list(call.input(1).shape)}")
-        return result
+        return replace(result, dtype=DType.BOOL, quantization=None) if line.compares else result
 
     return infer
 
@@ -111,8 +219,12 @@ def _mode(sizes: Shape, strides: Shape) -> int | None:
 
 
 def _kernel(line: Binary) -> Callable[[Call], Kernel]:
-    combine = Function(("a", "b"), line.expression)
-    return lambda call: _place(call, Combine({"combine": combine, **activation_function(call)}))
+    def kernel(call: Call) -> Kernel:
+        combine = Function(("a", "b"), line.expression_for(call.x.dtype))
+        libraries = line.libraries if "(" in combine.expression else ()  # a / b calls nothing
+        return _place(call, Combine({"combine": combine, **activation_function(call)}, libraries=libraries))
+
+    return kernel
 
 
 def _facet(line: Binary) -> Quantized | None:
@@ -137,7 +249,7 @@ def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) ->
     repeats = REPEAT in modes
     period = sizes[-1] if repeats else call.y.size
     # A word of four bytes is stored at once; the last one may reach into the padding of the tensors.
-    words = call.y.dtype in QUANTIZED and not repeats
+    words = call.y.dtype.itemsize == 1 and not repeats
     lanes = 4 if words else vec_width(call.y.size, period)
     count = ceil_div(call.y.size, lanes)
     a, b = (Read("ab"[k], k, width=1 if modes[k] == SPLAT else lanes) for k in range(2))

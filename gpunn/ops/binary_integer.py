@@ -5,23 +5,27 @@ operand, the second and the result, in fixed point, and how these enter, in nump
 operand is counted from its zero point: {a} and {b} in WGSL. Factors are quotients of float32 scales, in
 float32 where TFLite's Prepare functions compute them so. The result is moved to its zero point and
 clamped to the fused activation.
-Maximum and minimum rescale each operand by a table first: the larger stays the larger.
+Maximum and minimum rescale each operand by a table first: the larger stays the larger. Comparisons do
+so too, to reals in steps of 1/256 (comparisons.cc, left_shift 8): scales far below that tell less apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from gpunn.kernel import Function, Param, Read
 from gpunn.ops.affine import activation_bounds, quantize_multiplier, ratio, rescale, scale_of, store, times
 from gpunn.ops.op import Call
-from gpunn.ops.tables import read_table, requantize_table
+from gpunn.ops.tables import every_value, read_table, requantize_table
 from gpunn.types import Array
 
 LEFT = 20  # bits of fraction that sums are computed with
+SQUARED = 7  # that squared differences are computed with
+COMPARED = 8  # that comparisons are made with
 
 Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
 
@@ -62,6 +66,16 @@ def _mul(a: Array, b: Array, by: Sequence[Factor]) -> Array:
     return rescale(a * b, *by[2])
 
 
+def _difference_factors(a: float, b: float, y: float) -> tuple[float, float, float]:
+    top = 2 * max(a, b)
+    return a / top, b / top, top * top / (2 ** (2 * SQUARED) * y)
+
+
+def _squared_difference(a: Array, b: Array, by: Sequence[Factor]) -> Array:
+    difference = rescale(a << SQUARED, *by[0]) - rescale(b << SQUARED, *by[1])
+    return rescale(difference * difference, *by[2])
+
+
 def _prelu(a: Array, b: Array, by: Sequence[Factor]) -> Array:
     return np.where(a >= 0, rescale(a, *by[0]), rescale(a * b, *by[2]))
 
@@ -72,12 +86,16 @@ def _scaled(text: str, factor: str) -> str:
 
 _A = _scaled(f"({{a}} << {LEFT}u)", "first")
 _B = _scaled(f"({{b}} << {LEFT}u)", "second")
+_DIFFERENCE = f"({_A.replace(str(LEFT), str(SQUARED))} - {_B.replace(str(LEFT), str(SQUARED))})"
 _PRODUCT = _scaled("({a} * {b})", "result")
 
 FIXED = {
     "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result")),
     "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result")),
     "mul": Fixed(lambda a, b, y: (1.0, 1.0, ratio(times(a, b), y)), _mul, _PRODUCT),
+    "squared_difference": Fixed(
+        _difference_factors, _squared_difference, _scaled(f"({_DIFFERENCE} * {_DIFFERENCE})", "result")
+    ),
     "prelu": Fixed(
         lambda a, b, y: (ratio(a, y), 1.0, ratio(times(a, b), y)),
         _prelu,
@@ -85,6 +103,15 @@ FIXED = {
     ),
 }
 CHOICES = {"maximum": (np.maximum, "max"), "minimum": (np.minimum, "min")}
+# not_equal holds where equality does not: of a NaN, too.
+COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
+    "equal": (np.equal, "i32({a} == {b})"),
+    "not_equal": (np.not_equal, "i32(!({a} == {b}))"),
+    "less": (np.less, "i32({a} < {b})"),
+    "less_equal": (np.less_equal, "i32({a} <= {b})"),
+    "greater": (np.greater, "i32({a} > {b})"),
+    "greater_equal": (np.greater_equal, "i32({a} >= {b})"),
+}
 
 
 def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:
@@ -133,7 +160,27 @@ def _choice(call: Call) -> Combine:
     return Combine({"combine": Function(("a", "b"), expression)}, tables=tuple(tables))
 
 
+def _ordinals(call: Call, index: int) -> Array:
+    """What the stored values of an input stand for, in steps of 1/256."""
+    type = call.input(index)
+    scale, zero = scale_of(call, type)
+    return rescale((every_value(type) - zero) << COMPARED, *quantize_multiplier(scale)).astype(np.int32)
+
+
+def _comparison_reference(call: Call, a: Array, b: Array) -> Array:
+    first, second = (read_table(v, _ordinals(call, k)) for k, v in enumerate((a, b)))
+    return np.asarray(COMPARISONS[call.op][0](first, second))
+
+
+def _comparison(call: Call) -> Combine:
+    tables = tuple(Read(f"table_{name}", None, value=_ordinals(call, k)) for k, name in enumerate("ab"))
+    operands = {name: f"load_table_{name}(u32({name}) & 0xffu)" for name in "ab"}
+    expression = COMPARISONS[call.op][1].format(**operands)
+    return Combine({"combine": Function(("a", "b"), expression)}, tables=tables)
+
+
 INTEGER: Mapping[str, tuple[Callable[..., Array], Callable[[Call], Combine]]] = {
     **{name: (_fixed_reference, _fixed) for name in FIXED},
     **{name: (_choice_reference, _choice) for name in CHOICES},
+    **{name: (_comparison_reference, _comparison) for name in COMPARISONS},
 }

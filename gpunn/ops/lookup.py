@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import Kernel, size_of
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_unquantised
 from gpunn.ops.farmhash import fingerprint64
+from gpunn.ops.gather import rows_kernel
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -43,18 +44,9 @@ def _infer_embedding(call: Call) -> TensorType:
 
 def _embedding_kernel(call: Call) -> Kernel:
     values = call.input(1)
-    row = size_of(values.shape[1:])
-    lanes = vec_width(row)
-    count = call.y.size // lanes
-    return Kernel(
-        body="gather_rows",
-        threads=flat_threads(count),
-        workgroup=(64, 1, 1),
-        reads=(Read("index", 0), Read("x", 1, width=lanes)),
-        writes=(Write(width=lanes),),
-        params={"count": count, "row": row // lanes, "rows": values.shape[0]},
-        lanes=lanes,
-        reason="row by row",
+    picks = call.input(0).size
+    return rows_kernel(
+        call.y, 0, 1, outer=1, rows=values.shape[0], picks=picks, row=size_of(values.shape[1:])
     )
 
 

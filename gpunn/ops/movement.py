@@ -15,7 +15,7 @@ from gpunn.kernel import Function, Kernel, Read, Write, flat_threads, size_of, v
 from gpunn.ops.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.check import FLOATS, expect_entries, expect_int, expect_ints, expect_pairs, expect_value
 from gpunn.ops.op import Call, Op, Quantized, op
-from gpunn.ops.strides import aligned, by_fours, dense, halves, merge, space_constants, space_params
+from gpunn.ops.strides import aligned, by_fours, dense, halves, merge, space_constants, space_params, splat
 from gpunn.ops.tables import every_value, read_table
 from gpunn.ops.unary import activation_function
 from gpunn.types import Array, Shape, TensorType
@@ -29,16 +29,18 @@ def strided_copy(
     *,
     x_start: int = 0,
     y_start: int = 0,
+    output: int = 0,
     functions: Mapping[str, Function] | None = None,
     tables: tuple[Read, ...] = (),
     reason: str,
 ) -> Kernel:
     """The kernel that copies a space of `sizes`, walking x and y by their strides from their starts.
 
-    `functions` may hold what is applied to every element, `tables` what that reads.
+    y is result `output`. `functions` may hold what is applied to every element, `tables` what that reads.
     """
     sizes, x, y = merge(sizes, x, y)
-    lanes = 4 if aligned(sizes, x, y) and x_start % 4 == y_start % 4 == 0 else 1
+    fours = aligned(sizes, x, y) and not splat(x) and x_start % 4 == y_start % 4 == 0
+    lanes = 4 if fours else 1
     if lanes == 4:
         sizes, x, y = by_fours(sizes, x, y)
     return Kernel(
@@ -46,7 +48,7 @@ def strided_copy(
         threads=flat_threads(size_of(sizes)),
         workgroup=(64, 1, 1),
         reads=(Read("x", read.operand, width=lanes), *tables),
-        writes=(Write(width=lanes),),
+        writes=(Write(output=output, width=lanes),),
         params={
             "count": size_of(sizes),
             "x_start": x_start // lanes,

@@ -1,4 +1,4 @@
-"""Normalisations: softmax, L2 normalisation, local response normalisation."""
+"""Normalisations: softmax and its logarithm, L2 normalisation, local response normalisation."""
 
 from __future__ import annotations
 
@@ -99,6 +99,31 @@ def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
     return np.asarray(shifted / np.sum(shifted, axis=axis, keepdims=True))
 
 
+def _infer_log_softmax(call: Call) -> TensorType:
+    x = _infer(call)
+    return x if x.quantization is None else fixed_output(x, 16 / 256, 255)
+
+
+_LOG_SOFTMAX = {**_SOFTMAX, "relative": "x - top", "finish": "r - log(sum)"}
+
+
+@op(_infer_log_softmax, lambda call: _row_kernel(call, _LOG_SOFTMAX))
+def log_softmax(x: Array, *, axis: int = -1) -> Array:
+    """x - max - log(sum(exp(x - max))), maximum and sum taken along `axis`: the logarithm of softmax.
+
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8,
+    which go through reals, on the host: the result then has 256 steps from -16 to 0. A row that holds NaN
+    or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes and for an axis out of
+    range. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32). TFLite schema,
+    LogSoftmaxOptions.
+    """
+    if not x.size:
+        return x
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    total = np.sum(np.exp(shifted), axis=axis, keepdims=True)
+    return np.asarray(shifted - np.log(total))
+
+
 # Elements are divided by the row's largest magnitude, so squares neither overflow nor vanish. WGSL promises
 # the accuracy of a / b for |b| in 2^-126 ... 2^126 only, so both are brought nearer to 1 first, by 2^64 or
 # 2^-64, which is exact. The smallest normal number takes the place of a largest magnitude of 0.
@@ -195,4 +220,4 @@ def local_response_normalization(
     return np.asarray(wide / np.power(number(bias) + number(alpha) * total, number(beta)), x.dtype)
 
 
-OPS: tuple[Op, ...] = (softmax, l2_normalization, local_response_normalization)
+OPS: tuple[Op, ...] = (softmax, log_softmax, l2_normalization, local_response_normalization)

@@ -1,14 +1,19 @@
 """Reductions over any axes.
 
 A line of TABLE is an op: its meaning in numpy, and as WGSL a start value, how an element joins the
-accumulator, and what is done to the accumulator at the end.
-Shapes: the reduced axes go, or stay as 1 with keep_dims. dtype: float32, float16, or quantised uint8 or
-int8, whose mean is computed in integers as TFLite's reference kernel does. Raises ModelError for other
-dtypes and for axes that are out of range. Axes may be negative, repeated, all, or none (then every
-element is reduced by itself).
-Meaning: TFLite schema, MEAN and ReducerOptions; NNAPI 1.1 types.hal, OperationType::MEAN.
-Accuracy: n eps mean(|x|) of float32 for n terms, beside the general promise, since sums round at every
-term; the shader's 64 partial sums keep it far below that for long reductions.
+accumulator, and what is done to the accumulator at the end; and its dtypes.
+Shapes: the reduced axes go, or stay as 1 with keep_dims. dtype: as the line says, int64 and float16 on the
+host. Quantised uint8 and int8 stand for reals: their mean is computed in integers as TFLite's reference
+kernel does, their maximum and minimum are stored values as they are (where the result is quantised as
+the input), their sum and product go through reals, on the host. Raises ModelError for other dtypes and
+for axes that are out of range. Axes may be negative, repeated, all, or none (then every element is
+reduced by itself). Integer sums and products wrap around. Maximum and minimum give NaN where there is one;
+those of nothing are the lowest and the highest value of the dtype, infinities where it has them.
+Meaning: TFLite schema, MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL, all with
+ReducerOptions; NNAPI 1.1 types.hal, OperationType::MEAN.
+Accuracy: n eps mean(|x|) of float32 for n terms of a mean, n eps sum(|x|) of a sum, n eps relative of a
+product, beside the general promise, since every term rounds; the shader's 64 partial results keep it far
+below that for long reductions.
 """
 
 from __future__ import annotations
@@ -32,43 +37,107 @@ from gpunn.kernel import (
     size_of,
 )
 from gpunn.ops.affine import LIMITS, quantize_multiplier, rescale, scale_of, store, through_reals
-from gpunn.ops.check import FLOATS, expect_axes, expect_bool, expect_dtype, expect_ints
+from gpunn.ops.check import FLOATS, NUMBERS, expect_axes, expect_bool, expect_dtype, expect_ints
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.strides import aligned, by_fours, dense, merge
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 _GROUP = 64
 _FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
 
 
 def _mean(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
-    axes = tuple({axis % x.ndim for axis in axes})
+    axes = _axes(x, axes)
     count = size_of(tuple(x.shape[axis] for axis in axes))
     total = np.sum(x, axis=axes, keepdims=keep_dims, dtype=np.result_type(x, np.float32))
     with np.errstate(invalid="ignore"):  # the mean of nothing is NaN
         return np.asarray(total / total.dtype.type(count), x.dtype)
 
 
+def _axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
+    """Each axis once, for numpy."""
+    return tuple({axis % x.ndim for axis in axes})
+
+
+def _reduce_sum(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    wide = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
+    return np.asarray(np.sum(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=wide), x.dtype)
+
+
+def _reduce_prod(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    wide = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
+    return np.asarray(np.prod(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=wide), x.dtype)
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """The lowest and the highest value of a dtype."""
+    if dtype.kind == "f":
+        return -np.inf, np.inf
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
+def _reduce_max(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    low, _ = _limits(x.dtype)
+    return np.asarray(np.max(x, axis=_axes(x, axes), keepdims=keep_dims, initial=low), x.dtype)
+
+
+def _reduce_min(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    _, high = _limits(x.dtype)
+    return np.asarray(np.min(x, axis=_axes(x, axes), keepdims=keep_dims, initial=high), x.dtype)
+
+
+def _reduce_any(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    return np.asarray(np.any(x, axis=_axes(x, axes), keepdims=keep_dims))
+
+
+def _reduce_all(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    return np.asarray(np.all(x, axis=_axes(x, axes), keepdims=keep_dims))
+
+
+def _lowest(call: Call) -> float:
+    return _limits(call.x.dtype.numpy)[0]
+
+
+def _highest(call: Call) -> float:
+    return _limits(call.x.dtype.numpy)[1]
+
+
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One line: name, meaning, start, and expressions in `acc` and `x`; `p.count` terms are joined."""
+    """One line: name, meaning, dtypes, start, and expressions in `acc` and `x`; `p.count` terms are joined.
+
+    `initial` may depend on the call.
+    """
 
     name: str
     meaning: Callable[..., Any]
-    initial: float
+    dtypes: tuple[DType, ...]
+    initial: float | Callable[[Call], float]
     fold: str
-    finish: str
+    finish: str = "acc"
 
 
-TABLE = (Reduction("mean", _mean, 0.0, "acc + x", "acc / T(p.count)"),)
+_BOOL = (DType.BOOL,)
+TABLE = (
+    Reduction("mean", _mean, FLOATS, 0, "acc + x", "acc / T(p.count)"),
+    Reduction("reduce_sum", _reduce_sum, NUMBERS, 0, "acc + x"),
+    Reduction("reduce_prod", _reduce_prod, NUMBERS, 1, "acc * x"),
+    Reduction("reduce_max", _reduce_max, NUMBERS, _lowest, "select(x, acc, acc > x || !(acc == acc))"),
+    Reduction("reduce_min", _reduce_min, NUMBERS, _highest, "select(x, acc, acc < x || !(acc == acc))"),
+    Reduction("reduce_any", _reduce_any, _BOOL, 0, "acc | x"),
+    Reduction("reduce_all", _reduce_all, _BOOL, 1, "acc & x"),
+)
 
 
-def _infer(call: Call) -> TensorType:
-    x = expect_dtype(call, 0, *FLOATS)
-    axes = expect_axes(call, expect_ints(call, "axes"), x.rank)
-    if expect_bool(call, "keep_dims"):
-        return x.with_shape(tuple(1 if d in axes else n for d, n in enumerate(x.shape)))
-    return x.with_shape(tuple(n for d, n in enumerate(x.shape) if d not in axes))
+def _infer(line: Reduction) -> Callable[[Call], TensorType]:
+    def infer(call: Call) -> TensorType:
+        x = expect_dtype(call, 0, *line.dtypes)
+        axes = expect_axes(call, expect_ints(call, "axes"), x.rank)
+        if expect_bool(call, "keep_dims"):
+            return x.with_shape(tuple(1 if d in axes else n for d, n in enumerate(x.shape)))
+        return x.with_shape(tuple(n for d, n in enumerate(x.shape) if d not in axes))
+
+    return infer
 
 
 def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
@@ -91,7 +160,8 @@ def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
 
 def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
     def kernel(call: Call) -> Kernel:
-        return _reduction(call, line.initial, line.fold, line.finish)
+        initial = line.initial(call) if callable(line.initial) else line.initial
+        return _reduction(call, initial, line.fold, line.finish)
 
     return kernel
 
@@ -114,7 +184,7 @@ def _reduction(
         params={
             "outputs": outputs,
             "count": terms,
-            "initial": initial,
+            "initial": float(initial) if call.x.dtype in FLOATS else int(initial) % 2**32,
             "kept": dims4(kept[0], 1),
             "kept_stride": dims4(kept[1], 0),
             "reduced": dims4(reduced[0], 1),
@@ -174,12 +244,32 @@ def _integer_mean_kernel(call: Call) -> Kernel:
     low, high = LIMITS[call.y.dtype]
     finish = "clamp(rescale(acc - p.factor.z, p.factor.x, p.factor.y) + p.factor.w, p.bounds.x, p.bounds.y)"
     factor, bounds = (m, shift, offset, zero), (low, high, 0, 0)
-    return _reduction(call, 0.0, "acc + x", finish, ("affine",), factor=factor, bounds=bounds)
+    return _reduction(call, 0, "acc + x", finish, ("affine",), factor=factor, bounds=bounds)
 
 
-_FACETS = {"mean": Quantized(_integer_mean, _integer_mean_kernel)}
+def _as_stored(line: Reduction) -> Quantized:
+    """The facet of an op that chooses among values, which compare as stored."""
+
+    def reference(call: Call, x: Array) -> Array:
+        if call.x.quantization != call.y.quantization:
+            return through_reals(call, line.meaning, x)
+        result: Array = line.meaning(x, **call.attrs)
+        return result
+
+    def kernel(call: Call) -> Kernel:
+        if call.x.quantization != call.y.quantization:
+            raise Unsupported("input and output are quantised differently")
+        return _kernel(line)(call)
+
+    return Quantized(reference, kernel)
+
+
+_FACETS = {
+    "mean": Quantized(_integer_mean, _integer_mean_kernel),
+    **{line.name: _as_stored(line) for line in TABLE if line.name in ("reduce_max", "reduce_min")},
+}
 
 OPS: tuple[Op, ...] = tuple(
-    op(_infer, _kernel(line), name=line.name, quantized=_FACETS.get(line.name))(line.meaning)
+    op(_infer(line), _kernel(line), name=line.name, quantized=_FACETS.get(line.name))(line.meaning)
     for line in TABLE
 )

@@ -1,4 +1,4 @@
-"""Resampling of images: bilinear."""
+"""Resampling of images: bilinear, nearest neighbour."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
-from gpunn.ops.affine import LIMITS, store, through_reals
+from gpunn.ops.affine import LIMITS, round_half_away, store, through_reals
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_ints
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -17,16 +17,21 @@ Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of
 
 
 def _infer_resize_bilinear(call: Call) -> TensorType:
-    x = expect_dtype(call, 0, *FLOATS)
+    expect_dtype(call, 0, *FLOATS)
+    if expect_bool(call, "align_corners") & expect_bool(call, "half_pixel_centers"):
+        call.fail("align_corners and half_pixel_centers exclude each other, got both")
+    return _resized(call)
+
+
+def _resized(call: Call) -> TensorType:
+    """The type of the first input, images, with the height and width of attribute `size`."""
     batch, height, width, channels = call.expect_rank(0, 4).shape
     size = expect_ints(call, "size", 2)
     if min(size) < 1:
         call.fail(f"size must be positive (height, width), got {list(size)}")
     if min(height, width) < 1:
-        call.fail(f"input image must not be empty, got shape {list(x.shape)}")
-    if expect_bool(call, "align_corners") & expect_bool(call, "half_pixel_centers"):
-        call.fail("align_corners and half_pixel_centers exclude each other, got both")
-    return x.with_shape((batch, *size, channels))
+        call.fail(f"input image must not be empty, got shape {list(call.x.shape)}")
+    return call.x.with_shape((batch, *size, channels))
 
 
 def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:
@@ -166,4 +171,70 @@ def resize_bilinear(
     return _blend(x, (rows, columns), size, lambda n, c: (n / c).astype(x.dtype))
 
 
-OPS: tuple[Op, ...] = (resize_bilinear,)
+def _nearest(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """For each output row the input row that it repeats, in float32 as TFLite's GetNearestNeighbor."""
+    number = np.float32
+    scale = number(size - 1) / number(out - 1) if align_corners and out > 1 else number(size) / number(out)
+    at = (np.arange(out, dtype=np.float32) + number(0.5 if half_pixel_centers else 0)) * scale
+    rows = round_half_away(at.astype(np.float64)) if align_corners else np.floor(at)
+    return np.asarray(np.clip(rows, 0, size - 1), np.int32)
+
+
+def _infer_resize_nearest(call: Call) -> TensorType:
+    expect_bool(call, "align_corners")
+    expect_bool(call, "half_pixel_centers")
+    return _resized(call)
+
+
+def _resize_nearest_kernel(call: Call) -> Kernel:
+    _, height, width, channels = call.x.shape
+    out_height, out_width = call.y.shape[1:3]
+    mode = call["align_corners"], call["half_pixel_centers"]
+    if not call.y.size:  # nothing bounds the tables then
+        raise Unsupported("the image has no elements")
+    lanes = vec_width(channels)
+    count = call.y.size // lanes
+    return Kernel(
+        body="resize_nearest",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(
+            Read("x", 0, width=lanes),
+            Read("rows", None, value=_nearest(height, out_height, *mode)),
+            Read("columns", None, value=_nearest(width, out_width, *mode)),
+        ),
+        writes=(Write(width=lanes),),
+        params={
+            "count": count,
+            "channels": channels // lanes,
+            "height": height,
+            "width": width,
+            "out_height": out_height,
+            "out_width": out_width,
+        },
+        lanes=lanes,
+        reason="rows and columns from tables",
+    )
+
+
+@op(_infer_resize_nearest, _resize_nearest_kernel, raw=True)
+def resize_nearest(
+    x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
+) -> Array:
+    """x[N, H, W, C] with rows and columns repeated or left out: [N, size[0], size[1], C].
+
+    Output row i is input row floor(i H / h); with align_corners round(i (H - 1) / (h - 1)), halves up; with
+    half_pixel_centers i + 1/2 takes the place of i. Rows outside are the border's; columns likewise.
+    Positions are float32 numbers, to the bit as in TFLite's reference kernel, so that borders between rows
+    fall as they do there. dtype: any, quantised values as stored. Raises ModelError for another rank, sizes
+    below 1, and an image without pixels. TFLite schema, ResizeNearestNeighborOptions.
+    """
+    if not x.size:
+        return np.empty((x.shape[0], *size, x.shape[3]), x.dtype)
+    rows, columns = (
+        _nearest(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
+    )
+    return np.asarray(x[:, rows][:, :, columns])
+
+
+OPS: tuple[Op, ...] = (resize_bilinear, resize_nearest)

@@ -45,7 +45,8 @@ def every_real(call: Call, type: TensorType) -> Array:
 def real_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
     """The stored results of a function of reals: computed in float64, rounded once, halves away from zero."""
     scale_of(call, call.y)
-    return quantize(meaning(every_real(call, call.x)), call.y.with_shape((256,)))
+    with np.errstate(all="ignore"):  # log and sqrt of what is not in their domain; NaN is stored as 0
+        return quantize(meaning(every_real(call, call.x)), call.y.with_shape((256,)))
 
 
 def rescale_table(

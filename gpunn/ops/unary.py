@@ -1,28 +1,36 @@
 """Element-wise functions of one tensor; most also serve as fused activations.
 
 A line of TABLE is an op: its meaning in numpy, the same as a WGSL expression in `x`, and the domain it
-is tested on. WGSL's min, max and clamp drop NaN and numpy keeps it, so the expressions use select().
+is tested on. WGSL's min, max and clamp drop NaN and numpy keeps it, so the expressions use select(). What
+WGSL leaves loose is computed by shaders/lib/elementary.wgsl.
 
 Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8 or int8, for which every
-function is a table of 256 results (gpunn/ops/tables.py). Raises ModelError for other dtypes.
+function is a table of 256 results (gpunn/ops/tables.py); where the line says so, int32, int64 or bool
+too, and there results wrap around. Raises ModelError for other dtypes.
+Functions are defined on all numbers: what has no real result is NaN (log and sqrt below 0, sin of an
+infinity), log(0) is -inf, rsqrt(0) inf, what is too large inf, and NaN stays NaN. Subnormal numbers may
+count as 0.
 Meaning: NeuralNetworks.h, ANEURALNETWORKS_RELU, _RELU1, _RELU6, _LOGISTIC, _TANH, _FLOOR; TFLite schema,
-HARD_SWISH and LeakyReluOptions. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32).
+the operators of these names, LeakyReluOptions, FakeQuantOptions, GeluOptions (approximate: gelu_tanh).
+Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32); fake_quant may take the neighbouring step
+where x lies halfway between two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Write, flat_threads, vec_width
+from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, vec_width
 from gpunn.ops.affine import LIMITS, fixed_output
-from gpunn.ops.check import FLOATS, expect_dtype, expect_float
+from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_float, expect_int
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.tables import clamped_table, hard_swish_table, real_table, rescale_table, table_facet
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 
 def _relu(x: Array) -> Array:
@@ -49,8 +57,45 @@ def _hard_swish(x: Array) -> Array:
     return np.asarray(x * (np.clip(x + 3, 0, 6) / 6))
 
 
-def _floor(x: Array) -> Array:
-    return np.asarray(np.floor(x))
+def _leave(function: Callable[..., Any]) -> Callable[[Array], Array]:
+    """numpy's function as it is."""
+
+    def meaning(x: Array) -> Array:
+        return np.asarray(function(x))
+
+    return meaning
+
+
+def _rsqrt(x: Array) -> Array:
+    return np.asarray(x.dtype.type(1) / np.sqrt(x))
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x >= 0, x, np.expm1(np.minimum(x, x.dtype.type(0))))
+
+
+def _gated(x: Array, gate: Array) -> Array:
+    """x * gate, 0 where x is -inf."""
+    return np.asarray(np.where(x == -np.inf, 0, x * gate), x.dtype)
+
+
+def _gelu(x: Array) -> Array:
+    scaled = x.astype(np.float64).ravel() * math.sqrt(0.5)
+    error = np.fromiter((math.erf(v) for v in scaled), np.float64, x.size).reshape(x.shape)
+    return _gated(x, 0.5 * (1 + error))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.astype(np.float64) ** 3)
+    return _gated(x, 0.5 * (1 + np.tanh(inner)))
+
+
+def _zeros(x: Array) -> Array:
+    return np.zeros_like(x)
+
+
+def _logical_not(x: Array) -> Array:
+    return np.logical_not(x)
 
 
 def _leaky_relu(x: Array, *, alpha: float) -> Array:
@@ -64,6 +109,8 @@ class Unary:
     `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers.
     `table`: the 256 results on a quantised tensor, where they are not the rounded real ones. `output`:
     scale and, above the lowest stored value, zero point of a result that the file does not quantise.
+    `dtypes`: what x may be. `params`: the numbers of the kernel, where these are not the attributes;
+    checks the attributes. `elementary`: whether the expression calls lib/elementary.wgsl.
     """
 
     name: str
@@ -74,6 +121,9 @@ class Unary:
     integer: bool = False
     table: Callable[[Call], Array] | None = None
     output: tuple[float, int] | None = None
+    dtypes: tuple[DType, ...] = FLOATS
+    params: Callable[[Call], Mapping[str, Param]] | None = None
+    elementary: bool = False
 
 
 def _clamped(call: Call) -> Array:
@@ -84,6 +134,31 @@ def _leaked(call: Call) -> Array:
     return rescale_table(call, call.x, call.y, LIMITS[call.y.dtype], call["alpha"])
 
 
+def _fake_quant_range(low: float, high: float, steps: int) -> tuple[float, float, float]:
+    """Lowest and highest value and step, moved so that 0 is one of the values."""
+    step = (high - low) / steps
+    zero = min(max(math.floor(-low / step + 0.5), 0), steps)
+    return -zero * step, (steps - zero) * step, step
+
+
+def _fake_quant(x: Array, *, min: float, max: float, num_bits: int = 8, narrow_range: bool = False) -> Array:
+    low, high, step = _fake_quant_range(min, max, 2**num_bits - 1 - narrow_range)
+    steps = np.floor((np.clip(x, low, high) - low) / step + 0.5)
+    return np.asarray(steps * step + low, x.dtype)
+
+
+def _fake_quant_params(call: Call) -> Mapping[str, Param]:
+    low, high = expect_float(call, "min"), expect_float(call, "max")
+    bits, narrow = expect_int(call, "num_bits", call["num_bits"]), expect_bool(call, "narrow_range")
+    if not 2 <= bits <= 16:
+        call.fail(f"num_bits must be 2 ... 16, got {bits}")
+    if not (-math.inf < low <= 0 <= high < math.inf and low < high):
+        call.fail(f"min and max must be finite with 0 between them, got {low} and {high}")
+    names = ("low", "high", "step")
+    return dict(zip(names, _fake_quant_range(low, high, 2**bits - 1 - narrow), strict=True))
+
+
+_INTEGERS = (DType.INT32, DType.INT64)
 _CLAMP = "select(select(x, T({0}), x < T({0})), T({1}), x > T({1}))"
 
 # WGSL leaves exp and tanh loose where they overflow, so their arguments stop where the result no longer
@@ -109,18 +184,47 @@ TABLE = (
         fused=True,
         table=hard_swish_table,
     ),
-    Unary("floor", _floor, "floor(x)", (-100, 100)),
+    Unary("floor", _leave(np.floor), "floor(x)", (-100, 100)),
     Unary("leaky_relu", _leaky_relu, "select(x, p.alpha * x, x < T(0))", (-100, 100), table=_leaked),
+    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=(*FLOATS, *_INTEGERS)),
+    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=(*FLOATS, *_INTEGERS)),
+    Unary("sign", _leave(np.sign), "select(sign(x), x, !(x == x))", (-2, 2), dtypes=(*FLOATS, *_INTEGERS)),
+    Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=(*FLOATS, *_INTEGERS)),
+    Unary("zeros_like", _zeros, "T(0)", (-2, 2), dtypes=(*FLOATS, *_INTEGERS, DType.BOOL)),
+    Unary("logical_not", _logical_not, "1 - x", (0, 1), dtypes=(DType.BOOL,)),
+    Unary("ceil", _leave(np.ceil), "ceil(x)", (-100, 100)),
+    Unary("round", _leave(np.rint), "round(x)", (-100, 100)),
+    Unary("exp", _leave(np.exp), "exponential(x)", (-100, 100), elementary=True),
+    Unary("log", _leave(np.log), "logarithm(x)", (-1, 1e4), elementary=True),
+    Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), elementary=True),
+    Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), elementary=True),
+    Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), elementary=True),
+    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), elementary=True),
+    Unary("elu", _elu, "select(exponential(x) - 1.0, x, x >= 0.0)", (-100, 100), elementary=True),
+    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), elementary=True),
+    Unary("gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), elementary=True),
+    Unary(
+        "fake_quant",
+        _fake_quant,
+        f"floor(({_CLAMP.format('p.low', 'p.high')} - p.low) / p.step + 0.5) * p.step + p.low",
+        (-10, 10),
+        params=_fake_quant_params,
+    ),
 )
 
 ACTIVATIONS = {line.name: line for line in TABLE if line.fused}
 
 
+def _params(line: Unary, call: Call) -> Mapping[str, Param]:
+    if line.params is not None:
+        return line.params(call)
+    return {attr: expect_float(call, attr) for attr in call.attrs}
+
+
 def _infer(line: Unary) -> Callable[[Call], TensorType]:
     def infer(call: Call) -> TensorType:
-        for attr in call.attrs:
-            expect_float(call, attr)
-        x = expect_dtype(call, 0, *FLOATS)
+        _params(line, call)
+        x = expect_dtype(call, 0, *line.dtypes)
         return x if line.output is None or x.quantization is None else fixed_output(x, *line.output)
 
     return infer
@@ -136,22 +240,32 @@ def _facet(line: Unary) -> Quantized:
 
 
 def _kernel(line: Unary) -> Callable[[Call], Kernel]:
-    def kernel(call: Call) -> Kernel:
-        lanes = vec_width(call.x.size)
-        count = call.x.size // lanes
-        return Kernel(
-            body="unary",
-            threads=flat_threads(count),
-            workgroup=(64, 1, 1),
-            reads=(Read("x", 0, width=lanes),),
-            writes=(Write(width=lanes),),
-            params={"count": count, **{attr: expect_float(call, attr) for attr in call.attrs}},
-            functions={"apply": Function(("x",), line.expression)},
-            lanes=lanes,
-            reason="element by element",
-        )
+    return lambda call: elementwise(
+        call, line.expression, _params(line, call), ("elementary",) if line.elementary else ()
+    )
 
-    return kernel
+
+def elementwise(
+    call: Call, expression: str, params: Mapping[str, Param] | None = None, libraries: tuple[str, ...] = ()
+) -> Kernel:
+    """The kernel that applies an expression to every element; where x has another type, to its bits as a T.
+
+    A word of four bytes is stored at once; the last one may reach into the padding of the tensors.
+    """
+    lanes = 4 if call.y.dtype.itemsize == 1 else vec_width(call.x.size)
+    count = ceil_div(call.x.size, lanes)
+    return Kernel(
+        body="unary",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, width=lanes),),
+        writes=(Write(width=lanes),),
+        params={"count": count, **(params or {})},
+        functions={"apply": Function(("x",), expression)},
+        libraries=libraries,
+        lanes=lanes,
+        reason="element by element",
+    )
 
 
 def check_activation(call: Call) -> None:

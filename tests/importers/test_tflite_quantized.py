@@ -40,6 +40,7 @@ def ints(*values: Any) -> Array:
 BIAS = ints(100, -200, 300, 50)
 Case = tuple[str, Sequence[TensorType], Sequence[Array | TensorType], TensorType, Mapping[str, Any], int]
 CASES: list[Case] = [  # operator, inputs, constants (a type: random values), output, options, version
+    ("ABS", [i8(256)], [], i8(256, scale=0.03), {}, 1),
     ("ADD", [u8(2, 5), u8(2, 5, scale=0.1)], [], u8(2, 5, scale=0.12), {}, 1),
     ("ADD", [i8(2, 5)], [i8(5)], i8(2, 5, zero=-128), {"fused_activation_function": "RELU6"}, 2),
     ("SUB", [u8(7), u8(7)], [], u8(7, scale=0.1), {}, 1),
@@ -71,6 +72,13 @@ CASES: list[Case] = [  # operator, inputs, constants (a type: random values), ou
         3,
     ),
     ("DEQUANTIZE", [u8(2, 9)], [], float32(2, 9), {}, 1),
+    ("DEPTH_TO_SPACE", [u8(1, 2, 3, 8)], [], u8(1, 4, 6, 2), {"block_size": 2}, 1),
+    ("EXP", [i8(256)], [], i8(256, scale=0.5), {}, 1),
+    *(
+        (operator, [u8(9, 9), u8(9, 9, scale=0.1)], [], TensorType(DType.BOOL, (9, 9)), {}, 1)
+        for operator in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
+    ),
+    ("GELU", [i8(256)], [], i8(256), {}, 1),
     ("HARD_SWISH", [i8(256)], [], i8(256, scale=0.03), {}, 1),
     ("LEAKY_RELU", [u8(256)], [], u8(256), {"alpha": 0.2}, 2),
     ("LOGISTIC", [u8(256)], [], u8(256, scale=1 / 256, zero=0), {}, 1),
@@ -96,6 +104,7 @@ CASES: list[Case] = [  # operator, inputs, constants (a type: random values), ou
     ("RESIZE_BILINEAR", [i8(1, 3, 3, 2)], [ints(5, 7)], i8(1, 5, 7, 2), {}, 2),
     ("SOFTMAX", [i8(3, 9)], [], i8(3, 9, scale=1 / 256, zero=-128), {"beta": 1.0}, 2),
     ("SQUEEZE", [i8(1, 4, 1)], [], i8(4), {}, 1),
+    ("SQUARED_DIFFERENCE", [i8(2, 5), i8(5, scale=0.1)], [], i8(2, 5, scale=0.5), {}, 2),
     ("STRIDED_SLICE", [u8(4, 5)], [ints(1, 0), ints(3, 4), ints(1, 2)], u8(2, 2), {}, 1),
     ("TANH", [i8(256)], [], i8(256, scale=1 / 128, zero=0), {}, 2),
     ("TRANSPOSE", [i8(2, 3, 4)], [ints(2, 0, 1)], i8(4, 2, 3), {}, 2),

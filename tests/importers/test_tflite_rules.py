@@ -16,7 +16,7 @@ from gpunn.importers.tflite_rules import OPERATORS
 from gpunn.model import Model
 from gpunn.types import DType, TensorType, float32
 from tests import evaluator
-from tests.importers import test_tflite_quantized
+from tests.importers import test_tflite_quantized, test_tflite_tensors, test_tflite_values
 from tests.tflite_builder import Array, Graph, litert_run, single_op
 
 RNG = np.random.default_rng(3)
@@ -157,7 +157,8 @@ def test_operator_agrees_with_litert(
 
 def test_every_operator_of_the_table_has_a_case() -> None:
     quantised = {case[0] for case in test_tflite_quantized.CASES}
-    assert set(OPERATORS) == {case[0] for case in CASES} | quantised | {"STRIDED_SLICE"}
+    others = {case[0] for case in (*test_tflite_tensors.CASES, *test_tflite_values.CASES)}
+    assert set(OPERATORS) == {case[0] for case in CASES} | quantised | others | {"STRIDED_SLICE"}
     assert list(OPERATORS) == sorted(OPERATORS)
 
 
@@ -243,8 +244,8 @@ REFUSED: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, 
         {"weights_format": 1},
         "SHUFFLED4x16INT8",
     ),
-    "integers": ("ADD", [INDICES, INDICES], None, r"input 0 \(t0\) is INT32, only FLOAT32"),
-    "no rule": ("FLOOR", [float32(2, 3)], None, "this operator is not supported"),
+    "integers": ("FULLY_CONNECTED", [INDICES, INDICES], None, r"input 0 \(t0\) is INT32, only FLOAT32"),
+    "no rule": ("BUCKETIZE", [float32(2, 3)], None, "this operator is not supported"),
     "custom": ("TFLite_Detection", [float32(2, 3)], None, "CUSTOM TFLite_Detection v1"),
 }
 

@@ -8,8 +8,8 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.ops import binary
-from gpunn.types import Array, float32
-from tests.ops.harness import check, check_litert, model_of, random
+from gpunn.types import Array, DType, float32
+from tests.ops.harness import ATOL, RTOL, check, check_litert, model_of, random
 
 # One pair for each way of walking the operands (shaders/binary_flat.wgsl, shaders/binary_strided.wgsl).
 PAIRS = (
@@ -45,14 +45,30 @@ LITERT = {
     "prelu": "PRELU",
 }
 
-lines = pytest.mark.parametrize("line", binary.TABLE, ids=lambda line: line.name)
+REALS = [line for line in binary.TABLE if DType.FLOAT32 in line.dtypes]
+INTEGERS = np.array([2**31 - 1, -(2**31), 7, -7, 0, 65_537, -3, 1, -1, 2, 5], np.int32)
+
+lines = pytest.mark.parametrize("line", REALS, ids=lambda line: line.name)
+
+
+def of_dtype(dtype: DType) -> list[str]:
+    """The lines that take a dtype."""
+    return [line.name for line in binary.TABLE if dtype in line.dtypes]
 
 
 def operands(line: binary.Binary, seed: int, a: tuple[int, ...], b: tuple[int, ...]) -> list[Array]:
     """Two arrays; a divisor keeps away from 0, where quotients leave float32."""
     divisor = random(seed + 1, *b, low=0.5) * np.where(random(seed + 2, *b) < 0, -1, 1)
-    second = divisor if line.name == "div" else random(seed + 1, *b)
-    return [random(seed, *a), np.asarray(second, np.float32)]
+    second = divisor if line.name in ("div", "floor_div", "floor_mod") else random(seed + 1, *b)
+    first = random(seed, *a)
+    if line.compares:  # many equal ones
+        first, second = np.round(first), np.round(second)
+    return [np.abs(first) + 1 if line.name == "pow" else first, np.asarray(second, np.float32)]
+
+
+def rtol(line: binary.Binary) -> float:
+    """What a line promises of `operands`; of pow, 5 eps (1 + |b ln a|), where |b ln a| < 4 ln 5."""
+    return RTOL * 7.5 if line.name == "pow" else RTOL
 
 
 def rank_limit(a: tuple[int, ...], b: tuple[int, ...]) -> str:
@@ -64,7 +80,8 @@ def rank_limit(a: tuple[int, ...], b: tuple[int, ...]) -> str:
 def test_broadcasting(line: binary.Binary, backend: str) -> None:
     for seed, (a, b) in enumerate(PAIRS):
         if line.name != "prelu" or np.broadcast_shapes(a, b) == a:
-            check(line.name, operands(line, seed, a, b), backend=backend, host=rank_limit(a, b))
+            inputs = operands(line, seed, a, b)
+            check(line.name, inputs, backend=backend, host=rank_limit(a, b), rtol=rtol(line))
 
 
 @pytest.mark.parametrize("line", binary.TABLE[:2], ids=lambda line: line.name)
@@ -79,12 +96,64 @@ def test_nan_and_infinities(line: binary.Binary, backend: str) -> None:
     check(line.name, [a, b], backend=backend)
 
 
-@pytest.mark.parametrize(
-    "name", [line.name for line in binary.TABLE if np.int32 in [d.numpy for d in line.dtypes]]
-)
+@pytest.mark.parametrize("name", of_dtype(DType.INT32))
 def test_integers_wrap_around(name: str, backend: str) -> None:
-    a = np.array([2**31 - 1, -(2**31), 7, -7, 0, 65_537, -3], np.int32)
-    check(name, [a[:, None], a], backend=backend)
+    check(name, [INTEGERS[:, None], INTEGERS], backend=backend)
+    wide = INTEGERS.astype(np.int64)
+    check(name, [wide[:, None], wide], backend=backend, host="int64")
+
+
+BYTES = (
+    ((5, 7), (5, 7)),
+    ((5, 7), (7,)),
+    ((2, 3, 8), (8,)),
+    ((4, 5), (4, 1)),
+    ((3, 5), ()),
+    ((6, 1), (1, 9)),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, d) for d in (DType.BOOL, DType.UINT8, DType.INT8) for n in of_dtype(d)]
+)
+def test_bytes(name: str, dtype: DType, backend: str) -> None:
+    for seed, shapes in enumerate(BYTES):
+        generator = np.random.default_rng(seed)
+        high = 2 if dtype is DType.BOOL else 256
+        a, b = (generator.integers(0, high, s).astype(np.uint8).astype(dtype.numpy) for s in shapes)
+        check(name, [a, b], backend=backend)
+
+
+@pytest.mark.parametrize("name", ["floor_div", "floor_mod"])
+def test_floors_of_quotients_are_exact(name: str, backend: str) -> None:
+    tenths = (np.arange(-2000, 2000) * np.float32(0.1)).astype(np.float32)
+    check(name, [tenths, np.array([0.1], np.float32)], backend=backend)
+    whole = random(1, 4000, low=-1000, high=1000).round()
+    divisor = random(2, 4000, low=1, high=50).round() * np.sign(random(3, 4000))
+    (y,) = check(name, [whole, divisor], backend=backend)
+    expected = whole // divisor if name == "floor_div" else np.mod(whole, divisor)
+    np.testing.assert_array_equal(y, expected)
+    far = random(4, 4000, low=-1, high=1) * np.float32(2) ** np.arange(-60, 60).repeat(34)[:4000]
+    check(name, [far.astype(np.float32), random(5, 4000, low=1e-3, high=1)], backend=backend)
+
+
+def test_powers_of_all_magnitudes(backend: str) -> None:
+    a = np.exp(random(1, 20_000, low=-80, high=80))
+    b = random(2, 20_000, low=-3, high=3)
+    error = np.abs(b * np.log(a.astype(np.float64)))  # pow's own promise, see gpunn/ops/binary.py
+    with np.errstate(over="ignore"):
+        size = np.power(a.astype(np.float64), b.astype(np.float64))
+    atol = ATOL + RTOL * error * np.minimum(size, np.finfo(np.float32).max)
+    check("pow", [a, b], backend=backend, atol=atol)
+    bases, exponents = np.array([-3, -1, -0.0, 0, 2], np.float32), np.arange(-5, 6).astype(np.float32)
+    (y,) = check("pow", [bases[:, None], exponents], backend=backend, rtol=RTOL * 9)
+    assert np.signbit(y[0]).tolist() == [e % 2 == 1 for e in range(-5, 6)]
+
+
+def test_a_number_that_is_none_differs_from_all(backend: str) -> None:
+    x = np.array([np.nan, 1, np.nan, np.inf], np.float32)
+    assert check("equal", [x, x], backend=backend)[0].tolist() == [False, True, False, True]
+    assert check("not_equal", [x, x], backend=backend)[0].tolist() == [True, False, True, False]
 
 
 def test_constant_operands(backend: str) -> None:
@@ -135,7 +204,20 @@ def test_agrees_with_litert(line: binary.Binary) -> None:
         if line.name == "prelu" and len(b) == 1:
             b = (1, 1, 5)
         operand = operands(line, seed, a, b)
-        check_litert(line.name, operand, {}, LITERT[line.name])
+        check_litert(line.name, operand, {}, LITERT.get(line.name, line.name.upper()), rtol=rtol(line))
+
+
+@pytest.mark.parametrize("name", of_dtype(DType.INT32))
+def test_integers_agree_with_litert(name: str) -> None:
+    a = np.array([7, -7, 0, 655, -3, 1, 46_341, 12], np.int32)
+    divides = name in ("div", "floor_div", "floor_mod", "pow")  # LiteRT refuses 0 and negative exponents
+    b = np.array([2, 3, 1, 3, 2, 7, 1, 3] if divides else [7, 3, -1, 5, -3, 0, 46_341, 9], np.int32)
+    check_litert(name, [a, b], {}, LITERT.get(name, name.upper()), version=2 if name == "div" else 1)
+
+
+@pytest.mark.parametrize("name", of_dtype(DType.BOOL))
+def test_truth_values_agree_with_litert(name: str) -> None:
+    check_litert(name, [random(0, 3, 5) > 0, random(1, 3, 5) > 0], {}, name.upper())
 
 
 @pytest.mark.parametrize(
@@ -154,11 +236,12 @@ def test_agrees_with_litert(line: binary.Binary) -> None:
             np.zeros(2, np.uint8),
             r"mul: input 0 must be float32 .*, got uint8\[2\]",
         ),
+        ("logical_and", np.zeros(2), np.zeros(2), r"logical_and: input 0 must be bool, got float32\[2\]"),
         (
-            "div",
-            np.zeros(2, np.int32),
-            np.zeros(2, np.int32),
-            r"div: input 0 must be float32 or float16, got int32",
+            "less",
+            np.zeros(2, np.bool_),
+            np.zeros(2, np.bool_),
+            r"less: input 0 must be float32 .*, got bool\[2\]",
         ),
         ("prelu", np.zeros((2, 1)), np.zeros(3), r"prelu: alpha must broadcast to \[2, 1\], got \[3\]"),
     ],

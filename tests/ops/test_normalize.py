@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.types import Array
+from gpunn.types import Array, DType, Quantization
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
 from tests.ops.nnapi_cases import check_cases
+from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,48 @@ def test_agrees_with_litert() -> None:
 def test_errors(attrs: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         model_of("softmax", [random(0, 2, 3)], attrs)
+
+
+def test_log_softmax(backend: str) -> None:
+    for shape, axis in (
+        ((3,), 0),
+        ((3, 65), -1),
+        ((2, 3, 4, 7), 1),
+        ((5, 1001), 1),
+        ((0, 4), 1),
+        ((4, 0), 1),
+    ):
+        check("log_softmax", [random(0, *shape)], {"axis": axis}, backend=backend)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_log_softmax_of_large_values_and_nan(length: int, backend: str) -> None:
+    x = random(2, 7, length, low=-1000, high=1000)
+    x[0] += 1e30
+    x[1, :4] = (1e38, -1e38, 1e38, 0)
+    x[2, 1::2] = -np.inf
+    x[3] = -3e38
+    x[4, 5], x[5, 2], x[6] = np.nan, np.inf, -np.inf
+    (y,) = check("log_softmax", [x], backend=backend)
+    assert np.isnan(y[4:]).all()
+    assert (y[2, 1::2] == -np.inf).all()
+
+
+def test_log_softmax_agrees_with_litert() -> None:
+    for shape in ((3, 7), (2, 3, 4, 5)):
+        check_litert("log_softmax", [random(0, *shape)], {}, "LOG_SOFTMAX", {})
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_log_softmax_of_stored_values(dtype: DType, backend: str) -> None:
+    """Within a step of LiteRT, which computes int8 in fixed point."""
+    type = quantized(dtype, (4, 9), 0.05, 3)
+    x, host = stored(0, type), "no GPU kernel for quantised tensors"
+    (y,) = check_integer("log_softmax", [x], [type], backend=backend, host=host)
+    result = integer_model("log_softmax", [x], [type]).outputs[0].type
+    assert result.quantization == Quantization((16 / 256,), (127 if dtype is DType.INT8 else 255,))
+    (expected,) = litert_integer("LOG_SOFTMAX", [x], [type], [result])
+    assert np.abs(y.astype(int) - expected.astype(int)).max() <= 1
 
 
 def test_rank_and_dtype() -> None:

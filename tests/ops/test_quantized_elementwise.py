@@ -15,6 +15,7 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.ops.affine import LIMITS, dequantize
+from gpunn.ops.binary_integer import COMPARISONS
 from gpunn.ops.quantize import thresholds
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
@@ -82,6 +83,12 @@ UNARY: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
     "hard_swish": ("HARD_SWISH", lambda x: x * np.clip(x + 3, 0, 6) / 6),
     "leaky_relu": ("LEAKY_RELU", lambda x: np.where(x < 0, 0.3 * x, x)),
     "floor": ("", np.floor),
+    "abs": ("", np.abs),
+    "exp": ("", np.exp),
+    "elu": ("", lambda x: np.where(x < 0, np.expm1(x), x)),
+    "sin": ("", np.sin),
+    "square": ("", np.square),
+    "sqrt": ("", lambda x: np.sqrt(np.maximum(x, 0))),  # NaN is stored as 0
 }
 FIXED_OUTPUTS = {"logistic": (1 / 256, 0), "tanh": (1 / 128, 128)}
 
@@ -208,6 +215,76 @@ def test_binary_as_litert(op: str, dtype: DType, seed: int) -> None:
             op.upper(), values, types, [y], activation or None, constants=constants, version=version
         )
         np.testing.assert_array_equal(computed(op, values, types, attrs, y.quantization), expected)
+
+
+SIGNED = ("abs", "exp", "log", "rsqrt", "gelu", "gelu_tanh")
+
+
+@seeds
+@pytest.mark.parametrize("op", SIGNED)
+def test_functions_of_int8_as_litert(op: str, seed: int) -> None:
+    x, y = unary_types(op, seed, DType.INT8)
+    values = every(x)
+    if op in ("log", "rsqrt"):  # LiteRT refuses what is not positive
+        assert x.quantization is not None
+        x = quantized(DType.INT8, (255,), x.quantization.scale[0], -128)
+        y, values = y.with_shape((255,)), values[1:]
+    operator, options = ("GELU", {"approximate": True}) if op == "gelu_tanh" else (op.upper(), None)
+    (expected,) = litert_integer(operator, [values], [x], [y], options)
+    np.testing.assert_array_equal(computed(op, [values], [x], {}, y.quantization), expected)
+
+
+def pair(seed: int, dtype: DType, *shapes: tuple[int, ...]) -> list[TensorType]:
+    """Types of two operands: of the same quantisation, of one finer than comparisons are, of any."""
+    if seed < 2:
+        return [quantized(dtype, s, (0.1, 0.001)[seed], 3) for s in shapes]
+    draw = Draw(seed, dtype)
+    return [draw.type(*s) for s in shapes]
+
+
+@seeds
+@both
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_comparisons(op: str, dtype: DType, seed: int, backend: str) -> None:
+    for shapes in SHAPES:
+        types = pair(seed, dtype, *shapes)
+        values = [stored(seed + k, t) for k, t in enumerate(types)]
+        (got,) = check_integer(op, values, types, backend=backend)
+        a, b = (reals(v, t) for v, t in zip(values, types, strict=True))
+        clear = np.abs(a - b) > 2 / 256  # what is nearer may count as equal
+        assert (got == COMPARISONS[op][0](a, b))[clear].all()
+
+
+@seeds
+@both
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_comparisons_as_litert(op: str, dtype: DType, seed: int) -> None:
+    types = pair(seed, dtype, (9, 50), (9, 50))
+    values = [stored(seed + k, t) for k, t in enumerate(types)]
+    (expected,) = litert_integer(op.upper(), values, types, [TensorType(DType.BOOL, (9, 50))])
+    np.testing.assert_array_equal(computed(op, values, types), expected)
+
+
+@seeds
+def test_squared_difference_as_litert(seed: int) -> None:
+    draw = Draw(seed, DType.INT8)
+    types, y = [draw.type(9, 50), draw.type(9, 50)], draw.type(9, 50, low=0.02)
+    values = [draw.values(t) for t in types]
+    (expected,) = litert_integer("SQUARED_DIFFERENCE", values, types, [y], version=2)
+    np.testing.assert_array_equal(computed("squared_difference", values, types, {}, y.quantization), expected)
+
+
+@seeds
+@both
+def test_squared_difference(dtype: DType, seed: int, backend: str) -> None:
+    draw = Draw(seed, dtype)
+    for shapes in SHAPES:
+        types, y = [draw.type(*shape) for shape in shapes], draw.type(*shapes[0], low=0.02)
+        values = [draw.values(t) for t in types]
+        (got,) = check_integer("squared_difference", values, types, {}, y.quantization, backend=backend)
+        a, b = (reals(v, t) for v, t in zip(values, types, strict=True))
+        # Differences are rounded to 2^-8 of twice the larger scale, then squared.
+        near(got, np.square(a - b), y, 1.5)
 
 
 @both

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.ops import reduce
-from gpunn.types import Array
+from gpunn.ops import OPS
+from gpunn.types import Array, DType, Quantization
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.quantized import check_integer, quantized, stored
 
 # Shape and axes: every kind of neighbourhood of kept and reduced dimensions, short and long.
 CASES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
@@ -85,7 +86,7 @@ def test_long_sums_are_split(backend: str) -> None:
 
 def test_the_reference_against_numpy() -> None:
     x = random(0, 2, 3, 4)
-    mean = reduce.OPS[0].reference
+    mean = OPS["mean"].reference
     np.testing.assert_allclose(mean(x, axes=(0, -1)), x.mean((0, 2)), rtol=1e-6)
     assert mean(x, axes=(1,), keep_dims=True).shape == (2, 1, 4)
     assert mean(x.astype(np.float16), axes=(0, 1, 2)).dtype == np.float16
@@ -115,6 +116,105 @@ def test_agrees_with_litert() -> None:
 def test_errors(attrs: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         model_of("mean", [random(0, 2, 3)], attrs)
+
+
+REALS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
+OPERATORS = {
+    "reduce_sum": "SUM",
+    "reduce_prod": "REDUCE_PROD",
+    "reduce_max": "REDUCE_MAX",
+    "reduce_min": "REDUCE_MIN",
+    "reduce_any": "REDUCE_ANY",
+    "reduce_all": "REDUCE_ALL",
+}
+
+
+def rounding(op: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """How far n roundings, one for each term, can lead a sum or a product; nothing for the others."""
+    unique = tuple({axis % x.ndim for axis in axes})
+    terms = int(np.prod([x.shape[axis] for axis in unique]))
+    size = np.abs(x.astype(np.float64))
+    bounds = {"reduce_sum": np.sum, "reduce_prod": np.prod}
+    bound = bounds[op](size, axis=unique, keepdims=True) if op in bounds else np.zeros(())
+    return np.asarray(terms * EPS * bound)
+
+
+@pytest.mark.parametrize("op", REALS)
+def test_other_reductions(op: str, backend: str) -> None:
+    for seed, (shape, axes) in enumerate(CASES):
+        x = random(seed, *shape)
+        x = np.exp(x / 40).astype(np.float32) * np.sign(x) if op == "reduce_prod" else x
+        attrs = {"axes": axes, "keep_dims": True}
+        check(op, [x], attrs, backend=backend, atol=ATOL * (op == "reduce_sum") + rounding(op, x, axes))
+
+
+@pytest.mark.parametrize("op", REALS)
+def test_integers(op: str, backend: str) -> None:
+    """Exact, and sums and products wrap around."""
+    generator = np.random.default_rng(0)
+    for shape, axes in CASES:
+        x = generator.integers(-(2**31), 2**31, shape, dtype=np.int32)
+        check(op, [x], {"axes": axes}, backend=backend, atol=0, rtol=0)
+    host = "int64 tensors have no form on the GPU"
+    check(op, [x.astype(np.int64)], {"axes": ()}, backend=backend, host=host)
+
+
+@pytest.mark.parametrize("op", ["reduce_any", "reduce_all"])
+def test_booleans(op: str, backend: str) -> None:
+    generator = np.random.default_rng(0)
+    for shape, axes in CASES:
+        for share in (0.0, 0.03, 0.97, 1.0):
+            check(op, [generator.random(shape) < share], {"axes": axes}, backend=backend)
+    with pytest.raises(ModelError, match=f"{op}: input 0 must be bool, got float32"):
+        model_of(op, [random(0, 2)], {"axes": (0,)})
+
+
+@pytest.mark.parametrize(("op", "worst"), [("reduce_max", -np.inf), ("reduce_min", np.inf)])
+def test_extremes_of_nan_infinities_and_nothing(op: str, worst: float, backend: str) -> None:
+    x = random(0, 6, 100)
+    x[0, 3], x[1, 99], x[2, 0], x[3, :] = np.nan, np.inf, -np.inf, worst
+    x[4, 5], x[5, 0] = np.nan, np.nan
+    (y,) = check(op, [x], {"axes": (1,)}, backend=backend)
+    assert np.isnan(y[[0, 4, 5]]).all()
+    (y,) = check(op, [random(0, 2, 0)], {"axes": (1,)}, backend=backend)
+    assert (y == worst).all()
+    (y,) = check(op, [np.zeros((2, 0), np.int32)], {"axes": (1,)}, backend=backend)
+    assert (y == (np.iinfo(np.int32).min if worst < 0 else np.iinfo(np.int32).max)).all()
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize("op", ["reduce_max", "reduce_min"])
+def test_extremes_of_stored_values(op: str, dtype: DType, backend: str) -> None:
+    for seed, (shape, axes) in enumerate(CASES[1:12]):
+        type = quantized(dtype, shape, 0.1, 3)
+        x = stored(seed, type)
+        (y,) = check_integer(op, [x], [type], {"axes": axes}, backend=backend)
+        extreme = np.max if op == "reduce_max" else np.min
+        np.testing.assert_array_equal(y, extreme(x, axis=tuple({a % x.ndim for a in axes})))
+    other, host = Quantization((0.05,), (1,)), "quantised differently"
+    check_integer(op, [x], [type], {"axes": axes}, other, backend=backend, host=host)
+
+
+def test_quantised_sums_go_through_reals(backend: str) -> None:
+    type = quantized(DType.INT8, (4, 9), 0.1, 3)
+    attrs, result, host = {"axes": (1,)}, Quantization((1.0,), (0,)), "no GPU kernel for quantised tensors"
+    x = stored(0, type)
+    (y,) = check_integer("reduce_sum", [x], [type], attrs, result, backend=backend, host=host)
+    assert np.abs(y - (0.1 * (x.astype(np.int64) - 3)).sum(1)).max() <= 0.5 + 1e-5
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_other_reductions_agree_with_litert(op: str) -> None:
+    x = random(1, 2, 3, 4, 5, low=0.5, high=1.5)
+    values = [x > 0.6] if op in ("reduce_any", "reduce_all") else [x, (8 * x).astype(np.int32)]
+    for value in values:
+        for axes in ((1, 2), (3,), (0, 1, 2, 3), (-1,)):
+            for keep_dims in (False, True):
+                attrs = {"axes": axes, "keep_dims": keep_dims}
+                operands = [np.array(axes, np.int32)]
+                options = {"keepDims": keep_dims}
+                bound = float(np.max(rounding(op, value, axes)))
+                check_litert(op, [value], attrs, OPERATORS[op], options, operands=operands, atol=ATOL + bound)
 
 
 def test_integers_are_refused() -> None:

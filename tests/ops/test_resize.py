@@ -1,4 +1,4 @@
-"""Bilinear resampling in its three conventions."""
+"""Resampling in its three conventions: bilinear, and nearest neighbour."""
 
 from __future__ import annotations
 
@@ -88,3 +88,54 @@ def test_agrees_with_litert(mode: dict[str, bool]) -> None:
 def test_errors(shape: tuple[int, ...], attrs: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         model_of("resize_bilinear", [random(0, *shape)], attrs)
+
+
+NEAREST_MODES = (*MODES, {"align_corners": True, "half_pixel_centers": True})
+
+
+@pytest.mark.parametrize("mode", NEAREST_MODES, ids=str)
+def test_resize_nearest(mode: dict[str, bool], backend: str) -> None:
+    for channels in (1, 3, 8):
+        for seed, size in enumerate(SIZES):
+            x = random(seed, 2, 5, 7, channels)
+            check("resize_nearest", [x], {"size": size, **mode}, backend=backend, atol=0, rtol=0)
+    for dtype in (np.int32, np.uint8, np.int8, np.bool_):
+        x = np.random.default_rng(0).integers(0, 100, (1, 4, 5, 3)).astype(dtype)
+        check("resize_nearest", [x], {"size": (9, 4), **mode}, backend=backend)
+    attrs = {"size": (2**31 - 1, 4), **mode}
+    check("resize_nearest", [random(0, 0, 3, 3, 4)], attrs, backend=backend, host="no elements")
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_nearest_rows_are_those_of_litert(mode: dict[str, bool]) -> None:
+    """Every pair of extents up to 24, where some positions lie just beside a border for rounding."""
+    options = {"alignCorners": False, "halfPixelCenters": False}
+    options |= {k.replace("_c", "C").replace("_p", "P"): v for k, v in mode.items()}
+    for n in range(1, 25):
+        x = np.arange(n * n, dtype=np.float32).reshape(1, n, n, 1)
+        for out in range(1, 25):
+            size = (out, 25 - out)
+            check_litert(
+                "resize_nearest",
+                [x],
+                {"size": size, **mode},
+                "RESIZE_NEAREST_NEIGHBOR",
+                options,
+                operands=[np.array(size, np.int32)],
+                atol=0,
+                rtol=0,
+            )
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "message"),
+    [
+        ((1, 2, 2, 1), {"size": (0, 2)}, "size must be positive"),
+        ((1, 2, 0, 1), {"size": (2, 2)}, "input image must not be empty"),
+        ((2, 2, 1), {"size": (2, 2)}, "input 0 must have rank 4"),
+        ((1, 2, 2, 1), {"size": (2, 2), "align_corners": 1}, "align_corners must be True or False"),
+    ],
+)
+def test_nearest_errors(shape: tuple[int, ...], attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=f"resize_nearest: {message}"):
+        model_of("resize_nearest", [random(0, *shape)], attrs)

@@ -130,6 +130,9 @@ def test_every_fusible_op_takes_one(op: str) -> None:
         y = layer(model, op, x)
     elif op.endswith("pool2d"):
         (y,) = model.add(op, [x], {**window, "size": (2, 2)})
+    elif op == "transpose_conv2d":
+        filter = model.constant("filter", np.ones((5, 2, 3, IMAGE.shape[3]), np.float32))
+        (y,) = model.add(op, [x, filter], {**window, "size": IMAGE.shape[1:3]})
     else:
         (y,) = model.add(op, [x, x], {"axis": 1} if op == "concat" else {})
     model.output(*model.add("relu", [y]))

@@ -1,0 +1,161 @@
+"""Rules of TFLite operators that choose, convert, make and find values (a part of tflite_rules.py's table).
+
+Versions need no rule of their own: a later one adds a type, or a field that has its default before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tflite as schema
+
+from gpunn.importers.tflite_node import PREVIOUS, Known, Node, RefusedError, Step
+from gpunn.types import Array
+
+MAX_RANGE = 1 << 22  # elements that a RANGE, of three numbers, may unfold to in the reader
+PROJECTIONS: Mapping[int, Mapping[str, Any]] = {
+    schema.LSHProjectionType.SPARSE: {"type": "sparse", "offset": True},
+    schema.LSHProjectionType.DENSE: {"type": "dense"},
+}
+
+
+def blocks(op: str, options: str) -> Callable[[Node], Step]:
+    """A rule for DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
+    return lambda node: Step(op, node.inputs, {"block_size": node.options(options).get("BlockSize")})
+
+
+def batch_to_space(node: Node) -> Step:
+    """BATCH_TO_SPACE_ND by a constant block shape and crops."""
+    attrs = {"block_shape": node.ints(1, "block extents"), "crops": _pairs(node, "crops")}
+    return Step("batch_to_space_nd", (node.operand(0),), attrs)
+
+
+def space_to_batch(node: Node) -> Step:
+    """SPACE_TO_BATCH_ND by a constant block shape and paddings, which hold the real 0."""
+    x = node.operand(0)
+    quantization = x.type.quantization
+    attrs = {
+        "block_shape": node.ints(1, "block extents"),
+        "paddings": _pairs(node, "paddings"),
+        "value": 0.0 if quantization is None else float(quantization.zero_point[0]),
+    }
+    return Step("space_to_batch_nd", (x,), attrs)
+
+
+def _pairs(node: Node, what: str) -> tuple[tuple[int, int], ...]:
+    """Constant input 2 as pairs."""
+    found = node.constant(2, what, "int32", "int64")
+    if found.ndim != 2 or found.shape[1] != 2:
+        node.corrupt(f"the {what} should be pairs, got shape {list(found.shape)}")
+    return tuple((int(before), int(after)) for before, after in found)
+
+
+def cast(node: Node) -> Step:
+    """CAST to the type of the output, which the option out_data_type only repeats."""
+    result = node.outputs[0] if node.outputs else None
+    if result is None:
+        raise RefusedError("the output is of a type that is not supported")
+    return Step("cast", node.inputs, {"dtype": result.dtype.value})
+
+
+def fake_quant(node: Node) -> Step:
+    """FAKE_QUANT: to the values that num_bits tell apart, and back."""
+    options = node.options("FakeQuantOptions")
+    attrs = {
+        "min": options.get("Min"),
+        "max": options.get("Max"),
+        "num_bits": options.get("NumBits"),
+        "narrow_range": options.get("NarrowRange"),
+    }
+    return Step("fake_quant", node.inputs, attrs)
+
+
+def gelu(node: Node) -> Step:
+    """GELU, exact or with a hyperbolic tangent."""
+    approximate = node.options("GeluOptions").get("Approximate")
+    return Step("gelu_tanh" if approximate else "gelu", node.inputs)
+
+
+def l2_normalization(node: Node) -> Sequence[Step]:
+    """L2_NORMALIZATION over the last axis, and the fused activation."""
+    steps = [Step("l2_normalization", node.inputs, {"axis": -1})]
+    activation = node.options("L2NormOptions").activation()
+    if activation:
+        steps.append(Step(activation["activation"], (PREVIOUS,)))
+    return steps
+
+
+def local_response_normalization(node: Node) -> Step:
+    """LOCAL_RESPONSE_NORMALIZATION over the last axis."""
+    options = node.options("LocalResponseNormalizationOptions")
+    attrs = {name: options.get(name.capitalize()) for name in ("radius", "bias", "alpha", "beta")}
+    return Step("local_response_normalization", node.inputs, attrs)
+
+
+def lsh_projection(node: Node) -> Step:
+    """LSH_PROJECTION; a sparse signature has its function's number in the upper bits."""
+    number = node.options("LSHProjectionOptions").get("Type")
+    if number not in PROJECTIONS:
+        node.corrupt(f"there is no projection type number {number}")
+    return Step("lsh_projection", node.inputs, PROJECTIONS[number])
+
+
+def fill(node: Node) -> Step:
+    """FILL of constant extents."""
+    return Step("fill", (node.operand(1),), {"shape": node.ints(0, "extents")})
+
+
+def one_hot(node: Node) -> Step:
+    """ONE_HOT of a constant depth."""
+    (depth,) = node.ints(1, "depths", 1)
+    attrs = {"depth": depth, "axis": node.options("OneHotOptions").get("Axis")}
+    return Step("one_hot", (node.operand(0), node.operand(2), node.operand(3)), attrs)
+
+
+def sequence(node: Node) -> Known:
+    """RANGE from start to limit in steps of delta, three constants; reals add up in float32 as in TFLite."""
+    start, limit, delta = (_number(node, k, name) for k, name in enumerate(("start", "limit", "delta")))
+    if len({v.dtype for v in (start, limit, delta)}) > 1:
+        node.corrupt(f"start, limit and delta are {start.dtype}, {limit.dtype} and {delta.dtype}")
+    first, last, step = start.item(), limit.item(), delta.item()
+    if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(step)) or step == 0:
+        node.corrupt(f"cannot go from {first} to {last} in steps of {step}")
+    if (last - first) * step < 0:
+        node.corrupt(f"steps of {step} do not lead from {first} to {last}")
+    count = math.ceil(abs((last - first) / step)) if start.dtype.kind == "f" else -((first - last) // step)
+    if count > MAX_RANGE:
+        raise RefusedError(f"the range has {count} numbers, at most {MAX_RANGE} are supported")
+    terms: Array = np.full(count, delta, start.dtype)
+    terms[:1] = start
+    return Known(np.cumsum(terms, dtype=start.dtype))
+
+
+def _number(node: Node, index: int, what: str) -> Any:
+    """The only element of constant input `index`."""
+    value = node.constant(index, what, "int32", "int64", "float32")
+    if value.size != 1:
+        node.corrupt(f"the {what} should be one number, got {value.size}")
+    return value.reshape(())
+
+
+def choose(node: Node) -> Sequence[Step]:
+    """SELECT: a condition of rank 1 before tensors of a higher rank chooses among their slices."""
+    condition, a, b = (node.operand(k) for k in range(3))
+    if a.type.shape != b.type.shape:
+        node.corrupt(f"chooses between shapes {list(a.type.shape)} and {list(b.type.shape)}")
+    pick = Step("select", (condition, a, b))
+    if condition.type.rank != 1 or a.type.rank < 2:
+        return (pick,)
+    shape = (*condition.type.shape, *(1,) * (a.type.rank - 1))
+    return Step("reshape", (condition,), {"shape": shape}), Step("select", (PREVIOUS, a, b))
+
+
+def where(node: Node) -> Known:
+    """WHERE of a constant condition: the places where it holds."""
+    condition = node.operand(0)
+    if condition.value is None:
+        raise RefusedError("the shape of the result follows from values that are computed at run time")
+    return Known(np.argwhere(condition.value != 0).astype(np.int64))

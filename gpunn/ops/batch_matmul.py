@@ -1,0 +1,91 @@
+"""Products of stacks of matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat_threads, size_of, vec_width
+from gpunn.ops.check import FLOATS, expect_bool, expect_dtype
+from gpunn.ops.op import Call, Op, broadcast_shapes, op
+from gpunn.ops.strides import broadcast_strides, merge
+from gpunn.types import Array, Shape, TensorType
+
+
+def _matrix(call: Call, index: int, adjoint: str) -> tuple[int, int]:
+    """Rows and columns of the matrices of an input, as the product takes them."""
+    rows, columns = call.input(index).shape[-2:]
+    return (columns, rows) if call[adjoint] else (rows, columns)
+
+
+def _infer(call: Call) -> TensorType:
+    for index, adjoint in enumerate(("adj_a", "adj_b")):
+        if expect_dtype(call, index, *FLOATS).rank < 2:
+            call.fail(f"input {index} must have rank 2 or more, got {call.input(index)}")
+        expect_bool(call, adjoint)
+    a, b = call.x, call.input(1)
+    if a.dtype is not b.dtype or (a.quantization is None) != (b.quantization is None):
+        call.fail(f"inputs must have one dtype and both be quantised or neither, got {a} and {b}")
+    (rows, depth), (height, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
+    if depth != height:
+        call.fail(f"matrices of {rows} x {depth} and {height} x {columns} cannot be multiplied")
+    return a.with_shape((*broadcast_shapes(call, a.shape[:-2], b.shape[:-2]), rows, columns))
+
+
+def _kernel(call: Call) -> Kernel:
+    (rows, depth), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
+    a, b, batch = call.x, call.input(1), call.y.shape[:-2]
+    if not fits_i32(a.size, b.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    sizes, *walks = merge(batch, *(_walk(t.shape, batch) for t in (a, b)))
+    if len(sizes) > 4:
+        raise Unsupported(f"{len(sizes)} batch dimensions that cannot be merged, the shader walks 4")
+    lanes = 1 if call["adj_b"] else vec_width(columns)
+    down, across = _steps(b.shape, call["adj_b"])
+    return Kernel(
+        body="batch_matmul",
+        threads=flat_threads(call.y.size // lanes),
+        workgroup=(64, 1, 1),
+        reads=(Read("a", 0), Read("b", 1, lanes)),
+        writes=(Write(width=lanes),),
+        params={
+            "count": call.y.size // lanes,
+            "M": rows,
+            "K": depth,
+            "N": columns // lanes,
+            "batch": dims4(sizes, 1),
+            "a_batch": dims4(walks[0], 0),
+            "b_batch": dims4(tuple(step // lanes for step in walks[1]), 0),
+            "a_step": (*_steps(a.shape, call["adj_a"]), 0, 0),
+            "b_step": (down // lanes, across, 0, 0),
+        },
+        lanes=lanes,
+        reason=f"{lanes} columns of a row in an invocation",
+    )
+
+
+def _steps(shape: Shape, adjoint: bool) -> tuple[int, int]:
+    """Strides along the rows and the columns of a matrix, as the product takes it."""
+    return (1, shape[-1]) if adjoint else (shape[-1], 1)
+
+
+def _walk(shape: Shape, batch: Shape) -> Shape:
+    """Strides that walk the matrices of a stack along the product's batch dimensions."""
+    matrix = size_of(shape[-2:])
+    return tuple(step * matrix for step in broadcast_strides(shape[:-2], batch))
+
+
+@op(_infer, _kernel)
+def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
+    """The matrix product a . b over the last two dimensions; those before them are broadcast.
+
+    a [..., M, K], or [..., K, M] with adj_a; b [..., K, N], or [..., N, K] with adj_b; result [..., M, N].
+    dtype: float32; float16 and, through reals, quantised uint8 and int8 on the host. Raises ModelError for
+    other dtypes, ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2 max |a| max |b| of
+    float32, beside the general promise, since every term rounds. TFLite schema, BatchMatMulOptions.
+    """
+    left = np.swapaxes(a, -1, -2) if adj_a else a
+    right = np.swapaxes(b, -1, -2) if adj_b else b
+    return np.asarray(left @ right)
+
+
+OPS: tuple[Op, ...] = (batch_matmul,)

@@ -1,0 +1,65 @@
+"""Conversion between element types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Kernel
+from gpunn.ops.check import FLOATS
+from gpunn.ops.op import Call, Op, op
+from gpunn.ops.unary import elementwise
+from gpunn.types import Array, DType, TensorType
+
+
+def _target(call: Call) -> DType:
+    try:
+        return DType(call["dtype"])
+    except ValueError:
+        call.fail(f"dtype must be one of {', '.join(d.value for d in DType)}, got {call['dtype']!r}")
+
+
+def _infer_cast(call: Call) -> TensorType:
+    return TensorType(_target(call), call.x.shape)
+
+
+def _from_real(target: DType) -> str:
+    """The WGSL expression that makes an integer of the float32 whose bits are x."""
+    value = "bitcast<f32>(x)"
+    if target is DType.BOOL:
+        return f"1 - i32({value} == 0.0)"
+    low, high = np.iinfo(target.numpy).min, np.iinfo(target.numpy).max
+    top = min(high, 2**31 - 128)  # the largest float32 among them
+    inside = f"i32(clamp({value}, {float(low)}, {float(top)}))"
+    return f"select(select({inside}, {high}, {value} > {float(top)}), 0, !({value} == {value}))"
+
+
+def _cast_kernel(call: Call) -> Kernel:
+    source, target = call.x.dtype, call.y.dtype
+    if target in FLOATS:
+        return elementwise(call, "x" if source in FLOATS else "f32(bitcast<i32>(x))")
+    if source in FLOATS:
+        return elementwise(call, _from_real(target))
+    return elementwise(call, "i32(x != 0)" if target is DType.BOOL else "x")
+
+
+@op(_infer_cast, _cast_kernel, raw=True)
+def cast(x: Array, *, dtype: str) -> Array:
+    """x in another dtype, quantised tensors as stored; the result is not quantised.
+
+    Shapes: any; the result has x's. A real becomes an integer by truncation; what lies outside of the
+    integer's range, where C and so TFLite leave the result open, becomes the nearest end of the range,
+    and NaN becomes 0. An integer that does not fit wraps around. bool is 1 or 0, and true for all but 0.
+    Exact but for the rounding of integers over 2^24 to float32. Raises ModelError for an unknown dtype.
+    TFLite schema, CastOptions.
+    """
+    target = np.dtype(dtype)
+    if x.dtype.kind != "f" or target.kind not in "iu":
+        return np.asarray(x != 0) if target.kind == "b" else x.astype(target)
+    info = np.iinfo(target)
+    whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0))
+    inside = (whole > info.min) & (whole < info.max)
+    ends = np.where(whole > 0, info.max, info.min)
+    return np.where(inside, np.where(inside, whole, 0).astype(target), ends.astype(target))
+
+
+OPS: tuple[Op, ...] = (cast,)

@@ -1,0 +1,116 @@
+"""Where values stand among others: arg_max, arg_min, top_k.
+
+dtype of x: float32, int32, or quantised uint8 or int8, compared as stored; float16 and int64 on the host.
+Ties go to the lowest index, -0 equals +0, and NaN counts as more extreme than any number: the first NaN is
+the maximum as well as the minimum, as in numpy (TFLite leaves it open).
+On the GPU values are compared as integers of the same order (shaders/lib/order.wgsl).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Unsupported, Write, flat_threads, size_of
+from gpunn.ops.check import FLOATS, NUMBERS, expect_dtype, expect_int
+from gpunn.ops.op import Call, Op, op
+from gpunn.ops.team import teams
+from gpunn.types import Array, DType, TensorType
+
+MAX_RANKED = 4096  # length of a row that top_k sorts on the GPU: the work grows with its square
+_INDICES = {d.value: d for d in (DType.INT32, DType.INT64)}
+
+
+def _infer_arg(call: Call) -> TensorType:
+    x = expect_dtype(call, 0, *NUMBERS)
+    axis = call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    if x.shape[axis] < 1:
+        call.fail(f"axis {axis} must not be empty, got shape {list(x.shape)}")
+    if call["dtype"] not in _INDICES:
+        call.fail(f"dtype must be {' or '.join(_INDICES)}, got {call['dtype']!r}")
+    return TensorType(_INDICES[call["dtype"]], (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def _arg_kernel(call: Call, descending: int) -> Kernel:
+    shape = call.x.shape
+    axis = call.axis(call["axis"], len(shape))
+    rows = call.x.size // shape[axis]
+    threads, workgroup, reason = teams(rows, shape[axis])
+    return Kernel(
+        body="arg_extreme",
+        threads=threads,
+        workgroup=workgroup,
+        reads=(Read("x", 0),),
+        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
+        constants=_order(call, descending),
+        reason=f"rows of {shape[axis]}: {reason}",
+    )
+
+
+def _order(call: Call, descending: int) -> dict[str, int]:
+    """What lib/order.wgsl expects."""
+    return {"REAL": int(call.x.dtype in FLOATS), "DESCENDING": descending}
+
+
+@op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True)
+def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
+    """The index of the maximum along `axis`, which may be negative and goes.
+
+    `dtype` of the result: "int32", or "int64", which runs on the host. Raises ModelError for other
+    dtypes and for an axis that is out of range or empty. TFLite schema, ArgMaxOptions.
+    """
+    return np.asarray(np.argmax(x, axis=axis), dtype)
+
+
+@op(_infer_arg, lambda call: _arg_kernel(call, 0), raw=True)
+def arg_min(x: Array, *, axis: int, dtype: str = "int32") -> Array:
+    """The index of the minimum along `axis`, which may be negative and goes; see arg_max.
+
+    TFLite schema, ArgMinOptions.
+    """
+    return np.asarray(np.argmin(x, axis=axis), dtype)
+
+
+def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
+    x = expect_dtype(call, 0, *NUMBERS)
+    k = expect_int(call, "k", call["k"])
+    if x.rank < 1:
+        call.fail("input 0 must have rank 1 or more, got a scalar")
+    if not 0 <= k <= x.shape[-1]:
+        call.fail(f"k must be in 0 ... {x.shape[-1]}, got {k}")
+    shape = (*x.shape[:-1], k)
+    return x.with_shape(shape), TensorType(DType.INT32, shape)
+
+
+def _top_kernels(call: Call) -> list[Kernel]:
+    length, k = call.x.shape[-1], call["k"]
+    if length > MAX_RANKED:
+        raise Unsupported(f"rows of {length} are over {MAX_RANKED}, up to which the GPU compares all pairs")
+    return [
+        Kernel(
+            body="top_k",
+            threads=flat_threads(call.x.size if k else 0),
+            workgroup=(64, 1, 1),
+            reads=(Read("x", 0),),
+            writes=(Write(output=output),),
+            params={"count": call.x.size, "length": length, "k": k},
+            constants={**_order(call, 1), "VALUES": int(output == 0)},
+            reason="every value counts those before it",
+        )
+        for output in range(2)
+    ]
+
+
+@op(_infer_top, _top_kernels, raw=True)
+def top_k(x: Array, *, k: int) -> tuple[Array, Array]:
+    """The k greatest values of each row (the last dimension), in descending order, and their indices.
+
+    values have x's type, indices are int32. On the GPU for rows of up to 4096 values. Raises ModelError for
+    other dtypes, a scalar, and unless k is within the row. TFLite schema, TOPK_V2.
+    """
+    number = ~np.isnan(x)
+    descending = np.where(number, -x, 0) if x.dtype.kind == "f" else ~x
+    indices = np.lexsort((descending, number), axis=-1)[..., :k]
+    return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
+
+
+OPS: tuple[Op, ...] = (arg_max, arg_min, top_k)

@@ -1,0 +1,54 @@
+"""Running sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, flat_threads, size_of
+from gpunn.ops.check import NUMBERS, expect_bool, expect_dtype, expect_int
+from gpunn.ops.op import Call, Op, op
+from gpunn.types import Array, TensorType
+
+
+def _infer(call: Call) -> TensorType:
+    x = expect_dtype(call, 0, *NUMBERS)
+    call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    expect_bool(call, "exclusive")
+    expect_bool(call, "reverse")
+    return x
+
+
+def _kernel(call: Call) -> Kernel:
+    shape = call.x.shape
+    axis = call.axis(call["axis"], len(shape))
+    rows = call.x.size // max(shape[axis], 1)
+    return Kernel(
+        body="cumsum",
+        threads=flat_threads(rows),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0),),
+        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
+        constants={"EXCLUSIVE": int(call["exclusive"]), "REVERSE": int(call["reverse"])},
+        reason="one invocation per row",
+    )
+
+
+@op(_infer, _kernel)
+def cumsum(x: Array, *, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:
+    """The sums of the elements up to each along `axis`, which may be negative.
+
+    `exclusive` leaves the element itself out, `reverse` sums from the end. Shapes: any of rank 1 or more; the
+    result has x's. dtype: float32, int32 (sums wrap around); float16, int64 and, through reals, quantised
+    uint8 and int8 on the host. Raises ModelError for other dtypes and for an axis out of range. Accuracy:
+    n eps sum(|x|) of float32 for n terms, beside the general promise, since every term rounds.
+    TFLite schema, CumsumOptions.
+    """
+    turned = np.flip(x, axis) if reverse else x
+    sums = np.cumsum(turned, axis=axis, dtype=x.dtype)
+    if exclusive:
+        sums = np.roll(sums, 1, axis)
+        np.moveaxis(sums, axis, 0)[:1] = 0
+    return np.ascontiguousarray(np.flip(sums, axis) if reverse else sums)
+
+
+OPS: tuple[Op, ...] = (cumsum,)

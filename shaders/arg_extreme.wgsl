@@ -1,0 +1,44 @@
+//!use flat order
+// y = the index of the first along a row in the order of lib/order.wgsl, the lowest of equals.
+// Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between a row's elements; rows whose numbers
+// differ by less lie side by side); what lib/order.wgsl expects. A team of WX invocations shares a row.
+
+var<workgroup> keys: array<i32, WX * WY>;
+var<workgroup> places: array<u32, WX * WY>;
+
+fn precedes(key: i32, place: u32, other: i32, elsewhere: u32) -> bool {
+  return key > other || (key == other && place < elsewhere);
+}
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let row = flat_group(group, groups) * WY + local.y;
+  let start = row / p.inner * (p.inner * p.length) + row % p.inner;
+  let count = select(0u, p.length, row < p.rows);
+  let slot = local.y * WX + local.x;
+  var first = -0x7fffffff - 1;
+  var place = 0xffffffffu;
+  for (var k = local.x; k < count; k += WX) {
+    let key = order(bitcast<i32>(load_x(start + k * p.inner)));
+    if (precedes(key, k, first, place)) {
+      first = key;
+      place = k;
+    }
+  }
+  keys[slot] = first;
+  places[slot] = place;
+  for (var half = WX / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if (local.x < half && precedes(keys[slot + half], places[slot + half], keys[slot], places[slot])) {
+      keys[slot] = keys[slot + half];
+      places[slot] = places[slot + half];
+    }
+  }
+  if (local.x == 0u && row < p.rows) {
+    store_y(row, T(places[slot]));
+  }
+}

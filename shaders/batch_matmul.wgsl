@@ -1,0 +1,26 @@
+//!use flat walk
+// y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n].
+// Expects a, b, y; p.count, the V's of y; p.M, p.K, p.N (V's of a row of y); p.batch (extents of the batch dimensions),
+// p.a_batch and p.b_batch (strides along them); p.a_step and p.b_step, whose first two numbers are the strides along
+// the rows and along the columns of a matrix; those of b in V's. An invocation computes one V.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i >= p.count) { return; }
+  let line = i / p.N;
+  let batch = unravel(line / p.M, p.batch);
+  var at = distance(batch, p.a_batch) + line % p.M * u32(p.a_step.x);
+  var bt = distance(batch, p.b_batch) + i % p.N * u32(p.b_step.y);
+  var sum = V();
+  for (var k = 0u; k < p.K; k++) {
+    sum += load_a(at) * loadv_b(bt);
+    at += u32(p.a_step.y);
+    bt += u32(p.b_step.x);
+  }
+  storev_y(i, sum);
+}

@@ -1,0 +1,23 @@
+//!use flat
+// y = the sums of x along rows, up to each element.
+// Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between a row's elements; rows whose numbers
+// differ by less lie side by side); EXCLUSIVE (1: without the element itself), REVERSE (1: from the row's end). An
+// invocation sums a row.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let row = flat_index(group, groups, local);
+  if (row >= p.rows) { return; }
+  let start = row / p.inner * (p.inner * p.length) + row % p.inner;
+  var sum = T(0);
+  for (var k = 0u; k < p.length; k++) {
+    let i = start + select(k, p.length - 1u - k, REVERSE == 1u) * p.inner;
+    let next = sum + load_x(i);
+    store_y(i, select(next, sum, EXCLUSIVE == 1u));
+    sum = next;
+  }
+}

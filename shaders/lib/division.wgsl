@@ -1,0 +1,74 @@
+// Division with a floor, exact: WGSL's own quotient is good to 2.5 units of the last place, so its floor may be one
+// off. Division of integers by 0 gives 0. Subnormal numbers may count as 0.
+
+// a = quotient b + rest; the rest has b's sign and is smaller than b.
+struct Division { quotient: f32, rest: f32 }
+
+fn floored(a: f32, b: f32) -> Division {
+  let size_a = bitcast<u32>(abs(a));
+  let size_b = bitcast<u32>(abs(b));
+  let near = floor(a / b);
+  let differ = (a < 0.0) != (b < 0.0);
+  if (size_a >= 0x7f800000u || size_b > 0x7f800000u || size_b < 0x00800000u) {
+    var nan = 0x7fc00000u;
+    return Division(near, bitcast<f32>(nan));
+  }
+  if (size_b == 0x7f800000u) {
+    return Division(near, select(a, b, differ && size_a > 0u));
+  }
+  let exponents = (size_a >> 23u) - (size_b >> 23u);
+  var rest = abs(a);
+  var whole = 0u;
+  if (size_a >= size_b) {
+    let parts = divided(fraction(size_a), fraction(size_b), exponents);
+    whole = parts.x;
+    rest = f32(parts.y) * 1.1920929e-7 * bitcast<f32>(size_b & 0x7f800000u);
+  }
+  let exact = size_a < size_b || exponents < 31u;
+  if (differ && rest > 0.0) {
+    return Division(select(near, -f32(whole) - 1.0, exact), b + select(rest, -rest, b > 0.0));
+  }
+  let quotient = select(f32(whole), -f32(whole), differ);
+  return Division(select(near, quotient, exact), select(rest, -rest, b < 0.0));
+}
+
+fn fraction(bits: u32) -> u32 { return (bits & 0x007fffffu) | 0x00800000u; }
+
+// Quotient, modulo 2^32, and rest of a 2^power / b, for a and b below 2^24, eight bits at a time.
+fn divided(a: u32, b: u32, power: u32) -> vec2<u32> {
+  var quotient = a / b;
+  var rest = a % b;
+  for (var left = power; left > 0u;) {
+    let step = min(left, 8u);
+    rest <<= step;
+    quotient = (quotient << step) + rest / b;
+    rest %= b;
+    left -= step;
+  }
+  return vec2<u32>(quotient, rest);
+}
+
+fn truncated_quotient(a: i32, b: i32) -> i32 { return select(a / b, 0, b == 0); }
+
+fn floored_quotient(a: i32, b: i32) -> i32 {
+  let inexact = b != 0 && a % b != 0;
+  return truncated_quotient(a, b) - select(0, 1, inexact && (a < 0) != (b < 0));
+}
+
+fn floored_rest(a: i32, b: i32) -> i32 {
+  if (b == 0) { return 0; }
+  let rest = a % b;
+  return rest + select(0, b, rest != 0 && (rest < 0) != (b < 0));
+}
+
+// a^b, wrapping around; what is smaller than 1 counts as 0.
+fn integer_power(a: i32, b: i32) -> i32 {
+  if (b < 0) { return select(0, select(1, a, (b & 1) == 1), abs(a) == 1); }
+  var result = 1;
+  var factor = a;
+  for (var left = b; left > 0; left >>= 1u) {
+    result *= select(1, factor, (left & 1) == 1);
+    factor *= factor;
+  }
+  return result;
+}

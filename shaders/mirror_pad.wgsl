@@ -1,0 +1,29 @@
+//!use flat coords
+// y = x with its mirror image around it, in up to eight dimensions.
+// Expects x, y; p.count, the number of V's of y; p.edge (1: the border is repeated, 0: it is not); p.before
+// (elements in front), p.extent (x's extents), p.x_stride and their _hi, innermost counted in V's; what
+// lib/coords.wgsl expects. An invocation copies one V.
+
+fn mirrored(at: vec4<u32>, before: vec4<i32>, extent: vec4<i32>) -> vec4<u32> {
+  let edge = vec4<i32>(i32(p.edge));
+  let inside = vec4<i32>(at) - before;
+  let unfolded = select(inside, -inside - edge, inside < vec4<i32>(0));
+  return vec4<u32>(select(unfolded, 2 * extent - 2 + edge - unfolded, unfolded >= extent));
+}
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i < p.count) {
+    let y = coords(i);
+    let x = Coords(
+      mirrored(y.low, p.before, p.extent),
+      mirrored(y.high, p.before_hi, p.extent_hi),
+    );
+    storev_y(i, loadv_x(along(x, p.x_stride, p.x_stride_hi)));
+  }
+}

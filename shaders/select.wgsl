@@ -1,0 +1,25 @@
+//!use flat operands
+// y = a where the condition c holds, else b; all three broadcast over any of up to eight dimensions.
+// Expects c (bytes, 0 or not), y; C_SPLAT, p.c_stride and p.c_stride_hi as of an operand; p.count, the number of V's of
+// y; what lib/operands.wgsl expects. An invocation computes one V.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i < p.count) {
+    let at = coords(i);
+    let a = operand_a(at);
+    let b = operand_b(at);
+    let k = along(at, p.c_stride, p.c_stride_hi);
+    if (C_SPLAT == 1u) {
+      storev_y(i, select(b, a, load_c(k) != 0));
+      return;
+    }
+    let c = loadv_c(k);
+    storev_y(i, select(b, a, c != (c ^ c)));
+  }
+}

@@ -1,0 +1,59 @@
+//!use flat
+// Transposed convolution over height and width.
+//
+// One invocation: 4 output pixels, a stride apart along x, of one V of channels: the same cells of the window
+// reach all four, each from one of four neighbouring input pixels.
+// Expects x [batch, H, W, C], w [KH, KW, C, N] without a zero point, bias [N] and y [batch, OH, OW, N], N counted in
+// V; enter() and put() of lib/real.wgsl or lib/requantize.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW, p.PT,
+// p.PL, p.C, p.N, p.ROWS (batch * OH), p.TILES (those of a row, a multiple of SW); invocations count V, then tiles,
+// then rows. Places before the first column wrap to large numbers, so one comparison tells inside from outside.
+
+fn fetch(base: u32, column: u32, c: u32) -> V {
+  let inside = column < p.W;
+  return select(V(), enter(V(load_x(select(0u, (base + column) * p.C + c, inside)))), inside);
+}
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  let tile = i / p.N;
+  let n = i - tile * p.N;
+  let line = tile / p.TILES;
+  if (line >= p.ROWS) { return; }
+  let along = tile - line * p.TILES;
+  let ox = along / p.SW * p.SW * 4u + along % p.SW;
+  let image = line / p.OH;
+  let down = line - image * p.OH + p.PT;
+  let right = ox + p.PL;
+  var a0 = loadv_bias(n);
+  var a1 = a0;
+  var a2 = a0;
+  var a3 = a0;
+  for (var ky = down % p.SH; ky < p.KH && ky <= down; ky += p.SH) {
+    let row = (down - ky) / p.SH;
+    if (row >= p.H) { continue; }
+    let base = (image * p.H + row) * p.W;
+    for (var kx = right % p.SW; kx < p.KW; kx += p.SW) {
+      let column = u32((i32(right) - i32(kx)) / i32(p.SW));
+      var q = (ky * p.KW + kx) * p.C * p.N + n;
+      for (var c = 0u; c < p.C; c++) {
+        let w = loadv_w(q);
+        q += p.N;
+        a0 += w * fetch(base, column, c);
+        a1 += w * fetch(base, column + 1u, c);
+        a2 += w * fetch(base, column + 2u, c);
+        a3 += w * fetch(base, column + 3u, c);
+      }
+    }
+  }
+  let o = (line * p.OW + ox) * p.N + n;
+  let step = p.SW * p.N;
+  if (ox < p.OW) { put(o, n, a0); }
+  if (ox + p.SW < p.OW) { put(o + step, n, a1); }
+  if (ox + 2u * p.SW < p.OW) { put(o + 2u * step, n, a2); }
+  if (ox + 3u * p.SW < p.OW) { put(o + 3u * step, n, a3); }
+}

@@ -1,0 +1,354 @@
+"""Operators that reduce, order, cut and move tensors, on both backends, against ai-edge-litert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.importers import load
+from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.ops.quantized import litert_integer
+from tests.tflite_builder import Graph, litert_run, single_op
+
+F32, I32, I64, BOOL = DType.FLOAT32, DType.INT32, DType.INT64, DType.BOOL
+RNG = np.random.default_rng(5)
+
+
+def ints(*values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
+def int32(*shape: int) -> TensorType:
+    return TensorType(I32, shape)
+
+
+def i8(*shape: int) -> TensorType:
+    return TensorType(DType.INT8, shape, Quantization((0.5,), (3,)))
+
+
+def u8(*shape: int) -> TensorType:
+    return TensorType(DType.UINT8, shape, Quantization((0.25,), (100,)))
+
+
+def values(type: TensorType) -> Array:
+    """Random values of a type."""
+    if type.dtype is F32:
+        return RNG.standard_normal(type.shape).astype(np.float32)
+    if type.dtype is BOOL:
+        return RNG.random(type.shape) < 0.7
+    return RNG.integers(0 if type.dtype is DType.UINT8 else -100, 100, type.shape).astype(type.dtype.numpy)
+
+
+IMAGE = float32(2, 5, 6, 3)
+MATRIX = float32(4, 6)
+KEEP = {"keep_dims": True}
+RESIZES = (
+    {},
+    {"align_corners": True},
+    {"half_pixel_centers": True},
+)
+Case = tuple[str, Sequence[Array | TensorType], Sequence[DType], Mapping[str, Any]]
+CASES: list[Case] = [  # operator, inputs, the outputs' dtypes, options
+    *(
+        (operator, [x, ints(*axes)], [dtype], {"output_type": dtype.name})
+        for operator in ("ARG_MAX", "ARG_MIN")
+        for x, axes, dtype in ((IMAGE, [3], I32), (IMAGE, [-3], I64), (i8(3, 70), [1], I32))
+    ),
+    *(
+        ("BATCH_MATMUL", [a, b], [F32], options)
+        for a, b, options in (
+            (float32(2, 3, 4), float32(2, 4, 5), {}),
+            (float32(2, 4, 3), float32(5, 4), {"adj_x": True, "adj_y": True}),
+            (float32(3, 2, 4), float32(3, 4, 8), {}),
+        )
+    ),
+    *(
+        ("CUMSUM", [x, ints(1)[0]], [x.dtype], {"exclusive": e, "reverse": not e})
+        for x in (MATRIX, int32(2, 3))
+        for e in (False, True)
+    ),
+    *(("EXPAND_DIMS", [x, ints(axis)], [x.dtype], {}) for x in (MATRIX, i8(2, 3)) for axis in (0, 1, -1)),
+    *(("GATHER", [x, ints([4, 0], [2, 2])], [x.dtype], {"axis": 1}) for x in (IMAGE, int32(2, 5), i8(3, 5))),
+    ("GATHER", [float32(2, 5, 4), ints([4, 0, 3], [2, 2, 1])], [F32], {"axis": 1, "batch_dims": 1}),
+    ("GATHER_ND", [IMAGE, ints([0, 4], [1, 3], [1, 0])], [F32], {}),
+    ("LOG_SOFTMAX", [MATRIX], [F32], {}),
+    *(
+        ("MIRROR_PAD", [MATRIX, ints([1, 2], [3, 0])], [F32], {"mode": mode})
+        for mode in ("REFLECT", "SYMMETRIC")
+    ),
+    *(
+        ("PACK", [x, x, x], [x.dtype], {"axis": a, "values_count": 3})
+        for x in (MATRIX, u8(4))
+        for a in (0, -1)
+    ),
+    ("PACK", [int32(4), int32(4)], [I32], {"axis": 1, "values_count": 2}),
+    ("RANK", [IMAGE], [I32], {}),
+    *(("REDUCE_ALL", [TensorType(BOOL, (3, 2, 4)), ints(*axes)], [BOOL], KEEP) for axes in ([1], [0, -1])),
+    *(("REDUCE_ANY", [TensorType(BOOL, (3, 2, 4)), ints(*axes)], [BOOL], {}) for axes in ([1], [0, -1])),
+    *(
+        (operator, [x, ints(1, -2)], [x.dtype], options)
+        for operator in ("REDUCE_MAX", "REDUCE_MIN")
+        for x in (IMAGE, int32(2, 3, 4, 5), i8(2, 3, 4, 5), u8(2, 3, 4, 5))
+        for options in ({}, KEEP)
+    ),
+    *(
+        (operator, [x, ints(1, -2)], [x.dtype], options)
+        for operator in ("REDUCE_PROD", "SUM")
+        for x in (IMAGE, int32(2, 3, 4, 5))
+        for options in ({}, KEEP)
+    ),
+    *(
+        ("RESIZE_NEAREST_NEIGHBOR", [x, ints(*size)], [x.dtype], mode)
+        for x in (IMAGE, i8(1, 5, 7, 4))
+        for size in ((3, 11), (15, 12), (10, 14))
+        for mode in RESIZES
+    ),
+    *(("REVERSE_V2", [IMAGE, ints(*axes)], [F32], {}) for axes in ([0], [1, 2])),
+    ("SHAPE", [IMAGE], [I32], {"out_type": "INT32"}),
+    ("SHAPE", [IMAGE], [I64], {"out_type": "INT64"}),
+    *(
+        ("SLICE", [x, ints(1, 0, 2), ints(1, -1, 3)], [x.dtype], {})
+        for x in (float32(3, 2, 8), int32(3, 2, 8), u8(3, 2, 8))
+    ),
+    ("SPARSE_TO_DENSE", [ints([0, 1], [2, 0]), ints(3, 4), float32(2), np.array(-1, np.float32)], [F32], {}),
+    *(
+        ("SPLIT", [ints(axis)[0], x], [x.dtype] * 2, {"num_splits": 2})
+        for x in (MATRIX, i8(4, 6))
+        for axis in (0, -1)
+    ),
+    ("SPLIT_V", [MATRIX, ints(1, 3, 2), np.array(1, np.int32)], [F32] * 3, {"num_splits": 3}),
+    ("SPLIT_V", [MATRIX, ints(1, -1), np.array(-2, np.int32)], [F32] * 2, {"num_splits": 2}),
+    ("SUM", [i8(2, 1, 2, 5), ints(1, -2)], [DType.INT8], {}),
+    ("TILE", [float32(2, 3, 4), ints(2, 1, 3)], [F32], {}),
+    ("TILE", [int32(2, 3), ints(2, 1)], [I32], {}),
+    ("TOPK_V2", [MATRIX, np.array(2, np.int32)], [F32, I32], {}),
+    ("TOPK_V2", [int32(4, 9), np.array(9, np.int32)], [I32, I32], {}),
+    *(
+        (
+            "TRANSPOSE_CONV",
+            [ints(2, *size, 3), RNG.random((3, 3, 2, 5), np.float32), x, *bias],
+            [F32],
+            options,
+        )
+        for size, x, options in (
+            ((8, 10), float32(2, 4, 5, 5), {"padding": "SAME", "stride_h": 2, "stride_w": 2}),
+            ((9, 11), float32(2, 4, 5, 5), {"padding": "VALID", "stride_h": 2, "stride_w": 2}),
+            ((9, 10), float32(2, 3, 10, 5), {"padding": "SAME", "stride_h": 3, "stride_w": 1}),
+        )
+        for bias in ([], [RNG.random(3, np.float32)])
+    ),
+    *(("UNPACK", [x], [x.dtype] * 4, {"axis": 0, "num": 4}) for x in (MATRIX, int32(4, 2), u8(4, 3))),
+    ("UNPACK", [float32(2, 3)], [F32] * 3, {"axis": -1, "num": 3}),
+]
+
+DRAFTS = {"SLICE": (1, 2, 3)}  # whose output shape LiteRT does not find by itself
+
+
+def built(
+    operator: str,
+    inputs: Sequence[Array | TensorType],
+    dtypes: Sequence[DType],
+    options: Mapping[str, Any],
+    version: int = 1,
+) -> tuple[bytes, list[Array], list[Array]]:
+    """A file whose output shapes are those that LiteRT finds, inputs for it, and LiteRT's answers."""
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
+    fed = [values(i) for i in inputs if isinstance(i, TensorType)]
+    first = next(i for i in inputs if isinstance(i, TensorType))
+
+    def types(shapes: Sequence[tuple[int, ...]]) -> list[TensorType]:
+        kept = [first.quantization if d is first.dtype else None for d in dtypes]
+        return [TensorType(d, s, q) for d, s, q in zip(dtypes, shapes, kept, strict=True)]
+
+    draft = single_op(
+        operator, inputs, types([DRAFTS.get(operator, (1,))] * len(dtypes)), options, version=version
+    )
+    answers = litert_run(draft, fed)
+    return (
+        single_op(operator, inputs, types([a.shape for a in answers]), options, version=version),
+        fed,
+        answers,
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "dtypes", "options"),
+    CASES,
+    ids=[f"{k}-{case[0]}-{case[2][0].value}" for k, case in enumerate(CASES)],
+)
+def test_operator_agrees_with_litert(
+    operator: str,
+    inputs: Sequence[Array | TensorType],
+    dtypes: Sequence[DType],
+    options: Mapping[str, Any],
+    backend: str,
+) -> None:
+    """Float results to what a dozen roundings amount to, others to the bit."""
+    file, fed, answers = built(operator, inputs, dtypes, options)
+    model = load(file)
+    with model.compile(backend=backend) as compiled:
+        found = compiled(*fed)
+    for result, answer in zip(found if isinstance(found, tuple) else (found,), answers, strict=True):
+        assert (result.dtype, result.shape) == (answer.dtype, answer.shape)
+        np.testing.assert_allclose(result, answer, rtol=2e-5, atol=2e-5 if answer.dtype.kind == "f" else 0)
+
+
+def test_shapes_computed_in_the_graph_are_constants() -> None:
+    """SHAPE -> STRIDED_SLICE -> PACK -> RESHAPE, as converters write a flattening of any batch."""
+    graph = Graph()
+    x = graph.input(float32(2, 3, 4))
+    (shape,) = graph.add("SHAPE", [x], [int32(3)], {"out_type": "INT32"})
+    bounds = [graph.constant(ints(k)) for k in (0, 1, 1)]
+    (batch,) = graph.add("STRIDED_SLICE", [shape, *bounds], [int32()], {"shrink_axis_mask": 1})
+    rest = graph.constant(np.array(-1, np.int32))
+    (target,) = graph.add("PACK", [batch, rest], [int32(2)], {"axis": 0, "values_count": 2})
+    (y,) = graph.add("RESHAPE", [x, target], [float32(2, 12)])
+    model = load(graph.build([y]))
+    assert [o.op for o in model.operations] == ["reshape"]
+    with model.compile(backend="cpu") as compiled:
+        assert compiled(values(float32(2, 3, 4))).shape == (2, 12)
+
+
+def test_a_constant_can_be_an_output() -> None:
+    with load(single_op("SHAPE", [IMAGE], [int32(4)], {"out_type": "INT32"})).compile(
+        backend="cpu"
+    ) as compiled:
+        assert compiled(values(IMAGE)).tolist() == list(IMAGE.shape)
+
+
+def test_constants_that_are_no_shapes_stay_operations() -> None:
+    """Short constants may ask for a huge result, which is not made when a file is read."""
+    multiples = ints(1 << 15, 1 << 15)
+    file = single_op("TILE", [ints([1]), multiples], [int32(1 << 15, 1 << 15)])
+    assert [o.op for o in load(file).operations] == ["tile"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "per_channel"), [(DType.UINT8, False), (DType.INT8, False), (DType.INT8, True)]
+)
+def test_a_quantised_transpose_conv_is_as_in_litert(dtype: DType, per_channel: bool, backend: str) -> None:
+    """To the bit, as the reference kernels have it."""
+    low, zero = (-128, 0) if dtype is DType.INT8 else (0, 120)
+    scales = (0.02, 0.03, 0.01, 0.04) if per_channel else (0.02,)
+    scales = tuple(float(np.float32(s)) for s in scales)
+    x = TensorType(dtype, (1, 4, 5, 3), Quantization((0.05,), (low + 100,)))
+    filter = TensorType(dtype, (4, 3, 3, 3), Quantization(scales, (zero,) * len(scales), 0))
+    y = TensorType(dtype, (1, 8, 10, 4), Quantization((0.5,), (low + 90,)))
+    bias = TensorType(I32, (4,), Quantization(tuple(0.05 * s for s in scales), (0,) * len(scales)))
+    fed, weights, biases = values(x), values(filter), ints(100, -200, 300, 50)
+    shape, extents = ints(1, 8, 10, 4), TensorType(I32, (4,))
+    options = {"padding": "SAME", "stride_h": 2, "stride_w": 2}
+    types, given = [extents, filter, x, bias], [shape, weights, fed, biases]
+    (expected,) = litert_integer("TRANSPOSE_CONV", given, types, [y], options, constants=(0, 1, 3), version=3)
+    graph = Graph()
+    numbers = [
+        graph.input(t) if t is x else graph.tensor(t, data=v.tobytes())
+        for t, v in zip(types, given, strict=True)
+    ]
+    model = load(graph.build(graph.add("TRANSPOSE_CONV", numbers, [y], options, version=3)))
+    with model.compile(backend=backend) as compiled:
+        assert all(p.backend == backend for p in compiled.placement)
+        np.testing.assert_array_equal(compiled(fed), expected)
+
+
+WRONG: dict[str, tuple[str, Sequence[Array | TensorType], int, Mapping[str, Any] | None, str]] = {
+    "float index": (
+        "ARG_MAX",
+        [MATRIX, ints(1)],
+        1,
+        {},
+        "output type should be INT32 or INT64, got number 0",
+    ),
+    "transposed to what": (
+        "TRANSPOSE_CONV",
+        [ints(2, 8, 10, 4), np.zeros((3, 3, 2, 5), np.float32), float32(2, 4, 5, 5)],
+        1,
+        {"stride_h": 2, "stride_w": 2},
+        "an output of 2 images x 4 channels does not fit",
+    ),
+    "transposed padding": (
+        "TRANSPOSE_CONV",
+        [ints(2, 8, 10, 3), np.zeros((3, 3, 2, 5), np.float32), float32(2, 4, 5, 5)],
+        1,
+        {"padding": 5},
+        "no padding number 5",
+    ),
+    "gathered axis": ("GATHER", [MATRIX, ints(0)], 1, {"axis": 2}, "axis 2 is out of range"),
+    "two axes": ("ARG_MIN", [MATRIX, ints(0, 1)], 1, {"output_type": "INT32"}, "expected 1 axes, got 2"),
+    "new axis": ("EXPAND_DIMS", [MATRIX, ints(3)], 1, {}, "axis 3 is out of range for a result of rank 3"),
+    "mirror mode": ("MIRROR_PAD", [MATRIX, ints([0, 0], [0, 0])], 1, {"mode": 2}, "no mirror mode number 2"),
+    "mirror paddings": (
+        "MIRROR_PAD",
+        [MATRIX, ints([0, 0])],
+        1,
+        {},
+        r"should have shape \[2, 2\], got \[1, 2\]",
+    ),
+    "mirrored too far": ("MIRROR_PAD", [MATRIX, ints([4, 0], [0, 0])], 1, {}, "4 elements has 3 to mirror"),
+    "values": ("PACK", [MATRIX, MATRIX], 1, {"values_count": 3}, "packs 3 values, got 2 inputs"),
+    "packed shapes": ("PACK", [MATRIX, IMAGE], 1, {"values_count": 2}, "must have one type"),
+    "floats for any": ("REDUCE_ANY", [MATRIX, ints(0)], 1, {}, "must be bool, got float32"),
+    "integers for mean": ("MEAN", [int32(3), ints(0)], 1, {}, "must be float32 or float16, got int32"),
+    "reversed axis": ("REVERSE_V2", [MATRIX, ints(2)], 1, {}, r"axes \[2\] are out of range for rank 2"),
+    "shape type": ("SHAPE", [MATRIX], 1, {"out_type": "FLOAT32"}, "output type should be INT32 or INT64"),
+    "slice": ("SLICE", [MATRIX, ints(0, 0), ints(5, 1)], 1, {}, r"leave shape \[4, 6\]"),
+    "negative slice": ("SLICE", [MATRIX, ints(-1, 0), ints(1, 1)], 1, {}, r"leave shape \[4, 6\]"),
+    "unequal split": ("SPLIT", [ints(0), MATRIX], 3, {"num_splits": 3}, "splits 4 slices into 3 equal parts"),
+    "no split": ("SPLIT", [ints(0), MATRIX], 0, {"num_splits": 0}, "into 0 equal parts and 0 outputs"),
+    "split axis": ("SPLIT", [ints(2), MATRIX], 2, {"num_splits": 2}, "axis 2 is out of range for rank 2"),
+    "many splits": (
+        "SPLIT",
+        [ints(0), float32(0)],
+        1,
+        {"num_splits": 2**31 - 1},
+        "equal parts and 1 outputs",
+    ),
+    "split outputs": (
+        "SPLIT_V",
+        [MATRIX, ints(1, 3), ints(0)],
+        2,
+        {"num_splits": 3},
+        "into 3 parts, 2 sizes",
+    ),
+    "split sizes": ("SPLIT_V", [MATRIX, ints(1, 4), ints(0)], 2, {"num_splits": 2}, "add up to 4"),
+    "multiples": ("TILE", [MATRIX, ints(1)], 1, {}, "expected 2 multiples, got 1"),
+    "k": ("TOPK_V2", [MATRIX, ints(7)], 2, {}, r"k must be in 0 \.\.\. 6, got 7"),
+    "slices": ("UNPACK", [MATRIX], 2, {"num": 2}, "unpacks 4 slices as 2 values into 2 outputs"),
+    "unpack axis": ("UNPACK", [MATRIX], 2, {"num": 2, "axis": 5}, "axis 5 is out of range"),
+}
+
+
+@pytest.mark.parametrize(("operator", "inputs", "outputs", "options", "reason"), WRONG.values(), ids=WRONG)
+def test_wrong_operators_say_what_is_wrong(
+    operator: str,
+    inputs: Sequence[Array | TensorType],
+    outputs: int,
+    options: Mapping[str, Any] | None,
+    reason: str,
+) -> None:
+    with pytest.raises((FormatError, ModelError), match=reason) as caught:
+        load(single_op(operator, inputs, [float32(1)] * outputs, options))
+    assert f"model: operation 0, {operator}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "what"),
+    [
+        ("ARG_MAX", [MATRIX, int32(1)], "axes"),
+        ("MIRROR_PAD", [MATRIX, int32(2, 2)], "paddings"),
+        ("SLICE", [MATRIX, int32(2), ints(1, 1)], "begins"),
+        ("SPLIT", [int32(), MATRIX], "axes"),
+        ("TILE", [MATRIX, int32(2)], "multiples"),
+        ("TOPK_V2", [MATRIX, int32()], "numbers of values"),
+    ],
+)
+def test_computed_parameters_are_refused(
+    operator: str, inputs: Sequence[Array | TensorType], what: str
+) -> None:
+    options = {"output_type": "INT32"} if operator == "ARG_MAX" else None
+    with pytest.raises(UnsupportedError, match=f"the {what} are computed at run time"):
+        load(single_op(operator, inputs, [float32(1)], options))

@@ -1,0 +1,77 @@
+"""Conversion between element types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.types import Array, DType
+from tests.ops.harness import check, check_litert, model_of, random
+from tests.ops.quantized import check_integer, quantized, stored
+
+REALS = np.array(
+    [
+        *(np.nan, np.inf, -np.inf, 0, -0.0, 1.9, -1.9, 0.3, 1e-30),
+        *(127.5, 128, -128.9, -129, 255.7, 256, 300, 16_777_217),
+        *(2147483520, 2147483648, -2147483648, -3e9, 3e38),
+    ],
+    np.float32,
+)
+WHOLE = np.array([0, 1, -1, 127, 128, -129, 255, 256, 77, 16_777_217, 2**31 - 1, -(2**31)], np.int32)
+ON_DEVICE = (DType.FLOAT32, DType.INT32, DType.UINT8, DType.INT8, DType.BOOL)
+
+
+def values(dtype: DType) -> Array:
+    return REALS if dtype is DType.FLOAT32 else WHOLE.astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("target", ON_DEVICE, ids=lambda d: d.value)
+@pytest.mark.parametrize("source", ON_DEVICE, ids=lambda d: d.value)
+def test_every_pair(source: DType, target: DType, backend: str) -> None:
+    x = values(source)
+    for shaped in (x, x[:8].reshape(2, 1, 4), x[:7], x[:0]):
+        check("cast", [shaped], {"dtype": target.value}, backend=backend)
+
+
+@pytest.mark.parametrize("dtype", [DType.INT64, DType.INT16, DType.FLOAT16], ids=lambda d: d.value)
+def test_pairs_of_the_host(dtype: DType, backend: str) -> None:
+    host = "have no form on the GPU"
+    eps = float(np.finfo(np.float16).eps)
+    small = REALS[np.isfinite(REALS) & (np.abs(REALS) < 6e4)]
+    check("cast", [small], {"dtype": dtype.value}, backend=backend, host=host, rtol=eps)
+    check("cast", [small.astype(dtype.numpy)], {"dtype": "float32"}, backend=backend, host=host)
+    check("cast", [WHOLE[:9].astype(dtype.numpy)], {"dtype": "int32"}, backend=backend, host=host)
+
+
+def test_reals_are_truncated_and_kept_in_range(backend: str) -> None:
+    (y,) = check("cast", [REALS], {"dtype": "int32"}, backend=backend)
+    assert y.tolist()[:7] == [0, 2**31 - 1, -(2**31), 0, 0, 1, -1]
+    assert y.tolist()[-5:] == [2147483520, 2**31 - 1, -(2**31), -(2**31), 2**31 - 1]
+    (y,) = check("cast", [REALS], {"dtype": "bool"}, backend=backend)
+    assert y.tolist()[:5] == [True, True, True, False, False]
+
+
+def test_the_largest_integers_stay(backend: str) -> None:
+    ends = np.array([np.inf, -np.inf, 9.3e18, -9.3e18], np.float32)
+    (y,) = check("cast", [ends], {"dtype": "int64"}, backend=backend, host="int64")
+    assert y.tolist() == [2**63 - 1, -(2**63)] * 2
+
+
+def test_quantised_tensors_are_cast_as_stored(backend: str) -> None:
+    type = quantized(DType.UINT8, (3, 5), 0.1, 7)
+    x = stored(1, type)
+    (y,) = check_integer("cast", [x], [type], {"dtype": "float32"}, backend=backend)
+    np.testing.assert_array_equal(y, x.astype(np.float32))
+
+
+@pytest.mark.parametrize("target", ["int32", "int64", "float32", "bool"])
+def test_agrees_with_litert(target: str) -> None:
+    for x in (random(0, 3, 5, low=-99, high=99), WHOLE, WHOLE > 0):
+        check_litert("cast", [x], {"dtype": target}, "CAST")
+
+
+def test_errors() -> None:
+    for dtype in ("complex64", None):
+        with pytest.raises(ModelError, match=r"cast: dtype must be one of float32, .*, got"):
+            model_of("cast", [REALS], {"dtype": dtype})
