@@ -126,11 +126,6 @@ class Device:
         self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}
         self._layouts: dict[tuple[str, ...], Any] = {}
 
-    @property
-    def software(self) -> bool:
-        """Whether this is a CPU posing as a GPU."""
-        return self.info.kind == SOFTWARE
-
     def limit(self, name: str) -> int:
         """A limit of the device, by its WebGPU name in kebab case."""
         return int(self.limits[name])
