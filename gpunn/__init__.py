@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import DeviceInfo
+from gpunn.custom import CustomOperator
 from gpunn.errors import (
     DeviceError,
     FormatError,
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Compilation",
+    "CustomOperator",
     "DType",
     "DeviceError",
     "DeviceInfo",

@@ -47,7 +47,10 @@ class UnsupportedError(GpunnError, NotImplementedError):
 
 
 class DeviceError(GpunnError, RuntimeError):
-    """The GPU cannot do what was asked: absent, over a limit, out of memory, lost, or it rejects a shader."""
+    """The device cannot do what was asked: absent, over a limit, out of memory, lost, or it rejects a shader.
+
+    The CPU backend is a device that can be out of memory.
+    """
 
 
 class NnapiError(GpunnError):

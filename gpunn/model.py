@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gpunn.runtime import Compilation, Preference
 
 MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
+MAX_EXTENTS = 2**56  # what the extents of an empty tensor that are not 0 may multiply to: numpy counts bytes
 
 
 class Lifetime(enum.Enum):
@@ -45,18 +47,22 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """An op applied to operands; `origin` says where it stands in its file."""
+    """An op applied to operands; `origin` says where it stands in its file.
+
+    `custom` is the op itself where it is none of gpunn's.
+    """
 
     op: str
     inputs: tuple[Operand | None, ...]
     outputs: tuple[Operand, ...]
     attrs: Mapping[str, Any]
     origin: str
+    custom: Op | None = None
 
     @property
     def definition(self) -> Op:
         """The op's one place."""
-        return OPS[self.op]
+        return self.custom or OPS[self.op]
 
     @property
     def integer(self) -> bool:
@@ -66,6 +72,8 @@ class Operation:
 
     def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored."""
+        if self.definition.guard is None and not any(o.type.size for o in self.outputs):
+            return tuple(np.empty(o.type.shape, o.type.dtype.numpy) for o in self.outputs)
         with np.errstate(all="ignore"):
             if not self.integer:
                 return self._real(inputs)
@@ -79,8 +87,16 @@ class Operation:
     def _real(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         attrs = {k: v for k, v in self.attrs.items() if k in self.definition.attributes}
         results = as_tuple(self.definition.reference(*inputs, **attrs))
+        if self.custom is not None:
+            self._expect_shapes(results)
         activation = self.attrs.get("activation") if self.definition.fusible else None
         return tuple(apply_activation(np.asarray(r), activation) for r in results)
+
+    def _expect_shapes(self, results: tuple[Array, ...]) -> None:
+        """ModelError unless results of a custom op are as its rule said: nobody else has tested it."""
+        got, expected = [np.shape(r) for r in results], [o.type.shape for o in self.outputs]
+        if got != expected:
+            self.call().fail(f"the reference gave shapes {got}, the rule for types says {expected}")
 
     @property
     def guarded(self) -> Operand | None:
@@ -136,7 +152,7 @@ class Model:
 
     def add(
         self,
-        op: str,
+        op: str | Op,
         inputs: Sequence[Operand | None],
         attrs: Mapping[str, Any] | None = None,
         *,
@@ -146,13 +162,13 @@ class Model:
     ) -> tuple[Operand, ...]:
         """Append an operation and return its outputs, typed by the op's own rule.
 
+        `op` is the name of one of gpunn's ops, or an Op of one's own, which must have another name.
         `names` are the outputs' names, `quantization` what the outputs shall have instead of what the rule
         gives them (which is mostly the first input's). Raises ModelError when the op is unknown, its
         inputs or attributes break a rule, or an input does not come before it.
         """
-        if op not in OPS:
-            raise ModelError(f"there is no op {op!r}")
-        definition = OPS[op]
+        definition = lookup(op)
+        op = definition.name
         for operand in inputs:
             self._expect_known(operand, f"{op} ({origin})")
         types_in = tuple(None if i is None else i.type for i in inputs)
@@ -173,7 +189,8 @@ class Model:
         outputs = tuple(
             Operand(n, _bounded(n, t), Lifetime.TEMPORARY) for n, t in zip(labels, types, strict=False)
         )
-        operation = Operation(op, tuple(inputs), outputs, full, origin)
+        custom = None if definition is OPS.get(op) else definition
+        operation = Operation(op, tuple(inputs), outputs, full, origin, custom)
         if operation.integer and definition.quantized and definition.quantized.check:
             definition.quantized.check(operation.call())
         self.operations.append(operation)
@@ -218,11 +235,24 @@ class Model:
         return compile_model(self, backend, preference, device)
 
 
+def lookup(op: str | Op) -> Op:
+    """The op of a name; an Op itself, unless it takes the name of another one. Raises ModelError."""
+    if isinstance(op, Op):
+        if OPS.get(op.name, op) is not op:
+            raise ModelError(f"{op.name!r} is an op of gpunn, a custom one must have another name")
+        return op
+    if op not in OPS:
+        raise ModelError(f"there is no op {op!r}")
+    return OPS[op]
+
+
 def _bounded(name: str, type: TensorType) -> TensorType:
     if any(d < 0 for d in type.shape):
         raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
     if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
         raise ModelError(f"tensor {name!r} has {type.size} elements, at most {MAX_ELEMENTS} can be addressed")
+    if math.prod(d or 1 for d in type.shape) > MAX_EXTENTS:
+        raise ModelError(f"tensor {name!r} is empty, but around that too large: {list(type.shape)}")
     return type
 
 

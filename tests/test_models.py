@@ -39,6 +39,9 @@ QUANTISED = {
     "mobilenet_v2_1.0_224_quant": 4,
     "tf2_mobilenet_v2_1.0_224_ptq": 15,
 }
+# Models of float32 activations and int8 filters. LiteRT's hybrid kernels round the activations to 8 bits,
+# gpunn does not (docs/quantized.md); the manifest says how far LiteRT's own kernels are from each other.
+HYBRID = ("kws_ref_float", "style_transfer_dynamic_384")
 TOLERANCE = 1e-4  # of probabilities absolute, of other outputs relative to their range
 SAME_CLASS = 0.9999  # of the pixels of a segmentation: at a border two classes may be equally likely
 
@@ -128,6 +131,48 @@ def compare_steps(got: Array, expected: Array, top: list[int], steps: int) -> No
     assert np.abs(got.astype(np.int64) - expected).max() <= steps
     found = np.argsort(-got.reshape(-1).astype(np.int64), kind="stable")[: len(top)].tolist()
     assert found == top if steps == 0 else found[0] == top[0]
+
+
+@pytest.mark.parametrize("name", HYBRID)
+def test_hybrid_model_is_as_near_as_litert_to_itself(name: str, backend: str) -> None:
+    entry = manifest()[name]
+    model = gpunn.load(shared(f"models/{entry['file']}"))
+    stored = np.load(shared(f"models/{entry['expected']}"))
+    with model.compile(backend=backend) as compiled:
+        result = compiled(*(stored[f"random/in{k}"] for k in range(len(model.inputs))))
+        assert {p.operation.op for p in compiled.placement}.isdisjoint({"dequantize"})
+        assert {p.backend for p in compiled.placement} <= {backend, "alias"}
+    whole = "random/out0" in stored
+    expected = stored["random/out0"] if whole else stored["random/out0/val"]
+    values = result if whole else result.reshape(-1)[stored["random/out0/idx"]]
+    assert np.abs(values - expected).max() <= entry["xnnpack_vs_builtin_max_abs_diff"]
+    if whole:
+        assert values.argmax() == expected.argmax()
+
+
+def test_detector_finds_the_stored_objects(gpu: str) -> None:
+    """Boxes to 1e-6 and scores to 4 of their steps of 1/256: LiteRT's default kernels round otherwise.
+
+    Objects of nearly the same score may change places, so each stored one is looked for among ours.
+    """
+    entry = manifest()["coco_ssd_mobilenet_v1_1.0_quant"]
+    model = gpunn.load(shared(f"models/{entry['file']}"))
+    stored = np.load(shared(f"models/{entry['expected']}"))
+    with model.compile(backend="cpu") as cpu, model.compile(backend=gpu) as device:
+        on_host = [p.operation.op for p in device.placement if p.backend == "cpu"]
+        assert on_host == ["detection_postprocess"]
+        for key in entry["reference"]:
+            pixels = np.asarray(Image.open(picture(key, [1, 300, 300, 3])))[None]
+            results = cpu(pixels)
+            for a, b in zip(device(pixels), results, strict=True):
+                np.testing.assert_array_equal(a, b)
+            boxes, classes, scores, count = results
+            assert count == stored[f"{key}/out3"]
+            assert np.all(np.diff(scores) <= 0)
+            expected = [stored[f"{key}/out{k}"][0] for k in range(3)]
+            for box, number, score in zip(*expected, strict=True):
+                same = (classes[0] == number) & (np.abs(scores[0] - score) <= 4 / 256)
+                assert np.abs(boxes[0][same] - box).max(axis=1).min() <= 1e-6
 
 
 @pytest.mark.parametrize("name", ["cifar10_resnet8_int8", "mobilenet_v2_1.0_224_quant"])

@@ -251,6 +251,18 @@ def test_a_lost_device_is_an_error_and_the_next_compilation_gets_a_new_one(gpu: 
         assert np.array_equal(fresh(photo()), earlier)
 
 
+def test_memory_that_is_out_on_the_host_is_an_error_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("no 8 GiB")
+
+    model = Model()
+    model.output(*model.add("relu", [model.input("x", float32(2))], origin="the file"))
+    compilation = model.compile("cpu")
+    monkeypatch.setattr(Operation, "evaluate", fail)
+    with pytest.raises(gpunn.DeviceError, match=r"out of memory: relu \(the file\): no 8 GiB"):
+        compilation(np.ones(2, np.float32))
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="backend must be one of"):
         network().compile(backend="cuda")

@@ -58,6 +58,7 @@ class Node:
     outputs: tuple[int, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     version: int = 1
+    custom_options: bytes | None = None
 
 
 @dataclass
@@ -104,11 +105,12 @@ class Graph:
         *,
         version: int = 1,
         names: Sequence[str | None] = (),
+        custom_options: bytes | None = None,
     ) -> tuple[int, ...]:
         """Append an operator (BuiltinOperator's name; any other is a custom one) and its outputs."""
         labels = [*names, *[""] * (len(outputs) - len(names))]
         made = tuple(self.tensor(t, n) for t, n in zip(outputs, labels, strict=True))
-        self.nodes.append(Node(operator, tuple(inputs), made, options or {}, version))
+        self.nodes.append(Node(operator, tuple(inputs), made, options or {}, version, custom_options))
         return made
 
     def build(
@@ -294,6 +296,7 @@ class _Writer:
                 "outputs": node.outputs,
                 "builtin_options_type": options and getattr(tflite.BuiltinOptions, options),
                 "builtin_options": options and self.table(options, node.options),
+                "custom_options": None if node.custom_options is None else self.data(node.custom_options),
             },
         )
 

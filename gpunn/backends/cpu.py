@@ -9,16 +9,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from gpunn.backends.base import Stats
+from gpunn.errors import DeviceError
 from gpunn.model import Operand, Operation
 from gpunn.plan import Plan
 from gpunn.types import Array
 
 
 def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
-    """Run an operation on the host; `values` holds what is known and receives the results."""
+    """Run an operation on the host; `values` holds what is known and receives the results.
+
+    Raises DeviceError when memory is out.
+    """
     inputs = [None if i is None else (values[i] if i.value is None else i.value) for i in operation.inputs]
-    for operand, result in zip(operation.outputs, operation.evaluate(inputs), strict=True):
-        values[operand] = np.asarray(result, operand.type.dtype.numpy, order="C")
+    try:
+        for operand, result in zip(operation.outputs, operation.evaluate(inputs), strict=True):
+            values[operand] = np.asarray(result, operand.type.dtype.numpy, order="C")
+    except MemoryError as error:
+        raise DeviceError(f"out of memory: {operation.op} ({operation.origin}): {error}") from error
 
 
 def last_uses(plan: Plan) -> Mapping[int, tuple[Operand, ...]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
+from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError
 from gpunn.importers import tflite
 from gpunn.model import Model
@@ -15,8 +17,11 @@ MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths en
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 
 
-def load(source: Source) -> Model:
+def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) -> Model:
     """Read a model from a path or from a file's bytes.
+
+    `custom` says what custom operators of a .tflite file stand for, by name, before those that gpunn
+    brings; see gpunn.custom.
 
     The format is told by the content, not by the name. Raises FormatError when the file cannot be read or
     is not what it says, ModelError when its graph is wrong, UnsupportedError when it holds operators,
@@ -28,7 +33,7 @@ def load(source: Source) -> Model:
         path = Path(source)
         name, data = path.name, _read(path)
     if tflite.recognise(data):
-        return tflite.read(data, name)
+        return tflite.read(data, name, custom)
     raise FormatError(f"{name}: {_why_unknown(data)}")
 
 

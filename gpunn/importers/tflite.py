@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import struct
-import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError, ModelError, UnsupportedError
-from gpunn.importers.tflite_file import FileOperator, FileTensor, TfliteFile, printable
+from gpunn.importers.tflite_custom import CUSTOM_OPERATORS, PREFIX, custom_rule
+from gpunn.importers.tflite_file import FileOperator, FileTensor, TfliteFile
+from gpunn.importers.tflite_labels import labels
 from gpunn.importers.tflite_node import MAX_INTS, Known, Node, RefusedError, Step
-from gpunn.importers.tflite_rules import OPERATORS
-from gpunn.model import Lifetime, Model, Operand
+from gpunn.importers.tflite_rules import OPERATORS, Rule
+from gpunn.model import Lifetime, Model, Operand, lookup
 from gpunn.ops import OPS
+from gpunn.ops.binary_integer import COMPARISONS
 from gpunn.ops.check import QUANTIZED
 from gpunn.types import DType, Quantization, TensorType
 
@@ -30,19 +31,9 @@ BIASED = (
     "transpose_conv2d",
 )  # a quantised bias, input BIAS, is INT32
 BIAS = 2
-
-MAX_LABEL_BYTES = 1 << 20
-MAX_LABEL_FILES = 16
-_ZIP_ERRORS = (  # what zipfile raises on damaged archives
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    RuntimeError,
-)
+HYBRID = (*BIASED, "batch_matmul")  # products that take reals with a quantised constant, input FILTER
+FILTER = 1
+MAX_KNOWN_BYTES = 64 << 20  # of constants that rules unfold: a small file can ask for many of them
 
 
 def recognise(data: bytes) -> bool:
@@ -50,26 +41,30 @@ def recognise(data: bytes) -> bool:
     return len(data) >= MIN_BYTES and data[4:8] == IDENTIFIER
 
 
-def read(data: bytes, name: str) -> Model:
+def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = None) -> Model:
     """The Model of a .tflite file's bytes; `name` is the file's, for messages.
 
+    `custom` says what custom operators stand for, by the names that the file has for them.
     Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
     """
     file = TfliteFile(data, name)
-    model = _Reader(file).read()
-    model.labels = _labels(data, [o.type for o in model.outputs])
+    model = _Reader(file, {**CUSTOM_OPERATORS, **(custom or {})}).read()
+    model.labels = labels(data, [o.type for o in model.outputs])
     return model
 
 
 class _Reader:
     """Builds the Model of one file, operator by operator."""
 
-    def __init__(self, file: TfliteFile) -> None:
+    def __init__(self, file: TfliteFile, custom: Mapping[str, CustomOperator]) -> None:
         self.file = file
+        self.custom = custom
         self.model = Model(file.name)
         self.names: dict[str, int] = {}
         self.operands: dict[int, Operand] = {}
+        self.widened: dict[Operand, Operand] = {}
         self.unsupported: list[str] = []
+        self.known = 0
 
     def read(self) -> Model:
         if self.file.subgraphs > 1:
@@ -141,22 +136,57 @@ class _Reader:
     def _add(self, operator: FileOperator) -> None:
         """Add what stands for one operator."""
         origin = f"{self.file.name}: {operator}"
-        rule = OPERATORS.get(operator.code)
-        if rule is None:
-            raise RefusedError("this operator is not supported")
+        rule = self._rule(operator.code)
         inputs = tuple(
             None if i is None else self._read(i, at, operator) for at, i in enumerate(operator.inputs)
         )
         outputs = tuple(self.file.tensors[i].type for i in operator.outputs)
-        answer = rule(Node(origin, inputs, operator.options_type, operator.options_table, outputs))
+        options = operator.options_type, operator.options_table
+        answer = rule(Node(origin, inputs, *options, outputs, operator.custom_options))
         if isinstance(answer, Known):
+            self._expect_bounded(answer, origin)
             name = self._name(self.file.tensors[operator.outputs[0]]) if operator.outputs else ""
             self._store(origin, operator, (self.model.constant(name, answer.value),))
             return
         steps = [answer] if isinstance(answer, Step) else list(answer)
+        steps = [self._widened(step, origin) for step in steps]
         for step in steps:
             _expect_reals(step)
         self._run(origin, steps, operator)
+
+    def _expect_bounded(self, answer: Known, origin: str) -> None:
+        """Refuse the whole file when its constants unfold to too much: the next one would cost as much."""
+        self.known += answer.value.nbytes
+        if self.known > MAX_KNOWN_BYTES:
+            reason = f"{origin}: constants unfold to {self.known} bytes, at most {MAX_KNOWN_BYTES} are kept"
+            raise UnsupportedError("; ".join([*self.unsupported, reason]))
+
+    def _rule(self, code: str) -> Rule:
+        """The rule of an operator, refused when there is none."""
+        if code in OPERATORS:
+            return OPERATORS[code]
+        if not code.startswith(PREFIX):
+            raise RefusedError("this operator is not supported")
+        name = code.removeprefix(PREFIX)
+        if name not in self.custom:
+            raise RefusedError("this operator has no meaning, gpunn.load(custom=...) can give it one")
+        return custom_rule(self.custom[name])
+
+    def _widened(self, step: Step, origin: str) -> Step:
+        """The step with its quantised constant filter dequantised where the input it meets is of reals.
+
+        TFLite's hybrid kernels quantise the input on the fly instead: less exact (docs/quantized.md).
+        """
+        x, filter = (*step.inputs, None, None)[: FILTER + 1]
+        if step.op not in HYBRID or x is None or filter is None or filter.value is None:
+            return step
+        quantised = filter.type.dtype in QUANTIZED and filter.type.quantization is not None
+        if x.type.dtype is not DType.FLOAT32 or not quantised:
+            return step
+        if filter not in self.widened:  # once, however many operators share it
+            name = self._name_free(f"{filter.name}:float32")
+            (self.widened[filter],) = self.model.add("dequantize", (filter,), origin=origin, names=[name])
+        return replace(step, inputs=(x, self.widened[filter], *step.inputs[FILTER + 1 :]))
 
     def _run(self, origin: str, steps: Sequence[Step], operator: FileOperator) -> None:
         """Add an operator's ops one after the other; the last one yields its outputs."""
@@ -165,11 +195,17 @@ class _Reader:
             last = step is steps[-1]
             names = [self._name(self.file.tensors[i]) for i in operator.outputs] if last else []
             inputs = (*previous, *step.inputs[1:]) if previous else step.inputs
-            declared = [self.file.tensors[i].quantization for i in operator.outputs] if last else []
-            if OPS[step.op].raw or not any(declared):
-                declared = []
+            declared = self._declared(step, operator) if last else []
             previous = self._apply(step, inputs, origin, names, declared)
         self._store(origin, operator, previous)
+
+    def _declared(self, step: Step, operator: FileOperator) -> Sequence[Quantization | None]:
+        """The quantisations that an operator's outputs shall have; nothing: what follows from the inputs."""
+        declared = [self.file.tensors[i].quantization for i in operator.outputs]
+        if step.op == "hashtable_lookup" and declared[1:] == [None]:  # hits, 0 or 1, whatever they stand for
+            values = step.inputs[-1]
+            return [None if values is None else values.type.quantization, None]
+        return [] if lookup(step.op).raw or not any(declared) else declared
 
     def _apply(
         self,
@@ -235,7 +271,12 @@ def _is_short(type: TensorType) -> bool:
 
 
 def _expect_reals(step: Step) -> None:
-    """Refuse reals that are not float32, or quantised 8-bit integers throughout, unless they just move."""
+    """Refuse reals that are not float32, or quantised 8-bit integers throughout, unless they just move.
+
+    A custom op says itself what it takes.
+    """
+    if not isinstance(step.op, str):
+        return
     types = [None if o is None else o.type for o in step.inputs]
     integer = any(t is not None and t.quantization is not None for t in types)
     for position, (operand, type) in enumerate(zip(step.inputs, types, strict=True)):
@@ -256,7 +297,7 @@ def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
         return True
     quantised = type.quantization is not None
     if type.dtype in QUANTIZED:
-        return quantised
+        return quantised or op in COMPARISONS
     if op in BIASED and integer:
         return type.dtype is DType.INT32 and position == BIAS
     if op in BIASED:
@@ -277,38 +318,3 @@ def _words(quantization: Quantization | None) -> str:
     if not quantization.per_tensor:
         return f"{len(quantization.scale)} scales"
     return f"scale {quantization.scale[0]:g} and zero point {quantization.zero_point[0]}"
-
-
-def _labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
-    """Class names from the files that TFLite metadata packs behind the model: a zip at the end.
-
-    The first text file with one line for each class of an output is taken. A zip that cannot be read
-    counts as none: labels are decoration.
-    """
-    classes = {o.shape[-1] for o in outputs if o.rank}
-    for text in _texts(data):
-        lines = text.splitlines()
-        while lines and not lines[-1].strip():
-            lines.pop()
-        if len(lines) in classes:
-            return tuple(printable(line.strip()) for line in lines)
-    return ()
-
-
-def _texts(data: bytes) -> list[str]:
-    """The text files of a zip at the end of the data, bounded in number and size."""
-    texts: list[str] = []
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-            members = [
-                m for m in archive.infolist() if m.filename.endswith(".txt") and m.compress_type in plain
-            ]
-            for member in members[:MAX_LABEL_FILES]:
-                with archive.open(member) as stream:
-                    text = stream.read(MAX_LABEL_BYTES + 1)
-                if len(text) <= MAX_LABEL_BYTES:
-                    texts.append(text.decode("utf-8", "replace"))
-    except _ZIP_ERRORS:
-        pass
-    return texts

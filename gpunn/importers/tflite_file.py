@@ -72,6 +72,7 @@ class FileOperator:
     outputs: tuple[int, ...]
     options_type: int
     options_table: tuple[bytes, int] | None
+    custom_options: bytes = b""
 
     def __str__(self) -> str:
         return f"operation {self.index}, {self.code}"
@@ -119,7 +120,10 @@ class TfliteFile:
         if data.size != tensor.type.nbytes:
             self.fail(f"{where} is {tensor.type}: expected {tensor.type.nbytes} bytes, got {data.size}")
         little_endian = tensor.type.dtype.numpy.newbyteorder("<")
-        return data.view(little_endian).reshape(tensor.type.shape)
+        try:
+            return data.view(little_endian).reshape(tensor.type.shape)
+        except ValueError as error:  # an empty tensor may have extents that numpy cannot count
+            self.fail(f"{where} is {tensor.type}: {error}")
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -182,7 +186,7 @@ class TfliteFile:
             type_name = TYPE_NAMES.get(number, f"type {number}")
             name = self._text(tensor.Name())
             buffer = tensor.Buffer()
-            unranked = tensor.ShapeIsNone() and not tensor.HasRank()
+            unranked = not stored and not tensor.HasRank()  # a scalar looks alike in files before 2023
             is_variable, is_sparse = tensor.IsVariable(), tensor.Sparsity() is not None
             scales, zeros, axis = self._quantization(tensor.Quantization())
         if len(stored) > MAX_RANK or min(stored, default=0) < 0:
@@ -244,6 +248,8 @@ class TfliteFile:
             outputs = self._ints(operator.OutputsLength(), operator.OutputsAsNumpy)
             options_type = operator.BuiltinOptionsType()
             union = operator.BuiltinOptions()
+            custom_bytes = self._count(operator.CustomOptionsLength(), 1)
+            custom = operator.CustomOptionsAsNumpy().tobytes() if custom_bytes else b""
         if union is not None and union.Pos >= len(self.data):
             self.fail(f"corrupt or truncated, the options of {where} are at byte {union.Pos}")
         if opcode >= len(self._codes):
@@ -257,6 +263,7 @@ class TfliteFile:
             outputs=tuple(self._index(i, f"an output of {where}, {code}") for i in outputs),
             options_type=options_type,
             options_table=None if union is None else (self.data, union.Pos),
+            custom_options=custom,
         )
 
     def _index(self, index: int, what: str) -> int:

@@ -12,6 +12,7 @@ import tflite as schema
 from gpunn.errors import FormatError
 from gpunn.importers.tflite_file import CORRUPT
 from gpunn.model import Operand
+from gpunn.ops.op import Op
 from gpunn.types import Array, TensorType
 
 # A table without a single field: every getter answers with the schema's default.
@@ -38,6 +39,7 @@ class Node:
     options_type: int = 0
     options_table: tuple[bytes, int] | None = None
     outputs: tuple[TensorType | None, ...] = ()
+    custom_options: bytes = b""
 
     def corrupt(self, what: str) -> NoReturn:
         """Raise FormatError naming this operator."""
@@ -113,9 +115,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An op to add: inputs are operands, or PREVIOUS for the result of the step before."""
+    """An op to add, one of gpunn's by name; PREVIOUS among the inputs is the result of the step before."""
 
-    op: str
+    op: str | Op
     inputs: tuple[Operand | None, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
 

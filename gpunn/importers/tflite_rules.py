@@ -261,7 +261,7 @@ OPERATORS: Mapping[str, Rule] = {
     "DEQUANTIZE": plain("dequantize"),
     "DIV": activated("div", "DivOptions"),
     "ELU": plain("elu"),
-    "EMBEDDING_LOOKUP": plain("embedding_lookup"),
+    "EMBEDDING_LOOKUP": value_rules.embedding_lookup,
     "EQUAL": plain("equal"),
     "EXP": plain("exp"),
     "EXPAND_DIMS": tensor_rules.expand_dims,

@@ -13,7 +13,7 @@ import numpy as np
 import tflite as schema
 
 from gpunn.importers.tflite_node import PREVIOUS, Known, Node, RefusedError, Step
-from gpunn.types import Array
+from gpunn.types import Array, DType
 
 MAX_RANGE = 1 << 22  # elements that a RANGE, of three numbers, may unfold to in the reader
 PROJECTIONS: Mapping[int, Mapping[str, Any]] = {
@@ -59,6 +59,17 @@ def cast(node: Node) -> Step:
     if result is None:
         raise RefusedError("the output is of a type that is not supported")
     return Step("cast", node.inputs, {"dtype": result.dtype.value})
+
+
+def embedding_lookup(node: Node) -> Sequence[Step]:
+    """EMBEDDING_LOOKUP; rows of a quantised table come out as reals where the file says FLOAT32."""
+    steps = [Step("embedding_lookup", node.inputs)]
+    result, quantization = node.outputs[0] if node.outputs else None, node.operand(1).type.quantization
+    if quantization is None or result is None or result.dtype is not DType.FLOAT32:
+        return steps
+    if not quantization.per_tensor:
+        raise RefusedError("the table has several scales")
+    return [*steps, Step("dequantize", (PREVIOUS,))]
 
 
 def fake_quant(node: Node) -> Step:

@@ -91,7 +91,7 @@ def translated() -> Iterator[None]:
     except MemoryError as error:
         raise NnapiError(ResultCode.OUT_OF_MEMORY, str(error) or "out of memory") from error
     except DeviceError as error:
-        full = "out of GPU memory" in str(error)
+        full = "out of GPU memory" in str(error) or "out of memory" in str(error)
         raise NnapiError(ResultCode.OUT_OF_MEMORY if full else ResultCode.OP_FAILED, str(error)) from error
     except UnsupportedError as error:
         raise NnapiError(ResultCode.OP_FAILED, str(error)) from error

@@ -8,6 +8,7 @@ from gpunn.ops import (
     cast,
     conv,
     create,
+    detection,
     gather,
     lookup,
     matmul,
@@ -52,6 +53,7 @@ _FAMILIES = (
     quantize.OPS,
     gather.OPS,
     lookup.OPS,
+    detection.OPS,
     recurrent.OPS,
 )
 

@@ -157,7 +157,8 @@ def conv2d(
     shape = (x.shape[0], *window.out, channels)
     patches = _patches(x, window)
     if groups == 1:
-        result = patches.reshape(-1, kernel_height * kernel_width * depth) @ filter.reshape(channels, -1).T
+        cells = kernel_height * kernel_width * depth
+        result = patches.reshape(math.prod(shape[:3]), cells) @ filter.reshape(channels, cells).T
     else:
         grouped = patches.reshape(*patches.shape[:-1], groups, depth)
         filters = filter.reshape(groups, channels // groups, kernel_height, kernel_width, depth)

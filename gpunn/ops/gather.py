@@ -99,12 +99,13 @@ def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> A
     """
     axis, batch = axis % x.ndim, batch_dims + (indices.ndim if batch_dims < 0 else 0)
     _expect_range("gather", indices, np.asarray(x.shape[axis]))
+    shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
+    if not size_of(shape):
+        return np.empty(shape, x.dtype)
     blocks = x.reshape(size_of(x.shape[:batch]), *x.shape[batch:])
     picks = indices.reshape(len(blocks), *indices.shape[batch:])
     pairs = zip(blocks, picks, strict=True)
-    shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
-    taken = [np.take(block, pick, axis=axis - batch) for block, pick in pairs]
-    return np.stack(taken).reshape(shape) if taken else np.empty(shape, x.dtype)
+    return np.stack([np.take(block, pick, axis=axis - batch) for block, pick in pairs]).reshape(shape)
 
 
 def _infer_gather_nd(call: Call) -> TensorType:

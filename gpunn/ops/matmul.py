@@ -107,11 +107,12 @@ def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_
     stay); filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED;
     TFLite schema, FullyConnectedOptions.
     """
-    leading = x.shape[:-1] if keep_dims else (-1,)
-    result = x.reshape(-1, filter.shape[1]) @ filter.T
+    channels, depth = filter.shape
+    leading = x.shape[:-1] if keep_dims else (x.size // depth,)
+    result = x.reshape(math.prod(leading), depth) @ filter.T
     if bias is not None:
         result += bias
-    return result.reshape(*leading, filter.shape[0]) if keep_dims else result
+    return result.reshape(*leading, channels)
 
 
 OPS: tuple[Op, ...] = (fully_connected,)

@@ -69,8 +69,8 @@ def _blend(
     )
     rows, columns = ratios[0][2], ratios[1][2]
     near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
-    above = x[:, top][:, :, left] * near + x[:, top][:, :, right] * far
-    below = x[:, bottom][:, :, left] * near + x[:, bottom][:, :, right] * far
+    above = _picked(x, top, left) * near + _picked(x, top, right) * far
+    below = _picked(x, bottom, left) * near + _picked(x, bottom, right) * far
     near, far = (weigh(part, rows)[:, None, None] for part in (rows - down, down))
     return np.asarray(above * near + below * far)
 
@@ -122,6 +122,12 @@ def _integer_ratios(call: Call) -> tuple[Ratio, Ratio]:
         return _ratios(call, _ten_bits)
     rows, columns = (tuple(n // math.gcd(*ratio) for n in ratio) for ratio in _ratios(call, _ratio))
     return (rows[0], rows[1], rows[2]), (columns[0], columns[1], columns[2])
+
+
+def _picked(x: Array, rows: Array, columns: Array) -> Array:
+    """The rows and columns of x; what shrinks comes first, so that nothing is larger than x or the result."""
+    shrinks = len(rows) <= x.shape[1]
+    return np.asarray(x[:, rows][:, :, columns] if shrinks else x[:, :, columns][:, rows])
 
 
 def _integer_resize(call: Call, x: Array) -> Array:
@@ -234,7 +240,7 @@ def resize_nearest(
     rows, columns = (
         _nearest(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
     )
-    return np.asarray(x[:, rows][:, :, columns])
+    return _picked(x, rows, columns)
 
 
 OPS: tuple[Op, ...] = (resize_bilinear, resize_nearest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from gpunn.ops.op import Call
 from gpunn.types import Array
+
+MAX_PADDED = 64, 1 << 14  # a padded image may be so many times its input, or have so many pixels in all
 
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]
@@ -62,7 +65,7 @@ def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
     """The window of a call from its attributes stride, padding and (where it has one) dilation.
 
     ModelError for sizes, strides or dilations below 1, negative padding, an unknown padding name, or
-    a window that does not fit into its padded input.
+    a window that does not fit into its padded input, or one so wide that it sees next to nothing but padding.
     """
     stride, dilation, padding = call["stride"], call.attrs.get("dilation", (1, 1)), call["padding"]
     for name, pair in (("window size", size), ("stride", stride), ("dilation", dilation)):
@@ -78,6 +81,10 @@ def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
         call.fail(
             f"a window of {size} with dilation {dilation} does not fit an input of {spatial}, {padding=}"
         )
+    margins = zip(spatial, window.before, window.after, strict=True)
+    times, least = MAX_PADDED
+    if math.prod(n + before + after for n, before, after in margins) > max(times * math.prod(spatial), least):
+        call.fail(f"a window of {size} with dilation {dilation} is too wide for an input of {spatial}")
     return window
 
 

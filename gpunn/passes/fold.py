@@ -10,30 +10,58 @@ from gpunn.passes.rewrite import replace_inputs
 # A small file can ask for huge constants (a pad, a broadcast), so there is a limit to what is kept:
 # beyond it an operation stays and runs like any other.
 MAX_FOLDED_BYTES = 16 << 20
+MAX_READ_BYTES = 256 << 20  # by what is folded: many operations may share a large constant
+
+# Their work is not bounded by what they read and write, and networks do not apply them to constants.
+NOT_FOLDED = frozenset(
+    {
+        "average_pool2d",
+        "conv2d",
+        "depthwise_conv2d",
+        "detection_postprocess",
+        "l2_pool2d",
+        "local_response_normalization",
+        "lsh_projection",
+        "lstm",
+        "max_pool2d",
+        "rnn",
+        "svdf",
+        "transpose_conv2d",
+    }
+)
 
 
 def fold_constants(model: Model) -> Model:
     """Replace operations on constants by their results, up to MAX_FOLDED_BYTES in all.
 
-    An output of the model stays an operation's output.
+    What a constant comes to when it is dequantised for the first time does not count: the file holds a
+    quarter of it.
+    An output of the model stays an operation's output; so does the result of an op in NOT_FOLDED.
     """
     known: dict[Operand, Operand] = {}
     kept: list[Operation] = []
     outputs = set(model.outputs)
-    left = MAX_FOLDED_BYTES
+    left, left_to_read = MAX_FOLDED_BYTES, MAX_READ_BYTES
+    dequantised: set[Operand | None] = set()
     for operation in model.operations:
         operation = replace_inputs(operation, known)
-        size = sum(o.type.nbytes for o in operation.outputs)
-        if size > left or not _constant(operation) or not outputs.isdisjoint(operation.outputs):
+        size = sum(max(o.type.nbytes, 4 * o.type.size) for o in operation.outputs)  # arithmetic is wider
+        read = sum(i.type.nbytes for i in operation.inputs if i is not None)
+        if operation.op == "dequantize" and operation.inputs[0] not in dequantised:
+            dequantised.add(operation.inputs[0])
+            size = read = 0
+        fits = size <= left and read <= left_to_read
+        if not fits or not _constant(operation) or not outputs.isdisjoint(operation.outputs):
             kept.append(operation)
             continue
-        left -= size
+        left, left_to_read = left - size, left_to_read - read
         known.update(_results(operation))
     return model.with_operations(kept)
 
 
 def _constant(operation: Operation) -> bool:
-    return all(i is None or i.value is not None for i in operation.inputs)
+    """Whether the results are known, and soon."""
+    return operation.op not in NOT_FOLDED and all(i is None or i.value is not None for i in operation.inputs)
 
 
 def _results(operation: Operation) -> dict[Operand, Operand]:

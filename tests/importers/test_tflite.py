@@ -140,7 +140,8 @@ def test_everything_unsupported_is_listed_at_once() -> None:
     assert str(caught.value).split("; ") == [
         "model: 2 subgraphs, one is supported",
         "model: operation 1, BUCKETIZE v1: this operator is not supported",
-        "model: operation 3, CUSTOM Sinh v1: this operator is not supported",
+        "model: operation 3, CUSTOM Sinh v1: this operator has no meaning, "
+        "gpunn.load(custom=...) can give it one",
         "model: operation 4, ADD v2: input 0 (q) is quantised INT16, "
         "only FLOAT32 or quantised UINT8 and INT8 are supported",
     ]

@@ -85,6 +85,7 @@ def test_backends_and_devices_that_do_not_exist() -> None:
     [
         (MemoryError(), ResultCode.OUT_OF_MEMORY),
         (gpunn.DeviceError("out of GPU memory: an arena needs 9 bytes"), ResultCode.OUT_OF_MEMORY),
+        (gpunn.DeviceError("out of memory: relu (r): no 9 bytes"), ResultCode.OUT_OF_MEMORY),
         (gpunn.DeviceError("the device was lost"), ResultCode.OP_FAILED),
         (gpunn.UnsupportedError("no such thing"), ResultCode.OP_FAILED),
     ],

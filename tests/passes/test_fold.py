@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
 
 from gpunn.model import Lifetime, Model
-from gpunn.passes.fold import MAX_FOLDED_BYTES, fold_constants
-from gpunn.types import float32
+from gpunn.ops import OPS
+from gpunn.passes.fold import MAX_FOLDED_BYTES, MAX_READ_BYTES, NOT_FOLDED, fold_constants
+from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
 
@@ -62,6 +64,26 @@ def test_results_are_bounded_in_sum() -> None:
     assert ops(same(model, fold_constants)) == ["add", "add", "tanh", "add", "tanh", "add"]
 
 
+def test_what_is_read_is_bounded_in_sum() -> None:
+    model = Model()
+    c = model.constant("c", np.ones(MAX_READ_BYTES // 4 // 4, np.float32))
+    x = model.input("x", float32())
+    for _ in range(6):
+        (total,) = model.add("reduce_max", [c], {"axes": (0,)})
+        (x,) = model.add("add", [x, total])
+    model.output(x)
+    assert ops(fold_constants(model)) == ["add"] * 4 + ["reduce_max", "add"] * 2
+
+
+def test_ops_whose_work_their_sizes_do_not_bound_stay() -> None:
+    assert set(OPS) >= NOT_FOLDED
+    model = Model()
+    c = model.constant("c", np.ones((1, 3, 3, 1), np.float32))
+    (y,) = model.add("max_pool2d", [c], {"size": (3, 3)})
+    model.output(*model.add("add", [model.input("x", float32(1, 1, 1, 1)), y]))
+    assert ops(same(model, fold_constants)) == ["max_pool2d", "add"]
+
+
 def test_results_out_of_range_fold_without_a_warning() -> None:
     model = Model()
     zero = model.constant("zero", np.zeros(2, np.float32))
@@ -70,3 +92,16 @@ def test_results_out_of_range_fold_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ops(fold_constants(model)) == ["add"]
+
+
+def test_large_quantised_weights_are_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.passes.fold.MAX_FOLDED_BYTES", 10)
+    model = Model()
+    kind = TensorType(DType.INT8, (64,), Quantization((0.5,), (0,)))
+    weights = model.constant("w", np.arange(64, dtype=np.int8), kind)
+    x = model.input("x", float32(64))
+    for _ in range(2):
+        (real,) = model.add("dequantize", [weights])
+        (x,) = model.add("mul", [x, real])
+    model.output(x)
+    assert ops(fold_constants(model)) == ["mul", "dequantize", "mul"]

@@ -1,0 +1,101 @@
+"""Operators of one's own, for files with custom operators: CustomOperator, and what an op is declared with.
+
+    @op(like)
+    def sinh(x, *, gain=1.0):
+        return gain * np.sinh(x)
+
+    model = gpunn.load("model.tflite", custom={"Sinh": CustomOperator(sinh)})
+
+`op` makes an Op of a numpy function: its positional parameters are the operands, the keyword-only ones the
+attributes. It wants a rule that gives the types of the results (here `like`: the first input's) and takes a
+function that returns a Kernel, whose body is one of shaders/; without one the op runs on the CPU, inside
+the same plan. Quantised operands arrive as the reals that they stand for, unless the op is `quantized`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flatbuffers import flexbuffers
+
+from gpunn.errors import FormatError
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write
+from gpunn.ops.op import Call, Op, Quantized, broadcast, like, op
+
+__all__ = [
+    "Call",
+    "CustomOperator",
+    "Function",
+    "Kernel",
+    "Op",
+    "Quantized",
+    "Read",
+    "Unsupported",
+    "Write",
+    "broadcast",
+    "flexbuffer_map",
+    "like",
+    "op",
+]
+
+MAX_OPTION_BYTES = 1 << 16
+MAX_ENTRIES = 256  # of an options map, and of a list in it
+Value = bool | int | float | str | tuple[bool | int | float, ...] | None
+
+# What flexbuffers raises on damaged bytes: it follows whatever offsets it finds.
+_DAMAGE = (struct.error, LookupError, ValueError, TypeError, OverflowError, AssertionError, AttributeError)
+
+
+def flexbuffer_map(options: bytes) -> dict[str, Value]:
+    """A custom operator's options as TFLite converters write them: a flexbuffer with a flat map.
+
+    Values are booleans, integers, floats, strings, lists of numbers of one type, or None; no bytes are an
+    empty map. Raises FormatError for anything else, and for more than MAX_ENTRIES entries.
+    """
+    if not options:
+        return {}
+    if len(options) > MAX_OPTION_BYTES:
+        raise FormatError(f"{len(options)} bytes of custom options, at most {MAX_OPTION_BYTES} are read")
+    try:
+        root = flexbuffers.GetRoot(options)
+        if not root.IsMap:
+            raise FormatError("the custom options are no flexbuffer with a map")
+        entries = root.AsMap
+        if not len(entries) == len(entries.Keys) <= MAX_ENTRIES:
+            raise FormatError(f"the custom options have {len(entries)} entries, expected up to {MAX_ENTRIES}")
+        return {k.AsKey: _value(v) for k, v in zip(entries.Keys, entries.Values, strict=True)}
+    except FormatError:
+        raise
+    except _DAMAGE as error:
+        raise FormatError(f"the custom options are no readable flexbuffer ({error})") from None
+
+
+def _value(entry: Any) -> Value:
+    """One value of a map; nothing nested, so that reading is done after one step."""
+    if entry.IsNull:
+        return None
+    if entry.IsBool or entry.IsInt or entry.IsFloat or entry.IsString:
+        found: Value = entry.Value
+        return found
+    if entry.IsTypedVector or entry.IsFixedTypedVector:
+        numbers = entry.AsTypedVector if entry.IsTypedVector else entry.AsFixedTypedVector
+        if len(numbers) > MAX_ENTRIES:
+            raise FormatError(f"a list in the custom options has {len(numbers)} entries")
+        if all(n.IsBool or n.IsInt or n.IsFloat for n in numbers):
+            return tuple(n.Value for n in numbers)
+    raise FormatError("the custom options hold something else than numbers, strings and lists of numbers")
+
+
+@dataclass(frozen=True, slots=True)
+class CustomOperator:
+    """What a file's custom operator stands for: an op, and how its options become the op's attributes.
+
+    `attributes` gets the bytes that the file holds, as untrusted as the file; ValueError, LookupError and
+    struct.error that it raises come out of load() as FormatError.
+    """
+
+    op: Op
+    attributes: Callable[[bytes], Mapping[str, Any]] = flexbuffer_map

@@ -1,0 +1,166 @@
+"""What turns a detector's raw predictions into a few boxes: detection_postprocess."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.ops.check import expect_bool, expect_dtype, expect_float, expect_int
+from gpunn.ops.op import Call, Op, op
+from gpunn.types import Array, DType, TensorType, float32
+
+MAX_DETECTIONS = 1 << 20  # boxes in a result: an attribute that a small file may set to anything
+COUNTS = ("max_detections", "max_classes_per_detection", "detections_per_class", "num_classes")
+SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
+
+
+def _infer(call: Call) -> tuple[TensorType, ...]:
+    boxes, scores, anchors = (expect_dtype(call, index, DType.FLOAT32) for index in range(3))
+    for index, rank in enumerate((3, 3, 2)):
+        call.expect_rank(index, rank)
+    count = boxes.shape[1]
+    if boxes.shape[0] != 1 or boxes.shape[2] < 4:
+        call.fail(f"boxes must have shape [1, N, 4 or more], got {list(boxes.shape)}")
+    if scores.shape[:2] != (1, count) or anchors.shape != (count, 4):
+        call.fail(f"{boxes} does not go with scores {scores} and anchors {anchors}")
+    classes = _expect_attributes(call)
+    if scores.shape[2] - classes not in (0, 1):
+        call.fail(f"scores of {scores.shape[2]} classes are not those of {classes}, or one more (background)")
+    total = call["max_detections"] * call["max_classes_per_detection"]
+    if total > MAX_DETECTIONS:
+        call.fail(f"{total} detections are too many, at most {MAX_DETECTIONS} make sense")
+    return float32(1, total, 4), float32(1, total), float32(1, total), float32(1)
+
+
+def _expect_attributes(call: Call) -> int:
+    """The number of classes; ModelError for attributes that make no sense."""
+    for name in COUNTS:
+        if expect_int(call, name, call[name]) < 1:
+            call.fail(f"{name} must be 1 or more, got {call[name]}")
+    expect_bool(call, "use_regular_nms")
+    for name in SCALES:
+        scale = expect_float(call, name)
+        if not math.isfinite(scale) or scale == 0:
+            call.fail(f"{name} must be a number other than 0, got {scale}")
+    if not 0 < expect_float(call, "nms_iou_threshold") <= 1:
+        call.fail(f"nms_iou_threshold must be over 0 and at most 1, got {call['nms_iou_threshold']}")
+    if math.isnan(expect_float(call, "nms_score_threshold")):
+        call.fail("nms_score_threshold must be a number")
+    return int(call["num_classes"])
+
+
+def _decode(boxes: Array, anchors: Array, scales: tuple[float, float, float, float]) -> Array:
+    """[N, 4] corners (ymin, xmin, ymax, xmax) of centres and sizes that are relative to anchors.
+
+    In float64, as TFLite; centres and half sizes are rounded to float32 before they are added.
+    """
+    dtype = boxes.dtype
+    relative = boxes[:, :4].astype(np.float64) / np.asarray(scales)
+    centre, size = anchors[:, :2].astype(np.float64), anchors[:, 2:].astype(np.float64)
+    middle = (relative[:, :2] * size + centre).astype(dtype)
+    half = (0.5 * np.exp(relative[:, 2:]) * size).astype(dtype)
+    return np.concatenate([middle - half, middle + half], axis=1)
+
+
+def _overlap(box: Array, others: Array) -> Array:
+    """Intersection over union of one box with each of the others; 0 where a box has no area."""
+    zero = box.dtype.type(0)
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    areas = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    common = np.prod(np.maximum(sides, zero), axis=1)
+    empty = (areas <= 0) | (area <= 0)
+    overlap: Array = np.where(empty, zero, common / np.where(empty, 1, area + areas - common))
+    return overlap
+
+
+def _suppress(corners: Array, scores: Array, most: int, least: float, overlap: float) -> Array:
+    """Numbers of up to `most` boxes, best first, none of which overlaps a better one too much."""
+    left = np.flatnonzero(scores >= scores.dtype.type(least))
+    left = left[np.argsort(-scores[left], kind="stable")]
+    chosen: list[int] = []
+    while left.size and len(chosen) < most:
+        first, left = int(left[0]), left[1:]
+        chosen.append(first)
+        left = left[~(_overlap(corners[first], corners[left]) > scores.dtype.type(overlap))]
+    return np.array(chosen, np.int64)
+
+
+def _best(values: Array, count: int) -> Array:
+    """Positions of the `count` highest values along the last axis, the first of equal ones first."""
+    return np.argsort(-values, axis=-1, kind="stable")[..., :count]
+
+
+def _fast(
+    corners: Array, scores: Array, most: int, classes: int, limits: tuple[float, float]
+) -> tuple[Array, Array, Array, int]:
+    """Slots in the result, the box and the class of each, the number of boxes; they compete by their best."""
+    kept = _suppress(corners, scores.max(axis=1, initial=-np.inf), most, *limits)
+    number = _best(scores[kept], classes)
+    slots = np.arange(len(kept))[:, None] * classes + np.arange(number.shape[1])
+    return slots.reshape(-1), np.repeat(kept, number.shape[1]), number.reshape(-1), len(kept)
+
+
+def _regular(
+    corners: Array, scores: Array, most: int, per_class: int, limits: tuple[float, float]
+) -> tuple[Array, Array, Array, int]:
+    """As _fast; boxes compete within each class."""
+    kept = [_suppress(corners, column, per_class, *limits) for column in scores.T]
+    box = np.concatenate(kept)
+    number = np.repeat(np.arange(len(kept)), [len(k) for k in kept])
+    best = _best(scores[box, number], most)
+    return np.arange(len(best)), box[best], number[best], len(best)
+
+
+@op(_infer, host_reason="boxes are chosen one after the other, each by those before it")
+def detection_postprocess(
+    boxes: Array,
+    scores: Array,
+    anchors: Array,
+    *,
+    max_detections: int,
+    max_classes_per_detection: int = 1,
+    detections_per_class: int = 100,
+    use_regular_nms: bool = False,
+    num_classes: int,
+    nms_score_threshold: float,
+    nms_iou_threshold: float,
+    y_scale: float,
+    x_scale: float,
+    h_scale: float,
+    w_scale: float,
+) -> tuple[Array, Array, Array, Array]:
+    """Objects: (corners [1, D, 4] as ymin, xmin, ymax, xmax; classes [1, D]; scores [1, D]; count [1]).
+
+    boxes [1, N, 4 or more]: centre y and x and height and width, relative to anchors [N, 4] (of the same
+    kind): y / y_scale * anchor height + anchor y, exp(h / h_scale) * anchor height. scores [1, N, C or C +
+    1]; with one more than num_classes the first is of the background and does not count. Boxes whose score
+    is below nms_score_threshold, or whose intersection with a better box is more than nms_iou_threshold of
+    their union, are dropped. Fast (use_regular_nms False): boxes compete by the best of their scores, and
+    each of max_detections boxes comes with its max_classes_per_detection best classes. Regular: boxes compete
+    within each class, up to detections_per_class of each, and the max_detections best of all remain. D is
+    max_detections * max_classes_per_detection; what is left of it is 0. Of equal scores the first box and the
+    lowest class is first. `count` counts boxes. Raises ModelError for other shapes and attributes and, in
+    the run, for boxes of negative size. Inputs float32 or quantised, results float32. TFLite schema,
+    OperatorCode.custom_code TFLite_Detection_PostProcess; TFLite's kernel of that name.
+    """
+    corners = _decode(boxes[0], anchors, (y_scale, x_scale, h_scale, w_scale))
+    if (corners[:, 2:] < corners[:, :2]).any():
+        raise ModelError("detection_postprocess: a box has a negative height or width")
+    of_class = scores[0, :, scores.shape[2] - num_classes :]
+    limits = nms_score_threshold, nms_iou_threshold
+    if use_regular_nms:
+        found = _regular(corners, of_class, max_detections, detections_per_class, limits)
+    else:
+        found = _fast(corners, of_class, max_detections, max_classes_per_detection, limits)
+    total = max_detections * max_classes_per_detection
+    results = [np.zeros((1, total, *tail), boxes.dtype) for tail in ((4,), (), ())]
+    slots, box, number, count = found
+    for result, values in zip(results, (corners[box], number, of_class[box, number]), strict=True):
+        result[0, slots] = values
+    return results[0], results[1], results[2], np.array([count], boxes.dtype)
+
+
+OPS: tuple[Op, ...] = (detection_postprocess,)
