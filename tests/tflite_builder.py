@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 _BEHIND = 0x6AFE_6AFE_0000_0000  # stands for the end of the flatbuffer until that is known
 ABSENT = -1  # an optional input that is not given
 
-# Operators whose option table is not called after them (tflite_schema_2018-11.txt, union BuiltinOptions).
+# Operators whose option table is not called after them (TensorFlow Lite schema, union BuiltinOptions).
 _OPTIONS_OF = {
     "AVERAGE_POOL_2D": "Pool2DOptions",
     "L2_NORMALIZATION": "L2NormOptions",

@@ -1,6 +1,6 @@
 """The numbers of NNAPI, as its documents have them, and OperandType.
 
-NeuralNetworks.h (seed nnapi_neuralnetworks_h.txt) and types.hal 1.0 (seed nnapi_hal_1.0_types.txt); the five
+NeuralNetworks.h and types.hal 1.0; the five
 operations BATCH_TO_SPACE_ND, MEAN, SPACE_TO_BATCH_ND, SQUEEZE and TRANSPOSE are those of types.hal 1.1.
 """
 

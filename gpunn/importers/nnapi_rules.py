@@ -1,7 +1,7 @@
 """The NNAPI operation table: signatures, constraints, and which op with which attributes each stands for.
 
-Sources: types.hal 1.0 (seed nnapi_hal_1.0_types.txt), OperationType, and NeuralNetworks.h (seed
-nnapi_neuralnetworks_h.txt), OperationCode; for BATCH_TO_SPACE_ND, MEAN, SPACE_TO_BATCH_ND, SQUEEZE and
+Sources: types.hal 1.0, OperationType, and NeuralNetworks.h,
+OperationCode; for BATCH_TO_SPACE_ND, MEAN, SPACE_TO_BATCH_ND, SQUEEZE and
 TRANSPOSE types.hal 1.1. Where the two differ types.hal is followed, as Android does: RESIZE_BILINEAR takes
 the width first, the scratch buffer of LSTM is a matrix. Only the padding code 0 (NONE) of types.hal is
 refused, which NeuralNetworks.h does not have. A broken constraint is BAD_DATA.

@@ -20,7 +20,7 @@ from gpunn.ops.binary_integer import COMPARISONS
 from gpunn.ops.check import QUANTIZED
 from gpunn.types import DType, Quantization, TensorType
 
-IDENTIFIER = b"TFL3"  # tflite_schema_2018-11.txt, file_identifier
+IDENTIFIER = b"TFL3"  # TensorFlow Lite schema, file_identifier
 MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset
 
 INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them

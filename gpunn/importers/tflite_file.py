@@ -1,6 +1,6 @@
 """A .tflite flatbuffer read with bounds: tensors, operator codes and buffers as checked Python values.
 
-Field names are those of tflite_schema_2018-11.txt and its later versions up to 2.18. The schema's
+Field names are those of the TensorFlow Lite schema of November 2018 and later ones up to 2.18. The schema's
 classes follow whatever offsets a file holds; everything here bounds what they answer before it is used.
 """
 

@@ -1,7 +1,7 @@
 """The TFLite operator table: which op and which attributes each builtin operator stands for.
 
-Operators and their option tables are those of tflite_schema_2018-11.txt (enum BuiltinOperator, union
-BuiltinOptions), with the fields that later schemas (2.18) added to them.
+Operators and their option tables are those of the TensorFlow Lite schema of November 2018 (enum
+BuiltinOperator, union BuiltinOptions), with the fields that later schemas (2.18) added to them.
 """
 
 from __future__ import annotations

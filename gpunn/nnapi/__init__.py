@@ -15,7 +15,7 @@
 
 Where a call of the documents returns a ResultCode other than NO_ERROR, its method raises NnapiError with that
 code. The calls that create are constructors; what they free is freed by garbage collection. Documents:
-NeuralNetworks.h (seed nnapi_neuralnetworks_h.txt), types.hal 1.0 (seed nnapi_hal_1.0_types.txt).
+NeuralNetworks.h, types.hal 1.0.
 """
 
 from gpunn.errors import NnapiError, ResultCode
