@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import Function, Kernel, Param, Read, Write, flat_threads, size_of, vec_width
 from gpunn.ops.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.check import FLOATS, expect_entries, expect_int, expect_ints, expect_pairs, expect_value
 from gpunn.ops.op import Call, Op, Quantized, op
@@ -213,25 +213,38 @@ def _pad_kernel(call: Call) -> Kernel:
         else:
             merged.append((out, n, front))
     lanes = vec_width(*merged[-1]) if merged else 1
+    reason = "each element of the result is either inside or padding"
+    return bordered(merged, lanes, "pad", {"value": value_param(call)}, reason)
+
+
+def bordered(
+    space: list[tuple[int, int, int]], lanes: int, body: str, params: Mapping[str, Param], reason: str
+) -> Kernel:
+    """The kernel of a result that is an input with a border.
+
+    space: for each merged dimension its size in the result, in the input, and the elements before; the
+    innermost is divisible by `lanes`. `params` are those of the body's own.
+    """
     if lanes == 4:
-        merged[-1] = (merged[-1][0] // 4, merged[-1][1] // 4, merged[-1][2] // 4)
-    sizes, extents, before = (tuple(column[k] for column in merged) for k in range(3))
+        inner = space[-1]
+        space = [*space[:-1], (inner[0] // 4, inner[1] // 4, inner[2] // 4)]
+    sizes, extents, before = (tuple(column[k] for column in space) for k in range(3))
     return Kernel(
-        body="pad",
+        body=body,
         threads=flat_threads(size_of(sizes)),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={
             "count": size_of(sizes),
-            "value": value_param(call),
+            **params,
             **space_params(sizes, {"x": dense(extents)}),
             **halves("before", before, 0),
             **halves("extent", extents, 1),
         },
         constants=space_constants(sizes),
         lanes=lanes,
-        reason="each element of the result is either inside or padding",
+        reason=reason,
     )
 
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import Kernel, Read, vec_width
 from gpunn.ops.check import expect_ints, expect_pairs
-from gpunn.ops.movement import strided_copy
+from gpunn.ops.movement import bordered, strided_copy
 from gpunn.ops.op import Call, Op, op
-from gpunn.ops.strides import dense, halves, space_constants, space_params
+from gpunn.ops.strides import dense
 from gpunn.types import Array, TensorType
 
 _EDGES = {"reflect": 0, "symmetric": 1}  # how often the border itself is repeated
@@ -70,26 +70,8 @@ def _mirror_space(call: Call) -> list[tuple[int, int, int]]:
 def _mirror_kernel(call: Call) -> Kernel:
     space = _mirror_space(call)
     lanes = vec_width(space[-1][0]) if space and space[-1][0] == space[-1][1] else 1
-    if lanes == 4:
-        space[-1] = (space[-1][0] // 4, space[-1][1] // 4, 0)
-    sizes, extents, before = (tuple(column[k] for column in space) for k in range(3))
-    return Kernel(
-        body="mirror_pad",
-        threads=flat_threads(size_of(sizes)),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", 0, width=lanes),),
-        writes=(Write(width=lanes),),
-        params={
-            "count": size_of(sizes),
-            "edge": _EDGES[call["mode"]],
-            **space_params(sizes, {"x": dense(extents)}),
-            **halves("before", before, 0),
-            **halves("extent", extents, 1),
-        },
-        constants=space_constants(sizes),
-        lanes=lanes,
-        reason="each element of the result is one of x's",
-    )
+    reason = "each element of the result is one of x's"
+    return bordered(space, lanes, "mirror_pad", {"edge": _EDGES[call["mode"]]}, reason)
 
 
 @op(_infer_mirror, _mirror_kernel, raw=True)
