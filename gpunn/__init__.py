@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import DeviceInfo
 from gpunn.comparison import Comparison, compare
+from gpunn.compiler import devices
 from gpunn.custom import CustomOperator
 from gpunn.errors import (
     DeviceError,
@@ -18,9 +19,10 @@ from gpunn.errors import (
     UnsupportedError,
 )
 from gpunn.importers import load
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.profiling import Profile, profile
-from gpunn.runtime import Compilation, Event, Preference, devices
+from gpunn.runtime import Compilation, Event, Preference
 from gpunn.types import DType, Quantization, TensorType
 from gpunn.version import __version__ as __version__
 

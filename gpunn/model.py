@@ -1,8 +1,7 @@
-"""Model, Operation, Operand: the one graph, always fully typed (NNAPI's words)."""
+"""Model: the one graph, always fully typed."""
 
 from __future__ import annotations
 
-import enum
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpunn.errors import ModelError
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.ops import OPS
-from gpunn.ops.affine import dequantize, quantize
 from gpunn.ops.control import Body
-from gpunn.ops.op import Call, Op, Quantized, as_tuple
-from gpunn.ops.unary import apply_activation, check_activation
+from gpunn.ops.op import Call, Op
+from gpunn.ops.unary import check_activation
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType
 
@@ -26,146 +25,6 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
 MAX_EXTENTS = 2**56  # what the extents of an empty tensor that are not 0 may multiply to: numpy counts bytes
-
-
-class Lifetime(enum.Enum):
-    """Where an operand's value comes from (types.hal 1.0, OperandLifeTime); VARIABLE: the run before."""
-
-    INPUT = "input"
-    CONSTANT = "constant"
-    TEMPORARY = "temporary"
-    VARIABLE = "variable"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Operand:
-    """A tensor of the graph. Two operands are equal only if they are the same object.
-
-    `open` is the shape as it was declared where some extents are left open: those of an input may differ from
-    one run to the next; `type` has the shape that the model was built for.
-    """
-
-    name: str
-    type: TensorType
-    lifetime: Lifetime
-    value: Array | None = None
-    open: OpenShape | None = None
-
-    @property
-    def declared(self) -> str:
-        """Dtype and shape for people, with "?" for extents that are open: float32[?, 224, 224, 3]."""
-        return str(self.type) if self.open is None else f"{self.type.dtype.value}{self.open}"
-
-    def __repr__(self) -> str:
-        return f"<{self.lifetime.value} {self.name!r} {self.declared}>"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Operation:
-    """An op applied to operands; `origin` says where it stands in its file.
-
-    `custom` is the op itself where it is none of gpunn's.
-    """
-
-    op: str
-    inputs: tuple[Operand | None, ...]
-    outputs: tuple[Operand, ...]
-    attrs: Mapping[str, Any]
-    origin: str
-    custom: Op | None = None
-
-    @property
-    def definition(self) -> Op:
-        """The op's one place."""
-        return self.custom or OPS[self.op]
-
-    @property
-    def bodies(self) -> tuple[Model, ...]:
-        """The graphs among the attributes (gpunn.ops.control), in the attributes' order."""
-        return tuple(v for v in self.attrs.values() if isinstance(v, Model))
-
-    def with_bodies(self, change: Callable[[Model], Body]) -> Operation:
-        """The operation with something else in place of each graph among its attributes."""
-        if not self.bodies:
-            return self
-        attrs = {k: change(v) if isinstance(v, Model) else v for k, v in self.attrs.items()}
-        return replace(self, attrs=attrs)
-
-    @property
-    def integer(self) -> bool:
-        """Whether this is arithmetic on quantised tensors: not on reals, nor the mere moving of elements."""
-        types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
-        return not self.definition.raw and any(t.quantization is not None for t in types)
-
-    @property
-    def facet(self) -> Quantized | None:
-        """The op's integer arithmetic, where this is arithmetic on tensors that it is defined for."""
-        facet = self.definition.quantized
-        operands = (o for o in (*self.inputs, *self.outputs) if o is not None)
-        dtypes = [o.type.dtype for o in operands if o.type.quantization is not None]
-        return facet if facet is not None and self.integer and dtypes[0] in facet.dtypes else None
-
-    def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored.
-
-        float16 is computed in float32, and not rounded: that is done when a result is stored, see stored().
-        """
-        if self.definition.guard is None and not any(o.type.size for o in self.outputs):
-            return tuple(np.empty(o.type.shape, o.type.dtype.numpy) for o in self.outputs)
-        with np.errstate(all="ignore"):
-            if not self.integer:
-                return self._real(inputs)
-            facet = self.facet
-            if facet is not None:
-                return as_tuple(facet.reference(self.call(), *inputs))
-            pairs = zip(self.inputs, inputs, strict=True)
-            reals = [v if o is None or v is None else dequantize(v, o.type) for o, v in pairs]
-            return tuple(quantize(r, o.type) for o, r in zip(self.outputs, self._real(reals), strict=True))
-
-    def _real(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        attrs = {k: v for k, v in self.attrs.items() if k in self.definition.attributes}
-        # What only moves elements may look at their bytes.
-        if not self.definition.raw or self.outputs[0].type.dtype is DType.FLOAT32:
-            inputs = [v if v is None or v.dtype != np.float16 else v.astype(np.float32) for v in inputs]
-        results = as_tuple(self.definition.reference(*inputs, **attrs))
-        if self.custom is not None:
-            self._expect_shapes(results)
-        activation = self.attrs.get("activation") if self.definition.fusible else None
-        return tuple(apply_activation(np.asarray(r), activation) for r in results)
-
-    def stored(self, results: Sequence[Array]) -> tuple[Array, ...]:
-        """What evaluate() gave for arrays of the inputs' dtypes as the outputs' dense arrays."""
-        with np.errstate(over="ignore", invalid="ignore"):  # of float16
-            pairs = zip(results, self.outputs, strict=True)
-            return tuple(np.asarray(r, o.type.dtype.numpy, order="C") for r, o in pairs)
-
-    def _expect_shapes(self, results: tuple[Array, ...]) -> None:
-        """ModelError unless results of a custom op are as its rule said: nobody else has tested it."""
-        got, expected = [np.shape(r) for r in results], [o.type.shape for o in self.outputs]
-        if got != expected:
-            self.call().fail(f"the reference gave shapes {got}, the rule for types says {expected}")
-
-    @property
-    def guarded(self) -> Operand | None:
-        """The input whose value must be checked before a kernel runs; None for most ops."""
-        guard = self.definition.guard
-        return None if guard is None else self.inputs[guard.index]
-
-    def check(self, value: Array) -> None:
-        """Raise ModelError unless the guarded input may have this value."""
-        assert self.definition.guard is not None
-        self.definition.guard.check(self.call(), value)
-
-    def call(self) -> Call:
-        """What the op's kernel function sees."""
-        return Call(
-            op=self.op,
-            origin=self.origin,
-            inputs=tuple(None if i is None else i.type for i in self.inputs),
-            attrs=self.attrs,
-            outputs=tuple(o.type for o in self.outputs),
-            constant=tuple(i is not None and i.value is not None for i in self.inputs),
-        )
 
 
 @dataclass(slots=True)
@@ -337,7 +196,7 @@ class Model:
         """This model and then the bodies of its operations, with theirs."""
         yield self
         for operation in self.operations:
-            for body in operation.bodies:
+            for body in bodies(operation):
                 yield from body.walk()
 
     @property
@@ -389,9 +248,9 @@ class Model:
     ) -> Compilation:
         """Make the model ready to run, for inputs of other `shapes` if given (see reshaped()).
 
-        For the other arguments and the errors see gpunn.runtime.compile_model.
+        For the other arguments and the errors see gpunn.compiler.compile_model.
         """
-        from gpunn.runtime import compile_model  # points up: the public API hangs compile() here
+        from gpunn.compiler import compile_model  # points up: the public API hangs compile() here
 
         model = self.reshaped(shapes) if shapes else self
         return compile_model(model, backend, preference, relaxed=relaxed, device=device)
@@ -439,3 +298,16 @@ def consumers(model: Model) -> dict[Operand, list[Operation]]:
             if operand is not None:
                 found.setdefault(operand, []).append(operation)
     return found
+
+
+def bodies(operation: Operation) -> tuple[Model, ...]:
+    """The graphs among an operation's attributes (gpunn.ops.control), in the attributes' order."""
+    return tuple(v for v in operation.attrs.values() if isinstance(v, Model))
+
+
+def with_bodies(operation: Operation, change: Callable[[Model], Body]) -> Operation:
+    """The operation with something else in place of each graph among its attributes."""
+    if not bodies(operation):
+        return operation
+    attrs = {k: change(v) if isinstance(v, Model) else v for k, v in operation.attrs.items()}
+    return replace(operation, attrs=attrs)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model, with_bodies
+from gpunn.operation import Operand, Operation
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Shape
 
@@ -63,7 +64,7 @@ def rebuilt(model: Model, shapes: Sequence[Shape]) -> Model:
 
 def _reshaped_bodies(operation: Operation, shapes: Sequence[Shape]) -> Mapping[str, Any]:
     """The attributes, with bodies for inputs of these shapes: each takes the last ones, as many as it has."""
-    return operation.with_bodies(lambda body: rebuilt(body, shapes[len(shapes) - len(body.inputs) :])).attrs
+    return with_bodies(operation, lambda body: rebuilt(body, shapes[len(shapes) - len(body.inputs) :])).attrs
 
 
 def as_input(operand: Operand, value: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Compilation, Event, Preference, devices(): a model made ready, and its runs."""
+"""Compilation, Event, Preference: a model made ready, and its runs."""
 
 from __future__ import annotations
 
@@ -7,46 +7,27 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from gpunn.backends.base import Later, Pending, Program, Stats, Trace
-from gpunn.backends.cpu import CpuProgram
-from gpunn.backends.interrupt import Interruptible, check, directly
-from gpunn.backends.webgpu.device import (
-    SOFTWARE,
-    Device,
-    DeviceInfo,
-    adapter_infos,
-    device_at,
-    open_device,
-    rank,
-)
-from gpunn.backends.webgpu.lower import lower
-from gpunn.backends.webgpu.program import WebGpuProgram
-from gpunn.errors import DeviceError, ModelError
+from gpunn.backends.base import Later, Pending, Stats, Trace
+from gpunn.backends.interrupt import Interruptible, directly
+from gpunn.errors import ModelError
 from gpunn.kernel import Kernel
-from gpunn.model import Model, Operation
+from gpunn.model import Model
+from gpunn.operation import Operation
 from gpunn.ops.control import while_loop
-from gpunn.ops.op import as_tuple
-from gpunn.passes import optimise
-from gpunn.passes.partition import Placement, partition
-from gpunn.passes.relax import relax
-from gpunn.passes.rewrite import everywhere
-from gpunn.performance import Capabilities, Energy, Key, PerformanceInfo, best, measure, remembered
-from gpunn.plan import make_plan
 from gpunn.reshape import as_input
-from gpunn.rest import Rest, expect_whole, front
+from gpunn.rest import expect_whole
 from gpunn.specialise import Specialisation, Specialisations
-from gpunn.types import Array, TensorType
+from gpunn.types import Array
 
-BACKENDS = ("auto", "webgpu", "cpu")
 _T = TypeVar("_T")
 
 
@@ -255,155 +236,6 @@ class Compilation:
                 if specialisation.rest is None:
                     self.placement = specialisation.placements
             yield specialisation
-
-
-def compile_model(
-    model: Model,
-    backend: str = "auto",
-    preference: Preference | None = None,
-    *,
-    relaxed: bool = False,
-    device: str | None = None,
-) -> Compilation:
-    """Compile a model.
-
-    backend: "webgpu", "cpu", or "auto": what is quickest, or for LOW_POWER uses least energy, by a short
-    measurement that is made once for an adapter and remembered (gpunn.performance); a software adapter is
-    never chosen over the CPU backend unless asked for. device: part of an adapter's name (gpunn.devices()).
-    preference: see Preference; default FAST_SINGLE_ANSWER, as in NeuralNetworks.h. relaxed: float32 may be
-    stored as float16 between operations, on either backend; see gpunn.passes.relax for what stays float32.
-    Raises ModelError for an unknown backend or preference, a `device` for the CPU backend, or a model without
-    outputs, DeviceError when there is no such adapter, memory is out or a shader is rejected.
-    """
-    if backend not in BACKENDS:
-        raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if not model.outputs:
-        raise ModelError(f"model {model.name!r} has no outputs")
-    preference = preference or Preference.FAST_SINGLE_ANSWER
-    if not isinstance(preference, Preference):
-        raise ModelError(f"preference must be a gpunn.Preference, got {preference!r}")
-    if backend == "cpu" and device is not None:
-        raise ModelError(f"device {device!r} goes with backend 'webgpu' or 'auto', got backend 'cpu'")
-    frames = FRAMES_IN_FLIGHT[preference]
-    gpu = _choose(model, backend, preference is Preference.LOW_POWER, device)
-    build = partial(_built, gpu=gpu, frames=frames, relaxed=relaxed)
-    return _compilation(model, build, gpu, frames)
-
-
-def _compilation(
-    model: Model, build: Callable[[Model], Specialisation], gpu: Device | None, frames: int
-) -> Compilation:
-    if gpu is None:
-        return Compilation(model, build, "cpu", "cpu (numpy)", frames)
-    return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
-
-
-def _built(model: Model, gpu: Device | None, frames: int, relaxed: bool) -> Specialisation:
-    """A model made ready for a device, or else for the CPU backend."""
-    optimised = optimise(front(model))
-    return _assembled(everywhere(relax)(optimised) if relaxed else optimised, gpu, frames, model.rest)
-
-
-def _assembled(model: Model, gpu: Device | None, frames: int, rest: Rest | None = None) -> Specialisation:
-    """An optimised model, and the bodies in it, for a device, or else for the CPU backend."""
-    with ExitStack() as undo:
-
-        def compile_body(body: Model) -> _CompiledBody:
-            compilation = _compilation(body, partial(_assembled, gpu=gpu, frames=frames), gpu, frames)
-            undo.callback(compilation.close)
-            return _CompiledBody(compilation)
-
-        ready = model.with_operations(o.with_bodies(compile_body) for o in model.operations)
-        program: Program
-        if gpu is None:
-            placements = partition(ready, None)
-            program = CpuProgram(make_plan(ready, placements))
-        else:
-            limits, parallel = gpu.limits, gpu.parallel
-            placements = partition(ready, lambda operation: lower(operation, limits, parallel))
-            program = WebGpuProgram(make_plan(ready, placements), gpu, frames)
-        undo.pop_all()
-        bodies = [body for o in ready.operations for body in _compiled_bodies(o)]
-        return Specialisation.of(ready, tuple(_with_bodies(placements)), program, bodies, rest)
-
-
-@dataclass(frozen=True, slots=True)
-class _CompiledBody:
-    """A body made ready (gpunn.ops.control.Body)."""
-
-    compilation: Compilation
-
-    @property
-    def input_types(self) -> tuple[TensorType, ...]:
-        return self.compilation.model.input_types
-
-    @property
-    def output_types(self) -> tuple[TensorType, ...]:
-        return self.compilation.model.output_types
-
-    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        check()
-        return as_tuple(self.compilation(*inputs))
-
-
-def _compiled_bodies(operation: Operation) -> tuple[Compilation, ...]:
-    return tuple(a.compilation for a in operation.attrs.values() if isinstance(a, _CompiledBody))
-
-
-def _with_bodies(placements: Iterable[Placement]) -> Iterator[Placement]:
-    """Each placement and, under it, those of the operation's bodies."""
-    for placement in placements:
-        yield placement
-        for body in _compiled_bodies(placement.operation):
-            yield from (replace(p, depth=p.depth + 1) for p in body.placement)
-
-
-def _choose(model: Model, backend: str, low_power: bool, device: str | None) -> Device | None:
-    """The device to use, None for the CPU backend."""
-    if backend == "cpu":
-        return None
-    if backend == "webgpu" or device is not None:
-        return open_device(device, low_power)
-    # Quantised constants alone make no arithmetic on integers.
-    results = [o for operation in model.operations for o in operation.outputs]
-    return _best_device(any(o.type.quantization is not None for o in results), low_power)
-
-
-def _best_device(quantised: bool, low_power: bool) -> Device | None:
-    """What was measured best of the hardware for a kind of model, None for the CPU backend.
-
-    An adapter that fails is as good as none.
-    """
-    found: dict[Device, PerformanceInfo] = {}
-    for index, info in enumerate(adapter_infos()):
-        if info.kind != SOFTWARE:
-            with suppress(DeviceError):
-                device = device_at(index)
-                measured = capabilities(device)
-                found[device] = measured.quantized8_performance if quantised else measured.float32_performance
-    return best(found, low_power, lambda device: rank(device.info.kind, low_power))
-
-
-def capabilities(device: Device) -> Capabilities:
-    """The performance of a device relative to the CPU backend, measured at the first call and remembered.
-
-    Raises DeviceError when the device fails.
-    """
-    info = device.info
-    return remembered(
-        Key(info.name, info.driver, info.api),
-        lambda: measure(
-            lambda model: _built(model, device, 1, False).program,
-            lambda model: _built(model, None, 1, False).program,
-            Energy.of(info),
-        ),
-    )
-
-
-def devices() -> tuple[DeviceInfo, ...]:
-    """Every GPU adapter with its limits and features, and last the CPU backend."""
-    cpu = DeviceInfo("cpu (numpy)", "cpu", SOFTWARE, f"numpy {np.__version__}", "numpy", {}, ())
-    return (*adapter_infos(), cpu)
 
 
 def _single(results: tuple[Array, ...]) -> Array | tuple[Array, ...]:

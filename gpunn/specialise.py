@@ -12,7 +12,8 @@ from typing import Protocol
 
 from gpunn.backends.base import Program, Stats
 from gpunn.errors import DeviceError
-from gpunn.model import Model, Operation
+from gpunn.model import Model
+from gpunn.operation import Operation
 from gpunn.passes.partition import HOST, Placement
 from gpunn.reshape import rebuilt
 from gpunn.rest import Rest

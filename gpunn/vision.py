@@ -15,7 +15,8 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
-from gpunn.model import Model, Operand
+from gpunn.model import Model
+from gpunn.operation import Operand
 from gpunn.ops.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, TensorType
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn import runtime
+from gpunn import compiler
 from gpunn.backends.webgpu.device import DeviceInfo, open_device
 from gpunn.errors import DeviceError
 from gpunn.model import Model
@@ -56,9 +56,9 @@ def chosen(
         single = PerformanceInfo(adapter.time, adapter.power)
         return Capabilities(single, PerformanceInfo(*adapter.quantised) if adapter.quantised else single)
 
-    monkeypatch.setattr(runtime, "adapter_infos", lambda: infos)
-    monkeypatch.setattr(runtime, "device_at", Fake)
-    monkeypatch.setattr(runtime, "capabilities", capabilities)
+    monkeypatch.setattr(compiler, "adapter_infos", lambda: infos)
+    monkeypatch.setattr(compiler, "device_at", Fake)
+    monkeypatch.setattr(compiler, "capabilities", capabilities)
     with (model or small()).compile("auto", preference, **arguments) as compiled:
         return compiled.device.partition(" ")[0]
 
@@ -132,9 +132,9 @@ def test_nothing_is_measured_where_nothing_is_to_be_decided(
     def fail(*_: object) -> None:
         raise AssertionError("this must not be measured")
 
-    monkeypatch.setattr(runtime, "capabilities", fail)
-    infos = tuple(replace(open_device(None, False).info, kind=runtime.SOFTWARE) for _ in range(2))
-    monkeypatch.setattr(runtime, "adapter_infos", lambda: infos)
+    monkeypatch.setattr(compiler, "capabilities", fail)
+    infos = tuple(replace(open_device(None, False).info, kind=compiler.SOFTWARE) for _ in range(2))
+    monkeypatch.setattr(compiler, "adapter_infos", lambda: infos)
     for preference in gpunn.Preference:
         for backend, expected in (("auto", "cpu"), ("cpu", "cpu"), (gpu, "webgpu")):
             with small().compile(backend, preference) as compiled:
@@ -146,8 +146,8 @@ def test_nothing_is_measured_where_nothing_is_to_be_decided(
 def test_a_measured_device_computes(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
     """From end to end, with the real adapter taken for a GPU: it is chosen if and only if it was quicker."""
     info = replace(open_device(None, False).info, kind="DiscreteGPU")
-    monkeypatch.setattr(runtime, "adapter_infos", lambda: (info,))
-    measured = runtime.capabilities(open_device(None, False)).float32_performance
+    monkeypatch.setattr(compiler, "adapter_infos", lambda: (info,))
+    measured = compiler.capabilities(open_device(None, False)).float32_performance
     with small().compile() as compiled:
         assert compiled.backend == ("webgpu" if measured.exec_time < 1 else "cpu")
         assert np.asarray(compiled(np.float32([-1, 2, -3, 4]))).tolist() == [0, 2, 0, 4]

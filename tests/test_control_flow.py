@@ -51,7 +51,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
             _thread.interrupt_main()
         interrupt_module.check()
 
-    monkeypatch.setattr("gpunn.runtime.check", check)
+    monkeypatch.setattr("gpunn.assembly.check", check)
     yield lambda: left.__setitem__(0, 20)
     signal.signal(signal.SIGINT, before)
 
@@ -200,14 +200,14 @@ def test_a_body_that_cannot_be_compiled_leaves_nothing_behind(
 ) -> None:
     device = open_device(None, False)
     before = device.constants.nbytes
-    real = gpunn.runtime.make_plan
+    real = gpunn.assembly.make_plan
 
     def make_plan(model: Model, placements: Any) -> Any:
         if model.name == "body":
             raise DeviceError("no room for this one")
         return real(model, placements)
 
-    monkeypatch.setattr("gpunn.runtime.make_plan", make_plan)
+    monkeypatch.setattr("gpunn.assembly.make_plan", make_plan)
     with pytest.raises(DeviceError, match="no room"):
         doubling().compile(backend=gpu)
     assert device.constants.nbytes == before

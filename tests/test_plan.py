@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gpunn.kernel import Kernel
-from gpunn.model import Model, Operand
+from gpunn.model import Model
+from gpunn.operation import Operand
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, partition
 from gpunn.plan import Interval, assign, device_intervals, make_plan
 from gpunn.types import float32

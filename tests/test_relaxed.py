@@ -9,7 +9,8 @@ import pytest
 
 import gpunn
 from gpunn.backends.webgpu import lower as lowering
-from gpunn.model import Model, Operation
+from gpunn.model import Model
+from gpunn.operation import Operation
 from gpunn.types import Array, float32
 from tests.nnapi.builder import add_constant, compiled, run, tensor
 from tests.resources import shared
@@ -80,7 +81,7 @@ def test_what_runs_on_the_host_in_between_reads_and_writes_the_same(
     def lower(operation: Operation, *device: Any) -> Any:
         return "forced by a test" if operation.op == "tanh" else real(operation, *device)
 
-    monkeypatch.setattr("gpunn.runtime.lower", lower)
+    monkeypatch.setattr("gpunn.assembly.lower", lower)
     x = np.linspace(-3, 3, 37).astype(np.float32)
     model = chain("abs", "tanh", "neg", size=37)
     with model.compile(gpu, relaxed=True) as mixed, model.compile("cpu", relaxed=True) as host:

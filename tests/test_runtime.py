@@ -16,7 +16,8 @@ from gpunn.backends.webgpu import lower as lowering
 from gpunn.backends.webgpu import native
 from gpunn.backends.webgpu import program as webgpu_program
 from gpunn.backends.webgpu.device import open_device
-from gpunn.model import Model, Operation
+from gpunn.model import Model
+from gpunn.operation import Operation
 from gpunn.types import Array, TensorType, float32
 
 PREFERENCES = list(gpunn.Preference)
@@ -89,7 +90,7 @@ def test_the_inputs_may_change_once_submit_has_returned(backend: str) -> None:
 
 
 def test_nor_does_what_the_host_does_last_depend_on_them(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpunn.runtime.lower", _host_only("add"))
+    monkeypatch.setattr("gpunn.assembly.lower", _host_only("add"))
     model = Model()
     x = model.input("x", float32(4))
     model.output(x, *model.add("add", [x, *model.add("relu", [x])]))
@@ -185,7 +186,7 @@ def test_an_operation_forced_to_the_host_runs_there_within_one_plan(
     gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = network().compile(backend=gpu)(photo())
-    monkeypatch.setattr("gpunn.runtime.lower", _host_only("add"))
+    monkeypatch.setattr("gpunn.assembly.lower", _host_only("add"))
     for preference in PREFERENCES:
         with network().compile(backend=gpu, preference=preference) as compiled:
             places = {p.operation.op: (p.backend, p.reason) for p in compiled.placement}

@@ -11,7 +11,8 @@ import pytest
 
 import gpunn
 from gpunn.backends.webgpu import lower as lowering
-from gpunn.model import Lifetime, Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 
 SUSTAINED = gpunn.Preference.SUSTAINED_SPEED
@@ -44,7 +45,7 @@ def sums(model: gpunn.runtime.Compilation, frames: Iterable[Any]) -> list[float]
 def test_a_variable_keeps_its_value_between_runs_wherever_it_is(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunn.runtime.lower", host_only(*host))
+    monkeypatch.setattr("gpunn.assembly.lower", host_only(*host))
     with total().compile(backend=backend) as compiled:
         assert sums(compiled, [1, 2, 3]) == [1, 3, 6]
         compiled.reset_state()
@@ -55,7 +56,7 @@ def test_a_variable_keeps_its_value_between_runs_wherever_it_is(
 def test_runs_see_the_state_in_order_of_submission(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunn.runtime.lower", host_only(*host))
+    monkeypatch.setattr("gpunn.assembly.lower", host_only(*host))
     frames = [np.full(3, n, np.float32) for n in range(1, 12)]
     with total().compile(backend=backend, preference=SUSTAINED) as compiled:
         events = [compiled.submit(f) for f in frames]
@@ -82,7 +83,7 @@ def test_state_stays_on_the_device_and_no_byte_of_it_crosses(gpu: str) -> None:
 
 def test_only_what_the_host_needs_of_the_state_crosses(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host the sum goes up as the addend does; read by the host alone, it does not come down."""
-    monkeypatch.setattr("gpunn.runtime.lower", host_only("mul"))
+    monkeypatch.setattr("gpunn.assembly.lower", host_only("mul"))
     model = Model()
     x, before = model.input("x", float32(3)), model.variable("sum", float32(3), np.float32([1, 2, 3]))
     (after,) = model.add("add", [x, before])
@@ -141,7 +142,7 @@ def test_state_passes_through_aliases_and_an_empty_one_is_no_trouble(backend: st
 def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host fails before, between and after what the device does."""
     for broken in ("add", "mul", "tanh"):
-        monkeypatch.setattr("gpunn.runtime.lower", host_only(broken))
+        monkeypatch.setattr("gpunn.assembly.lower", host_only(broken))
         with total().compile(backend=backend) as compiled, monkeypatch.context() as patch:
             assert sums(compiled, [1]) == [1]
             real = Operation.evaluate
@@ -164,7 +165,7 @@ def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str, monkeypatch: 
 def test_every_run_of_many_threads_counts_once(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunn.runtime.lower", host_only(*host))
+    monkeypatch.setattr("gpunn.assembly.lower", host_only(*host))
     frame = np.ones(3, np.float32)
     with total().compile(backend=backend, preference=SUSTAINED) as compiled, ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda k: compiled(frame) if k % 2 else compiled.submit(frame).result(), range(40))

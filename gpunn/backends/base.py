@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 from gpunn.kernel import Kernel
-from gpunn.model import Operation
+from gpunn.operation import Operation
 from gpunn.types import Array
 
 

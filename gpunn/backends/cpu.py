@@ -12,7 +12,7 @@ import numpy as np
 
 from gpunn.backends.base import Later, Span, Stats, Trace
 from gpunn.errors import DeviceError
-from gpunn.model import Operand, Operation
+from gpunn.operation import Operand, Operation
 from gpunn.plan import Plan
 from gpunn.types import Array, DType
 

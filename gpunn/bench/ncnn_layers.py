@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gpunn.bench.ncnn_network import UNARY, Network, Params, fused
-from gpunn.model import Operation
+from gpunn.operation import Operation
 from gpunn.ops.window import Pair, Window, resolve
 from gpunn.types import Array
 

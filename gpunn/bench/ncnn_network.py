@@ -11,7 +11,8 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from gpunn.errors import UnsupportedError
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.types import Array, DType
 
 Value: TypeAlias = int | float | tuple[float, ...]

@@ -22,7 +22,8 @@ from gpunn.cli.show import (
     stdout,
     table,
 )
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 
 
 def inspect(

@@ -18,7 +18,8 @@ import numpy as np
 from gpunn.comparison.exact import evaluate, last_readers, narrow, start
 from gpunn.comparison.inputs import Sample, array_sample, read_arrays
 from gpunn.errors import FormatError, ModelError, UnsupportedError
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.passes import optimise
 from gpunn.types import Array, DType, Quantization, TensorType
 

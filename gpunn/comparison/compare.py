@@ -25,7 +25,8 @@ from gpunn.errors import ModelError
 from gpunn.importers import Source as File
 from gpunn.importers import load
 from gpunn.machine import describe_machine, versions
-from gpunn.model import Model, Operation
+from gpunn.model import Model
+from gpunn.operation import Operation
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.rest import expect_whole

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.types import Array
 
 

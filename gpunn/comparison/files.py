@@ -18,7 +18,8 @@ from gpunn.comparison.metrics import Tally
 from gpunn.comparison.result import LayerPair
 from gpunn.comparison.sides import Arithmetic, SideInfo, reals
 from gpunn.errors import ModelError
-from gpunn.model import Model, Operand
+from gpunn.model import Model
+from gpunn.operation import Operand
 from gpunn.ops.affine import dequantize, quantize
 from gpunn.passes import optimise
 from gpunn.types import Array, TensorType

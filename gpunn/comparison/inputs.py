@@ -12,7 +12,8 @@ import numpy as np
 from gpunn import vision
 from gpunn.comparison.classes import true_class
 from gpunn.errors import FormatError, ModelError
-from gpunn.model import Model, Operand, consumers
+from gpunn.model import Model, consumers
+from gpunn.operation import Operand
 from gpunn.ops.affine import LIMITS
 from gpunn.reshape import as_input
 from gpunn.types import Array, DType

@@ -17,7 +17,8 @@ from gpunn.comparison.sides import Arithmetic, SideInfo
 from gpunn.comparison.source import Values
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.importers import Source, tflite
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.types import Array
 
 RESOLVERS = {"litert": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "litert-ref": "BUILTIN_REF"}

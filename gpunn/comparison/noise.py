@@ -16,7 +16,7 @@ import numpy as np
 from gpunn.comparison.exact import evaluate, renamed
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.comparison.tolerance import Bound, bounds
-from gpunn.model import Operand, Operation
+from gpunn.operation import Operand, Operation
 from gpunn.ops.affine import LIMITS
 from gpunn.types import Array
 

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.sides import WEBGPU, CompiledSide, SideInfo
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.passes.rewrite import replace_inputs
 from gpunn.runtime import Compilation
 from gpunn.types import Array

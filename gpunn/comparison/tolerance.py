@@ -32,7 +32,7 @@ import numpy as np
 from gpunn.comparison.exact import widen
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.kernel import size_of
-from gpunn.model import Operand, Operation
+from gpunn.operation import Operand, Operation
 from gpunn.ops.op import Call, as_tuple
 from gpunn.types import Array, DType
 

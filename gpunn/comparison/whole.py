@@ -18,7 +18,8 @@ from gpunn.comparison.metrics import Health, Tally, health
 from gpunn.comparison.result import Answer, OutputPair, Pair
 from gpunn.comparison.sides import Arithmetic, Side, reals, stored
 from gpunn.errors import ModelError, UnsupportedError
-from gpunn.model import Model, Operand
+from gpunn.model import Model
+from gpunn.operation import Operand
 from gpunn.types import Array
 from gpunn.vision import Guess
 

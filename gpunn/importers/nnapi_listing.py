@@ -12,7 +12,7 @@ from gpunn.importers.nnapi_codes import FuseCode, LSHProjectionType, OperationCo
 from gpunn.importers.nnapi_node import ACTIVATIONS, PADDINGS
 from gpunn.importers.nnapi_rules import LSTM_ACTIVATIONS
 from gpunn.importers.tflite_node import RefusedError
-from gpunn.model import Lifetime, Operand, Operation
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.types import DType, Quantization, TensorType
 
 _FUSES = {name: code for code, name in ACTIVATIONS.items()}

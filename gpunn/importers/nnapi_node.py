@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from gpunn.errors import NnapiError, ResultCode
 from gpunn.importers.nnapi_codes import FuseCode, OperandType, PaddingCode
-from gpunn.model import Operand
+from gpunn.operation import Operand
 from gpunn.types import Array
 
 ACTIVATIONS = {FuseCode.NONE: None, FuseCode.RELU: "relu", FuseCode.RELU1: "relu1", FuseCode.RELU6: "relu6"}

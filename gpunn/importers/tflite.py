@@ -29,7 +29,8 @@ from gpunn.importers.tflite_rest import Halt, halt_for_results, halt_for_values,
 from gpunn.importers.tflite_rules import OPERATORS, REFUSED, Rule
 from gpunn.importers.tflite_types import BIASED, expect_reals, expect_shape, expect_type
 from gpunn.importers.tflite_work import Work
-from gpunn.model import Lifetime, Model, Operand, lookup
+from gpunn.model import Model, lookup
+from gpunn.operation import Lifetime, Operand
 from gpunn.ops.check import QUANTIZED
 from gpunn.strings import held_bytes
 from gpunn.types import DType, OpenShape, Quantization, Shape

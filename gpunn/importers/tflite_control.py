@@ -7,7 +7,8 @@ from typing import Protocol
 
 from gpunn.importers.tflite_file import FileGraph
 from gpunn.importers.tflite_node import Node, RefusedError
-from gpunn.model import Model, Operand
+from gpunn.model import Model
+from gpunn.operation import Operand
 from gpunn.types import DType, TensorType
 
 

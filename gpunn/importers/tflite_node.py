@@ -12,7 +12,7 @@ import tflite as schema
 
 from gpunn.errors import FormatError
 from gpunn.importers.tflite_file import CORRUPT
-from gpunn.model import Operand
+from gpunn.operation import Operand
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType, Quantization, TensorType
 

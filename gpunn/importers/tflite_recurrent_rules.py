@@ -13,7 +13,7 @@ from typing import Any
 import tflite as schema
 
 from gpunn.importers.tflite_node import Layer, Network, Node, Options, RefusedError, Result, Value, symmetric
-from gpunn.model import Operand
+from gpunn.operation import Operand
 from gpunn.types import DType, Quantization
 
 _FULL = (20, 24)  # inputs of a full LSTM, without or with coefficients of layer normalisation

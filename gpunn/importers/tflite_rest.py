@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers.tflite_file import FileGraph
 from gpunn.importers.tflite_node import Computed, ComputedError, Node, RefusedError, is_short
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.ops.op import like, op
 from gpunn.rest import Rest
 from gpunn.types import Array, DType, TensorType

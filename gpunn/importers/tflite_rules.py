@@ -24,7 +24,7 @@ from gpunn.importers.tflite_node import (
     RefusedError,
     Step,
 )
-from gpunn.model import Operand
+from gpunn.operation import Operand
 
 Rule = Callable[[Node], Step | Known | Computed | Network | Sequence[Step]]
 

@@ -10,7 +10,7 @@ from gpunn.custom import CustomOperator
 from gpunn.errors import UnsupportedError
 from gpunn.importers.tflite_file import FileGraph, TfliteFile
 from gpunn.importers.tflite_refusals import Refusals
-from gpunn.model import Operand
+from gpunn.operation import Operand
 
 MAX_DEPTH = 16  # of subgraphs that call one another
 MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as their subgraph is called again

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import NoReturn
 
-from gpunn import runtime
+from gpunn import compiler, runtime
 from gpunn.errors import GpunnError, NnapiError, ResultCode
 from gpunn.importers.nnapi_codes import PreferenceCode
 from gpunn.nnapi.graph import Binding, Graph, build
@@ -43,8 +43,8 @@ class Compilation:
         expect_given("the model", model)
         if not model.finished:
             raise NnapiError(ResultCode.BAD_STATE, f"model {model.name!r} has not been finished")
-        if backend not in runtime.BACKENDS:
-            bad(f"backend must be one of {', '.join(runtime.BACKENDS)}, got {backend!r}")
+        if backend not in compiler.BACKENDS:
+            bad(f"backend must be one of {', '.join(compiler.BACKENDS)}, got {backend!r}")
         self.model = model
         self.backend = backend
         self.device = device

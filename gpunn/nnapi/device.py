@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpunn import runtime
+from gpunn import compiler
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.errors import DeviceError
@@ -35,7 +35,7 @@ def get_capabilities(backend: str = "webgpu", device: str | None = None) -> Capa
     if _checked(backend) == "cpu":
         return Capabilities(PerformanceInfo(1.0, 1.0), PerformanceInfo(1.0, 1.0))
     with translated():
-        return runtime.capabilities(open_device(device, False))
+        return compiler.capabilities(open_device(device, False))
 
 
 def get_status(backend: str = "webgpu", device: str | None = None) -> DeviceStatus:

@@ -14,8 +14,8 @@ from gpunn.importers.nnapi_listing import LISTERS, Listing, expect
 from gpunn.importers.nnapi_rules import OPERATIONS
 from gpunn.importers.nnapi_signature import Param
 from gpunn.importers.tflite_node import RefusedError
-from gpunn.model import Operand, Operation
 from gpunn.nnapi.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.rest import expect_whole
 from gpunn.types import DType, TensorType
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpunn.model import Model, Operation
+from gpunn.model import Model
+from gpunn.operation import Operation
 from gpunn.ops.window import Pair
 from gpunn.passes.fuse import CONVOLUTIONS, explicit_padding, zero_of
 from gpunn.passes.rewrite import Private, absorb, allowed, keeps_scale

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpunn.model import Lifetime, Model, Operand, Operation
+from gpunn.model import Model, with_bodies
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import DType
 
@@ -79,7 +80,7 @@ def _fold(model: Model, allowance: _Allowance) -> Model:
         if wanted.isdisjoint(operation.outputs) and _constant(operation) and allowance.grants(operation):
             known.update(_results(operation))
         else:
-            kept.append(operation.with_bodies(lambda body: _fold(body, allowance)))
+            kept.append(with_bodies(operation, lambda body: _fold(body, allowance)))
     return model.with_operations(kept)
 
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpunn.model import Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Operand, Operation
 from gpunn.ops.affine import CLAMPS, LIMITS, clamp_bounds
 from gpunn.ops.unary import ACTIVATIONS
 from gpunn.ops.window import Pair, resolve

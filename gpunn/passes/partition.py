@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpunn.kernel import Kernel
-from gpunn.model import Model, Operation
+from gpunn.model import Model
+from gpunn.operation import Operation
 
 DEVICE, HOST, ALIAS = "webgpu", "cpu", "alias"
 

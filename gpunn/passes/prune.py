@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpunn.model import Lifetime, Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 
 

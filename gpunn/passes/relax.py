@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.model import Lifetime, Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 from gpunn.types import Array, DType
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.model import Lifetime, Model, Operand, Operation, consumers
+from gpunn.model import Model, consumers
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.ops import unary
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.ops.tables import every_value

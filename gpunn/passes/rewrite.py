@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gpunn.errors import ModelError
-from gpunn.model import Model, Operand, Operation, consumers
+from gpunn.model import Model, consumers, with_bodies
+from gpunn.operation import Operand, Operation
 
 # The operation that computes an operand, where nobody else reads that and it is no result of the model.
 Private = Callable[[Operand | None], Operation | None]
@@ -94,6 +95,6 @@ def everywhere(step: Callable[[Model], Model]) -> Callable[[Model], Model]:
     @functools.wraps(step)
     def apply(model: Model) -> Model:
         changed = step(model)
-        return changed.with_operations(o.with_bodies(apply) for o in changed.operations)
+        return changed.with_operations(with_bodies(o, apply) for o in changed.operations)
 
     return apply

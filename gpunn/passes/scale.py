@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.model import Lifetime, Model, Operand, Operation
+from gpunn.model import Model
+from gpunn.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import absorb_pairs
 from gpunn.types import Array, DType, float32
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.model import Model, Operand
+from gpunn.model import Model
+from gpunn.operation import Operand
 from gpunn.types import Array, DType, Quantization, Shape, TensorType
 
 _IMAGE = Quantization((0.5,), (128,))

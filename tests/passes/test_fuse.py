@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunn.model import Model, Operand
+from gpunn.model import Model
+from gpunn.operation import Operand
 from gpunn.ops import OPS
 from gpunn.ops.unary import ACTIVATIONS
 from gpunn.passes.fuse import fuse_activation, fuse_pad

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpunn.backends.webgpu.memory import padded
 from gpunn.backends.webgpu.shader import HALF, PACKED_TYPES, WORD_TYPES
 from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
-from gpunn.model import Lifetime, Operation
+from gpunn.operation import Lifetime, Operation
 from gpunn.types import TensorType
 
 

@@ -30,7 +30,7 @@ from gpunn.backends.webgpu.run import Run, Stage
 from gpunn.backends.webgpu.shader import key_of, ordered_params
 from gpunn.errors import DeviceError
 from gpunn.kernel import Kernel, Read, ceil_div
-from gpunn.model import Operand, Operation
+from gpunn.operation import Operand, Operation
 from gpunn.plan import Interval, Plan, Slot, assign, device_intervals
 from gpunn.types import Array
 

@@ -14,7 +14,7 @@ from gpunn.backends.cpu import run_operation
 from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead
 from gpunn.errors import DeviceError
 from gpunn.kernel import Kernel
-from gpunn.model import Operand, Operation
+from gpunn.operation import Operand, Operation
 from gpunn.passes.partition import DEVICE
 from gpunn.plan import Segment
 from gpunn.types import Array

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from gpunn.errors import DeviceError
 from gpunn.kernel import Function, Kernel, Param, Read
-from gpunn.model import Operand, Operation
+from gpunn.operation import Operand, Operation
 from gpunn.types import DType
 
 # Dtypes whose elements are one 32-bit word on the device.
