@@ -1,4 +1,4 @@
-//!use nan
+//!use nan upper
 // Elementary functions to a few units of the last place on every driver: WGSL promises no more than 2^-11 of sin
 // and cos, and nothing of exp and log where they overflow. Reductions are done in integers, which no compiler may
 // reorder; what is left goes through the beginning of a power series. Subnormal numbers may count as 0.
@@ -49,14 +49,6 @@ struct Angle { quarters: u32, rest: f32 }
 const TWO_OVER_PI = array<u32, 8>(
   0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu,
 );
-
-// The upper half of a * b.
-fn upper(a: u32, b: u32) -> u32 {
-  let low = (a & 0xffffu) * (b & 0xffffu);
-  let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
-  let other = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);
-  return (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u);
-}
 
 // Of a finite x. |x| is m 2^e; the product of m with 96 digits of 2/pi, chosen by e, gives |x| 2/pi modulo four
 // with 62 bits behind the point.
