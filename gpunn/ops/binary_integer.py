@@ -5,8 +5,8 @@ operand, the second and the result, in fixed point, and how these enter, in nump
 operand is counted from its zero point: {a} and {b} in WGSL. Factors are quotients of float32 scales, in
 float32 where TFLite's Prepare functions compute them so. The result is moved to its zero point and
 clamped to the fused activation.
-Maximum and minimum rescale each operand by a table first: the larger stays the larger. Comparisons do
-so too, to reals in steps of 1/256 (comparisons.cc, left_shift 8): scales far below that tell less apart.
+Maximum and minimum rescale each operand by a table first: the larger stays the larger. Comparisons
+rescale to reals in steps of 1/256 (comparisons.cc, left_shift 8): scales far below that tell less apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpunn.kernel import Function, Param, Read
 from gpunn.ops.affine import activation_bounds, quantize_multiplier, ratio, rescale, scale_of, store, times
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.op import EIGHT_BITS, Call
-from gpunn.ops.tables import every_value, read_table, requantize_table
+from gpunn.ops.tables import entry, read_table, requantize_table
 from gpunn.types import Array, DType
 
 LEFT = {DType.UINT8: 20, DType.INT8: 20, DType.INT16: 15}  # bits of fraction that sums are computed with
@@ -43,9 +43,9 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """One line: factors of the scales (a, b, result), meaning and expression, which is of 8-bit numbers.
+    """One line: factors of the scales (a, b, result), meaning and expression.
 
-    Factors and meaning depend on LEFT, too.
+    All depend on LEFT, too: {left} in the expression.
     """
 
     factors: Callable[[float, float, float, int], tuple[float, float, float]]
@@ -95,7 +95,7 @@ def _scaled(text: str, factor: str) -> str:
 
 _A, _B, _DIFFERENT_A, _DIFFERENT_B = (
     _scaled(f"({{{name}}} << {bits}u)", factor)
-    for bits in (LEFT[DType.INT8], SQUARED)
+    for bits in ("{left}", SQUARED)
     for name, factor in (("a", "first"), ("b", "second"))
 )
 _DIFFERENCE = f"({_DIFFERENT_A} - {_DIFFERENT_B})"
@@ -143,7 +143,9 @@ def _fixed_reference(call: Call, a: Array, b: Array) -> Array:
 
 def _fixed(call: Call) -> Combine:
     zeros, factors = _zeros_and_factors(call)
-    centred = FIXED[call.op].expression.format(a="(a - p.first.x)", b="(b - p.second.x)")
+    centred = FIXED[call.op].expression.format(
+        a="(a - p.first.x)", b="(b - p.second.x)", left=LEFT[call.x.dtype]
+    )
     expression = f"clamp({centred} + p.result.x, p.bounds.x, p.bounds.y)"
     params: dict[str, Param] = {
         name: (zero, *factor, 0)
@@ -168,28 +170,30 @@ def _choice(call: Call) -> Combine:
             continue
         table = requantize_table(call, call.input(k), call.y)
         tables.append(Read(f"table_{name}", None, value=table))
-        operands.append(f"load_table_{name}(u32({name}) & 0xffu)")
+        operands.append(entry(f"table_{name}", name, call.x.dtype))
     expression = f"{CHOICES[call.op][1]}({', '.join(operands)})"
     return Combine({"combine": Function(("a", "b"), expression)}, tables=tuple(tables))
 
 
-def _ordinals(call: Call, index: int) -> Array:
-    """What the stored values of an input stand for, in steps of 1/256."""
-    type = call.input(index)
-    scale, zero = scale_of(call, type)
-    return rescale((every_value(type) - zero) << COMPARED, *quantize_multiplier(scale)).astype(np.int32)
-
-
 def _comparison_reference(call: Call, a: Array, b: Array) -> Array:
-    first, second = (read_table(v, _ordinals(call, k)) for k, v in enumerate((a, b)))
-    return np.asarray(COMPARISONS[call.op][0](first, second))
+    steps = []
+    for k, stored in enumerate((a, b)):
+        scale, zero = scale_of(call, call.input(k))
+        steps.append(rescale((stored.astype(np.int64) - zero) << COMPARED, *quantize_multiplier(scale)))
+    return np.asarray(COMPARISONS[call.op][0](*steps))
 
 
 def _comparison(call: Call) -> Combine:
-    tables = tuple(Read(f"table_{name}", None, value=_ordinals(call, k)) for k, name in enumerate("ab"))
-    operands = {name: f"load_table_{name}(u32({name}) & 0xffu)" for name in "ab"}
-    expression = COMPARISONS[call.op][1].format(**operands)
-    return Combine({"combine": Function(("a", "b"), expression)}, tables=tables)
+    params: dict[str, Param] = {}
+    for k, name in enumerate(("first", "second")):
+        scale, zero = scale_of(call, call.input(k))
+        params[name] = (zero, *quantize_multiplier(scale), 0)
+    steps = {
+        name: _scaled(f"(({name} - p.{operand}.x) << {COMPARED}u)", operand)
+        for name, operand in (("a", "first"), ("b", "second"))
+    }
+    expression = COMPARISONS[call.op][1].format(**steps)
+    return Combine({"combine": Function(("a", "b"), expression)}, params, libraries=("affine",))
 
 
 # Reference, what a kernel does, and the dtypes of the stored values.

@@ -204,8 +204,15 @@ class Form:
     axis: int = 0
 
 
+def refuse_wide(call: Call) -> None:
+    """Unsupported for an input of 16 bits: sums of its products do not fit 32."""
+    if call.x.dtype is DType.INT16:
+        raise Unsupported("sums of products of int16 do not fit 32 bits")
+
+
 def product_kernel(call: Call, form: Form) -> Kernel:
     """The kernel of an op whose sums of products have a form."""
+    refuse_wide(call)
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     if call.x.quantization is None:
@@ -264,6 +271,7 @@ def _word_reads(how: Rescaling, offset: int) -> tuple[Read, ...]:
 
 def depthwise_kernel(call: Call, real: Kernel) -> Kernel:
     """The kernel `real` of a depthwise convolution of reals, with constant filter, made one of integers."""
+    refuse_wide(call)
     how = rescaling(call)
     lanes = real.lanes
     return replace(

@@ -24,7 +24,7 @@ from gpunn.ops.check import (
 )
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.strides import aligned, by_fours, dense, halves, merge, space_constants, space_params, splat
-from gpunn.ops.tables import every_value, read_table
+from gpunn.ops.tables import entry, every_value, read_table
 from gpunn.ops.unary import activation_function
 from gpunn.types import Array, Shape, TensorType
 
@@ -318,7 +318,7 @@ def _placed(
     call: Call, tables: Sequence[Array | None], functions: Mapping[str, Function] | None = None
 ) -> list[Kernel]:
     """A copy for each input, through its table where it has one."""
-    through = {"apply": Function(("x",), "load_table(u32(x) & 0xffu)")}
+    through = {"apply": Function(("x",), entry("table", "x", call.x.dtype))}
     steps = dense(call.y.shape)
     axis = call.axis(call["axis"], call.y.rank)
     kernels, start = [], 0

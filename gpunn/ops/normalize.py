@@ -75,6 +75,8 @@ def _integer_softmax(call: Call, x: Array) -> Array:
 
 
 def _integer_softmax_kernel(call: Call) -> Kernel:
+    if call.x.dtype is DType.INT16:
+        raise Unsupported("softmax of int16 has no GPU kernel")
     reason = why_not(call)
     if reason:
         raise Unsupported(reason)

@@ -1,7 +1,7 @@
 """Where values stand among others: arg_max, arg_min, top_k, bucketize.
 
-dtype of x: float32, float16, int32, uint8 or int8, quantised ones compared as stored, for arg_max and arg_min
-bool as well; int16 and int64 on the host.
+dtype of x: float32, float16, int32, uint8, int8 or int16, quantised ones compared as stored, for arg_max and
+arg_min bool as well; int64 on the host.
 Ties go to the lowest index, -0 equals +0, and NaN counts as more extreme than any number: the first NaN is
 the maximum as well as the minimum, as in numpy (TFLite leaves it open).
 On the GPU values are compared as integers of the same order (shaders/lib/order.wgsl).

@@ -11,7 +11,7 @@ from gpunn.ops import affine
 from gpunn.ops.affine import LIMITS, quantize_multiplier, rescale, round_half_away, scale_of, store
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
-from gpunn.ops.tables import every_value, table_kernel
+from gpunn.ops.tables import every_value, last_entry, table_kernel
 from gpunn.ops.unary import elementwise
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -26,9 +26,11 @@ def _dequantize_kernel(call: Call) -> Kernel:
     quantization = call.x.quantization
     if quantization is None or not quantization.per_tensor:
         raise Unsupported("scales differ along an axis: dequantised on the host")
-    every = call.x.with_shape((256,))
+    if call.x.dtype not in QUANTIZED:
+        raise Unsupported(f"{call.x.dtype.value} has too many values for a table of the results")
+    every = every_value(call.x)
     with np.errstate(over="ignore"):
-        return table_kernel(call, affine.dequantize(every_value(call.x), every))
+        return table_kernel(call, affine.dequantize(every, call.x.with_shape(every.shape)))
 
 
 @op(
@@ -122,9 +124,8 @@ def _ascending(reals: Array) -> Array:
 def _quantize_kernel(call: Call) -> Kernel:
     if call.x.quantization is not None:
         upwards, away = (_requantized(call, every_value(call.x), rule) for rule in (False, True))
-        return table_kernel(call, upwards, (_upwards(call), away))
-    if call.y.dtype not in EIGHT_BITS:
-        raise Unsupported(f"{call.y.dtype.value} tensors have no form on the GPU")
+        first = _upwards(call)
+        return table_kernel(call, upwards, (first, away)) if first else table_kernel(call, away)
     scale, zero = scale_of(call, call.y)
     least = _ascending(thresholds(call.y.dtype, scale, zero))
     count = ceil_div(call.x.size, 4)
@@ -134,8 +135,9 @@ def _quantize_kernel(call: Call) -> Kernel:
         workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=4), Read("least", None, value=least)),
         params={"count": count, "ends": (LIMITS[call.y.dtype][0], zero, 0, 0)},
+        constants={"HALF": (last_entry(call.y.dtype) + 1) // 2},
         lanes=4,
-        reason="a search among the 256 steps",
+        reason="a search among all steps",
     )
 
 

@@ -144,6 +144,8 @@ def _integer_resize(call: Call, x: Array) -> Array:
 def _integer_resize_kernel(call: Call) -> Kernel:
     if call.x.quantization != call.y.quantization:
         raise Unsupported("input and output are quantised differently")
+    if call.x.dtype is DType.INT16:
+        raise Unsupported("weighted sums of int16 do not fit 32 bits")
     ratios = _integer_ratios(call)
     whole = ratios[0][2] * ratios[1][2]
     if whole > 2**23:

@@ -1,7 +1,7 @@
-"""Functions of one 8-bit number as tables of 256 results: the same bits everywhere, by construction.
+"""Functions of a number of 8 or 16 bits as tables of all results: the same bits everywhere, by construction.
 
-Entry k belongs to the stored value whose byte is k, so that a table is read with the byte itself, whether
-the dtype has a sign or not. Of a 16-bit number there are 65,536, which only the CPU reads.
+Entry k belongs to the stored value whose bits are k, so that a table is read with the bits themselves,
+whether the dtype has a sign or not: 256 results, or 65,536.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, flat_threads
+from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads
 from gpunn.ops.affine import (
     LIMITS,
     clamp_bounds,
@@ -24,7 +24,7 @@ from gpunn.ops.affine import (
     store,
     times,
 )
-from gpunn.ops.op import EIGHT_BITS, Call, Quantized
+from gpunn.ops.op import Call, Quantized
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
@@ -74,25 +74,34 @@ def read_table(x: Array, table: Array) -> Array:
     return np.asarray(table[x.view(f"u{x.itemsize}")])
 
 
-def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None) -> Kernel:
-    """The kernel that reads the table for every element of an 8-bit tensor, four at a time.
+def last_entry(dtype: DType) -> int:
+    """The number of the last entry of a table for stored values of a dtype; their bits lie under it."""
+    return int(256**dtype.itemsize - 1)
 
-    rest: from which element on, a multiple of four, another table counts, and that. The last word may reach
+
+def entry(table: str, value: str, dtype: DType) -> str:
+    """WGSL: what the operand `table` holds for a stored value of a dtype."""
+    return f"load_{table}(u32({value}) & {last_entry(dtype)}u)"
+
+
+def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None) -> Kernel:
+    """The kernel that reads the table for every element of a tensor of 8 or 16 bits, four at a time.
+
+    rest: from which element on, a multiple of four, another table counts, and that. The last four may reach
     into the padding of both tensors (a multiple of 16 bytes, gpunn/kernel.py).
     """
-    if call.x.dtype not in EIGHT_BITS:
-        raise Unsupported(f"{call.x.dtype.value} has no table of 256 results")
     count = ceil_div(call.x.size, 4)
     first, tables = (4 * count, table) if rest is None else (rest[0], np.concatenate([table, rest[1]]))
     return Kernel(
         body="table",
         threads=flat_threads(count),
         workgroup=(64, 1, 1),
-        reads=(Read("x", 0), Read("table", None, value=tables)),
+        reads=(Read("x", 0, width=4), Read("table", None, value=tables)),
         writes=(Write(width=4),),
         params={"count": count, "first": first // 4},
+        constants={"LAST": last_entry(call.x.dtype)},
         lanes=4,
-        reason="a table of 256 results",
+        reason=f"a table of {len(table)} results",
     )
 
 

@@ -10,7 +10,13 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
-from gpunn.ops.integer_product import centre_filter, check_types, constants_only, integer_product
+from gpunn.ops.integer_product import (
+    centre_filter,
+    check_types,
+    constants_only,
+    integer_product,
+    refuse_wide,
+)
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.product_rescaling import FINISH, rescaling
 from gpunn.ops.unary import activation_function
@@ -96,6 +102,7 @@ def _integer(call: Call, x: Array, filter: Array, bias: Array | None = None) -> 
 
 
 def _integer_kernel(call: Call) -> Kernel:
+    refuse_wide(call)
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
     real, how = _kernel(call), rescaling(call)

@@ -4,9 +4,9 @@ A line of TABLE is an op: its meaning in numpy, the same as a WGSL expression in
 is tested on. WGSL's min, max and clamp drop NaN and numpy keeps it, so the expressions use select(). What
 WGSL leaves loose is computed by shaders/lib/elementary.wgsl.
 
-Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8 or int8, for which every
-function is a table of 256 results (gpunn/ops/tables.py); where the line says so, int32, int64 or bool
-too, and there results wrap around. Raises ModelError for other dtypes.
+Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8, int8 or int16, for
+which every function is a table of all results (gpunn/ops/tables.py); where the line says so, int32, int64 or
+bool too, and there results wrap around. Raises ModelError for other dtypes.
 Functions are defined on all numbers: what has no real result is NaN (log and sqrt below 0, sin of an
 infinity), log(0) is -inf, rsqrt(0) inf, what is too large inf, and NaN stays NaN. Subnormal numbers may
 count as 0.
@@ -103,7 +103,7 @@ class Unary:
     """One line: name, meaning, expression, domain (bounds, ends included).
 
     `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers. `nan`:
-    the expression drops NaN, which has to be kept. `table`: the 256 results on a quantised tensor, where
+    the expression drops NaN, which has to be kept. `table`: all results on a quantised tensor, where
     they are not the rounded real ones. `output`: scale and, above the lowest stored value, zero point of a
     result that the file does not quantise. `dtypes`: what x may be. `params`: the numbers of the kernel,
     where these are not the attributes; checks the attributes. `elementary`: whether the expression calls
@@ -251,12 +251,12 @@ def _infer(line: Unary) -> Callable[[Call], TensorType]:
 
 def _facet(line: Unary) -> Quantized:
     def table(call: Call) -> Array:
-        if line.table is not None:
-            return line.table(call)
-        return real_table(call, lambda x: line.meaning(x, **call.attrs))
+        # TFLite's fixed point for hard_swish leaves room for 8 bits only.
+        if line.table is None or (line.table is hard_swish_table and call.x.dtype not in EIGHT_BITS):
+            return real_table(call, lambda x: line.meaning(x, **call.attrs))
+        return line.table(call)
 
-    # TFLite's fixed point for hard_swish leaves room for 8 bits only.
-    return table_facet(table, EIGHT_BITS if line.table is hard_swish_table else QUANTIZED)
+    return table_facet(table, QUANTIZED)
 
 
 def _kernel(line: Unary) -> Callable[[Call], Kernel]:

@@ -90,11 +90,10 @@ def test_top_k_of_integers(backend: str) -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.bool_])
 def test_small_integers(dtype: type, backend: str) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (3, 20)).astype(dtype)
-    host = "int16 tensors have no form" if dtype is np.int16 else ""
     for op in ("arg_max", "arg_min"):
-        check(op, [x], {"axis": 1}, backend=backend, host=host)
+        check(op, [x], {"axis": 1}, backend=backend)
     if dtype is not np.bool_:
-        check("top_k", [x], {"k": 7}, backend=backend, host=host)
+        check("top_k", [x], {"k": 7}, backend=backend)
 
 
 def test_long_rows_run_on_the_host(backend: str) -> None:

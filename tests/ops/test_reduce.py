@@ -240,6 +240,5 @@ def test_means_of_truth_are_refused() -> None:
 def test_extremes_of_small_integers(dtype: Any, backend: str) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (3, 5, 4)).astype(dtype)
     for op in ("reduce_max", "reduce_min"):
-        host = "int16 tensors have no form" if dtype is np.int16 else ""
-        check(op, [x], {"axes": (1,)}, backend=backend, host=host)
+        check(op, [x], {"axes": (1,)}, backend=backend)
         check(op, [x[:, :0]], {"axes": (1,)}, backend="cpu")

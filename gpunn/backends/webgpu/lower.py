@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpunn.backends.webgpu.memory import padded
-from gpunn.backends.webgpu.shader import HALF, PACKED_TYPES, WORD_TYPES
+from gpunn.backends.webgpu.shader import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
 from gpunn.operation import Lifetime, Operation
 from gpunn.types import TensorType
@@ -43,7 +43,7 @@ def lower(operation: Operation, limits: Mapping[str, int], parallel: int = 1) ->
 
 
 def _objection(type: TensorType, limits: Mapping[str, int]) -> str:
-    if type.dtype not in (*WORD_TYPES, *PACKED_TYPES, HALF):
+    if type.dtype not in (*WORD_TYPES, *PACKED_TYPES, *PAIRED_TYPES):
         return f"{type.dtype.value} tensors have no form on the GPU"
     most = limits["max-storage-buffer-binding-size"]
     if padded(type.nbytes) > most:

@@ -23,12 +23,42 @@ from gpunn.types import DType
 # Dtypes whose elements are one 32-bit word on the device.
 WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32"}
 
-# Two elements share a word, computed in f32, which needs no device feature; lib/half.wgsl rounds them.
 HALF = DType.FLOAT16
 
 # Dtypes of which four elements share a word, computed in i32: the letter of WGSL's unpack functions, and the
 # type whose extractBits() extends the sign as the dtype asks.
 PACKED_TYPES = {DType.UINT8: ("U", "u32"), DType.BOOL: ("U", "u32"), DType.INT8: ("I", "i32")}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """WGSL for two elements that share a word.
+
+    `one`: the element at `shift` in `word`; `four`: those of the words `a` and `b`; `part`: v in the low bits
+    of a word; `words`: the two words of a v of four elements.
+    """
+
+    one: str
+    four: str
+    part: str
+    words: str
+
+
+# Neither needs a device feature: float16 is computed in f32, and lib/half.wgsl rounds it; int16 in i32.
+PAIRED_TYPES = {
+    HALF: Pair(
+        "unpack2x16float({word} >> ({shift})).x",
+        "vec4<f32>(unpack2x16float({a}), unpack2x16float({b}))",
+        "half_words(vec4<f32>(v)).x",
+        "half_words(v)",
+    ),
+    DType.INT16: Pair(
+        "extractBits(bitcast<i32>({word}), {shift}, 16u)",
+        "vec4<i32>(vec4<u32>({a} << 16u, {a}, {b} << 16u, {b})) >> vec4<u32>(16u)",
+        "u32(v)",
+        "(vec2<u32>(v.xz) & vec2<u32>(0xffffu)) | (vec2<u32>(v.yw) << vec2<u32>(16u))",
+    ),
+}
 
 _USES = re.compile(r"^//!use (.+)$", re.MULTILINE)
 
@@ -194,7 +224,7 @@ def _variable(binding: Binding, slot: int, lanes: int, text: str) -> Iterator[st
         element = "atomic<u32>"
     elif binding.dtype in PACKED_TYPES:
         element = "u32"
-    elif binding.dtype is HALF:
+    elif binding.dtype in PAIRED_TYPES:
         element = "vec2<u32>" if binding.width == 4 else "u32"
     else:
         element = WORD_TYPES[binding.dtype]
@@ -239,12 +269,12 @@ def _loads(binding: Binding) -> tuple[str, str]:
         letter, kind = PACKED_TYPES[binding.dtype]
         one = f"i32(extractBits(bitcast<{kind}>({data}[i >> 2u]), (i & 3u) * 8u, 8u))"
         return one, f"vec4<i32>(unpack4x{letter}8({data}[i]))"
-    if binding.dtype is HALF:
-        word, pair = f"{data}[i >> 1u]", (f"{data}[2u * i]", f"{data}[2u * i + 1u]")
+    if binding.dtype in PAIRED_TYPES:
+        pair = PAIRED_TYPES[binding.dtype]
+        word, a, b = f"{data}[i >> 1u]", f"{data}[2u * i]", f"{data}[2u * i + 1u]"
         if binding.width == 4:
-            word, pair = f"{data}[i >> 2u][(i >> 1u) & 1u]", (f"{data}[i].x", f"{data}[i].y")
-        four = f"vec4<f32>(unpack2x16float({pair[0]}), unpack2x16float({pair[1]}))"
-        return f"unpack2x16float({word} >> ((i & 1u) * 16u)).x", four
+            word, a, b = f"{data}[i >> 2u][(i >> 1u) & 1u]", f"{data}[i].x", f"{data}[i].y"
+        return pair.one.format(word=word, shift="(i & 1u) * 16u"), pair.four.format(a=a, b=b)
     if binding.width == 4:
         return f"{data}[i >> 2u][i & 3u]", f"{data}[i]"
     return f"{data}[i]", f"vec4({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
@@ -258,22 +288,23 @@ def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
         if by_parts:
             return _into_word(data, 4, "u32(v)"), f"atomicStore(&{data}[i], {word});"
         return "", f"{data}[i] = {word};"
-    if binding.dtype is HALF:
-        return _half_stores(data, binding.width, by_parts)
+    if binding.dtype in PAIRED_TYPES:
+        return _pair_stores(data, PAIRED_TYPES[binding.dtype], binding.width, by_parts)
     if binding.width == 4:
         return f"{data}[i >> 2u][i & 3u] = v;", f"{data}[i] = v;"
     components = " ".join(f"{data}[4u * i + {k}u] = v.{c};" for k, c in enumerate("xyzw"))
     return f"{data}[i] = v;", components
 
 
-def _half_stores(data: str, width: int, by_parts: bool) -> tuple[str, str]:
+def _pair_stores(data: str, pair: Pair, width: int, by_parts: bool) -> tuple[str, str]:
     low, high = f"{data}[2u * i]", f"{data}[2u * i + 1u]"
+    words = f"let w = {pair.words};"
     if by_parts:
-        both = f"atomicStore(&{low}, w.x); atomicStore(&{high}, w.y);"
-        return _into_word(data, 2, "half_words(vec4<f32>(v)).x"), f"let w = half_words(v); {both}"
+        both = f"{words} atomicStore(&{low}, w.x); atomicStore(&{high}, w.y);"
+        return _into_word(data, 2, pair.part), both
     if width == 4:
-        return "", f"{data}[i] = half_words(v);"
-    return "", f"let w = half_words(v); {low} = w.x; {high} = w.y;"
+        return "", f"{data}[i] = {pair.words};"
+    return "", f"{words} {low} = w.x; {high} = w.y;"
 
 
 def _into_word(data: str, parts: int, bits: str) -> str:
