@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gpunn.custom import CustomOperator
-from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.errors import FormatError, ModelError
 from gpunn.importers.tflite_control import CONTROL
 from gpunn.importers.tflite_custom import CUSTOM_OPERATORS, PREFIX, custom_rule
-from gpunn.importers.tflite_file import FileGraph, FileOperator, FileTensor, TfliteFile
+from gpunn.importers.tflite_file import FileGraph, FileOperator, TfliteFile
 from gpunn.importers.tflite_labels import labels
 from gpunn.importers.tflite_node import (
     Computed,
@@ -27,10 +27,11 @@ from gpunn.importers.tflite_node import (
 )
 from gpunn.importers.tflite_rest import Halt, halt_for_results, halt_for_values, rest_of
 from gpunn.importers.tflite_rules import OPERATORS, REFUSED, Rule
-from gpunn.importers.tflite_types import BIASED, expect_reals, expect_shape, expect_type
+from gpunn.importers.tflite_tensors import Names, Tensors
+from gpunn.importers.tflite_types import BIASED, expect_reals
 from gpunn.importers.tflite_work import Work
 from gpunn.model import Model, lookup
-from gpunn.operation import Lifetime, Operand
+from gpunn.operation import Operand
 from gpunn.ops.check import QUANTIZED
 from gpunn.strings import held_bytes
 from gpunn.types import DType, OpenShape, Quantization, Shape
@@ -100,17 +101,16 @@ class _Reader:
         self.graph = graph
         self.model = model
         self.path = (*path, graph.index)
-        self.names: dict[str, int] = {} if outer is None else outer.names
+        names = Names() if outer is None else outer.tensors.names
+        stateful = not path if outer is None else outer.tensors.stateful
+        self.tensors: Tensors = Tensors(work, graph, model, names, stateful)
         self.widened: dict[Operand, Operand] = {} if outer is None else outer.widened
-        self.operands: dict[int, Operand] = {}
-        self.titles: dict[int, str] = {}
         self.halt: Halt | None = None
-        self.stateful: bool = not path if outer is None else outer.stateful
 
     def read_model(self, shapes: Sequence[Shape]) -> None:
         """Read the file's first subgraph, for inputs of these shapes."""
         for index, shape in zip(self.graph.inputs, shapes, strict=True):
-            self._input(index, shape)
+            self.tensors.input(index, shape)
         self._operators()
         self._finish()
 
@@ -121,8 +121,8 @@ class _Reader:
         if not self.graph.outputs:
             self.file.fail("has no outputs")
         if self.halt is not None:
-            self.model.outputs.extend(self._expected_outputs(self.halt.position))
-            self.model.rest = rest_of(self.halt, self.graph, self.model, self.operands, self._go_on)
+            self.model.outputs.extend(self.tensors.expected_outputs(self.halt.position))
+            self.model.rest = rest_of(self.halt, self.graph, self.model, self.tensors.operands, self._go_on)
             return
         self.model.output(*self._outputs())
         for key, variable in self.work.variables.items():
@@ -133,22 +133,9 @@ class _Reader:
         """Read on into another model; the file's shapes do not hold behind a shape that it cannot know."""
         work = Work(self.file, self.work.custom, as_stored=False, constants=self.work.constants)
         reader = _Reader(work, self.graph, model)
-        reader.operands = operands
+        reader.tensors.operands = operands
         reader._operators(position)
         reader._finish()
-
-    def _expected_outputs(self, position: int) -> Iterator[Operand]:
-        """The outputs, of which those that operators from `position` on write are known by type only."""
-        later = {index for operator in self.graph.operators[position:] for index in operator.outputs}
-        for index in self.graph.outputs:
-            tensor = self.graph.tensors[index]
-            if index not in later:
-                yield self._operand(index, f"an output of {self.graph}")
-            elif tensor.type is None:
-                raise UnsupportedError(f"{self.file.name}: output {tensor.name} is {tensor.type_name}")
-            else:
-                shape = tensor.open if tensor.open.is_open else OpenShape(None)
-                yield Operand(self.name(tensor.name), tensor.type, Lifetime.TEMPORARY, open=shape)
 
     def nested(
         self, index: int, inputs: Sequence[Operand], names: Sequence[str] = (), into: Model | None = None
@@ -164,9 +151,10 @@ class _Reader:
             self.file.fail(f"{graph} has {len(graph.inputs)} inputs, {self.graph} gives it {len(inputs)}")
         for at, (number, operand) in enumerate(zip(graph.inputs, inputs, strict=True)):
             tensor = graph.tensors[number]
-            self._expect_type(f"{self.file.name}: {graph}", f"input {at} ({tensor.name})", tensor, operand)
-            reader.operands[number] = operand
-        reader.titles.update(zip(graph.outputs, names, strict=False))
+            what = f"input {at} ({tensor.name})"
+            reader.tensors.expect_type(f"{self.file.name}: {graph}", what, tensor, operand)
+            reader.tensors.operands[number] = operand
+        reader.tensors.titles.update(zip(graph.outputs, names, strict=False))
         reader._operators()
         return reader._outputs()
 
@@ -183,11 +171,11 @@ class _Reader:
                     return
             except RefusedError as refusal:
                 self.work.unsupported.add(str(refusal), operator)
-                self._stand_in(operator)
+                self.tensors.stand_in(operator)
             except (FormatError, ModelError):
                 if not self.work.unsupported:
                     raise
-                self._stand_in(operator)  # what it works on may have come from a stand-in
+                self.tensors.stand_in(operator)  # what it works on may have come from a stand-in
 
     def _look_ahead(self, position: int) -> None:
         """Collect what has no rule among the operators that are read later."""
@@ -199,92 +187,22 @@ class _Reader:
                 self.work.unsupported.add(str(refusal), operator)
 
     def _outputs(self) -> tuple[Operand, ...]:
-        return tuple(self._operand(i, f"an output of {self.graph}") for i in self.graph.outputs)
+        return tuple(self.tensors.operand(i, f"an output of {self.graph}") for i in self.graph.outputs)
+
+    def name(self, wanted: str) -> str:
+        """A name for an operand, made unique."""
+        return self.tensors.names.unique(wanted)
 
     def subgraph(self, index: int) -> FileGraph:
         """A subgraph that an operator here calls."""
         return self.work.enter(index, self.path)
 
-    def name(self, wanted: str) -> str:
-        """A name for an operand, made unique."""
-        number = self.names.get(wanted, 0)
-        self.names[wanted] = number + 1
-        return wanted if number == 0 else self._name_free(f"{wanted}:{number}")
-
-    def _name_free(self, name: str) -> str:
-        while name in self.names:
-            name += "'"
-        self.names[name] = 1
-        return name
-
-    def _label(self, index: int) -> str:
-        """What a tensor is called: where its subgraph is inlined, maybe as the caller has it."""
-        return self.titles.get(index, self.graph.tensors[index].name)
-
-    def _input(self, index: int, shape: Shape) -> None:
-        tensor = self.graph.tensors[index]
-        if index in self.operands:
-            self.file.fail(f"{tensor} is an input of the model twice")
-        if tensor.type is None:
-            self.work.unsupported.add(f"input {tensor.name} is {tensor.type_name}")
-        else:
-            type, axes = tensor.type.with_shape(shape), tensor.open.axes(shape)
-            self.operands[index] = self.model.input(self.name(tensor.name), type, open=axes)
-
-    def _operand(self, index: int, reader: str) -> Operand:
-        """The operand of a tensor that something reads."""
-        if index not in self.operands:
-            if self.graph.tensors[index].is_variable:
-                return self._variable(index)
-            self.operands[index] = self._constant(index, reader)
-        return self.operands[index]
-
-    def _constant(self, index: int, reader: str) -> Operand:
-        """The operand of a tensor that nothing writes; one for all calls of a subgraph."""
-        key, tensor = (self.graph.index, index), self.graph.tensors[index]
-        if key not in self.work.constants:
-            value = self.file.value(tensor)
-            if value is None:
-                self.file.fail(f"{tensor}, {reader}, comes from nowhere")
-            self.work.constants[key] = self.model.constant(self.name(tensor.name), value, tensor.type)
-        return self.work.constants[key]
-
-    def _variable(self, index: int) -> Operand:
-        """What a variable tensor holds by now; its subgraph's calls take turns."""
-        key, tensor = (self.graph.index, index), self.graph.tensors[index]
-        if key not in self.work.states:
-            if tensor.type is None:  # an output: operators do not read such a tensor
-                raise UnsupportedError(f"{self.file.name}: {tensor} is {tensor.type_name}")
-            if not self.stateful:
-                raise RefusedError(f"{tensor} is a variable of a subgraph that need not run exactly once")
-            value = self.file.value(tensor)
-            variable = self.model.variable(self.name(tensor.name), tensor.type, value)
-            self.work.variables[key] = self.work.states[key] = variable
-        return self.work.states[key]
-
-    def _set(self, index: int, operand: Operand) -> None:
-        """Let a tensor be an operand: a file may write it again, readers see the latest."""
-        self.operands[index] = operand
-        if (self.graph.index, index) in self.work.states:
-            self.work.states[self.graph.index, index] = operand
-
-    def _read(self, index: int, position: int, operator: FileOperator) -> Operand:
-        """The operand at an operator's input, refused when its kind is not supported."""
-        tensor = self.graph.tensors[index]
-        for bad, what in (
-            (tensor.dtype is None, f"is {tensor.type_name}"),
-            (tensor.is_sparse, "is sparse"),
-        ):
-            if bad:
-                raise RefusedError(f"input {position} ({tensor.name}) {what}, which is not supported")
-        return self._operand(index, f"input {position} of {operator}")
-
     def _add(self, operator: FileOperator, position: int) -> Halt | None:
         """Add what stands for one operator, unless reading must stop here."""
         node = self._node(operator)
-        names = [self._label(i) for i in operator.outputs]
+        names = [self.tensors.label(i) for i in operator.outputs]
         if operator.code in CONTROL:
-            self._store(node.origin, operator, CONTROL[operator.code](node, names, self))
+            self.tensors.store(node.origin, operator, CONTROL[operator.code](node, names, self))
             return None
         try:
             answer = self._rule(operator.code)(node)
@@ -297,7 +215,7 @@ class _Reader:
         if isinstance(answer, Known):
             self._expect_bounded(answer, operator)
             name = self.name(names[0]) if names else ""
-            self._store(node.origin, operator, (self.model.constant(name, answer.value),))
+            self.tensors.store(node.origin, operator, (self.model.constant(name, answer.value),))
             return None
         if isinstance(answer, Network):
             self._run_network(node.origin, answer, operator, names)
@@ -320,9 +238,10 @@ class _Reader:
 
     def _node(self, operator: FileOperator) -> Node:
         """An operator as its rule sees it."""
+        tensors = enumerate(operator.inputs)
         return Node(
             f"{self.file.name}: {operator}",
-            tuple(None if i is None else self._read(i, at, operator) for at, i in enumerate(operator.inputs)),
+            tuple(None if i is None else self.tensors.read(i, at, operator) for at, i in tensors),
             operator.options_type,
             operator.options_table,
             tuple(self.graph.tensors[i].type for i in operator.outputs),
@@ -361,7 +280,7 @@ class _Reader:
         if x.type.dtype is not DType.FLOAT32 or not quantised:
             return step
         if filter not in self.widened:  # once, however many operators share it
-            name = self._name_free(f"{filter.name}:float32")
+            name = self.tensors.names.free(f"{filter.name}:float32")
             source = symmetric(filter)
             (self.widened[filter],) = self.model.add("dequantize", (source,), origin=origin, names=[name])
         return replace(step, inputs=(x, self.widened[filter], *step.inputs[FILTER + 1 :]))
@@ -374,9 +293,9 @@ class _Reader:
             names = [self.name(title) for title in titles] if last else []
             inputs = (*previous, *step.inputs[1:]) if previous else step.inputs
             declared = self._declared(step, operator) if last else []
-            open = [self._open(i) for i in operator.outputs] if last else []
+            open = [self.tensors.open(i) for i in operator.outputs] if last else []
             previous = self._apply(step, inputs, origin, names, declared, open)
-        self._store(origin, operator, previous)
+        self.tensors.store(origin, operator, previous)
 
     def _run_network(
         self, origin: str, network: Network, operator: FileOperator, titles: Sequence[str]
@@ -384,7 +303,7 @@ class _Reader:
         """Add an operator's ops, and let the states among its inputs be what it makes of them."""
         states = [(operator.inputs[position], result) for position, result in network.states.items()]
         wanted = [*zip(network.outputs, titles, strict=False)]
-        wanted += [(result, self._label(index)) for index, result in states if index is not None]
+        wanted += [(result, self.tensors.label(index)) for index, result in states if index is not None]
         names = {result: self.name(title) for result, title in wanted}
         results: list[tuple[Operand, ...]] = []
         for number, layer in enumerate(network.layers):
@@ -394,10 +313,10 @@ class _Reader:
             default = f"{step.op}_{len(self.model.operations)}"
             labels = [names.get(Result(number, k), f"{default}:{k}") for k in range(last + 1)]
             results.append(self._apply(step, step.inputs, origin, labels, layer.quantization))
-        self._store(origin, operator, [results[r.layer][r.index] for r in network.outputs])
+        self.tensors.store(origin, operator, [results[r.layer][r.index] for r in network.outputs])
         for index, result in states:
             if index is not None and self.graph.tensors[index].is_variable:
-                self._set(index, results[result.layer][result.index])
+                self.tensors.set(index, results[result.layer][result.index])
 
     def _declared(self, step: Step, operator: FileOperator) -> Sequence[Quantization | None]:
         """The quantisations that an operator's outputs shall have; nothing: what follows from the inputs."""
@@ -427,31 +346,3 @@ class _Reader:
         return self.model.add(
             step.op, inputs, step.attrs, origin=origin, names=names, quantization=declared, open=open
         )
-
-    def _open(self, index: int) -> OpenShape | None:
-        """A tensor's shape as the file declares it, where it is open and an input's is, too."""
-        declared = self.graph.tensors[index].open
-        return declared if declared.is_open and any(i.open for i in self.model.inputs) else None
-
-    def _store(self, origin: str, operator: FileOperator, results: Sequence[Operand]) -> None:
-        """Let operands be the outputs of an operator."""
-        if len(results) != len(operator.outputs):
-            raise FormatError(f"{origin}: expected {len(results)} outputs, got {len(operator.outputs)}")
-        for index, operand in zip(operator.outputs, results, strict=True):
-            tensor = self.graph.tensors[index]
-            self._expect_type(origin, f"output {tensor.name}", tensor, operand)
-            self._set(index, operand)
-
-    def _expect_type(self, origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
-        """FormatError unless the file's type of `what` is the one that follows from the inputs."""
-        expect_type(origin, what, tensor, operand)
-        if self.work.as_stored:
-            expect_shape(origin, what, tensor, operand)
-
-    def _stand_in(self, operator: FileOperator) -> None:
-        """Operands for the results of an operator that is not there, so that the search can go on."""
-        for index in operator.outputs:
-            tensor = self.graph.tensors[index]
-            if tensor.type is not None:
-                operand = Operand(self.name(tensor.name), tensor.type, Lifetime.TEMPORARY)
-                self.operands.setdefault(index, operand)
