@@ -1,8 +1,9 @@
 //!use flat walk
 // y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n].
-// Expects a, b, y; p.count, the V's of y; p.M, p.K, p.N (V's of a row of y); p.batch (extents of the batch dimensions),
-// p.a_batch and p.b_batch (strides along them); p.a_step and p.b_step, whose first two numbers are the strides along
-// the rows and along the columns of a matrix; those of b in V's. An invocation computes one V.
+// Expects a, b, y; enter(), weigh() and put() of lib/real.wgsl or lib/requantize.wgsl; p.count, the V's of y; p.M,
+// p.K, p.N (V's of a row of y); p.batch (extents of the batch dimensions), p.a_batch and p.b_batch (strides along
+// them); p.a_step and p.b_step, whose first two numbers are the strides along the rows and along the columns of a
+// matrix; those of b in V's. An invocation computes one V.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -18,9 +19,9 @@ fn main(
   var bt = distance(batch, p.b_batch) + i % p.N * u32(p.b_step.y);
   var sum = V();
   for (var k = 0u; k < p.K; k++) {
-    sum += load_a(at) * loadv_b(bt);
+    sum += enter(V(load_a(at))) * weigh(loadv_b(bt));
     at += u32(p.a_step.y);
     bt += u32(p.b_step.x);
   }
-  storev_y(i, sum);
+  put(i, i % p.N, sum);
 }

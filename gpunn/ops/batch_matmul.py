@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat_threads, size_of, vec_width
-from gpunn.ops.check import FLOATS, expect_bool, expect_dtype
-from gpunn.ops.op import Call, Op, broadcast_shapes, op
+from gpunn.ops.affine import scale_of
+from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
+from gpunn.ops.integer_product import integer_product, of_integers
+from gpunn.ops.op import Call, Op, Quantized, broadcast_shapes, op
 from gpunn.ops.strides import broadcast_strides, merge
 from gpunn.types import Array, Shape, TensorType
 
@@ -58,6 +62,7 @@ def _kernel(call: Call) -> Kernel:
             "a_step": (*_steps(a.shape, call["adj_a"]), 0, 0),
             "b_step": (down // lanes, across, 0, 0),
         },
+        libraries=("real",),
         lanes=lanes,
         reason=f"{lanes} columns of a row in an invocation",
     )
@@ -74,12 +79,30 @@ def _walk(shape: Shape, batch: Shape) -> Shape:
     return tuple(step * matrix for step in broadcast_strides(shape[:-2], batch))
 
 
-@op(_infer, _kernel, flops=lambda call: 2 * call.y.size * call.x.shape[-2 if call["adj_a"] else -1])
+def _check(call: Call) -> None:
+    """ModelError unless each tensor has one scale."""
+    for type in (call.x, call.input(1), call.y):
+        scale_of(call, type)
+
+
+def _integer(call: Call, a: Array, b: Array) -> Array:
+    def real(a: Array, b: Array, _: None, **attrs: Any) -> Array:
+        return np.asarray(batch_matmul.reference(a, b, **attrs))
+
+    return integer_product(call, real, b.ndim - (2 if call["adj_b"] else 1), a, b)
+
+
+@op(
+    _infer,
+    _kernel,
+    flops=lambda call: 2 * call.y.size * call.x.shape[-2 if call["adj_a"] else -1],
+    quantized=Quantized(_integer, lambda call: of_integers(call, _kernel(call)), _check, QUANTIZED),
+)
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
     """The matrix product a . b over the last two dimensions; those before them are broadcast.
 
     a [..., M, K], or [..., K, M] with adj_a; b [..., K, N], or [..., N, K] with adj_b; result [..., M, N].
-    dtype: float32, float16; through reals, quantised uint8 and int8 on the host. Raises ModelError for
+    dtype: float32, float16; quantised uint8, int8 and int16, in integers. Raises ModelError for
     other dtypes, ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2 max |a| max |b| of
     float32, beside the general promise, since every term rounds. TFLite schema, BatchMatMulOptions.
     """

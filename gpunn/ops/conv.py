@@ -19,10 +19,11 @@ from gpunn.kernel import (
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.integer_product import (
     Form,
+    centre_filter,
     check_types,
     constants_only,
-    depthwise_kernel,
     integer_product,
+    of_integers,
     product_kernel,
 )
 from gpunn.ops.matmul import channel_reads, product
@@ -240,7 +241,7 @@ def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None =
 
 def _integer_depthwise_kernel(call: Call) -> Kernel:
     if call.x.quantization is not None and constants_only(call):
-        return depthwise_kernel(call, _depthwise_kernel(call))
+        return of_integers(call, _depthwise_kernel(call), centre_filter)
     return product_kernel(call, Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3))
 
 

@@ -269,20 +269,25 @@ def _word_reads(how: Rescaling, offset: int) -> tuple[Read, ...]:
     )
 
 
-def depthwise_kernel(call: Call, real: Kernel) -> Kernel:
-    """The kernel `real` of a depthwise convolution of reals, with constant filter, made one of integers."""
+def of_integers(call: Call, real: Kernel, pack: Callable[..., Array] | None = None) -> Kernel:
+    """The kernel `real` of sums of products of reals, made one of integers.
+
+    pack: what makes int32 without zero point of its filter, a constant; without it, the shader takes the
+    zero point away.
+    """
     refuse_wide(call)
     how = rescaling(call)
-    lanes = real.lanes
+    x, w, *bias = real.reads
+    if pack is not None:
+        w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32)
     return replace(
         real,
-        reads=(
-            Read("x", 0, lanes),
-            Read("w", 1, lanes, Pack(centre_filter, (how.zero_w,)), dtype=DType.INT32),
-            Read("bias", 2 if call.has(2) else None, lanes),
-            Read("scales", None, lanes, value=how.table()),
-        ),
-        params={**real.params, **how.params(how.zero_w, lanes), "SCALES": call.y.shape[3] // lanes},
+        reads=(x, w, *bias, Read("scales", None, real.lanes, value=how.table())),
+        params={
+            **real.params,
+            **how.params(how.zero_w, real.lanes),
+            "SCALES": call.y.shape[-1] // real.lanes,
+        },
         functions={"finish": FINISH},
         libraries=("requantize",),
         reason=f"integers: {real.reason}",

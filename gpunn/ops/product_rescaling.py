@@ -54,15 +54,15 @@ class Rescaling:
 def rescaling(call: Call) -> Rescaling:
     """What a call's types and activation ask for.
 
-    As in TFLite, the scales of input and filter are multiplied in float32 for uint8
-    (GetQuantizedConvolutionMultipler) and in float64 for int8 (PopulateConvolutionQuantizationParams).
+    As in TFLite, the scales of input and filter are multiplied in float32 for uint8 and for products of
+    matrices (GetQuantizedConvolutionMultipler), else in float64 (PopulateConvolutionQuantizationParams).
     """
     scale_x, zero_x = scale_of(call, call.x)
     scale_y, zero_y = scale_of(call, call.y)
     quantization = call.input(1).quantization
     assert quantization is not None
     products = scale_x * np.asarray(quantization.scale)
-    if call.x.dtype is DType.UINT8:
+    if call.x.dtype is DType.UINT8 or call.op == "batch_matmul":
         products = products.astype(np.float32).astype(np.float64)
     factors = [quantize_multiplier(float(p / scale_y)) for p in products]
     multiplier, shift = np.broadcast_to(np.asarray(factors, np.int64).T, (2, call.y.shape[-1]))
@@ -76,9 +76,9 @@ def upwards(call: Call) -> int:
     As in LiteRT's default kernels on x86-64 (AVX2 and later), found by experiment. What its matrix product
     computes goes upwards, and what vector instructions do, which take eight channels at a time; what is left
     over of the eights, groups, and depthwise products of uint8 are computed as in its reference kernels, and
-    so are all of 16 bits.
+    so are products of matrices, and all of 16 bits.
     """
-    if call.x.dtype is DType.INT16:
+    if call.x.dtype is DType.INT16 or call.op == "batch_matmul":
         return 0
     channels = call.y.shape[-1]
     eights = channels - channels % 8

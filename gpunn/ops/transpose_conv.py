@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
-from gpunn.ops.integer_product import (
-    centre_filter,
-    check_types,
-    constants_only,
-    integer_product,
-    refuse_wide,
-)
+from gpunn.ops.integer_product import centre_filter, check_types, constants_only, integer_product, of_integers
 from gpunn.ops.op import Call, Op, Quantized, op
-from gpunn.ops.product_rescaling import FINISH, rescaling
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, resolve, window_params
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, TensorType
 
 PIXELS = 4  # output pixels, a stride apart along x, of one invocation of transpose_conv2d
 
@@ -102,24 +94,9 @@ def _integer(call: Call, x: Array, filter: Array, bias: Array | None = None) -> 
 
 
 def _integer_kernel(call: Call) -> Kernel:
-    refuse_wide(call)
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
-    real, how = _kernel(call), rescaling(call)
-    lanes = real.lanes
-    return replace(
-        real,
-        reads=(
-            real.reads[0],
-            Read("w", 1, lanes, Pack(pack_centred, (how.zero_w,)), dtype=DType.INT32),
-            real.reads[2],
-            Read("scales", None, lanes, value=how.table()),
-        ),
-        params={**real.params, **how.params(how.zero_w, lanes), "SCALES": call.y.shape[3] // lanes},
-        functions={"finish": FINISH},
-        libraries=("requantize",),
-        reason=f"integers: {real.reason}",
-    )
+    return of_integers(call, _kernel(call), pack_centred)
 
 
 @op(

@@ -9,9 +9,10 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.model import Model
-from gpunn.types import Array, DType, float32
+from gpunn.ops.affine import LIMITS
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
 
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
     # Batch dimensions of a and of b; rows, depth, columns.
@@ -52,13 +53,96 @@ def test_batches_that_cannot_be_merged_run_on_the_host(backend: str) -> None:
     check("batch_matmul", [a, b], backend=backend, host="5 batch dimensions", atol=bound(a, b, 3))
 
 
-def test_quantised_products_go_through_reals(backend: str) -> None:
-    types = [quantized(DType.INT8, (2, 3, 4), 0.1, 3), quantized(DType.INT8, (4, 5), 0.2, -1)]
-    inputs = [stored(k, t) for k, t in enumerate(types)]
-    output, host = quantized(DType.INT8, (), 2.0).quantization, "no GPU kernel for quantised tensors"
-    (y,) = check_integer("batch_matmul", inputs, types, {}, output, backend=backend, host=host)
-    real = 0.1 * (inputs[0] - 3.0) @ (0.2 * (inputs[1] + 1.0))
-    assert np.abs(y * 2.0 - np.clip(real, -256, 254)).max() <= 1.0 + 1e-4
+ADJOINTS = [{"adj_a": a, "adj_b": b} for a in (False, True) for b in (False, True)]
+
+
+def stacks(
+    dtype: DType,
+    shape: tuple[tuple[int, ...], tuple[int, ...], int, int, int],
+    attrs: dict[str, bool],
+    seed: int,
+) -> tuple[list[Array], list[TensorType], TensorType]:
+    """Stored values and types of a and b, and the type of their product, whose range its values fill.
+
+    Scales of odd seeds are powers of two, which makes halves of many results.
+    """
+    left, right, rows, depth, columns = shape
+    rng = np.random.default_rng(seed)
+    wide = dtype is DType.INT16
+    zeros = (0, 0, 0) if wide else tuple(int(z) for z in rng.integers(*LIMITS[dtype], 3))
+    scales = (0.25, 0.5) if seed % 2 else rng.uniform(0.001, 0.1, 2)
+    sizes = (
+        (depth, rows) if attrs["adj_a"] else (rows, depth),
+        (columns, depth) if attrs["adj_b"] else (depth, columns),
+    )
+    types = [
+        quantized(dtype, (*batch, *size), scale, zero)
+        for batch, size, scale, zero in zip((left, right), sizes, scales, zeros, strict=False)
+    ]
+    batch = np.broadcast_shapes(left, right)
+    spread = (2**14 if wide else 2**6) * (4 if depth > 4 else 1)
+    y = quantized(dtype, (*batch, rows, columns), scales[0] * scales[1] * spread, zeros[2])
+    return [stored(seed + k, t) for k, t in enumerate(types)], types, y
+
+
+@pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_quantised_products(dtype: DType, attrs: dict[str, bool], backend: str) -> None:
+    """Within a step of the exact real number: what is rounded twice is off by less than 3/4 + 2^-24 of it."""
+    for seed, shape in enumerate(SHAPES):
+        inputs, types, y = stacks(dtype, shape, attrs, seed)
+        (found,) = check_integer("batch_matmul", inputs, types, attrs, y.quantization, backend=backend)
+        a, b = ((v.astype(float) - t.quantization.zero_point[0]) for v, t in zip(inputs, types, strict=True))
+        a = np.swapaxes(a, -1, -2) if attrs["adj_a"] else a
+        b = np.swapaxes(b, -1, -2) if attrs["adj_b"] else b
+        factor = types[0].quantization.scale[0] * types[1].quantization.scale[0] / y.quantization.scale[0]
+        real = np.clip(a @ b * factor + y.quantization.zero_point[0], *LIMITS[dtype])
+        assert np.abs(found - real).max(initial=0) < 0.751
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_quantised_extremes(dtype: DType, backend: str) -> None:
+    """Sums of 300 products of 255 * 255, of either sign: in steps of three, and far beyond the range."""
+    low, high = LIMITS[dtype]
+    a = quantized(dtype, (2, 3, 300), 1.0, high)
+    for zero, scale, expected in (
+        (high, 3 * 65025.0, low + 100),
+        (high, 1.0, high),
+        (low, 3 * 65025.0, high - 100),
+        (low, 1.0, low),
+    ):
+        types = [a, quantized(dtype, (2, 300, 5), 1.0, zero)]
+        inputs = [
+            np.full(t.shape, v, dtype.numpy) for t, v in zip(types, (low, low + high - zero), strict=True)
+        ]
+        y = Quantization((scale,), (low + high - zero,))
+        (found,) = check_integer("batch_matmul", inputs, types, {}, y, backend=backend)
+        assert (found == expected).all()
+
+
+@pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16])
+def test_quantised_products_have_the_bits_of_litert(
+    dtype: DType, reference: bool, attrs: dict[str, bool]
+) -> None:
+    for seed, shape in enumerate((*SHAPES[1:7], ((2,), (2,), 13, 200, 16))):
+        inputs, types, y = stacks(dtype, shape, attrs, seed)
+        options = {"adj_x": attrs["adj_a"], "adj_y": attrs["adj_b"]}
+        (theirs,) = litert_integer(
+            "BATCH_MATMUL", inputs, types, [y], options, version=3, reference=reference
+        )
+        operation = integer_model("batch_matmul", inputs, types, attrs, y.quantization).operations[0]
+        np.testing.assert_array_equal(operation.evaluate(inputs)[0], theirs)
+
+
+def test_scales_are_multiplied_in_float32() -> None:
+    """Of these, the factor is 24751 / 2^15 with the product in float32, and 24752 / 2^15 in float64."""
+    types = [quantized(DType.INT16, (1, 1), scale) for scale in (0.05849092, 0.030014569)]
+    y, inputs = quantized(DType.INT16, (1, 1), 0.0023241758), [np.array([[v]], np.int16) for v in (200, 150)]
+    (theirs,) = litert_integer("BATCH_MATMUL", inputs, types, [y], version=3)
+    operation = integer_model("batch_matmul", inputs, types, {}, y.quantization).operations[0]
+    assert operation.evaluate(inputs)[0] == theirs == (200 * 150 * 24751 + 2**14) >> 15
 
 
 def test_agrees_with_litert() -> None:
