@@ -1,17 +1,11 @@
-//!use flat nan ascending
+//!use flat nan ascending steps
 // y = the stored integer of each real x: p.ends.x, and one more for each of the thresholds `least` that x reaches.
-// Expects x, least (2 HALF of them in order, each as lib/ascending.wgsl makes it; the first is not looked at), y;
-// p.count, the number of V's; p.ends.y, which a NaN becomes. An invocation computes one V.
+// Expects x, least (lib/steps.wgsl; each as lib/ascending.wgsl makes it), y; p.count, the number
+// of V's; p.ends.y, which a NaN becomes. An invocation computes one V.
 
 fn stored(x: f32) -> i32 {
   let key = ascending(bitcast<i32>(x)); // compared as f32, subnormal numbers may count as 0
-  var k = 0u;
-  for (var step = HALF; step > 0u; step /= 2u) {
-    if (key >= load_least(k + step)) {
-      k += step;
-    }
-  }
-  return select(p.ends.x + i32(k), p.ends.y, is_nan(x));
+  return select(p.ends.x + i32(reached(key)), p.ends.y, is_nan(x));
 }
 
 @compute @workgroup_size(WX, WY, WZ)

@@ -135,14 +135,19 @@ def rescale(x: Array, m: Array | int, shift: Array | int, away: Array | bool = T
     return divide_by_power(high_multiply(wrap32(x << left), m), right, away)
 
 
+def short_multiplier(m: Array | int) -> Array:
+    """A multiplier of quantize_multiplier() with 15 instead of 31 bits."""
+    return np.asarray(np.minimum((np.asarray(m, np.int64) + 2**15) >> 16, 2**15 - 1))
+
+
 def rescale_wide(x: Array, m: Array | int, shift: Array | int) -> Array:
     """x (int64 of 48-bit values) times m / 2^31 * 2^shift, with 15 bits of the factor, rounded once.
 
-    As TFLite's MultiplyByQuantizedMultiplier does for sums of 64 bits: halves go upwards.
+    As TFLite's MultiplyByQuantizedMultiplier does for sums of 64 bits: halves go upwards. A shift of more
+    than 14, which it does not allow, counts as 14.
     """
-    short = np.minimum((np.asarray(m, np.int64) + 2**15) >> 16, 2**15 - 1)
-    down = 15 - np.asarray(shift, np.int64)
-    return np.asarray((x * short + (np.int64(1) << (down - 1))) >> down)
+    down = np.maximum(15 - np.asarray(shift, np.int64), 1)
+    return np.asarray((x * short_multiplier(m) + (np.int64(1) << (down - 1))) >> down)
 
 
 def high_multiply(a: Array, b: Array | int) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from gpunn.kernel import (
     Function,
     Kernel,
+    Param,
     Read,
     Unsupported,
     Write,
@@ -18,10 +19,11 @@ from gpunn.kernel import (
     size_of,
     vec_width,
 )
-from gpunn.ops import softmax_wide
+from gpunn.ops import l2_integer, log_softmax_integer, softmax_wide
 from gpunn.ops.affine import fixed_output, through_reals
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.rows import IntegerRows
 from gpunn.ops.softmax_integer import exponentials, softmax_functions, softmax_reference, why_not
 from gpunn.ops.team import teams
 from gpunn.types import Array, DType, TensorType
@@ -35,7 +37,7 @@ _PARAMETERS = {
 }
 
 
-def _row_kernel(call: Call, functions: Mapping[str, str], **params: float) -> Kernel:
+def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Kernel:
     """The kernel of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl."""
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
@@ -51,6 +53,25 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: float) -> Ke
         functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
         reason=f"rows of {shape[axis]}: {reason}",
     )
+
+
+def _as_integers(how: IntegerRows) -> Quantized:
+    """The facet of an op on rows of 8 bits; where `how` does not serve, it goes through reals."""
+
+    def reference(call: Call, x: Array) -> Array:
+        if how.why_not(call):
+            return through_reals(call, next(o.reference for o in OPS if o.name == call.op), x)
+        return how.reference(call, x)
+
+    def kernel(call: Call) -> Kernel:
+        reason = how.why_not(call)
+        if reason:
+            raise Unsupported(reason)
+        rows = _row_kernel(call, how.functions(call), **how.params(call))
+        tables = () if how.table is None else (Read("table", None, value=how.table(call)),)
+        return replace(rows, reads=(*rows.reads, *tables), libraries=how.libraries)
+
+    return Quantized(reference, kernel)
 
 
 def _infer(call: Call) -> TensorType:
@@ -124,12 +145,17 @@ def _infer_log_softmax(call: Call) -> TensorType:
 _LOG_SOFTMAX = {**_SOFTMAX, "relative": "x - top", "finish": "r - log(sum)"}
 
 
-@op(_infer_log_softmax, lambda call: _row_kernel(call, _LOG_SOFTMAX), precise=True)
+@op(
+    _infer_log_softmax,
+    lambda call: _row_kernel(call, _LOG_SOFTMAX),
+    quantized=_as_integers(log_softmax_integer.INTEGER),
+    precise=True,
+)
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
     """x - max - log(sum(exp(x - max))), maximum and sum taken along `axis`: the logarithm of softmax.
 
-    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8,
-    which go through reals, on the host: the result then has 256 steps from -16 to 0. A row that holds NaN
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8:
+    the result then has 256 steps from -16 to 0 (gpunn/ops/log_softmax_integer.py). A row that holds NaN
     or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes and for an axis out of
     range. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32). TFLite schema,
     LogSoftmaxOptions.
@@ -151,12 +177,18 @@ _L2 = {
 }
 
 
-@op(_infer, lambda call: replace(_row_kernel(call, _L2), libraries=("nearer",)), precise=True)
+@op(
+    _infer,
+    lambda call: replace(_row_kernel(call, _L2), libraries=("nearer",)),
+    quantized=_as_integers(l2_integer.INTEGER),
+    precise=True,
+)
 def l2_normalization(x: Array, *, axis: int = -1) -> Array:
     """x / sqrt(sum(x^2)), the sum taken along `axis`; a vector of zeros stays zeros.
 
-    Shapes: any of rank 1 or more; the result has x's. dtype: float32 or float16. Numbers of any magnitude
-    are normalised, subnormal ones may count as 0. A row that holds NaN or an infinity is NaN throughout.
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8, in
+    integers where the result counts in 1/128 (gpunn/ops/l2_integer.py). Numbers of any magnitude are
+    normalised, subnormal ones may count as 0. A row that holds NaN or an infinity is NaN throughout.
     Raises ModelError for other dtypes and for an axis out of range. Accuracy: the general promise (atol
     1e-5, rtol 5 eps of float32). NeuralNetworks.h, ANEURALNETWORKS_L2_NORMALIZATION (last axis of rank 4
     there; it leaves a vector of zeros open); TFLite schema, L2NormOptions.

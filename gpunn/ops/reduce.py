@@ -3,9 +3,9 @@
 A line of TABLE is an op: its meaning in numpy, and as WGSL a start value, how an element joins the
 accumulator, and what is done to the accumulator at the end; and its dtypes.
 Shapes: the reduced axes go, or stay as 1 with keep_dims. dtype: as the line says, int64 on the host.
-Quantised uint8 and int8 stand for reals: their mean is computed in integers as TFLite's kernels
-do, their maximum and minimum are stored values as they are (where the result is quantised as
-the input), their sum and product go through reals, on the host. Raises ModelError for other dtypes and
+Quantised uint8, int8 and int16 stand for reals: their mean, sum and product are computed as TFLite's
+kernels do (reduce_integer.py), their maximum and minimum are stored values as they are (where the result
+is quantised as the input). Raises ModelError for other dtypes and
 for axes that are out of range. Axes may be negative, repeated, all, or none (then every element is
 reduced by itself). Integer sums and products wrap around; the mean of integers, on the host, is that of
 their 64-bit sum, without its fraction, and 0 of nothing. Maximum and minimum give NaN where there is one;
@@ -28,7 +28,6 @@ import numpy as np
 from gpunn.kernel import (
     Function,
     Kernel,
-    Param,
     Read,
     Unsupported,
     Write,
@@ -38,16 +37,7 @@ from gpunn.kernel import (
     keep_nan,
     size_of,
 )
-from gpunn.ops.affine import (
-    LIMITS,
-    quantize_multiplier,
-    ratio,
-    rescale,
-    scale_of,
-    store,
-    through_reals,
-    times,
-)
+from gpunn.ops.affine import through_reals
 from gpunn.ops.check import (
     FLOATS,
     NUMBERS,
@@ -58,11 +48,11 @@ from gpunn.ops.check import (
     expect_dtype,
     expect_ints,
 )
-from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.reduce_integer import INTEGER, Folding, reduced_axes
 from gpunn.ops.strides import aligned, by_fours, dense, merge
 from gpunn.types import Array, DType, Shape, TensorType
 
-_FAR = 2.0**30  # zero points beyond it would not fit 32 bits
 _GROUP = 64
 _FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
 
@@ -173,7 +163,7 @@ def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
     x is dense, so neighbours of one kind merge and at most half of them are left of each kind.
     """
     shape, steps = call.x.shape, dense(call.x.shape)
-    axes = expect_axes(call, call["axes"], len(shape))
+    axes = reduced_axes(call)
     inside = [d for d in range(len(shape)) if d in axes]
     outside = [d for d in range(len(shape)) if d not in axes]
     kept = merge(tuple(shape[d] for d in outside), tuple(steps[d] for d in outside))
@@ -191,143 +181,60 @@ def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
             raise Unsupported("a sum of int32 may not fit 32 bits")
         initial = line.initial(call) if callable(line.initial) else line.initial
         fold = keep_nan(line.fold, "acc", "x") if line.nan and call.x.dtype in FLOATS else line.fold
-        return _reduction(call, initial, fold, line.finish)
+        return _reduction(call, Folding(initial, fold, line.finish))
 
     return kernel
 
 
-def _reduction(
-    call: Call, initial: float, fold: str, finish: str, libraries: tuple[str, ...] = (), **params: Param
-) -> Kernel:
-    """The kernel of a reduction; see Reduction for the expressions, which may read `params`."""
+def _reduction(call: Call, how: Folding) -> Kernel:
+    """The kernel of a reduction."""
     lanes, kept, reduced = _spaces(call)
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
-    share = terms >= _GROUP and (outputs < _FEW or reduced[1][-1] == 1)
+    share = terms >= _GROUP and not how.ordered and (outputs < _FEW or reduced[1][-1] == 1)
     across, down = (_GROUP, 1) if share else (1, _GROUP)
     x, y, _ = flat_threads(ceil_div(outputs, down) * across, across)
     return Kernel(
         body="reduce",
         threads=(x, y * down, 1),
         workgroup=(across, down, 1),
-        reads=(Read("x", 0, width=lanes),),
+        reads=(Read("x", 0, width=lanes), *how.tables),
         writes=(Write(width=lanes),),
         params={
             "outputs": outputs,
             "count": terms,
-            "initial": float(initial) if call.x.dtype in FLOATS else int(initial) % 2**32,
+            "initial": float(how.initial) if call.x.dtype in FLOATS else int(how.initial) % 2**32,
             "kept": dims4(kept[0], 1),
             "kept_stride": dims4(kept[1], 0),
             "reduced": dims4(reduced[0], 1),
             "reduced_stride": dims4(reduced[1], 0),
-            **params,
+            **how.params,
         },
-        constants={"ONE_RUN": int(len(reduced[0]) <= 1)},
+        constants={"ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
         functions={
-            "fold": Function(("acc", "x"), fold),
-            "finish": Function(("acc", "place"), finish),
+            "fold": Function(("acc", "x"), how.fold),
+            "finish": Function(("acc", "place"), how.finish),
         },
-        libraries=libraries,
+        libraries=how.libraries,
         lanes=lanes,
         reason="one workgroup per result" if share else "one invocation per result",
     )
 
 
-def _count(call: Call) -> int:
-    """How many elements make one of the result."""
-    return size_of(tuple(call.x.shape[axis] for axis in expect_axes(call, call["axes"], call.x.rank)))
+def _as_integers(line: Reduction) -> Quantized:
+    """The facet of an op that has integer arithmetic; where that does not serve, it goes through reals."""
+    integer = INTEGER[line.name]
 
+    def reference(call: Call, x: Array) -> Array:
+        return through_reals(call, line.meaning, x) if integer.why_not(call) else integer.reference(call, x)
 
-@dataclass(frozen=True, slots=True)
-class _MeanRescaling:
-    """How a sum of stored values becomes a mean: after + rescale(sum - before, m, shift).
+    def kernel(call: Call) -> Kernel:
+        reason = integer.why_not(call)
+        if reason:
+            raise Unsupported(reason)
+        lanes, _, _ = _spaces(call)
+        return _reduction(call, integer.folding(call, lanes))
 
-    upwards: for how many of the last dimension's results, the first ones, halves are rounded upwards.
-    """
-
-    m: int
-    shift: int
-    before: int
-    after: int
-    upwards: int = 0
-
-
-def _mean_rescaling(call: Call) -> _MeanRescaling:
-    """As TFLite's QuantizedMeanOrSum (reference/reduce.h), or as its Mean over height and width.
-
-    The former divides the multiplier by the count, brought near to it by a power of two, and rounds down.
-    """
-    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
-    count = _count(call)
-    shifted = ratio(times(zero, scale), to_scale)
-    if _over_image(call) and abs(shifted) < _FAR:
-        return _image_mean_rescaling(call, shifted)
-    m, shift = quantize_multiplier(scale / to_scale)
-    up = min(count.bit_length() - 1, 31 + shift)
-    return _MeanRescaling((m << up) // count, shift - up, count * zero, to_zero)
-
-
-def _over_image(call: Call) -> bool:
-    """Whether a mean of 8 bits is over height and width and keeps them: TFLite has a kernel of its own."""
-    return (
-        call.x.dtype in EIGHT_BITS
-        and call.x.rank == 4
-        and expect_axes(call, call["axes"], 4) == (1, 2)
-        and bool(call["keep_dims"])
-    )
-
-
-def _image_mean_rescaling(call: Call, shifted: float) -> _MeanRescaling:
-    """As optimized_integer_ops::Mean: in float32, the zero points joined after the multiplication.
-
-    shifted: x's zero point as the result's scale counts it. Sixteen channels at a time are vector
-    instructions, which round upwards.
-    """
-    (scale, _), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
-    m, shift = quantize_multiplier(ratio(scale, times(_count(call), to_scale)))
-    nearest = np.trunc(np.float32(shifted) + np.float32(0.5 if shifted > 0 else -0.5))
-    channels = call.x.shape[3]
-    return _MeanRescaling(m, shift, 0, to_zero - int(nearest), channels - channels % 16)
-
-
-def _why_no_integers(call: Call) -> str:
-    if not call.x.size:
-        return "the mean of no elements"
-    low, high = LIMITS[call.x.dtype]
-    return "a sum of stored values may not fit 32 bits" if (high - low) * _count(call) >= 2**31 else ""
-
-
-def _integer_mean(call: Call, x: Array) -> Array:
-    if _why_no_integers(call):
-        return through_reals(call, _mean, x)
-    how = _mean_rescaling(call)
-    axes = expect_axes(call, call["axes"], x.ndim)
-    total = np.asarray(np.sum(x, axis=axes, keepdims=call["keep_dims"], dtype=np.int64))
-    away = np.arange(total.shape[-1]) >= how.upwards if how.upwards else True
-    return store(
-        rescale(total - how.before, how.m, how.shift, away) + how.after, call.y, LIMITS[call.y.dtype]
-    )
-
-
-def _integer_mean_kernel(call: Call) -> Kernel:
-    reason = _why_no_integers(call)
-    if reason:
-        raise Unsupported(reason)
-    how = _mean_rescaling(call)
-    low, high = (limit - how.after for limit in LIMITS[call.y.dtype])
-    away = "place % p.channels.x >= p.channels.y"
-    scaled = f"rescale(acc - p.factor.z, p.factor.x, p.factor.y, {away})"
-    lanes, _, _ = _spaces(call)
-    channels = call.x.shape[-1] // lanes if how.upwards else 1
-    return _reduction(
-        call,
-        0,
-        "acc + x",
-        f"clamp({scaled}, p.bounds.x, p.bounds.y) + p.factor.w",
-        ("affine",),
-        factor=(how.m, how.shift, how.before, how.after),
-        bounds=(low, high, 0, 0),
-        channels=(channels, how.upwards // lanes, 0, 0),
-    )
+    return Quantized(reference, kernel, dtypes=QUANTIZED)
 
 
 def _as_stored(line: Reduction) -> Quantized:
@@ -348,7 +255,7 @@ def _as_stored(line: Reduction) -> Quantized:
 
 
 _FACETS = {
-    "mean": Quantized(_integer_mean, _integer_mean_kernel, dtypes=QUANTIZED),
+    **{line.name: _as_integers(line) for line in TABLE if line.name in INTEGER},
     **{line.name: _as_stored(line) for line in TABLE if line.name in ("reduce_max", "reduce_min")},
 }
 

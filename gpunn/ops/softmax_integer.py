@@ -44,15 +44,21 @@ def why_not(call: Call) -> str:
     return ""
 
 
-def exponentials(call: Call) -> Array:
-    """exp of 0, -1, ... -255 steps below a row's maximum, as int32 with no integer bits."""
+def differences(call: Call) -> tuple[Array, Array]:
+    """0, -1, ... -255 steps below a row's maximum, with DIFFERENCE_BITS, and which of them count."""
     scale, _ = scale_of(call, call.x)
-    factor = min(float(call["beta"]) * float(np.float32(scale)) * 2 ** (31 - DIFFERENCE_BITS), ONE)
+    beta = float(call.attrs.get("beta", 1.0))
+    factor = min(beta * float(np.float32(scale)) * 2 ** (31 - DIFFERENCE_BITS), ONE)
     multiplier, shift = quantize_multiplier(factor)
     radius = math.floor(float((2**DIFFERENCE_BITS - 1) * 2 ** (31 - DIFFERENCE_BITS)) / 2.0**shift)
     steps = -np.arange(256, dtype=np.int64)
     known = steps >= -radius
-    scaled = rescale(np.where(known, steps, 0), multiplier, shift)
+    return rescale(np.where(known, steps, 0), multiplier, shift), known
+
+
+def exponentials(call: Call) -> Array:
+    """exp of 0, -1, ... -255 steps below a row's maximum, as int32 with no integer bits."""
+    scaled, known = differences(call)
     table: Array = np.where(known, _exp(scaled), 0).astype(np.int32)
     return table
 
@@ -82,15 +88,23 @@ def _exp_of_quarter(x: Array) -> Array:
     return np.asarray(np.minimum(constant + high_multiply(x + divide_by_power(thirds, 1), constant), ONE))
 
 
-def _reciprocal(total: Array) -> tuple[Array, Array]:
-    """(r, exponent) with 1 / total = r / 2^31 / 2^exponent, for `total` >= 1 with SUM_BITS integer bits."""
-    _, digits = np.frexp(total.astype(np.float64))
-    leading = 32 - digits.astype(np.int64)
-    half = total << (leading - 1)
+def leading_zeros(x: Array) -> Array:
+    """Of the 32 bits of positive numbers, those before the first digit."""
+    return np.asarray(32 - np.frexp(x.astype(np.float64))[1].astype(np.int64))
+
+
+def over(half: Array) -> Array:
+    """1 / x with no integer bits, of half an x from 1 to 2."""
     x = START + high_multiply(half, -SLOPE)
     for _ in range(3):
         x = x + (high_multiply(x, 2**29 - high_multiply(half, x)) << 2)
-    return np.minimum(x << 1, ONE), SUM_BITS - leading
+    return np.asarray(np.minimum(x << 1, ONE))
+
+
+def _reciprocal(total: Array) -> tuple[Array, Array]:
+    """(r, exponent) with 1 / total = r / 2^31 / 2^exponent, for `total` >= 1 with SUM_BITS integer bits."""
+    leading = leading_zeros(total)
+    return over(total << (leading - 1)), SUM_BITS - leading
 
 
 def softmax_reference(call: Call, x: Array) -> Array:

@@ -21,6 +21,7 @@ from gpunn.ops.affine import (
     ratio,
     rescale,
     scale_of,
+    short_multiplier,
     store,
     times,
 )
@@ -148,7 +149,7 @@ def hard_swish_table(call: Call) -> Array:
 def _short_multiplier(factor: float) -> tuple[int, int]:
     """quantize_multiplier() with 15 instead of 31 bits."""
     m, shift = quantize_multiplier(factor)
-    return min((m + 2**15) >> 16, 2**15 - 1), shift
+    return int(short_multiplier(m)), shift
 
 
 def _saturate(x: Array) -> Array:

@@ -1,6 +1,6 @@
 // Integer arithmetic of quantised tensors, as in gpunn/ops/affine.py.
 
-// SaturatingRoundingDoublingHighMul of a and b >= 0: a * b / 2^31 to nearest, halves upwards.
+// SaturatingRoundingDoublingHighMul of a and b, not both -2^31: a * b / 2^31 to nearest, halves upwards.
 fn high_multiply(a: i32, b: i32) -> i32 {
   let a0 = a & 0xffff;
   let a1 = a >> 16u;

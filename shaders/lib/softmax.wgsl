@@ -1,15 +1,42 @@
 //!use affine
-// The last step of softmax in fixed point, as in gpunn/ops/softmax_integer.py.
+// The last steps of softmax and log_softmax in fixed point, as in gpunn/ops/softmax_integer.py. A total has 12 integer
+// bits and is at least 1.
 
-// weight / total in steps of 1/256; weight has no integer bits, total has 12 and is at least 1.
-fn softmax_share(weight: i32, total: i32) -> i32 {
-  let leading = countLeadingZeros(u32(total));
-  let half = total << (leading - 1u);
+// 1 / x with no integer bits, of half an x from 1 to 2.
+fn over(half: i32) -> i32 {
   var x = 1515870810 + high_multiply(-1010580540, half); // 48/17 - 32/17 half
   for (var k = 0; k < 3; k++) {
     x += high_multiply(536870912 - high_multiply(half, x), x) << 2u; // 1 - half x
   }
+  return left_saturating(x, 1u);
+}
+
+fn left_saturating(x: i32, n: u32) -> i32 {
+  let most = 2147483647 >> n;
+  return select(x << n, 2147483647, x > most);
+}
+
+// weight / total in steps of 1/256; weight has no integer bits.
+fn softmax_share(weight: i32, total: i32) -> i32 {
+  let leading = countLeadingZeros(u32(total));
   let exponent = 35u - leading;
-  let share = divide_by_power(high_multiply(weight, select(x << 1u, 2147483647, x >= 1073741824)), min(exponent, 31u), true);
+  let share = divide_by_power(high_multiply(weight, over(total << (leading - 1u))), min(exponent, 31u), true);
   return select(share, 0, exponent > 31u);
+}
+
+// The logarithm of a total, with five integer bits: a quotient of polynomials around 2^(-1/4), and a power of two.
+fn log_of_sum(total: i32) -> i32 {
+  let leading = countLeadingZeros(u32(total));
+  let headroom = countLeadingZeros(u32(high_multiply(total, 1518500250))) - 1u; // 2^(-1/2)
+  let first = left_saturating(high_multiply(total << (leading - 1u), 1518500250), 1u);
+  let r = min(first, left_saturating(total, headroom));
+  let power = max(((12 - i32(leading)) << 25u) + 8388608, ((12 - i32(headroom)) << 25u) - 8388608);
+  let middle = i32((u32(r) + 1805811302u) >> 1u); // 2^(-1/4), and 1 to round upwards
+  let apart = (r - 1805811301) << 1u;
+  let square = high_multiply(apart, apart);
+  let above = high_multiply(apart, r) + high_multiply(high_multiply(apart, square), 117049297);
+  let below = high_multiply(middle, apart + 1057819769 + high_multiply(square, 127690142))
+    + high_multiply(apart, 638450708);
+  let quotient = high_multiply(divide_by_power(above, 6u, true), over(i32((u32(below) + 0x80000000u) >> 1u)));
+  return (high_multiply(power, 1488522236) + quotient) << 1u; // log(2)
 }

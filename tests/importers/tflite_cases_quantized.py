@@ -101,6 +101,7 @@ ROWS: list[Row] = [
     ("SQUEEZE", [i8(1, 4, 1)], [], i8(4), {}, 1),
     ("SQUARED_DIFFERENCE", [i8(2, 5), i8(5, scale=0.1)], [], i8(2, 5, scale=0.5), {}, 2),
     ("STRIDED_SLICE", [u8(4, 5)], [ints(1, 0), ints(3, 4), ints(1, 2)], u8(2, 2), {}, 1),
+    ("SUM", [i8(2, 30, 4)], [ints(1)], i8(2, 1, 4, scale=0.3), {"keep_dims": True}, 2),
     ("TANH", [i8(256)], [], i8(256, scale=1 / 128, zero=0), {}, 2),
     ("TRANSPOSE", [i8(2, 3, 4)], [ints(2, 0, 1)], i8(4, 2, 3), {}, 2),
 ]

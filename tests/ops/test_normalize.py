@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.types import Array, DType, Quantization
+from gpunn.ops.affine import LIMITS, dequantize
+from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
 from tests.ops.nnapi_cases import check_cases
 from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
@@ -115,16 +116,87 @@ def test_log_softmax_agrees_with_litert() -> None:
         check_litert("log_softmax", [random(0, *shape)], {}, "LOG_SOFTMAX", {})
 
 
-@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
-def test_log_softmax_of_stored_values(dtype: DType, backend: str) -> None:
-    """Within a step of LiteRT, which computes int8 in fixed point."""
-    type = quantized(dtype, (4, 9), 0.05, 3)
-    x, host = stored(0, type), "no GPU kernel for quantised tensors"
-    (y,) = check_integer("log_softmax", [x], [type], backend=backend, host=host)
-    result = integer_model("log_softmax", [x], [type]).outputs[0].type
-    assert result.quantization == Quantization((16 / 256,), (127 if dtype is DType.INT8 else 255,))
-    (expected,) = litert_integer("LOG_SOFTMAX", [x], [type], [result])
-    assert np.abs(y.astype(int) - expected.astype(int)).max() <= 1
+EIGHT_BITS = [DType.UINT8, DType.INT8]
+ROWS = (
+    ((3,), 0),
+    ((2, 3, 4, 7), 1),
+    ((3, 64), 1),
+    ((70, 12), 0),
+    ((5, 1001), 1),
+    ((6, 4095), -1),
+    ((0, 4), 1),
+)
+RESULTS = {"log_softmax": (1 / 16, 255), "l2_normalization": (1 / 128, 128)}
+
+
+def result_of(op: str, dtype: DType) -> Quantization:
+    """What the integer arithmetic of an op counts in."""
+    scale, above = RESULTS[op]
+    return Quantization((scale,), (LIMITS[dtype][0] + above,))
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+@pytest.mark.parametrize("op", RESULTS)
+def test_rows_of_stored_values(op: str, dtype: DType, backend: str) -> None:
+    """Within a step of the real number, and of a logarithm within 1/2 where 31 steps of 2^k count as -16."""
+    y, off = result_of(op, dtype), {"log_softmax": 8.6, "l2_normalization": 1.0}[op]
+    for seed, (shape, axis) in enumerate(ROWS):
+        type = quantized(dtype, shape, (0.002, 0.05, 1 / 16, 0.2)[seed % 4], LIMITS[dtype][0] + 30 * seed)
+        x = stored(seed, type)
+        (found,) = check_integer(op, [x], [type], {"axis": axis}, y, backend=backend)
+        operation = integer_model(op, [x], [type], {"axis": axis}, y).operations[0]
+        real = operation.definition.reference(dequantize(x, type).astype(np.float64), axis=axis)
+        exact = np.clip(real / y.scale[0] + y.zero_point[0], *LIMITS[dtype])
+        assert np.abs(found - exact).max(initial=0) < off
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("op", RESULTS)
+def test_rows_have_the_bits_of_litert(op: str, reference: bool, dtype: DType) -> None:
+    """Those of its reference kernels; its default log_softmax, of float32, has others in few results."""
+    for seed, depth in enumerate((1, 2, 3, 7, 50, 900, 4095)):
+        type = quantized(
+            dtype, (4, 2, 3, depth), (0.002, 0.05, 0.07, 0.2)[seed % 4], LIMITS[dtype][0] + 40 * seed
+        )
+        y, x = TensorType(dtype, type.shape, result_of(op, dtype)), stored(seed, type)
+        (theirs,) = litert_integer(op.upper(), [x], [type], [y], version=2, reference=reference)
+        ours = integer_model(op, [x], [type], {}, y.quantization).operations[0].evaluate([x])[0]
+        if op == "log_softmax" and not reference:
+            assert (ours != theirs).mean() < 1e-3
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_rows_of_extremes(dtype: DType, backend: str) -> None:
+    """Rows of one value, zeros among them, the longest sums of squares, one element far above the others."""
+    low, high = LIMITS[dtype]
+    for zero in (low, high, low + 1, low + 128):
+        type = quantized(dtype, (6, 33025), 0.2, zero)
+        x = np.full(type.shape, zero, dtype.numpy)
+        x[1], x[2], x[3, 0], x[4, ::2], x[5] = low, high, high, low, zero + (1 if zero < high else -1)
+        (y,) = check_integer(
+            "l2_normalization", [x], [type], {}, result_of("l2_normalization", dtype), backend=backend
+        )
+        assert (y[0] == low + 128).all()
+        short, y = x[:, :300], result_of("log_softmax", dtype)
+        (y,) = check_integer("log_softmax", [short], [type.with_shape(short.shape)], {}, y, backend=backend)
+        assert (y[:3] == round(-np.log(300) * 16) + high).all()
+        assert y[3].tolist() == ([high] + [low] * 299 if zero != high else [y[0, 0]] * 300)
+
+
+def test_what_integer_rows_do_not_serve(backend: str) -> None:
+    x = quantized(DType.INT8, (2, 33026), 0.1, 3)
+    other = Quantization((0.5,), (3,))
+    for op, length, y, host in (
+        ("log_softmax", 4096, result_of("log_softmax", DType.INT8), "rows of more than 4095"),
+        ("log_softmax", 9, other, "steps from -16 to 0"),
+        ("l2_normalization", 33026, result_of("l2_normalization", DType.INT8), "sum of squares"),
+        ("l2_normalization", 9, other, "steps of 1/128"),
+    ):
+        type = x.with_shape((2, length))
+        check_integer(op, [stored(0, type)], [type], {}, y, backend=backend, host=host)
 
 
 def test_rank_and_dtype() -> None:
