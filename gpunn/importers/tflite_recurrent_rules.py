@@ -121,7 +121,7 @@ def lstm(node: Node) -> Network:
     """LSTM: one step; the states are inputs 18 and 19, those of the kernel BASIC 1 and 4."""
     options = node.options("LSTMOptions")
     if options.get("KernelType") == schema.LSTMKernelType.BASIC:
-        builder = _Builder(node)
+        builder = _Builder(node, integer=True)
         layer = builder.add("basic_lstm", builder.inputs(5))
         outputs = tuple(Result(layer, k) for k in range(4))
         return Network(builder.layers, outputs, {1: outputs[0], 4: outputs[1]})
@@ -151,23 +151,24 @@ def _from_lstm(builder: _Builder, options: Options, attrs: Mapping[str, Any]) ->
     """The answer of one layer, of real or of quantised numbers."""
     inputs, attrs = builder.inputs(*_FULL), {**_lstm_attributes(options), **attrs}
     if builder.integer:
-        attrs["hidden"] = _hidden(builder.node, inputs, attrs["activation"])
+        attrs |= _between(builder.node, attrs["activation"], len(inputs) > 20 and inputs[21] is not None)
     layer = builder.add("lstm", inputs, attrs)
     return Network(builder.layers, (Result(layer, 3),), {18: Result(layer, 1), 19: Result(layer, 2)})
 
 
-def _hidden(node: Node, inputs: Sequence[Value], activation: str | None) -> tuple[float, int] | None:
-    """Scale and zero point of what an integer LSTM projects, the last of five intermediate tensors."""
-    if any(i is not None for i in inputs[20:]):
-        raise RefusedError("layer normalisation of integers is not supported")
+def _between(node: Node, activation: str | None, normal: bool) -> dict[str, Any]:
+    """What the intermediate tensors of an integer LSTM say: of what is projected, the last, and of sums."""
     if activation != "tanh":
         raise RefusedError(f"on integers only the activation TANH is supported, got {activation}")
     if len(node.intermediates) != 5:
         raise RefusedError(f"has {len(node.intermediates)} intermediate tensors, only 5 are supported")
-    type = node.intermediates[4]
-    if type is None or type.quantization is None:
-        return None
-    return type.quantization.scale[0], type.quantization.zero_point[0]
+    scales = [None if t is None else t.quantization for t in node.intermediates]
+    found: dict[str, Any] = {}
+    if scales[4] is not None:
+        found["hidden"] = scales[4].scale[0], scales[4].zero_point[0]
+    if normal and None not in scales:
+        found["sums"] = tuple(q.scale[0] for q in scales[:4] if q is not None)
+    return found
 
 
 def sequence_rnn(node: Node) -> Network:

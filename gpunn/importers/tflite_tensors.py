@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.importers.tflite_file import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite_node import RefusedError
@@ -11,7 +13,7 @@ from gpunn.importers.tflite_types import expect_shape, expect_type
 from gpunn.importers.tflite_work import Work
 from gpunn.model import Model
 from gpunn.operation import Lifetime, Operand
-from gpunn.types import OpenShape, Shape
+from gpunn.types import DType, OpenShape, Shape
 
 
 class Names:
@@ -95,6 +97,8 @@ class Tensors:
                 raise RefusedError(f"{tensor} is a variable of a subgraph that need not run exactly once")
             value = self.file.value(tensor)
             variable = self.model.variable(self.names.unique(tensor.name), tensor.type, value)
+            if value is None and tensor.type.dtype is DType.UINT8:  # in TFLite these are not zero points
+                self.model.variables[variable] = np.zeros(tensor.type.shape, np.uint8)
             self.work.variables[key] = self.work.states[key] = variable
         return self.work.states[key]
 

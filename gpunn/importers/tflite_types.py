@@ -18,7 +18,11 @@ BIASED = (
     "transpose_conv2d",
 )  # a quantised bias, input BIAS, is INT32, or INT64 under inputs of INT16
 BIAS = 2
-MIXED = ("lstm", "svdf")  # whose integer form has element types of its own, as the op itself says
+MIXED = (
+    "basic_lstm",
+    "lstm",
+    "svdf",
+)  # whose integer form has element types of its own, as the op itself says
 # What takes integers of 8 or 16 bits as the numbers that they are, and what takes float16.
 SMALL = {
     "concat",

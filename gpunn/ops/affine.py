@@ -27,6 +27,8 @@ LIMITS = {
     DType.INT16: (-(2**15), 2**15 - 1),
     DType.INT32: (-(2**31), 2**31 - 1),
 }
+_HALF_ROOT_OF_2 = 1518500250  # with 31 bits of fraction
+_ITERATIONS = 5  # of Newton's method
 
 
 def dequantize(stored: Array, type: TensorType) -> Array:
@@ -166,6 +168,30 @@ def divide_by_power(x: Array, exponent: Array | int, away: Array | bool = True) 
     if np.any(away):
         half = half - ((x < 0) & (half > 0) & away)
     return np.asarray((x + half) >> exponent)
+
+
+def inverse_root(x: Array) -> tuple[Array, Array]:
+    """(m, shift) with 1 / sqrt(x) = m / 2^31 * 2^shift, for int64 of 32-bit values x > 0.
+
+    x is moved to [1/4, 1) of a fixed-point number with three bits before the point; five steps of Newton's
+    method from 1 find its inverse root. TensorFlow Lite, kernels/internal/common.h,
+    GetInvSqrtQuantizedMultiplierExp.
+    """
+    large = x >= 2**29
+    pairs = (29 - np.frexp(np.where(large, x // 4, x))[1]) // 2  # of bits, which bring it to 2^27 at least
+    near = (np.where(large, x // 4, x) << (2 * pairs)) >> 1
+    half, root = divide_by_power(near, 1), np.full_like(x, 2**28)
+    for _ in range(_ITERATIONS):
+        cube = _move_up(high_multiply(high_multiply(root, root), root), 6)
+        root = _move_up(high_multiply(root, 3 * 2**27) - high_multiply(half, cube), 3)
+    root, shift = high_multiply(root, _HALF_ROOT_OF_2), 11 + large - pairs
+    m, shift = root << np.maximum(-shift, 0), -np.maximum(shift, 0)
+    return np.where(x == 1, 2**31 - 1, m), np.where(x == 1, 0, shift)
+
+
+def _move_up(x: Array, bits: int) -> Array:
+    """x * 2^bits, within 32 bits."""
+    return np.asarray(np.clip(x << bits, *LIMITS[DType.INT32]))
 
 
 def wrap32(x: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,19 @@ def expect_unquantised(call: Call, index: int, *dtypes: DType) -> TensorType:
     if found.quantization is not None:
         call.fail(f"input {index} must not be quantised, got {found}")
     return found
+
+
+def expect_stored(call: Call, dtypes: Mapping[int, DType]) -> None:
+    """ModelError unless these operands, where they are there, are integers of these dtypes, with scales.
+
+    What is int32 needs no scale: it follows from the others.
+    """
+    for index, dtype in dtypes.items():
+        if not call.has(index):
+            continue
+        found = call.input(index)
+        if found.dtype is not dtype or (found.quantization is None and dtype is not DType.INT32):
+            call.fail(f"beside quantised inputs, input {index} must be quantised {dtype.value}, got {found}")
 
 
 def expect_ints(call: Call, attr: str, count: int | None = None) -> tuple[int, ...]:

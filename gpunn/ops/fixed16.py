@@ -33,6 +33,11 @@ def saturate(x: Array) -> Array:
     return np.clip(x, -(2**15), 2**15 - 1)
 
 
+def multiply(a: Array, b: Array | int) -> Array:
+    """a * b / 2^15, to nearest, halves upwards."""
+    return np.asarray(np.minimum(np.asarray(a * b + 2**14, np.int64) >> 15, ONE))
+
+
 def logistic(x: Array) -> Array:
     """1 / (1 + exp(-x)) of numbers with 3 bits before the point."""
     positive = _move(_reciprocal(_exp(-np.abs(x), 3)), 1)
@@ -44,11 +49,6 @@ def tanh(x: Array, bits: int) -> Array:
     """tanh of numbers with `bits` bits before the point, up to 6."""
     result = _move(_reciprocal(_exp(-np.abs(x), bits + 1)) - 2**13, 2)
     return np.where(x == 0, 0, np.where(x < 0, -result, result))
-
-
-def _high(a: Array, b: Array | int) -> Array:
-    """a * b / 2^15, to nearest, halves upwards."""
-    return np.asarray(np.minimum(np.asarray(a * b + 2**14, np.int64) >> 15, ONE))
 
 
 def _move(x: Array, places: int) -> Array:
@@ -64,11 +64,11 @@ def _short(constant: int) -> int:
 def _exp_near_zero(x: Array) -> Array:
     """exp of numbers from -1/4 to 0, by Taylor's series around -1/8."""
     x = x + 2**12
-    second = _high(x, x)
-    third, fourth = _high(second, x), _high(second, second)
-    rest = divide_by_power(_high(divide_by_power(fourth, 2) + third, _short(_THIRD)) + second, 1)
+    second = multiply(x, x)
+    third, fourth = multiply(second, x), multiply(second, second)
+    rest = divide_by_power(multiply(divide_by_power(fourth, 2) + third, _short(_THIRD)) + second, 1)
     scale = _short(_EXP_OF_EIGHTH)
-    return saturate(scale + _high(x + rest, scale))
+    return saturate(scale + multiply(x + rest, scale))
 
 
 def _exp(x: Array, bits: int) -> Array:
@@ -79,7 +79,7 @@ def _exp(x: Array, bits: int) -> Array:
     rest = last - x
     for exponent, factor in _FACTORS:
         if bits > exponent:
-            result = np.where(rest & (1 << (15 - bits + exponent)), _high(result, _short(factor)), result)
+            result = np.where(rest & (1 << (15 - bits + exponent)), multiply(result, _short(factor)), result)
     if bits > 5:
         result = np.where(x < -(1 << (20 - bits)), 0, result)
     return np.where(x == 0, ONE, result)
@@ -88,7 +88,7 @@ def _exp(x: Array, bits: int) -> Array:
 def _reciprocal(x: Array) -> Array:
     """2 / (1 + x) for x from 0 to 1, with two bits before the point."""
     half = (x + ONE + 1) >> 1
-    result = _short(_48_OVER_17) + _high(half, _short(_32_OVER_17))
+    result = _short(_48_OVER_17) + multiply(half, _short(_32_OVER_17))
     for _ in range(_ITERATIONS):
-        result = result + _move(_high(result, 2**13 - _high(half, result)), 2)
+        result = result + _move(multiply(result, 2**13 - multiply(half, result)), 2)
     return result

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.ops import basic_lstm_integer
 from gpunn.ops.check import expect_float
 from gpunn.ops.lstm_integer import INTEGER, expect_integers, gates_type
 from gpunn.ops.op import Call, Op, matrices, op
@@ -191,6 +192,7 @@ def lstm(
     time_major: bool = False,
     reverse: bool = False,
     hidden: tuple[float, int] | None = None,
+    sums: tuple[float, float, float, float] | None = None,
 ) -> tuple[Array, Array, Array, Array]:
     """A step or a sequence of a long short-term memory: (scratch, output state, cell state, output).
 
@@ -201,10 +203,11 @@ def lstm(
     result holds the gates of the last step and means nothing. Without the input gate's operands its value
     is 1 - forget gate. The cell_to_* weights are peepholes, the output gate's onto the new cell state. With
     coefficients, what a gate sums is normalised to mean 0 and variance 1 and multiplied by them before the
-    bias is added. Clips of 0 are off. Quantised, without coefficients: x, matrices, output state and y
-    int8, peepholes and cell state int16, biases int32; `hidden` is the scale and zero point of what is
-    projected, and means nothing elsewhere. Raises ModelError for other shapes, mixed dtypes, optional
-    operands in combinations that are not documented, an unknown activation and negative clips.
+    bias is added. Clips of 0 are off. Quantised: x, matrices, output state and y int8, peepholes, cell
+    state and coefficients int16, biases int32; `hidden` is the scale and zero point of what is projected,
+    `sums` the scales of what is normalised in each gate, and they mean nothing elsewhere. Raises ModelError
+    for other shapes, mixed dtypes, optional operands in combinations that are not documented, an unknown
+    activation and negative clips.
     NeuralNetworks.h, ANEURALNETWORKS_LSTM; TFLite schema, LSTMOptions, UnidirectionalSequenceLSTMOptions.
     """
     steps = in_time(x, time_major, reverse)
@@ -249,15 +252,23 @@ def _over_time(steps: Array, w: Array) -> Array:
 
 
 def _infer_basic(call: Call) -> tuple[TensorType, ...]:
-    x = expect_types(call, 2)
-    batch, depth = x.shape
+    integer = call.x.quantization is not None
+    types = basic_lstm_integer.expect_integers(call) if integer else (expect_types(call, 2),) * 4
+    batch, depth = call.expect_rank(0, 2).shape
     units = call.expect_rank(1, 2).shape[1]
     shapes: dict[int, Shape] = {1: (batch, units), 2: (4 * units, depth + units), 3: (4 * units,)}
     expect_shapes(call, BASIC, {**shapes, 4: (batch, units)})
-    return tuple(x.with_shape((batch, n)) for n in (units, units, depth + units, 4 * units))
+    depths = units, units, depth + units, 4 * units
+    return tuple(type.with_shape((batch, n)) for type, n in zip(types, depths, strict=True))
 
 
-@op(_infer_basic, host_reason=HOST, precise=True, flops=matrices(2))
+@op(
+    _infer_basic,
+    host_reason=HOST,
+    precise=True,
+    quantized=basic_lstm_integer.INTEGER,
+    flops=matrices(2),
+)
 def basic_lstm(
     x: Array, output_state: Array, weights: Array, bias: Array, cell_state: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -265,8 +276,10 @@ def basic_lstm(
 
     x [B, I], output_state and cell_state [B, U], weights [4 U, I + U] and bias [4 U] of the input gate, the
     cell, the forget gate and the output gate; results [B, U], [B, U], [B, I + U], [B, 4 U]: output and cell
-    state, x beside the old output, and what the gates were before their activations. Raises ModelError for
-    other shapes and mixed dtypes. TFLite schema, LSTMKernelType BASIC.
+    state, x beside the old output, and what the gates were before their activations. Quantised: x, states of
+    output, weights and their results uint8, cell state and sums int16, bias int32. Raises ModelError for
+    other shapes, mixed dtypes and, quantised, scales that TFLite's kernel does not have. TFLite schema,
+    LSTMKernelType BASIC.
     """
     operands = np.concatenate([x, output_state], axis=1)
     sums = product(operands, weights) + bias

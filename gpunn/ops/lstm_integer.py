@@ -13,6 +13,7 @@ import numpy as np
 
 from gpunn.ops.affine import (
     divide_by_power,
+    inverse_root,
     quantize_multiplier,
     ratio,
     rescale,
@@ -20,7 +21,7 @@ from gpunn.ops.affine import (
     times,
     wrap32,
 )
-from gpunn.ops.check import expect_entries
+from gpunn.ops.check import expect_entries, expect_stored
 from gpunn.ops.fixed16 import ONE, logistic, saturate, tanh
 from gpunn.ops.op import Call, Quantized
 from gpunn.ops.recurrent import in_time, out_of_time
@@ -28,26 +29,19 @@ from gpunn.types import Array, DType, Quantization, Shape, TensorType
 
 _SUMS = 2.0**-12  # the scale of a gate before its activation
 _GATE = Quantization((2.0**-15,), (0,))  # and after it
-# Element types by position; of those without scale it follows from the others.
-_DTYPES = (
-    (DType.INT8, (0, *range(1, 9), 16, 18)),
-    (DType.INT16, (9, 10, 11, 19)),
-    (DType.INT32, (12, 13, 14, 15, 17)),
-)
-_SYMMETRIC = (*range(1, 12), 16, 19)
+_DTYPES = {
+    **dict.fromkeys((*range(9), 16, 18), DType.INT8),
+    **dict.fromkeys((9, 10, 11, 19, *range(20, 24)), DType.INT16),
+    **dict.fromkeys((12, 13, 14, 15, 17), DType.INT32),
+}
+_SYMMETRIC = (*range(1, 12), 16, *range(19, 24))
 _FORGET, _CELL, _OUTPUT = 1, 2, 3  # gates by number; 0 is the input gate
 _PEEPHOLE = {0: 9, 1: 10, 3: 11}
 
 
 def expect_integers(call: Call) -> None:
     """ModelError unless the operands have the element types of the integer form, and scales."""
-    for dtype, positions in _DTYPES:
-        for index in filter(call.has, positions):
-            found = call.input(index)
-            if found.dtype is not dtype or (found.quantization is None and dtype is not DType.INT32):
-                call.fail(f"beside quantised inputs, input {index} must be {dtype.value}, got {found}")
-    if any(call.has(index) for index in range(20, 24)):
-        call.fail("layer normalisation is not defined on quantised tensors")
+    expect_stored(call, _DTYPES)
     if call["activation"] != "tanh":
         call.fail(f"on quantised tensors activation must be tanh, got {call['activation']!r}")
 
@@ -68,6 +62,18 @@ def _hidden(call: Call) -> tuple[float, int]:
     return scale, -zero  # with that sign TFLite's kernel reads it
 
 
+def _sums(call: Call) -> tuple[float, ...]:
+    """The scale of each gate before its activation, or before it is normalised."""
+    if not call.has(20 + _FORGET):
+        return (_SUMS,) * 4
+    if call["sums"] is None:
+        call.fail("quantised layer normalisation needs attribute sums")
+    types = (
+        TensorType(DType.INT16, (), Quantization((float(s),), (0,))) for s in expect_entries(call, "sums", 4)
+    )
+    return tuple(scale_of(call, type)[0] for type in types)
+
+
 def _fraction_bits(call: Call) -> int:
     """Of the cell state, whose scale is a power of two."""
     fraction, exponent = math.frexp(scale_of(call, call.input(19))[0])
@@ -81,6 +87,7 @@ def _check(call: Call) -> None:
     if any(scale_of(call, call.input(k))[1] for k in filter(call.has, _SYMMETRIC)):
         call.fail("weights and cell state must have zero points of 0")
     _hidden(call)
+    _sums(call)
     _fraction_bits(call)
     expected = call.input(18).quantization, call.input(19).quantization, call.input(18).quantization
     if tuple(t.quantization for t in call.outputs[1:]) != expected:
@@ -93,6 +100,11 @@ class _Integers:
 
     call: Call
     values: tuple[Array | None, ...]
+
+    @property
+    def normal(self) -> bool:
+        """Whether gates are normalised."""
+        return self.call.has(20 + _FORGET)
 
     def value(self, index: int) -> Array:
         """A mandatory operand."""
@@ -112,21 +124,39 @@ class _Integers:
     def share(self, gate: int, steps: Array) -> Array:
         """What the inputs of all steps [T, B, I] add to a gate's sums."""
         scale, zero = scale_of(self.call, self.call.x)
-        sums = self.product(steps.reshape(-1, steps.shape[2]), zero, 1 + gate) + self.value(12 + gate)
-        factor = ratio(times(self.scale(1 + gate), scale), _SUMS)
+        sums = self.product(steps.reshape(-1, steps.shape[2]), zero, 1 + gate)
+        if not self.normal:
+            sums = sums + self.value(12 + gate)
+        factor = ratio(times(self.scale(1 + gate), scale), _sums(self.call)[gate])
         found = saturate(_times(sums, factor))
         return np.asarray(found.reshape(*steps.shape[:2], found.shape[1]))
 
     def sums(self, gate: int, share: Array, h: Array, c: Array) -> Array:
         """A gate before its activation; each part is rounded and clamped by itself."""
-        scale, zero = scale_of(self.call, self.call.input(18))
-        factor = ratio(times(self.scale(5 + gate), scale), _SUMS)
+        (scale, zero), unit = scale_of(self.call, self.call.input(18)), _sums(self.call)[gate]
+        factor = ratio(times(self.scale(5 + gate), scale), unit)
         total = saturate(share + _times(self.product(h, zero, 5 + gate), factor))
         peephole = _PEEPHOLE.get(gate, -1)
         if gate != _CELL and self.call.has(peephole):
-            factor = self.scale(19) * self.scale(peephole) / _SUMS
+            factor = ratio(times(self.scale(19), self.scale(peephole)), unit)
             total = saturate(total + _times(self.value(peephole) * c, factor))
-        return total
+        return self.normalised(gate, total) if self.normal else total
+
+    def normalised(self, gate: int, sums: Array) -> Array:
+        """A gate's sums less their mean, over their standard deviation, times coefficients, with the bias.
+
+        Quotients have 10 bits of fraction, and are cut off. TensorFlow Lite,
+        kernels/internal/portable_tensor_utils.cc, PortableApplyLayerNorm.
+        """
+        scale, units = self.scale(20 + gate), max(1, sums.shape[1])
+        total = sums.sum(axis=1, keepdims=True) << 10
+        mean = np.sign(total) * (abs(total) // units)
+        variance = (sums * sums).sum(axis=1, keepdims=True) * (2**20 // units) - mean * mean
+        least = max(1, int(min(times(10_000, scale), 2**31 - 1)))
+        m, shift = inverse_root(np.where(variance < 2**20, least, variance >> 20))
+        total = wrap32(rescale((sums << 10) - mean, m, shift) * self.value(20 + gate) + self.value(12 + gate))
+        factor, places = quantize_multiplier(scale)
+        return saturate(rescale(divide_by_power(total, 10), factor, places + 12))
 
     def output(self, leave: Array, c: Array) -> Array:
         """The output of a step: the cell state through its gate, projected."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Grid, Kernel, Pack, Read, Unsupported, Write, ceil_div, flat_threads
-from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_unquantised
+from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.op import Call, Op, matrices, op
-from gpunn.ops.svdf_integer import INTEGER, expect_integers
+from gpunn.ops.svdf_integer import DTYPES, INTEGER
 from gpunn.ops.team import teams
 from gpunn.ops.unary import activation_function, apply_activation, check_activation
 from gpunn.types import Array, Shape, TensorType
@@ -112,7 +112,7 @@ def _infer_svdf(call: Call) -> tuple[TensorType, ...]:
         x = expect_types(call, 2)
     else:
         x = call.expect_rank(0, 2)
-        expect_integers(call)
+        expect_stored(call, DTYPES)
         check_activation(call)
     rank = expect_int(call, "rank", call["rank"])
     if rank < 1:

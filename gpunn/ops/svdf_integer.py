@@ -18,18 +18,7 @@ from gpunn.ops.affine import (
 from gpunn.ops.op import Call, Quantized
 from gpunn.types import Array, DType
 
-DTYPES = (DType.INT8, DType.INT8, DType.INT16, DType.INT32, DType.INT16)
-_BIAS = 3  # whose scale follows from the others
-
-
-def expect_integers(call: Call) -> None:
-    """ModelError unless the operands have the element types of the integer form, and scales."""
-    for index, dtype in enumerate(DTYPES):
-        if not call.has(index):
-            continue
-        found = call.input(index)
-        if found.dtype is not dtype or (found.quantization is None and index != _BIAS):
-            call.fail(f"beside quantised inputs, input {index} must be quantised {dtype.value}, got {found}")
+DTYPES = dict(enumerate((DType.INT8, DType.INT8, DType.INT16, DType.INT32, DType.INT16)))
 
 
 def _scales(call: Call) -> tuple[float, float]:

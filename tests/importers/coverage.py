@@ -24,7 +24,7 @@ from gpunn.passes import optimise
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.types import DType, TensorType
 from tests.importers.test_tflite_state import file_of, integer_svdf
-from tests.importers.test_tflite_state_integer import integer_lstm
+from tests.importers.test_tflite_state_integer import SEQUENCE, VARIANTS, basic_lstm, integer_lstm
 from tests.importers.tflite_case import prepare
 from tests.importers.tflite_cases import CASES, ELSEWHERE, NEWEST, STATEFUL
 from tests.nnapi.coverage import LIMITS
@@ -54,8 +54,9 @@ def operator_table() -> str:
     for stateful in STATEFUL:
         files.setdefault(stateful.operator, []).append(file_of(stateful))
     files["SVDF"].append(integer_svdf((1, 4, 3, 1, 2))[0])
-    for operator in ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"):
-        files[operator].append(integer_lstm(operator)[0])
+    for variant in VARIANTS.values():
+        files[variant.get("operator", SEQUENCE)].append(integer_lstm(**variant)[0])
+    files["LSTM"].append(basic_lstm(1, 4, 3)[0])
     old = schema_operators()
     later = sorted((files.keys() | ELSEWHERE.keys()) - set(old))
     titles = ["operator", "versions", "types", "runs on", "cases", "why on the CPU"]

@@ -9,6 +9,7 @@ import pytest
 
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.importers import load
+from gpunn.model import Model
 from gpunn.types import DType, Quantization, TensorType
 from tests.ops.quantized import quantized, stored
 from tests.tflite_builder import ABSENT, Graph, litert_runs
@@ -28,10 +29,14 @@ def integer_lstm(
     cell: float = CELL,
     zero: int = 3,
     intermediates: int = 5,
+    sums: float = 2.0**-12,
     seed: int = 0,
     **options: Any,
 ) -> tuple[bytes, TensorType]:
-    """A file of the operator and the type of its input; `width`: of the projection, `zero`: below it."""
+    """A file of the operator and the type of its input.
+
+    `width`: of the projection, `zero`: below it, `sums`: the scale of what is normalised.
+    """
     generator, graph, out = np.random.default_rng(seed), Graph(), width or UNITS
     shape = (BATCH, DEPTH) if operator == "LSTM" else (BATCH, STEPS, DEPTH)
     shape = (STEPS, BATCH, DEPTH) if options.get("time_major") else shape
@@ -42,18 +47,18 @@ def integer_lstm(
         return graph.tensor(quantized(dtype, shape, step), data=value.tobytes()) if there else ABSENT
 
     gates = [k != 0 or not cifg for k in range(4)]
-    inputs = [graph.input(x)]
+    inputs, bias = [graph.input(x)], 2_000_000 if norm else 20_000
     inputs += [constant(DType.INT8, (UNITS, DEPTH), 0.004 * k, 127, gates[k - 1]) for k in range(1, 5)]
     inputs += [constant(DType.INT8, (UNITS, out), 0.004 * k, 127, gates[k - 2]) for k in range(2, 6)]
     inputs += [constant(DType.INT16, (UNITS,), 2e-5, 32767, peephole and gates[k]) for k in (0, 1, 3)]
-    inputs += [constant(DType.INT32, (UNITS,), 1e-4, 20000, gates[k]) for k in range(4)]
+    inputs += [constant(DType.INT32, (UNITS,), 1e-4, bias, gates[k]) for k in range(4)]
     inputs.append(constant(DType.INT8, (out, UNITS), 0.01, 127, width is not None))
     inputs.append(constant(DType.INT32, (out,), 8e-5, 5000, width is not None))
     inputs.append(graph.tensor(quantized(DType.INT8, (BATCH, out), 0.01, -5), is_variable=True))
     inputs.append(graph.tensor(quantized(DType.INT16, (BATCH, UNITS), cell), is_variable=True))
-    inputs += [constant(DType.INT16, (UNITS,), 1e-4, 32767, norm and gates[k]) for k in range(4)]
+    inputs += [constant(DType.INT16, (UNITS,), 5e-4, 6500, norm and gates[k]) for k in range(4)]
     hidden = quantized(DType.INT8, (0,), 0.008, zero) if width else quantized(DType.INT8, (0,), 0.01, -5)
-    between = [graph.tensor(quantized(DType.INT16, (0,), 2.0**-12)) for _ in range(intermediates - 1)]
+    between = [graph.tensor(quantized(DType.INT16, (0,), sums * k)) for k in range(1, intermediates)]
     between.append(graph.tensor(hidden))
     options = {"fused_activation_function": "TANH", **options}
     made = graph.add(operator, inputs, [y], options, version=3, intermediates=between)
@@ -72,6 +77,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "clipped": {"cell_clip": 0.5},
     "cell state below 1": {"cell": 2.0**-15},
     "cell state up to 64": {"cell": 2.0**-9},
+    "normalised": {"norm": True},
+    "normalised, one step": {"norm": True, "operator": "LSTM", "sums": 2e-5},
+    "normalised, without input gate": {"norm": True, "cifg": True, "peephole": True, "sums": 3e-4},
+    "normalised, all there is": {"norm": True, "peephole": True, "width": UNITS, "cell_clip": 0.5},
+    "normalised, hardly any variance": {"norm": True, "sums": 0.4},
 }
 
 
@@ -98,10 +108,74 @@ def check_bits(variant: dict[str, Any], seed: int, backend: str, resolver: str) 
     np.testing.assert_array_equal(found, [y for (y,) in expected])
 
 
+def basic_lstm(
+    batch: int,
+    depth: int,
+    units: int,
+    *,
+    zero: int = 128,
+    scale: float = 0.02,
+    state: float = 2.0**-11,
+    seed: int = 0,
+) -> tuple[bytes, TensorType]:
+    """A file of the kernel BASIC, with a zero point and a scale of the weights, and the type of its input."""
+    generator, graph = np.random.default_rng(seed), Graph()
+    x, y = (quantized(DType.UINT8, (batch, n), 2.0**-7, 128) for n in (depth, units))
+    w = quantized(DType.UINT8, (4 * units, depth + units), scale, zero)
+    bias = quantized(DType.INT32, (4 * units,), scale / 128)
+    c = quantized(DType.INT16, (batch, units), state)
+    inputs = [graph.input(x), graph.tensor(y, is_variable=True)]
+    inputs.append(graph.tensor(w, data=stored(seed, w).tobytes()))
+    inputs.append(graph.tensor(bias, data=generator.integers(-8000, 8000, bias.shape, np.int32).tobytes()))
+    inputs.append(graph.tensor(c, is_variable=True))
+    outputs = [
+        y,
+        c,
+        x.with_shape((batch, depth + units)),
+        quantized(DType.INT16, (batch, 4 * units), 2.0**-12),
+    ]
+    options = {"fused_activation_function": "TANH", "kernel_type": 1}
+    return graph.build(graph.add("LSTM", inputs, outputs, options, version=2)), x
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 3), (3, 17, 9), (2, 1, 33)])
+@pytest.mark.parametrize(("zero", "scale"), [(128, 0.02), (0, 0.003), (255, 0.01)])
+def test_basic_lstm_has_the_bits_of_litert(sizes: tuple[int, int, int], zero: int, scale: float) -> None:
+    """All four results; the output state begins as stored zeros there."""
+    file, x = basic_lstm(*sizes, zero=zero, scale=scale)
+    runs = [[stored(seed, x)] for seed in range(5)]
+    expected = litert_runs(file, [*runs, None, *runs])
+    with load(file).compile(backend="cpu") as compiled:
+        found = [compiled(*frame) for frame in runs]
+        compiled.reset_state()
+        found += [compiled(*frame) for frame in runs]
+    assert len(np.unique([y for y, *_ in found])) > 10, "not all is clamped"
+    for got, wanted in zip(found, expected, strict=True):
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_basic_lstm_has_its_scales() -> None:
+    with pytest.raises(ModelError, match=r"basic_lstm .*: the cell state must have scale 2\^-11"):
+        load(basic_lstm(1, 2, 3, state=2.0**-10)[0])
+    model = load(basic_lstm(1, 2, 3)[0])
+    (operation,) = model.operations
+    types = [o.type for o in operation.inputs if o is not None]
+    wrong = {
+        0: (quantized(DType.UINT8, (1, 2), 0.01, 128), "scale 1/128 and zero point 128"),
+        2: (quantized(DType.INT8, (12, 5), 0.02), "input 2 must be quantised uint8"),
+        3: (quantized(DType.INT32, (12,), 0.02), "the bias must have the scale of input"),
+    }
+    for index, (type, message) in wrong.items():
+        other = Model()
+        operands = [other.input(f"x{k}", type if k == index else t) for k, t in enumerate(types)]
+        with pytest.raises(ModelError, match=f"basic_lstm: .*{message}"):
+            other.add("basic_lstm", operands, operation.attrs)
+
+
 @pytest.mark.parametrize(
     ("variant", "reason"),
     [
-        ({"norm": True}, "layer normalisation of integers is not supported"),
         ({"fused_activation_function": "RELU"}, "only the activation TANH is supported, got relu"),
         ({"intermediates": 12}, "has 12 intermediate tensors, only 5 are supported"),
     ],
@@ -120,10 +194,18 @@ def test_a_cell_state_counts_in_powers_of_two() -> None:
 @pytest.mark.parametrize(
     ("position", "type", "message"),
     [
-        (1, quantized(DType.UINT8, (UNITS, DEPTH), 0.1), r"input 1 must be int8, got uint8\[5, 6\]"),
+        (
+            1,
+            quantized(DType.UINT8, (UNITS, DEPTH), 0.1),
+            r"input 1 must be quantised int8, got uint8\[5, 6\]",
+        ),
         (2, quantized(DType.INT8, (UNITS, DEPTH), 0.1, 1), "zero points of 0"),
-        (13, TensorType(DType.INT16, (UNITS,), Quantization((1.0,), (0,))), "input 13 must be int32"),
-        (19, quantized(DType.INT8, (BATCH, UNITS), 0.1), "input 19 must be int16"),
+        (
+            13,
+            TensorType(DType.INT16, (UNITS,), Quantization((1.0,), (0,))),
+            "input 13 must be quantised int32",
+        ),
+        (19, quantized(DType.INT8, (BATCH, UNITS), 0.1), "input 19 must be quantised int16"),
     ],
 )
 def test_operands_have_their_element_types(position: int, type: TensorType, message: str) -> None:
