@@ -12,6 +12,7 @@ from gpunn.types import DType, TensorType
 
 FLOATS = (DType.FLOAT32, DType.FLOAT16)
 NUMBERS = (*FLOATS, DType.INT32, DType.INT64)
+INDICES = (DType.INT32, DType.INT64)
 SMALL = (*EIGHT_BITS, DType.INT16)  # integers that, unquantised, few ops take as the numbers that they are
 QUANTIZED = SMALL  # element types of quantised tensors that stand for reals
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, flat_threads, size_of
-from gpunn.ops.check import expect_int, expect_ints, expect_unquantised
+from gpunn.ops.check import INDICES, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.movement import strided_copy
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import dense
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, TensorType
 
 
 def _expect_one(call: Call, index: int) -> TensorType:
@@ -45,7 +45,7 @@ def fill(value: Array, *, shape: Sequence[int]) -> Array:
 
 
 def _infer_one_hot(call: Call) -> TensorType:
-    indices = expect_unquantised(call, 0, DType.INT32, DType.INT64)
+    indices = expect_unquantised(call, 0, *INDICES)
     on, off = _expect_one(call, 1), _expect_one(call, 2)
     if on.dtype is not off.dtype or on.quantization != off.quantization:
         call.fail(f"on and off must have one dtype and quantisation, got {on} and {off}")

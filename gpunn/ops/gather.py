@@ -12,12 +12,10 @@ import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.kernel import Kernel, Read, Unsupported, Write, flat_threads, size_of, vec_width
-from gpunn.ops.check import NUMBERS, expect_int, expect_ints, expect_unquantised
+from gpunn.ops.check import INDICES, NUMBERS, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import dense
 from gpunn.types import Array, DType, Shape, TensorType
-
-_INDICES = (DType.INT32, DType.INT64)
 
 
 def rows_kernel(
@@ -60,7 +58,7 @@ def _batch_dims(call: Call) -> int:
 
 
 def _infer_gather(call: Call) -> TensorType:
-    x, indices = call.x, expect_unquantised(call, 1, *_INDICES)
+    x, indices = call.x, expect_unquantised(call, 1, *INDICES)
     axis = call.axis(expect_int(call, "axis", call["axis"]), x.rank)
     batch = _batch_dims(call)
     if batch > axis:
@@ -109,7 +107,7 @@ def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> A
 
 
 def _infer_gather_nd(call: Call) -> TensorType:
-    x, indices = call.x, expect_unquantised(call, 1, *_INDICES)
+    x, indices = call.x, expect_unquantised(call, 1, *INDICES)
     if indices.rank < 1:
         call.fail("indices must have rank 1 or more, got a scalar")
     depth = indices.shape[-1]
@@ -174,7 +172,7 @@ def _repeated(x: Array, shape: Shape) -> Array:
 
 
 def _infer_sparse(call: Call) -> TensorType:
-    indices = expect_unquantised(call, 0, *_INDICES)
+    indices = expect_unquantised(call, 0, *INDICES)
     values, default = call.input(1), call.input(2)
     shape = expect_ints(call, "shape")
     if any(n < 0 for n in shape):
@@ -211,7 +209,7 @@ def sparse_to_dense(indices: Array, values: Array, default: Array, *, shape: Seq
 
 def _infer_scatter(call: Call) -> TensorType:
     indices, updates = (
-        expect_unquantised(call, 0, *_INDICES),
+        expect_unquantised(call, 0, *INDICES),
         expect_unquantised(call, 1, *NUMBERS, DType.BOOL),
     )
     shape = expect_ints(call, "shape")
@@ -241,63 +239,4 @@ def scatter_nd(indices: Array, updates: Array, *, shape: Sequence[int]) -> Array
     return result.reshape(tuple(shape))
 
 
-def _infer_reverse(call: Call) -> TensorType:
-    x, lengths = call.x, expect_unquantised(call, 1, *_INDICES)
-    axes = [call.axis(expect_int(call, name, call[name]), x.rank) for name in ("axis", "batch_axis")]
-    if axes[0] == axes[1]:
-        call.fail(f"axis and batch_axis are both {axes[0]}")
-    if lengths.shape != (x.shape[axes[1]],):
-        call.fail(f"there must be a length for each of {x.shape[axes[1]]} sequences, got {lengths}")
-    return x
-
-
-@op(_infer_reverse, host_reason="REVERSE_SEQUENCE turns every sequence at a place of its own", raw=True)
-def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0) -> Array:
-    """x with the first lengths[i] slices along `axis` in reverse order, i counting along `batch_axis`.
-
-    Both axes may be negative. Raises ModelError for axes that are out of range or the same, and, in the
-    run, for lengths outside of 0 ... extent of the axis. TFLite schema, ReverseSequenceOptions.
-    """
-    axis, batch_axis = axis % x.ndim, batch_axis % x.ndim
-    expect_range("reverse_sequence", lengths, np.asarray(x.shape[axis] + 1))
-    along = np.arange(x.shape[axis])
-    ends = lengths.astype(np.int64)[:, None]
-    places = np.where(along < ends, ends - 1 - along, along)
-    shape = [n if d in (axis, batch_axis) else 1 for d, n in enumerate(x.shape)]
-    order = places if batch_axis < axis else places.T
-    return np.asarray(np.take_along_axis(x, order.reshape(shape), axis))
-
-
-def _infer_update(call: Call) -> TensorType:
-    x, update, starts = call.x, call.input(1), expect_unquantised(call, 2, *_INDICES)
-    if (update.dtype, update.quantization) != (x.dtype, x.quantization) or update.rank != x.rank:
-        call.fail(f"the update must have the type and rank of {x}, got {update}")
-    if any(n > m for n, m in zip(update.shape, x.shape, strict=True)):
-        call.fail(f"an update of shape {list(update.shape)} does not fit {x}")
-    if starts.shape != (x.rank,):
-        call.fail(f"there must be a start for each of {x.rank} dimensions, got {starts}")
-    return x
-
-
-@op(_infer_update, host_reason="DYNAMIC_UPDATE_SLICE writes where values say", raw=True, strings=True)
-def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
-    """x with `update` in place of what lies there from `starts` on, moved as far as it takes to fit.
-
-    x and update of any dtype, the same with the same quantisation, and rank; starts int32 or int64, one for
-    each dimension. Raises ModelError for other dtypes and shapes. TFLite schema, DynamicUpdateSliceOptions.
-    """
-    room = np.subtract(x.shape, update.shape)
-    firsts = np.clip(starts, 0, room).tolist()
-    result = x.copy()
-    result[tuple(slice(a, a + n) for a, n in zip(firsts, update.shape, strict=True))] = update
-    return result
-
-
-OPS: tuple[Op, ...] = (
-    dynamic_update_slice,
-    gather,
-    gather_nd,
-    reverse_sequence,
-    scatter_nd,
-    sparse_to_dense,
-)
+OPS: tuple[Op, ...] = (gather, gather_nd, scatter_nd, sparse_to_dense)

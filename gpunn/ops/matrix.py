@@ -7,10 +7,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpunn.kernel import Kernel, Read
+from gpunn.ops.movement import filled, strided_copy, whole_copy
 from gpunn.ops.op import Call, Op, op
 from gpunn.types import Array, TensorType
 
-_REASON = "a diagonal is written into zeros, or into a copy, by numpy"
+
+def _diagonal(y: TensorType, operand: int) -> Kernel:
+    """The kernel that puts rows of input `operand` on the diagonals of y's matrices."""
+    rows, columns = y.shape[-2:]
+    count = min(rows, columns)
+    batch = y.size // max(rows * columns, 1)
+    return strided_copy(
+        Read("x", operand),
+        (batch, count),
+        (count, 1),
+        (rows * columns, columns + 1),
+        reason="each diagonal to its places",
+    )
 
 
 def _infer_diag(call: Call) -> TensorType:
@@ -19,7 +33,12 @@ def _infer_diag(call: Call) -> TensorType:
     return call.x.with_shape((*call.x.shape, call.x.shape[-1]))
 
 
-@op(_infer_diag, host_reason=_REASON, raw=True)
+def _diag_kernels(call: Call) -> list[Kernel]:
+    zeros = filled(call.y, 0, "zeros everywhere, before the diagonals are put in")
+    return [zeros, _diagonal(call.y, 0)]
+
+
+@op(_infer_diag, _diag_kernels, raw=True)
 def matrix_diag(diagonal: Array) -> Array:
     """Matrices with rows of `diagonal` [..., N] on their diagonals, zeros, as stored, beside: [..., N, N].
 
@@ -39,7 +58,14 @@ def _infer_set_diag(call: Call) -> TensorType:
     return x
 
 
-@op(_infer_set_diag, host_reason=_REASON, raw=True)
+def _set_diag_kernels(call: Call) -> list[Kernel]:
+    return [
+        whole_copy(call.x, 0, "the matrices, before the diagonals are put in"),
+        _diagonal(call.y, 1),
+    ]
+
+
+@op(_infer_set_diag, _set_diag_kernels, raw=True)
 def matrix_set_diag(x: Array, diagonal: Array) -> Array:
     """x [..., M, N] with diagonals of its matrices replaced by the rows of `diagonal` [..., min(M, N)].
 

@@ -201,6 +201,28 @@ def strided_slice(
     return np.asarray(x[tuple(index)])
 
 
+def whole_copy(x: TensorType, operand: int, reason: str) -> Kernel:
+    """The kernel that copies input `operand`, of type x, to the result's beginning."""
+    return strided_copy(Read("x", operand), (x.size,), (1,), (1,), reason=reason)
+
+
+def filled(y: TensorType, value: float | int, reason: str) -> Kernel:
+    """The kernel that makes every element of the result, of type y, a number."""
+    lanes = vec_width(y.size)
+    count = y.size // lanes
+    return Kernel(
+        body="unary",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", None),),
+        writes=(Write(width=lanes),),
+        params={"count": count, "value": value},
+        functions={"apply": Function(("x",), "T(p.value)")},
+        lanes=lanes,
+        reason=reason,
+    )
+
+
 def value_param(call: Call) -> float | int:
     """Attribute `value` as a kernel parameter; bodies read it as T(p.value)."""
     return float(call["value"]) if call.x.dtype in FLOATS else int(call["value"]) % 2**32

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import Kernel, Read, size_of
 from gpunn.ops.check import expect_int, expect_ints, expect_pairs, expect_value
-from gpunn.ops.movement import strided_copy, value_param
+from gpunn.ops.movement import filled, strided_copy, value_param
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import dense
 from gpunn.types import Array, Shape, TensorType
@@ -266,20 +266,7 @@ def _space_to_batch_kernels(call: Call) -> list[Kernel]:
     copies = _space_to_batch(call).copies(to_blocks=True)
     if call.x.size == call.y.size:
         return copies
-    lanes = vec_width(call.y.size)
-    count = call.y.size // lanes
-    fill = Kernel(
-        body="unary",
-        threads=flat_threads(count),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", None),),
-        writes=(Write(width=lanes),),
-        params={"count": count, "value": value_param(call)},
-        functions={"apply": Function(("x",), "T(p.value)")},
-        lanes=lanes,
-        reason="padding everywhere, before the input is put in",
-    )
-    return [fill, *copies]
+    return [filled(call.y, value_param(call), "padding everywhere, before the input is put in"), *copies]
 
 
 @op(_infer_space_to_batch, _space_to_batch_kernels, raw=True)

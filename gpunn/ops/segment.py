@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.ops.check import NUMBERS, expect_bool, expect_int, expect_unquantised
+from gpunn.ops.check import INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
 from gpunn.ops.op import Call, Op, op
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ TABLE = (
 
 def _infer(call: Call) -> TensorType:
     data = expect_unquantised(call, 0, *NUMBERS)
-    ids = expect_unquantised(call, 1, DType.INT32, DType.INT64)
+    ids = expect_unquantised(call, 1, *INDICES)
     if not 1 <= ids.rank <= data.rank or data.shape[: ids.rank] != ids.shape:
         call.fail(f"ids must have the shape of data's first dimensions, got {data} and {ids}")
     segments = expect_int(call, "segments", call["segments"])

@@ -15,6 +15,7 @@ BYTES = np.random.default_rng(1).integers(1, 100, (3, 5)) * np.array([1, -1, 1, 
 STRIDES = {"stride_d": 1, "stride_h": 2, "stride_w": 1}
 VOLUME = float32(1, 4, 6, 5, 3)
 FILTER, BIAS = random(2, 3, 2, 3, 3, 4), random(3, 4)
+U8 = quantized(DType.UINT8, (), 0.25, 100)
 SEGMENTS = ints(3, 0, -1, 0, 3)
 
 LATER = (
@@ -29,10 +30,25 @@ LATER = (
     ),
     Case("DYNAMIC_UPDATE_SLICE", [float32(3, 4), float32(2, 2), Fed(ints(1, 1))]),
     Case("DYNAMIC_UPDATE_SLICE", [float32(3, 4), float32(2, 2), Fed(ints(-5, 9))]),
-    Case("MATRIX_DIAG", [float32(3, 4)]),
-    Case("MATRIX_SET_DIAG", [float32(3, 4, 5), float32(3, 4)]),
+    Case("DYNAMIC_UPDATE_SLICE", [float32(2, 5, 8), float32(2, 3, 8), Fed(ints(0, 1, 0))]),
+    *(
+        case
+        for x in (float32(3, 4), TensorType(I32, (5,)), U8.with_shape((2, 3, 4)))
+        for case in (
+            Case("MATRIX_DIAG", [x], [x.dtype]),
+            Case("MATRIX_SET_DIAG", [x.with_shape((*x.shape, x.shape[-1] + 1)), x], [x.dtype]),
+        )
+    ),
     Case("RELU_0_TO_1", [float32(3, 5)]),
-    Case("REVERSE_SEQUENCE", [float32(3, 4, 5), Fed(ints(2, 4, 0))], options={"seq_dim": 1, "batch_dim": 0}),
+    *(
+        Case("REVERSE_SEQUENCE", [x, Fed(ints(2, 4, 0))], [x.dtype], {"seq_dim": seq, "batch_dim": batch})
+        for x, seq, batch in (
+            (float32(3, 4, 5), 1, 0),
+            (float32(4, 3, 8), 0, 1),
+            (TensorType(I32, (2, 3, 4)), 2, 1),
+            (U8.with_shape((3, 5, 4)), 2, 0),
+        )
+    ),
     Case("RIGHT_SHIFT", [Fed(WHOLE), Fed(ints(0, 1, 31, 40, -3))], [I32]),
     Case("SCATTER_ND", [Fed(ints([1], [3], [1])), float32(3, 4), ints(5, 4)]),
     Case("SEGMENT_SUM", [float32(5, 3), ints(0, 0, 1, 1, 2)]),

@@ -147,33 +147,6 @@ def test_scatter(backend: str) -> None:
         model_of("scatter_nd", bits, {"shape": (2,)}).compile(backend="cpu")(*bits)
 
 
-@pytest.mark.parametrize(("axis", "batch_axis"), [(1, 0), (0, 1), (2, 0), (-3, -1)])
-def test_reversed_sequences(axis: int, batch_axis: int, backend: str) -> None:
-    x = random(0, 4, 5, 3)
-    lengths = np.random.default_rng(0).integers(0, x.shape[axis] + 1, x.shape[batch_axis], dtype=np.int32)
-    attrs, host = {"axis": axis, "batch_axis": batch_axis}, "at a place of its own"
-    (y,) = check("reverse_sequence", [x, lengths], attrs, backend=backend, host=host, **EXACT)
-    found, given = np.moveaxis(y, (batch_axis, axis), (0, 1)), np.moveaxis(x, (batch_axis, axis), (0, 1))
-    for row, original, n in zip(found, given, lengths, strict=True):
-        np.testing.assert_array_equal(row, np.concatenate([original[:n][::-1], original[n:]]))
-    lengths[0] = x.shape[axis] + 1
-    with pytest.raises(ModelError, match="reverse_sequence: indices must be in"):
-        model_of("reverse_sequence", [x, lengths], attrs).compile(backend="cpu")(x, lengths)
-
-
-@pytest.mark.parametrize(
-    ("attrs", "lengths", "message"),
-    [
-        ({"axis": 1, "batch_axis": 1}, 5, "axis and batch_axis are both 1"),
-        ({"axis": 1, "batch_axis": 2}, 4, "axis 2 is out of range"),
-        ({"axis": 1}, 5, "a length for each of 4 sequences"),
-    ],
-)
-def test_wrong_sequences(attrs: dict[str, Any], lengths: int, message: str) -> None:
-    with pytest.raises(ModelError, match=f"reverse_sequence: .*{message}"):
-        model_of("reverse_sequence", [random(0, 4, 5), np.zeros(lengths, np.int32)], attrs)
-
-
 def test_agrees_with_litert() -> None:
     x = random(0, 3, 7, 4)
     for attrs in ({"axis": 0}, {"axis": 1}, {"axis": -1}):

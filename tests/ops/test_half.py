@@ -58,6 +58,8 @@ CASES: list[Case] = [
     ("tile", [half(1, 3, 5)], {"multiples": (2, 3)}, ()),
     *(("gather", [half(1, 6, n), indices(5, 0, 2)], {}, ()) for n in (5, 8)),
     ("gather_nd", [half(1, 6, 3, 5), indices(5, 0, 2, 1).reshape(2, 2)], {}, ()),
+    ("dynamic_update_slice", [half(1, 5, 7), half(2, 2, 3), indices(1, 2)], {}, ()),
+    ("reverse_sequence", [half(1, 3, 5), indices(2, 5, 0)], {"axis": 1}, ()),
     ("embedding_lookup", [indices(3, 1), half(1, 6, 7)], {}, (1,)),
     (
         "concat_embeddings",

@@ -1,0 +1,111 @@
+"""Sequences in reverse and slices put in place: results are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.types import Array
+from tests.ops.harness import check, model_of, random
+
+EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
+
+
+def typed(seed: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    return random(seed, *shape, low=0, high=100).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int16, np.uint8])
+@pytest.mark.parametrize(
+    ("shape", "axis", "batch_axis"),
+    [
+        ((4, 5, 3), 1, 0),
+        ((4, 5, 3), 0, 1),
+        ((4, 5, 8), 1, 0),
+        ((2, 3, 4, 5), -3, -1),
+        ((5, 2, 4, 3), 2, 0),
+        ((3, 0), 1, 0),
+        ((0, 3), 1, 0),
+    ],
+)
+def test_reversed_sequences(
+    shape: tuple[int, ...], axis: int, batch_axis: int, dtype: Any, backend: str
+) -> None:
+    x = typed(0, shape, dtype)
+    lengths = np.random.default_rng(0).integers(0, x.shape[axis] + 1, x.shape[batch_axis], dtype=np.int32)
+    lengths[:1] = x.shape[axis]
+    attrs = {"axis": axis, "batch_axis": batch_axis}
+    for constants in ((), (1,)):
+        (y,) = check("reverse_sequence", [x, lengths], attrs, backend=backend, constants=constants, **EXACT)
+    found, given = np.moveaxis(y, (batch_axis, axis), (0, 1)), np.moveaxis(x, (batch_axis, axis), (0, 1))
+    for row, original, n in zip(found, given, lengths, strict=True):
+        np.testing.assert_array_equal(row, np.concatenate([original[:n][::-1], original[n:]]))
+
+
+@pytest.mark.parametrize("wrong", [-1, 6])
+def test_lengths_out_of_range(wrong: int, backend: str) -> None:
+    x, lengths = random(0, 2, 5), np.array([5, wrong], np.int32)
+    message = rf"reverse_sequence: indices must be in 0 \.\.\. 5, got {wrong}"
+    with (
+        model_of("reverse_sequence", [x, lengths], {"axis": 1}).compile(backend=backend) as compiled,
+        pytest.raises(ModelError, match=message),
+    ):
+        compiled(x, lengths)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "lengths", "message"),
+    [
+        ({"axis": 1, "batch_axis": 1}, 5, "axis and batch_axis are both 1"),
+        ({"axis": 1, "batch_axis": 2}, 4, "axis 2 is out of range"),
+        ({"axis": 1}, 5, "a length for each of 4 sequences"),
+    ],
+)
+def test_wrong_sequences(attrs: dict[str, Any], lengths: int, message: str) -> None:
+    with pytest.raises(ModelError, match=f"reverse_sequence: .*{message}"):
+        model_of("reverse_sequence", [random(0, 4, 5), np.zeros(lengths, np.int32)], attrs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int16, np.int8, np.bool_])
+@pytest.mark.parametrize(
+    ("shape", "update", "starts"),
+    [
+        ((7,), (3,), (2,)),
+        ((3, 4), (2, 2), (-5, 9)),
+        ((5, 8), (2, 8), (1, 3)),
+        ((4, 8, 4), (4, 5, 4), (0, 2, 1)),
+        ((2, 3, 4, 5, 6), (1, 3, 2, 5, 3), (1, 1, 1, 1, 2)),
+        ((4, 6), (4, 6), (1, 1)),
+        ((4, 6), (0, 6), (3, 0)),
+        ((0, 6), (0, 2), (0, 3)),
+        ((), (), ()),
+    ],
+)
+def test_slices_put_in_place(
+    shape: tuple[int, ...], update: tuple[int, ...], starts: tuple[int, ...], dtype: Any, backend: str
+) -> None:
+    inputs = [typed(0, shape, dtype), typed(1, update, dtype), np.array(starts, np.int32)]
+    for constants in ((), (2,)):
+        (y,) = check("dynamic_update_slice", inputs, backend=backend, constants=constants, **EXACT)
+    expected = inputs[0].copy()
+    for at in np.ndindex(update):
+        room = [min(max(s, 0), n - m) for s, n, m in zip(starts, shape, update, strict=True)]
+        expected[tuple(a + b for a, b in zip(at, room, strict=True))] = inputs[1][at]
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    ("update", "starts", "message"),
+    [
+        ((2,), (2,), "the type and rank of"),
+        ((3, 1), (2,), "does not fit"),
+        ((1, 1), (1,), "a start for each"),
+    ],
+)
+def test_wrong_slices(update: tuple[int, ...], starts: tuple[int, ...], message: str) -> None:
+    inputs = [random(0, 2, 2), random(0, *update), np.zeros(starts, np.int32)]
+    with pytest.raises(ModelError, match=f"dynamic_update_slice: .*{message}"):
+        model_of("dynamic_update_slice", inputs, {})
