@@ -18,6 +18,7 @@ from gpunn.kernel import (
     Read,
     Unsupported,
     Write,
+    ceil_div,
     fits_i32,
     flat_threads,
     keep_nan,
@@ -26,9 +27,12 @@ from gpunn.kernel import (
 from gpunn.ops.affine import activation_bounds, store
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.tiling import shares
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
 from gpunn.types import Array, TensorType
+
+_GROUP = 64  # invocations of a workgroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Pool:
     wgsl_start: str
     wgsl_combine: str
     wgsl_finish: str
+    wgsl_enter: str = "v"
 
 
 POOLS = {
@@ -58,7 +63,9 @@ POOLS = {
         keep_nan("max(s, v)", "s", "v"),
         "s",
     ),
-    "l2_pool2d": Pool(0.0, np.square, np.add, lambda s, n: np.sqrt(s / n), "0.0", "s + v * v", "sqrt(s / n)"),
+    "l2_pool2d": Pool(
+        0.0, np.square, np.add, lambda s, n: np.sqrt(s / n), "0.0", "s + v", "sqrt(s / n)", "v * v"
+    ),
 }
 
 
@@ -108,21 +115,26 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
     lanes = vec_width(channels)
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
+    results = call.y.size // lanes
+    across = shares(results, window.size[0], call.parallel)
+    down = _GROUP // across
+    x, y, _ = flat_threads(ceil_div(results, down) * across, across)
     return Kernel(
         body="pool2d",
-        threads=flat_threads(call.y.size // lanes),
-        workgroup=(64, 1, 1),
+        threads=(x, y * down, 1),
+        workgroup=(across, down, 1),
         reads=(Read("x", 0, lanes),),
         writes=(Write(width=lanes),),
-        params={**window_params(window, height, width), "SIZE": call.y.size // lanes, "C": channels // lanes},
+        params={**window_params(window, height, width), "SIZE": results, "C": channels // lanes},
         functions={
             **apply,
             "start": Function((), pool.wgsl_start),
+            "enter": Function(("v",), pool.wgsl_enter),
             "combine": Function(("s", "v"), pool.wgsl_combine),
             "finish": Function(("s", "n"), pool.wgsl_finish),
         },
         lanes=lanes,
-        reason=f"one output pixel x {lanes} channels",
+        reason=f"one output pixel x {lanes} channels" + (f", rows in {across} shares" if across > 1 else ""),
     )
 
 

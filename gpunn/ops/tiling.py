@@ -1,4 +1,4 @@
-"""The tile of the register-tiled products, of reals and of integers: who shares it, how rows are stored."""
+"""How sums are divided among invocations, and the tile of the register-tiled products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from gpunn.kernel import Grid, Param, ceil_div, tile_grid
 COLUMNS = 8  # output channels of one tile: two vec4
 ROWS = 8  # output rows or pixels of one tile
 WORKGROUP = (64, 1, 1)
-_MOST_SLICES = 16  # of a sum: each costs a part of the joining
+_MOST_SLICES = 16  # of a sum of products: each costs a part of the joining
+_MOST_SHARES = 64  # of what is joined by halves in a workgroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,22 @@ class Work:
         return f", the depth in {self.slices} slices" if self.slices > 1 else ""
 
 
-def _slices(sums: int, steps: int, parallel: int) -> int:
-    """As many as occupy the device, as long as each has two steps or more to do."""
+def _divided(results: int, parallel: int, most: int) -> int:
+    """A power of two of invocations for each result: enough to occupy the device, not more than `most`."""
     count = 1
-    while count < _MOST_SLICES and sums * count < parallel and steps >= 4 * count:
+    while 2 * count <= most and results * count < parallel:
         count *= 2
     return count
+
+
+def _slices(sums: int, steps: int, parallel: int) -> int:
+    """Those of a sum of products, each of which has two steps or more to do."""
+    return _divided(sums, parallel, min(_MOST_SLICES, steps // 2))
+
+
+def shares(results: int, terms: int, parallel: int) -> int:
+    """How many invocations share each result of so many terms, a power of two; see Call.parallel."""
+    return _divided(results, parallel, min(_MOST_SHARES, terms))
 
 
 def tiles(rows: int, channels: int, steps: int, parallel: int) -> Work:

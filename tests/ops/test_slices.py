@@ -1,4 +1,4 @@
-"""Products whose sums several invocations share, as on adapters with many cores (gpunn/ops/tiling.py)."""
+"""Sums that several invocations share, as on adapters with many cores (gpunn/ops/tiling.py)."""
 
 from __future__ import annotations
 
@@ -69,6 +69,20 @@ def test_conv2d(
     x, weights, bias = random(1, *shape), random(2, *filter), random(3, filter[0])
     check("conv2d", [x, weights, bias], attrs, backend=gpu, constants=(1, 2), atol=tolerance(x, weights))
     assert slices_of("conv2d", [x, weights, bias], attrs, gpu) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((33, 17), "32 shares"), ((5, 4), "4 shares"), ((1, 6), "channels")], ids=str
+)
+@pytest.mark.parametrize("op", ["average_pool2d", "max_pool2d", "l2_pool2d"])
+def test_pools(gpu: str, op: str, size: tuple[int, int], expected: str) -> None:
+    attrs = {"size": size, "padding": "same", "stride": (2, 3), "activation": "relu6"}
+    for shape in ((1, 33, 17, 8), (2, 33, 17, 5)):
+        x = random(1, *shape)
+        check(op, [x], attrs, backend=gpu)
+        with model_of(op, [x], attrs).compile(gpu) as compiled:
+            (row,) = compiled.plan_rows()
+            assert row.kernel.reason.endswith(expected)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
