@@ -214,8 +214,9 @@ class _Reader:
             return halt_for_results(position, operator.code, node, answer)
         if isinstance(answer, Known):
             self._expect_bounded(answer, operator)
-            name = self.name(names[0]) if names else ""
-            self.tensors.store(node.origin, operator, (self.model.constant(name, answer.value),))
+            named = zip([*names, *[""] * len(answer.values)], answer.values, strict=False)
+            found = [self.model.constant(self.name(title), value) for title, value in named]
+            self.tensors.store(node.origin, operator, found)
             return None
         if isinstance(answer, Network):
             self._run_network(node.origin, answer, operator, names)
@@ -251,7 +252,7 @@ class _Reader:
 
     def _expect_bounded(self, answer: Known, operator: FileOperator) -> None:
         """Refuse the whole file when its constants unfold to too much: the next one would cost as much."""
-        self.work.known += held_bytes(answer.value)
+        self.work.known += sum(map(held_bytes, answer.values))
         if self.work.known > MAX_KNOWN_BYTES:
             kept = f"at most {MAX_KNOWN_BYTES} are kept"
             self.work.unsupported.add(f"{operator}: constants unfold to {self.work.known} bytes, {kept}")

@@ -190,9 +190,15 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A rule's answer that the one result is a constant, which follows from the types of the inputs."""
+    """A rule's answer that the results are constants, which follow from the types of the inputs."""
 
     value: Array
+    more: tuple[Array, ...] = ()
+
+    @property
+    def values(self) -> tuple[Array, ...]:
+        """All of them."""
+        return self.value, *self.more
 
 
 def symmetric(filter: Operand) -> Operand:
@@ -211,24 +217,24 @@ def symmetric(filter: Operand) -> Operand:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A rule's answer that the shape of its result depends on values: the host computes it of `inputs`.
+    """A rule's answer that the shapes of its results depend on values: the host computes these of `inputs`.
 
     What `function` raises as a RefusedError or a FormatError is the fault of the values.
     """
 
     inputs: tuple[Operand, ...]
-    function: Callable[..., Array]
+    function: Callable[..., tuple[Array, ...]]
 
 
 def when_known(rule: Callable[[Node], Known | Computed], node: Node) -> Computed:
     """What a rule that works on constants would answer if it knew all inputs of its operator."""
     open = tuple(dict.fromkeys(o for o in node.inputs if o is not None and o.value is None))
 
-    def function(*values: Array) -> Array:
+    def function(*values: Array) -> tuple[Array, ...]:
         known = {o: replace(o, value=v) for o, v in zip(open, values, strict=True)}
         answer = rule(replace(node, inputs=tuple(o and known.get(o, o) for o in node.inputs)))
         assert isinstance(answer, Known)
-        return answer.value
+        return answer.values
 
     return Computed(open, function)
 

@@ -81,7 +81,7 @@ def _on_host(halt: Halt) -> Operation:
     def read_back(*values: Array) -> tuple[Array, ...]:
         return values
 
-    def compute(*values: Array) -> Array:
+    def compute(*values: Array) -> tuple[Array, ...]:
         assert halt.computed is not None
         try:
             return halt.computed.function(*values)

@@ -108,12 +108,7 @@ def pad(node: Node) -> Step:
     quantization = x.type.quantization
     value = 0.0 if quantization is None else float(quantization.zero_point[0])
     if len(node.inputs) > 2:
-        fill = node.constant(2, "padding values", x.type.dtype.value)
-        if fill.size != 1:
-            node.corrupt(f"expected one padding value, got {fill.size}")
-        if node.operand(2).type.quantization != quantization:
-            raise RefusedError("the padding value is quantised differently than the input")
-        value = float(fill.reshape(-1)[0])
+        value = tensor_rules.padding_value(node, 2)
     return Step("pad", (x,), {"paddings": paddings, "value": value})
 
 
@@ -258,15 +253,18 @@ OPERATORS: Mapping[str, Rule] = {
     "ADD_N": value_rules.sum_of_all,
     "ARG_MAX": tensor_rules.arg_extreme("arg_max", "ArgMaxOptions"),
     "ARG_MIN": tensor_rules.arg_extreme("arg_min", "ArgMinOptions"),
+    "ATAN2": plain("atan2"),
     "AVERAGE_POOL_2D": pool("average_pool2d"),
     "BATCH_MATMUL": tensor_rules.batch_matmul,
     "BATCH_TO_SPACE_ND": value_rules.batch_to_space,
     "BIDIRECTIONAL_SEQUENCE_LSTM": recurrent_rules.bidirectional_lstm,
     "BIDIRECTIONAL_SEQUENCE_RNN": recurrent_rules.bidirectional_rnn,
+    "BITCAST": value_rules.to_output_type("bitcast"),
     "BITWISE_XOR": plain("bitwise_xor"),
+    "BROADCAST_ARGS": value_rules.broadcast_args,
     "BROADCAST_TO": tensor_rules.broadcast,
     "BUCKETIZE": value_rules.bucketize,
-    "CAST": value_rules.cast,
+    "CAST": value_rules.to_output_type("cast"),
     "CEIL": plain("ceil"),
     "CONCATENATION": concatenation,
     "CONCAT_EMBEDDINGS": value_rules.concat_embeddings,
@@ -277,6 +275,7 @@ OPERATORS: Mapping[str, Rule] = {
     "DEPTHWISE_CONV_2D": depthwise_conv,
     "DEPTH_TO_SPACE": value_rules.blocks("depth_to_space", "DepthToSpaceOptions"),
     "DEQUANTIZE": plain("dequantize"),
+    "DILATE": tensor_rules.dilate,
     "DIV": activated("div", "DivOptions"),
     "DYNAMIC_UPDATE_SLICE": plain("dynamic_update_slice"),
     "ELU": plain("elu"),
@@ -321,6 +320,8 @@ OPERATORS: Mapping[str, Rule] = {
     "MIRROR_PAD": tensor_rules.mirror_pad,
     "MUL": activated("mul", "MulOptions"),
     "NEG": plain("neg"),
+    "NON_MAX_SUPPRESSION_V4": value_rules.suppression((0, 2)),
+    "NON_MAX_SUPPRESSION_V5": value_rules.suppression((0, 1, 2)),
     "NOT_EQUAL": plain("not_equal"),
     "ONE_HOT": value_rules.one_hot,
     "PACK": tensor_rules.pack,
@@ -379,6 +380,7 @@ OPERATORS: Mapping[str, Rule] = {
     "TRANSPOSE_CONV": tensor_rules.transpose_conv,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": recurrent_rules.sequence_lstm,
     "UNIDIRECTIONAL_SEQUENCE_RNN": recurrent_rules.sequence_rnn,
+    "UNIQUE": value_rules.unique,
     "UNPACK": tensor_rules.unpack,
     "UNSORTED_SEGMENT_MAX": tensor_rules.unsorted_segments("segment_max"),
     "UNSORTED_SEGMENT_MIN": tensor_rules.unsorted_segments("segment_min"),

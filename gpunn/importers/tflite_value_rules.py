@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.tflite_node import PREVIOUS, Computed, Known, Node, RefusedError, Step, when_known
+from gpunn.importers.tflite_node import (
+    PREVIOUS,
+    Computed,
+    Known,
+    Layer,
+    Network,
+    Node,
+    RefusedError,
+    Result,
+    Step,
+    when_known,
+)
+from gpunn.importers.tflite_tensor_rules import INDEX_TYPES
 from gpunn.ops.text import skip_gram
 from gpunn.types import Array, DType
 
@@ -59,12 +71,31 @@ def _pairs(node: Node, what: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(before), int(after)) for before, after in found)
 
 
-def cast(node: Node) -> Step:
-    """CAST to the type of the output, which the option out_data_type only repeats."""
-    result = node.outputs[0] if node.outputs else None
-    if result is None:
-        raise RefusedError("the output is of a type that is not supported")
-    return Step("cast", node.inputs, {"dtype": result.dtype.value})
+def to_output_type(op: str) -> Callable[[Node], Step]:
+    """A rule for CAST and BITCAST to the type of the output, which CastOptions only repeat."""
+
+    def rule(node: Node) -> Step:
+        result = node.outputs[0] if node.outputs else None
+        if result is None:
+            raise RefusedError("the output is of a type that is not supported")
+        return Step(op, node.inputs, {"dtype": result.dtype.value})
+
+    return rule
+
+
+def broadcast_args(node: Node) -> Known | Computed:
+    """BROADCAST_ARGS of two shapes: the shape that both broadcast to."""
+    a, b = (node.operand(k) for k in range(2))
+    if a.type.dtype is not b.type.dtype:
+        node.corrupt(f"the shapes are {a.type} and {b.type}")
+    shapes = [node.ints(k, "extents") if v.value is not None else () for k, v in enumerate((a, b))]
+    if not node.known:
+        return when_known(broadcast_args, node)
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        node.corrupt(f"shapes {list(shapes[0])} and {list(shapes[1])} cannot be broadcast together")
+    return Known(np.array(shape, a.type.dtype.numpy))
 
 
 def concat_embeddings(node: Node) -> Step:
@@ -179,6 +210,32 @@ def sum_of_all(node: Node) -> Sequence[Step]:
 def fill(node: Node) -> Step:
     """FILL of constant extents."""
     return Step("fill", (node.operand(1),), {"shape": node.ints(0, "extents")})
+
+
+def suppression(outputs: Sequence[int]) -> Callable[[Node], Network]:
+    """A rule for NON_MAX_SUPPRESSION, of whose results a version has some; constants say how many stay."""
+
+    def rule(node: Node) -> Network:
+        (most,) = node.ints(2, "numbers of boxes", 1)
+        names = ("overlap", "least", "sigma")[: len(node.inputs) - 3]
+        attrs = {name: float(_number(node, k, name)) for k, name in enumerate(names, 3)}
+        boxes = Layer("non_max_suppression", (node.operand(0), node.operand(1)), {"most": most, **attrs})
+        return Network((boxes,), tuple(Result(0, k) for k in outputs))
+
+    return rule
+
+
+def unique(node: Node) -> Known | Computed:
+    """UNIQUE of a list: its values as they first appear, and for each element the place of its value."""
+    x = node.operand(0)
+    dtype = node.options("UniqueOptions").get("IdxOutType")
+    if dtype not in INDEX_TYPES or x.type.rank != 1 or x.type.dtype is DType.STRING:
+        node.corrupt(f"takes a list of numbers, and numbers places by INT32 or INT64, got {x.type}")
+    if x.value is None:
+        return when_known(unique, node)
+    values, first, places = np.unique(x.value, return_index=True, return_inverse=True, equal_nan=False)
+    order = np.argsort(first)
+    return Known(values[order], (np.argsort(order)[places].astype(INDEX_TYPES[dtype]),))
 
 
 def one_hot(node: Node) -> Step:

@@ -10,6 +10,7 @@ Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div r
 floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
 exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.
 right_shift keeps the sign, and shifts by no less than 0 and no more than all bits but the sign.
+atan2 is the angle of the point with y coordinate a and x coordinate b, in -pi ... pi; signs of zeros count.
 Meaning: NeuralNetworks.h, ANEURALNETWORKS_ADD, _SUB, _MUL, _DIV (ranks up to 4 there, any here); TFLite
 schema, the operators of these names, MaximumMinimumOptions, PRELU; Core ML, ActivationPReLU.
 Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32): WGSL's division is good to 2.5 ulp. pow:
@@ -78,6 +79,10 @@ def _pow(a: Array, b: Array) -> Array:
         return np.asarray(np.power(a, b))
     reciprocal = np.where(np.abs(a) == 1, np.where(b % 2 == 0, 1, a), 0)
     return np.asarray(np.where(b < 0, reciprocal, np.power(a, np.maximum(b, 0))), a.dtype)
+
+
+def _atan2(a: Array, b: Array) -> Array:
+    return np.asarray(np.arctan2(a, b))
 
 
 def _squared_difference(a: Array, b: Array) -> Array:
@@ -198,6 +203,7 @@ TABLE = (
         integers="integer_power(a, b)",
         libraries=("elementary", "division"),
     ),
+    Binary("atan2", _atan2, "arc(a, b)", FLOATS, libraries=("elementary",)),
     Binary("squared_difference", _squared_difference, "(a - b) * (a - b)", NUMBERS),
     Binary("bitwise_xor", _xor, "a ^ b", (*_BITS, *SMALL)),
     Binary("right_shift", _right_shift, "a >> u32(clamp(b, 0, 31))", (*_BITS, DType.INT8, DType.INT16)),

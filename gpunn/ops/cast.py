@@ -1,4 +1,4 @@
-"""Conversion between element types."""
+"""Conversion between element types, of values and of bits: cast, bitcast."""
 
 from __future__ import annotations
 
@@ -63,4 +63,34 @@ def cast(x: Array, *, dtype: str) -> Array:
     return np.where(inside, np.where(inside, whole, 0).astype(target), ends.astype(target))
 
 
-OPS: tuple[Op, ...] = (cast,)
+def _infer_bitcast(call: Call) -> TensorType:
+    source, target, shape = call.x.dtype, _target(call), call.x.shape
+    if target is DType.BOOL is not source:
+        call.fail("bits are no truths, got dtype 'bool'")
+    ratio = max(source.itemsize, target.itemsize) // min(source.itemsize, target.itemsize)
+    if target.itemsize < source.itemsize:
+        return TensorType(target, (*shape, ratio))
+    if target.itemsize > source.itemsize:
+        if shape[-1:] != (ratio,):
+            call.fail(f"the last dimension must be {ratio}, got {call.x} for elements of {target.value}")
+        return TensorType(target, shape[:-1])
+    return TensorType(target, shape)
+
+
+@op(_infer_bitcast, alias=True, precise=True)
+def bitcast(x: Array, *, dtype: str) -> Array:
+    """x's bits as numbers of another dtype, lowest bytes first; quantised tensors as stored.
+
+    An element that makes several smaller ones gives them a dimension of their own, the last; several that
+    make a greater one are the last dimension and lose it. The result is not quantised. Raises ModelError for
+    an unknown dtype, where the last dimension does not make one element, and for bool, but of bool.
+    TFLite schema, BitcastOptions.
+    """
+    target, size = np.dtype(dtype), x.itemsize
+    rows = np.ascontiguousarray(x).reshape(-1)
+    if target.itemsize < size:
+        return rows.view(target).reshape(*x.shape, size // target.itemsize)
+    return rows.view(target).reshape(x.shape if target.itemsize == size else x.shape[:-1])
+
+
+OPS: tuple[Op, ...] = (cast, bitcast)

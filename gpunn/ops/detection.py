@@ -1,7 +1,8 @@
-"""What turns a detector's raw predictions into a few boxes: detection_postprocess."""
+"""What turns a detector's raw predictions into a few boxes: detection_postprocess, non_max_suppression."""
 
 from __future__ import annotations
 
+import heapq
 import math
 
 import numpy as np
@@ -13,6 +14,7 @@ from gpunn.types import Array, DType, TensorType, float32
 
 MAX_DETECTIONS = 1 << 20  # boxes in a result: an attribute that a small file may set to anything
 COUNTS = ("max_detections", "max_classes_per_detection", "detections_per_class", "num_classes")
+_HOST_REASON = "boxes are chosen one after the other, each by those before it"
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 
 
@@ -114,7 +116,7 @@ def _regular(
     return np.arange(len(best)), box[best], number[best], len(best)
 
 
-@op(_infer, host_reason="boxes are chosen one after the other, each by those before it", precise=True)
+@op(_infer, host_reason=_HOST_REASON, precise=True)
 def detection_postprocess(
     boxes: Array,
     scores: Array,
@@ -163,4 +165,65 @@ def detection_postprocess(
     return results[0], results[1], results[2], np.array([count], boxes.dtype)
 
 
-OPS: tuple[Op, ...] = (detection_postprocess,)
+def _infer_suppression(call: Call) -> tuple[TensorType, ...]:
+    boxes, scores = (expect_dtype(call, index, DType.FLOAT32) for index in range(2))
+    if boxes.shape != (scores.size, 4) or scores.rank != 1:
+        call.fail(f"boxes [N, 4] and scores [N] are expected, got {boxes} and {scores}")
+    most = expect_int(call, "most", call["most"])
+    if not 0 <= most <= MAX_DETECTIONS:
+        call.fail(f"most must be in 0 ... {MAX_DETECTIONS}, got {most}")
+    if not 0 <= expect_float(call, "overlap") <= 1:
+        call.fail(f"overlap must be in 0 ... 1, got {call['overlap']}")
+    if math.isnan(expect_float(call, "least")):
+        call.fail("least must be a number")
+    if not 0 <= expect_float(call, "sigma") < math.inf:
+        call.fail(f"sigma must be 0 or more, got {call['sigma']}")
+    return TensorType(DType.INT32, (most,)), float32(most), TensorType(DType.INT32, ())
+
+
+def _select(
+    corners: Array, scores: Array, most: int, limits: tuple[float, float], sigma: float
+) -> list[tuple[int, Array]]:
+    """Up to `most` boxes, best first, with their scores, which overlaps with better ones have lowered."""
+    overlap, least = (scores.dtype.type(limit) for limit in limits)
+    decay = scores.dtype.type(-0.5 / sigma if sigma else 0)
+    heap = [(-score, box, 0) for box, score in enumerate(scores) if score > least]
+    heapq.heapify(heap)
+    chosen: list[tuple[int, Array]] = []
+    while heap and len(chosen) < most:
+        negative, box, met = heapq.heappop(heap)
+        common = _overlap(corners[box], corners[[other for other, _ in chosen[met:]]])[::-1]
+        if (common >= overlap).any():
+            continue
+        factors = np.exp(decay * common * common)
+        score = np.multiply.accumulate(np.concatenate([[-negative], factors]))[-1]
+        if score == -negative:
+            chosen.append((box, score))
+        elif score > least:
+            heapq.heappush(heap, (-score, box, len(chosen)))
+    return chosen
+
+
+@op(_infer_suppression, host_reason=_HOST_REASON, precise=True)
+def non_max_suppression(
+    boxes: Array, scores: Array, *, most: int, overlap: float, least: float = -math.inf, sigma: float = 0.0
+) -> tuple[Array, Array, Array]:
+    """(numbers of the boxes that stay, best first, int32 [most]; their scores [most]; how many, int32).
+
+    boxes [N, 4]: two opposite corners, y and x of each; scores [N]. Boxes whose score is over `least`
+    compete: one goes whose intersection with a better one that stays is `overlap` of their union or more.
+    With sigma, the scores of others fall by exp(-u^2 / (2 sigma)), u being that share, and they compete with
+    what is left. Of equal scores the first box is first. What is left of the results is 0. Inputs float32 or
+    quantised. Raises ModelError for other shapes and for attributes out of range. TFLite schema,
+    NonMaxSuppressionV4Options and V5Options; Bodla et al., Soft-NMS, 2017.
+    """
+    one, other = boxes[:, :2], boxes[:, 2:]
+    corners = np.concatenate([np.minimum(one, other), np.maximum(one, other)], axis=1)
+    chosen = _select(corners, scores, most, (overlap, least), sigma)
+    numbers, values = np.zeros(most, np.int32), np.zeros(most, scores.dtype)
+    for place, (box, score) in enumerate(chosen):
+        numbers[place], values[place] = box, score
+    return numbers, values, np.array(len(chosen), np.int32)
+
+
+OPS: tuple[Op, ...] = (detection_postprocess, non_max_suppression)

@@ -118,7 +118,8 @@ class Op:
     parameters are the operands (default None: optional; *args: any number) and its keyword-only
     parameters are the attributes. `fusible`: takes the extra attribute `activation`, the name of an
     activation applied to the result. `alias`: the output is the first input's bytes under another
-    shape. `host_reason`: why there is no kernel. `guard`: which value must be checked before a kernel runs.
+    shape or type. `host_reason`: why there is no kernel. `guard`: which value must be checked before a kernel
+    runs.
     `quantized`: the op's integer arithmetic; an op without it works on dequantised values, unless it is
     `raw`: then it only moves elements, whatever they mean. `flops`: additions and multiplications of a call,
     where that is not one for each element of the results. `strings`: takes string tensors as well.

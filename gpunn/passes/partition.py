@@ -18,8 +18,8 @@ Lower = Callable[[Operation], tuple[Kernel, ...] | str]
 class Placement:
     """One operation with its place: "webgpu" (with its kernels), "cpu" (with the reason) or "alias".
 
-    An alias gives its input's bytes another shape; nothing runs. `depth` says in how many bodies of other
-    operations it stands.
+    An alias gives its input's bytes another shape or type; nothing runs. `depth` says in how many bodies of
+    other operations it stands.
     """
 
     operation: Operation

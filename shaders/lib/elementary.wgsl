@@ -86,6 +86,27 @@ fn wave(x: f32, quarters: u32) -> f32 {
   return select(v, -v, (q & 2u) == 2u);
 }
 
+// The angle of the point (x, y), in -pi ... pi: the arc tangent of the lesser side over the greater, at most 1. Over
+// tan(pi/8) it is pi/4 and that of (t - 1) / (t + 1); below, the polynomial that meets it at the nodes of Chebyshev.
+fn arc(y: f32, x: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  if (is_nan(y)) { return y; }
+  let greater = max(abs(x), abs(y));
+  let lesser = min(abs(x), abs(y));
+  let scale = select(1.0, 0.0625, greater > 1e37); // WGSL's quotients are good for divisors up to 2^126
+  var t = lesser * scale / (greater * scale);
+  if (greater == 0.0) { t = 0.0; }
+  if (greater > 3.4028234e38) { t = select(0.0, 1.0, lesser > 3.4028234e38); }
+  let far = t > 0.41421357;
+  let r = select(t, (t - 1.0) / (t + 1.0), far);
+  let z = r * r;
+  let tail = -0.3333333 + z * (0.1999954 + z * (-0.14263956 + z * (0.10743731 - z * 0.06451928)));
+  let near = select(0.0, 0.7853982, far) + (r + r * z * tail);
+  let up = select(near, 1.5707964 - near, abs(y) > abs(x));
+  let turned = select(up, 3.1415927 - up, bitcast<u32>(x) >> 31u == 1u);
+  return select(turned, -turned, bitcast<u32>(y) >> 31u == 1u);
+}
+
 // The square root of x and its reciprocal where WGSL leaves them loose: at 0, infinity and below 0.
 fn root(x: f32) -> f32 {
   if (x < 0.0) { return not_a_number(); }

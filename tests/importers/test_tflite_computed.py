@@ -32,6 +32,7 @@ def scalar(value: int) -> Array:
 # Operator, inputs, all of which come with the run, dtype of the output, options.
 CASES: list[tuple[str, Sequence[Array], DType, Mapping[str, Any]]] = [
     ("ARG_MAX", [X, ints(1)], DType.INT32, {"output_type": "INT32"}),
+    ("BROADCAST_ARGS", [ints(2, 1, 4), ints(3, 1)], DType.INT32, {}),
     ("BROADCAST_TO", [X[:, :1], ints(2, 5, 4)], DType.FLOAT32, {}),
     ("EXPAND_DIMS", [X, scalar(-1)], DType.FLOAT32, {}),
     ("FILL", [ints(3, 2), np.float32(7)], DType.FLOAT32, {}),

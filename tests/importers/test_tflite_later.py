@@ -15,13 +15,26 @@ from tests.importers.tflite_case import ints
 from tests.resources import shared
 from tests.tflite_builder import litert_run, single_op
 
+NUMBERS = (ints(3), np.float32(0.5), np.float32(0), np.float32(-1))
+
 
 @pytest.mark.parametrize(
     ("operator", "inputs", "options", "reason"),
     [
         ("ADD_N", [float32(2), float32(3)], {}, "the terms should have one shape"),
+        ("BITCAST", [TensorType(DType.INT16, (3,))], {}, "the last dimension must be 2"),
+        ("BITCAST", [TensorType(DType.INT16, ())], {}, "the last dimension must be 2"),
+        ("BROADCAST_ARGS", [ints(2, 3), ints(2)], {}, "cannot be broadcast together"),
+        ("BROADCAST_ARGS", [ints(2), np.array([2], np.int64)], {}, r"the shapes are int32\[1\] and int64"),
         ("BROADCAST_TO", [float32(2), ints(3)], {}, "cannot be broadcast together"),
         ("CONV_3D", [float32(1, 2, 2, 2, 1), float32(1, 1, 1, 1, 1)], {}, "stride must be at least 1"),
+        ("DILATE", [float32(2), ints(0), np.float32(0)], {}, "steps should be at least 1"),
+        ("DILATE", [float32(2), ints(1, 2), np.float32(0)], {}, "expected 1 steps, got 2"),
+        ("NON_MAX_SUPPRESSION_V4", [float32(2, 4), float32(3), *NUMBERS], {}, "boxes .N, 4. and scores"),
+        ("NON_MAX_SUPPRESSION_V4", [float32(2, 4), float32(2), ints(-1), *NUMBERS[1:]], {}, "most must be"),
+        ("NON_MAX_SUPPRESSION_V5", [float32(2, 4), float32(2), *NUMBERS], {}, "sigma must be 0 or more"),
+        ("UNIQUE", [float32(2, 3)], {"idx_out_type": "INT32"}, "takes a list of numbers"),
+        ("UNIQUE", [float32(2)], {"idx_out_type": "INT16"}, "takes a list of numbers"),
         ("SEGMENT_SUM", [float32(2), ints(1, 0)], {}, "should be a list in ascending order"),
         ("SEGMENT_SUM", [float32(2), ints([0, 1])], {}, "should be a list in ascending order"),
         ("UNSORTED_SEGMENT_SUM", [float32(2), ints(0, 1), ints(-1)], {}, "segments must be >= 0"),

@@ -13,6 +13,7 @@ from tests.importers import (
     tflite_cases_later,
     tflite_cases_quantized,
     tflite_cases_reals,
+    tflite_cases_recent,
     tflite_cases_strings,
     tflite_cases_tensors,
     tflite_cases_values,
@@ -27,6 +28,7 @@ _LISTED = (
     *tflite_cases_quantized.CASES,
     *tflite_cases_strings.CASES,
     *tflite_cases_later.CASES,
+    *tflite_cases_recent.CASES,
 )
 CASES: tuple[Case, ...] = (*_LISTED, *in_other_types(_LISTED))
 

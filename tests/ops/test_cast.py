@@ -1,4 +1,4 @@
-"""Conversion between element types."""
+"""Conversion between element types, of values and of bits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.types import Array, DType
-from tests.ops.harness import check, check_litert, model_of, random
+from gpunn.model import Model
+from gpunn.types import Array, DType, float32
+from tests.ops.harness import check, check_litert, model_of, random, type_of
 from tests.ops.quantized import check_integer, quantized, stored
 
 REALS = np.array(
@@ -69,7 +70,42 @@ def test_agrees_with_litert(target: str) -> None:
         check_litert("cast", [x], {"dtype": target}, "CAST")
 
 
+BITS = np.random.default_rng(3).integers(0, 256, (3, 2, 8), np.uint8)
+
+
+@pytest.mark.parametrize("target", [*ON_DEVICE[:-1], DType.INT16, DType.INT64], ids=lambda d: d.value)
+@pytest.mark.parametrize("source", [*ON_DEVICE[:-1], DType.INT16, DType.INT64], ids=lambda d: d.value)
+def test_bits_of_every_pair(source: DType, target: DType, backend: str) -> None:
+    """Of what is computed, so that the bits lie on the device, where these types have a form."""
+    ratio = max(source.itemsize, target.itemsize) // source.itemsize
+    bits = BITS[..., : source.itemsize * ratio].copy().view(source.numpy)
+    bits = bits if ratio > 1 else bits[..., 0]
+    model = Model()
+    x = model.input("x", type_of(bits))
+    (turned,) = model.add("transpose", [x], {"perm": (1, 0, *range(2, bits.ndim))})
+    (bare,) = model.add("bitcast", [turned], {"dtype": target.value})
+    model.output(bare, *model.add("reshape", [bare], {"shape": (-1,)}))
+    with model.compile(backend=backend) as compilation:
+        y, flat = compilation(bits)
+    assert y.shape[:2] == (2, 3)
+    assert y.tobytes() == flat.tobytes() == np.ascontiguousarray(bits.swapaxes(0, 1)).tobytes()
+
+
+def test_bits_stay_where_reals_may_be_relaxed(gpu: str) -> None:
+    """A real whose bits are read is not stored in half of them."""
+    model = Model()
+    x = model.input("x", float32(3, 5))
+    model.output(*model.add("bitcast", model.add("neg", [x]), {"dtype": "int32"}))
+    value = random(2, 3, 5)
+    with model.compile(backend="webgpu", relaxed=True) as compilation:
+        np.testing.assert_array_equal(compilation(value), (-value).view(np.int32))
+
+
 def test_errors() -> None:
     for dtype in ("complex64", "string", None):
         with pytest.raises(ModelError, match=r"cast: dtype must be one of float32, .*, got"):
             model_of("cast", [REALS], {"dtype": dtype})
+    with pytest.raises(ModelError, match="bitcast: bits are no truths"):
+        model_of("bitcast", [REALS], {"dtype": "bool"})
+    with pytest.raises(ModelError, match=r"bitcast: the last dimension must be 8, got uint8\[2\]"):
+        model_of("bitcast", [np.zeros(2, np.uint8)], {"dtype": "int64"})

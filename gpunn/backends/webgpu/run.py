@@ -131,4 +131,5 @@ class Run:
             return self._values[operand]
         if operand.value is not None:
             return operand.value
-        return self._value(self._program.plan.root(operand)).reshape(operand.type.shape)
+        source = self._value(self._program.plan.root(operand)).reshape(-1)
+        return source.view(operand.type.dtype.numpy).reshape(operand.type.shape)

@@ -1,0 +1,67 @@
+"""Cases of operators that came last: detectors' boxes, bits, rooms between cells."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.types import Array, DType, TensorType, float32
+from tests.importers.tflite_case import Case, Fed, ints
+from tests.ops.harness import random
+
+I16, I32, I64, F32 = DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32
+WHOLE = np.random.default_rng(0).integers(-(2**31), 2**31, (3, 5), dtype=np.int32)
+MOST = np.array(6, np.int32)
+
+
+def _boxes(count: int) -> list[Fed]:
+    """Boxes that overlap a little or much, in either order of corners, and scores."""
+    corners = random(5, count, 4, low=0, high=3)
+    corners[::3, 2:] = corners[::3, :2] + np.float32(1)
+    return [Fed(corners), Fed(np.abs(random(6, count)))]
+
+
+def _number(value: float) -> Array:
+    return np.array(value, np.float32)
+
+
+CASES = (
+    Case("ATAN2", [float32(3, 5), float32(3, 5)]),
+    *(
+        Case("BITCAST", [Fed(value)], [target])
+        for value, target in (
+            (random(1, 3, 4), I32),
+            (WHOLE, F32),
+            (WHOLE, DType.UINT8),
+            (WHOLE[:, 1:].copy().view(np.int8).reshape(3, 4, 4), I32),
+            (WHOLE, I16),
+            (WHOLE[:, 1:].reshape(3, 2, 2), I64),
+        )
+    ),
+    Case("BROADCAST_ARGS", [ints(3, 1, 5), ints(4, 1)], [I32]),
+    *(
+        Case("DILATE", [x, ints(*steps), np.zeros((), x.dtype.numpy) + 7], [x.dtype])
+        for x, steps in (
+            (float32(2, 3, 4), (1, 2, 3)),
+            (float32(2, 3, 4, 8), (1, 2, 3, 1)),
+            (TensorType(I32, (1, 3)), (2, 1)),
+            (TensorType(DType.INT8, (5,)), (3,)),
+        )
+    ),
+    *(
+        Case("NON_MAX_SUPPRESSION_V4", [*_boxes(20), most, _number(overlap), _number(least)], [I32, I32])
+        for most, overlap, least in ((MOST, 0.5, 0.0), (MOST, 0.2, 2.5), (MOST * 5, 1.0, 1.0), (MOST, 0, 9))
+    ),
+    *(
+        Case(
+            "NON_MAX_SUPPRESSION_V5",
+            [*_boxes(20), MOST, _number(overlap), _number(0.5), _number(sigma)],
+            [I32, F32, I32],
+        )
+        for overlap, sigma in ((0.5, 0.0), (0.9, 0.3), (1.0, 0.05))
+    ),
+    *(
+        Case("UNIQUE", [Fed(values)], [DType.of(values.dtype), to], {"idx_out_type": to.name})
+        for values in (np.round(random(7, 30)), ints(5, 3, 5, 1, 3, 7), ints(2).astype(np.int64))
+        for to in (I32, I64)
+    ),
+)

@@ -1,0 +1,60 @@
+"""Boxes that stay: against a walk over all pairs, and numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.types import Array
+from tests.ops.harness import check, random
+
+HOST = "boxes are chosen one after the other"
+# Unit squares beside one another, shifted by 0, 1/2 and 2: shares of 1/3 and 0.
+ROW = np.array([[0, 0, 1, 1], [1, 1.5, 0, 0.5], [0, 2, 1, 3]], np.float32)
+
+
+def share(a: Array, b: Array) -> float:
+    """The intersection over the union of two boxes, by the cells of a fine grid."""
+    y, x = np.meshgrid(np.arange(0, 4, 1 / 16) + 1 / 32, np.arange(0, 4, 1 / 16) + 1 / 32, indexing="ij")
+    inside = []
+    for box in (a, b):
+        (top, bottom), (left, right) = sorted(box[::2]), sorted(box[1::2])
+        inside.append((top < y) & (y < bottom) & (left < x) & (x < right))
+    union = np.count_nonzero(inside[0] | inside[1])
+    return np.count_nonzero(inside[0] & inside[1]) / union if union else 0.0
+
+
+@pytest.mark.parametrize(("most", "overlap", "least"), [(30, 0.3, 0.0), (4, 0.6, 1.0), (30, 1.0, 0.5)])
+def test_of_any_two_that_overlap_the_better_one_stays(
+    most: int, overlap: float, least: float, backend: str
+) -> None:
+    """Corners on a grid, so that areas are whole numbers of cells."""
+    boxes = np.round(random(1, 25, 4, low=0, high=4) * 16) / 16
+    scores = random(2, 25, low=0, high=4)
+    attrs = {"most": most, "overlap": overlap, "least": least}
+    numbers, found, count = check("non_max_suppression", [boxes, scores], attrs, backend=backend, host=HOST)
+    stays: list[int] = []
+    for box in np.argsort(-scores):
+        if scores[box] > least and all(share(boxes[box], boxes[other]) < overlap for other in stays):
+            stays.append(int(box))
+    stays = stays[:most]
+    assert count == len(stays)
+    assert numbers.tolist() == stays + [0] * (most - len(stays))
+    assert found.tolist() == [*scores[stays].tolist(), *[0.0] * (most - len(stays))]
+
+
+def test_scores_fall_by_what_overlaps(backend: str) -> None:
+    """The second box loses exp(-(1/3)^2 / (2 * 0.25)) of its score, and falls behind the third."""
+    scores = np.array([3, 2, 1.9], np.float32)
+    attrs = {"most": 3, "overlap": 0.5, "sigma": 0.25}
+    numbers, found, count = check("non_max_suppression", [ROW, scores], attrs, backend=backend, host=HOST)
+    assert (numbers.tolist(), int(count)) == ([0, 2, 1], 3)
+    np.testing.assert_allclose(found, [3, 1.9, 2 * np.exp(-2 / 9)], rtol=1e-6)
+
+
+def test_a_share_of_the_limit_is_too_much(backend: str) -> None:
+    scores = np.array([1, 1, 1], np.float32)
+    twins = np.concatenate([ROW[:1], ROW[:1], ROW[2:]])
+    attrs = {"most": 3, "overlap": 1.0}
+    numbers, _, count = check("non_max_suppression", [twins, scores], attrs, backend=backend, host=HOST)
+    assert (numbers.tolist(), int(count)) == ([0, 2, 0], 2)
