@@ -6,6 +6,7 @@ import functools
 import importlib
 import itertools
 import struct
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +40,18 @@ _OPTIONS_OF = {
     "SUM": "ReducerOptions",
     "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
 }
-_ENUMS = (tflite.ActivationFunctionType, tflite.Padding, tflite.MirrorPadMode, tflite.TensorType)
+_NEWER = types.SimpleNamespace(INT2=19)  # tensor types of schemas after the one of the package
+_ENUMS = (_NEWER, tflite.ActivationFunctionType, tflite.Padding, tflite.MirrorPadMode, tflite.TensorType)
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """SparsityParameters: a level is a dense size or (segments, indices), in vectors of this bit width."""
+
+    order: Sequence[int]
+    blocks: Sequence[int]
+    levels: Sequence[int | tuple[Sequence[int], Sequence[int]]]
+    width: str = "Int32"
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,8 @@ class _Tensor:
     data: bytes | None
     signature: tuple[int, ...] | None
     is_variable: bool
+    stored_as: str
+    sparsity: Sparsity | None
 
 
 @dataclass(frozen=True)
@@ -82,10 +96,15 @@ class Graph:
         data: bytes | None = None,
         signature: tuple[int, ...] | None = None,
         is_variable: bool = False,
+        stored_as: str = "",
+        sparsity: Sparsity | None = None,
     ) -> int:
-        """A tensor of the file; name None leaves the field out, "" makes one up."""
+        """A tensor of the file; name None leaves the field out, "" makes one up.
+
+        `stored_as`: the TensorType in the file, where it is another one.
+        """
         made_up = f"t{len(self.tensors)}" if name == "" else name
-        self.tensors.append(_Tensor(type, made_up, data, signature, is_variable))
+        self.tensors.append(_Tensor(type, made_up, data, signature, is_variable, stored_as, sparsity))
         return len(self.tensors) - 1
 
     def input(self, type: TensorType, name: str | None = "", signature: tuple[int, ...] | None = None) -> int:
@@ -318,12 +337,44 @@ class _Writer:
             "Tensor",
             {
                 "shape": tensor.type.shape,
-                "type": tensor.type.dtype.name,
+                "type": tensor.stored_as or tensor.type.dtype.name,
+                "sparsity": tensor.sparsity and self.sparsity(tensor.sparsity),
                 "buffer": buffer,
                 "name": self.string(tensor.name),
                 "shape_signature": tensor.signature,
                 "is_variable": tensor.is_variable or None,
                 "quantization": self.quantization(tensor.type),
+            },
+        )
+
+    def sparsity(self, sparsity: Sparsity) -> int:
+        """SparsityParameters with their levels."""
+        levels = [self.level(level, sparsity.width) for level in sparsity.levels]
+        return self.table(
+            "SparsityParameters",
+            {
+                "traversal_order": sparsity.order,
+                "block_map": sparsity.blocks,
+                "dim_metadata": self.offsets(levels),
+            },
+        )
+
+    def level(self, level: int | tuple[Sequence[int], Sequence[int]], width: str) -> int:
+        if isinstance(level, int):
+            return self.table(
+                "DimensionMetadata", {"format": tflite.DimensionType.DENSE, "dense_size": level}
+            )
+        kind, dtype = getattr(tflite.SparseIndexVector, f"{width}Vector"), np.dtype(width.lower())
+        vectors = [int(self.b.CreateNumpyVector(np.asarray(values, dtype))) for values in level]
+        segments, indices = (self.table(f"{width}Vector", {"values": vector}) for vector in vectors)
+        return self.table(
+            "DimensionMetadata",
+            {
+                "format": tflite.DimensionType.SPARSE_CSR,
+                "array_segments_type": kind,
+                "array_segments": segments,
+                "array_indices_type": kind,
+                "array_indices": indices,
             },
         )
 

@@ -41,7 +41,6 @@ MIN_BYTES = 12  # root offset, identifier, and at least the root table's own off
 
 HYBRID = (*BIASED, "batch_matmul")  # products that take reals with a quantised constant, input FILTER
 FILTER = 1
-MAX_KNOWN_BYTES = 64 << 20  # of constants that rules unfold: a small file can ask for many of them
 
 
 def recognise(data: bytes) -> bool:
@@ -212,8 +211,11 @@ class _Reader:
         if isinstance(answer, Computed):
             self._expect_to_halt(RefusedError("the shapes of its results follow from values"))
             return halt_for_results(position, operator.code, node, answer)
+        if isinstance(answer, Operand):
+            self.tensors.store(node.origin, operator, (answer,))
+            return None
         if isinstance(answer, Known):
-            self._expect_bounded(answer, operator)
+            self.work.unfold(sum(map(held_bytes, answer.values)), str(operator))
             named = zip([*names, *[""] * len(answer.values)], answer.values, strict=False)
             found = [self.model.constant(self.name(title), value) for title, value in named]
             self.tensors.store(node.origin, operator, found)
@@ -249,14 +251,6 @@ class _Reader:
             operator.custom_options,
             tuple(self.graph.tensors[i].type for i in operator.intermediates),
         )
-
-    def _expect_bounded(self, answer: Known, operator: FileOperator) -> None:
-        """Refuse the whole file when its constants unfold to too much: the next one would cost as much."""
-        self.work.known += sum(map(held_bytes, answer.values))
-        if self.work.known > MAX_KNOWN_BYTES:
-            kept = f"at most {MAX_KNOWN_BYTES} are kept"
-            self.work.unsupported.add(f"{operator}: constants unfold to {self.work.known} bytes, {kept}")
-            self.work.fail_unsupported()
 
     def _rule(self, code: str) -> Rule:
         """The rule of an operator, refused when there is none."""

@@ -19,7 +19,8 @@ from flatbuffers.number_types import Int32Flags
 from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
-from gpunn.importers import tflite_strings
+from gpunn.importers.tflite_sparse import Sparsity, read_sparsity
+from gpunn.importers.tflite_values import values_of
 from gpunn.ops.affine import LIMITS
 from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType
 
@@ -35,6 +36,8 @@ _MIN_OPERATOR = 32  # of an operator: its place, a table with two lists, and the
 _T = TypeVar("_T")
 
 TYPE_NAMES = {v: k for k, v in vars(schema.TensorType).items() if not k.startswith("_")}
+TYPE_NAMES[19] = "INT2"  # of the schema of 2025
+BITS = {"INT4": 4, "INT2": 2}
 OPERATOR_NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
 
 
@@ -43,7 +46,7 @@ class FileTensor:
     """An entry of SubGraph.tensors. `dtype` is None for types that gpunn has no name for.
 
     `place` says which entry, for messages. `open` is the shape with what the file leaves open
-    (shape_signature -1, or no shape at all).
+    (shape_signature -1, or no shape at all). `bits`: of an element, where several share a byte of the file.
     """
 
     place: str
@@ -54,8 +57,9 @@ class FileTensor:
     stored: Shape
     buffer: int
     is_variable: bool
-    is_sparse: bool
     quantization: Quantization | None = None
+    sparsity: Sparsity | None = None
+    bits: int = 0
 
     @property
     def type(self) -> TensorType | None:
@@ -75,7 +79,7 @@ class FileOperator:
     version: int
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
-    options_type: int
+    options_type: str
     options_table: tuple[bytes, int] | None
     custom_options: bytes = b""
     intermediates: tuple[int, ...] = ()
@@ -132,23 +136,11 @@ class TfliteFile:
         """A constant tensor's value, but for strings a view of the file's bytes; None when there is none."""
         with self._reading(str(tensor)):
             data = self._buffer(tensor.buffer)
-        if tensor.type is None or (data.size == 0 and tensor.type.nbytes != 0):
-            return None
-        if tensor.type.dtype is DType.STRING:
-            return self._strings(str(tensor), data, tensor.type)
-        if data.size != tensor.type.nbytes:
-            self.fail(f"{tensor} is {tensor.type}: expected {tensor.type.nbytes} bytes, got {data.size}")
-        little_endian = tensor.type.dtype.numpy.newbyteorder("<")
-        try:
-            return data.view(little_endian).reshape(tensor.type.shape)
-        except ValueError as error:  # an empty tensor may have extents that numpy cannot count
-            self.fail(f"{tensor} is {tensor.type}: {error}")
-
-    def _strings(self, where: str, data: Array, type: TensorType) -> Array:
-        """The strings that a buffer holds; they are copied, and so count as read."""
-        self._take(data.size)
-        with self._reading(where):
-            return tflite_strings.decode(data, type.size).reshape(type.shape)
+            if tensor.type is None or (data.size == 0 and tensor.type.nbytes != 0):
+                return None
+            if tensor.type.dtype is DType.STRING:
+                self._take(data.size)
+            return values_of(tensor.type, data, tensor.bits, tensor.sparsity)
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -231,27 +223,36 @@ class TfliteFile:
             name = self._text(tensor.Name())
             buffer = tensor.Buffer()
             unranked = not stored and not tensor.HasRank()  # a scalar looks alike in files before 2023
-            is_variable, is_sparse = tensor.IsVariable(), tensor.Sparsity() is not None
+            is_variable, sparse = tensor.IsVariable(), tensor.Sparsity()
+            sparsity = None if sparse is None else read_sparsity(sparse, self._ints)
             scales, zeros, axis = self._quantization(tensor.Quantization())
         if len(stored) > MAX_RANK or min(stored, default=0) < 0:
             shape = list(stored[:32])
             self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
         if buffer >= max(self._buffers, 1):
             self.fail(f"{where} ({name}) refers to buffer {buffer}, there are {self._buffers}")
+        bits = self._bits(where, type_name, buffer)
+        dtype = DType.INT8 if bits else DType.__members__.get(type_name)
         signature = signature if len(signature) == len(stored) else stored
         extents = tuple(None if s == -1 else d for d, s in zip(stored, signature, strict=True))
         return FileTensor(
             place=where,
             name=name or f"tensor_{index}",
             type_name=type_name,
-            dtype=_dtype(type_name),
+            dtype=dtype,
             open=OpenShape(None if unranked else extents),
             stored=stored,
             buffer=buffer,
             is_variable=is_variable,
-            is_sparse=is_sparse,
-            quantization=self._affine(f"{where} ({name})", _dtype(type_name), stored, scales, zeros, axis),
+            quantization=self._affine(f"{where} ({name})", dtype, stored, scales, zeros, axis),
+            sparsity=sparsity,
+            bits=bits,
         )
+
+    def _bits(self, where: str, type_name: str, buffer: int) -> int:
+        """The bits of a constant's elements where several share a byte; 0 for all other tensors."""
+        with self._reading(where):
+            return BITS[type_name] if type_name in BITS and self._buffer(buffer).size else 0
 
     def _quantization(self, table: Any) -> tuple[tuple[float, ...], tuple[int, ...], int]:
         """Scales, zero points and dimension of QuantizationParameters; minima and maxima say nothing here."""
@@ -291,8 +292,7 @@ class TfliteFile:
             opcode = operator.OpcodeIndex()
             inputs = self._ints(operator.InputsLength(), operator.InputsAsNumpy)
             outputs = self._ints(operator.OutputsLength(), operator.OutputsAsNumpy)
-            options_type = operator.BuiltinOptionsType()
-            union = operator.BuiltinOptions()
+            options_type, union = _options(operator)
             custom = self._custom_options(operator)
             intermediates = self._ints(operator.IntermediatesLength(), operator.IntermediatesAsNumpy)
         if union is not None and union.Pos >= len(self.data):
@@ -354,10 +354,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def _options(operator: Any) -> tuple[str, Any]:
+    """The name of an operator's option table, of either union; "" and None where it has none."""
+    for names, number, union in (
+        (schema.BuiltinOptions, operator.BuiltinOptionsType(), operator.BuiltinOptions),
+        (schema.BuiltinOptions2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2),
+    ):
+        if number:
+            return next((k for k, v in vars(names).items() if v == number), f"number {number}"), union()
+    return "", None
+
+
 def _new_builtin_code(table: Table) -> int:
     """OperatorCode.builtin_code, field 3 of the table, which the schema's class only shows from 127 up."""
     return int(table.GetSlot(10, 0, Int32Flags))
-
-
-def _dtype(type_name: str) -> DType | None:
-    return DType.__members__.get(type_name)

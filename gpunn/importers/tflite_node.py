@@ -48,7 +48,7 @@ class Node:
 
     origin: str
     inputs: tuple[Operand | None, ...]
-    options_type: int = 0
+    options_type: str = ""
     options_table: tuple[bytes, int] | None = None
     outputs: tuple[TensorType | None, ...] = ()
     custom_options: bytes = b""
@@ -67,9 +67,8 @@ class Node:
 
     def options(self, name: str) -> Options:
         """The operator's option table, which must be of the named type; absent, it is all defaults."""
-        expected = getattr(schema.BuiltinOptions, name)
-        if self.options_type not in (schema.BuiltinOptions.NONE, expected):
-            self.corrupt(f"expected {name} (number {expected}), got option table {self.options_type}")
+        if self.options_type not in ("", name):
+            self.corrupt(f"expected the option table {name}, got {self.options_type}")
         table = getattr(schema, name)()
         data, position = self.options_table if self.options_type and self.options_table else _EMPTY_TABLE
         table.Init(data, position)

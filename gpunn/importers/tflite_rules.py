@@ -26,7 +26,7 @@ from gpunn.importers.tflite_node import (
 )
 from gpunn.operation import Operand
 
-Rule = Callable[[Node], Step | Known | Computed | Network | Sequence[Step]]
+Rule = Callable[[Node], Step | Known | Computed | Network | Operand | Sequence[Step]]
 
 
 def plain(op: str) -> Rule:
@@ -272,6 +272,7 @@ OPERATORS: Mapping[str, Rule] = {
     "CONV_3D": tensor_rules.conv3d,
     "COS": plain("cos"),
     "CUMSUM": tensor_rules.cumsum,
+    "DENSIFY": lambda node: node.operand(0),  # a constant, unfolded when it was read
     "DEPTHWISE_CONV_2D": depthwise_conv,
     "DEPTH_TO_SPACE": value_rules.blocks("depth_to_space", "DepthToSpaceOptions"),
     "DEQUANTIZE": plain("dequantize"),

@@ -13,7 +13,7 @@ from gpunn.importers.tflite_types import expect_shape, expect_type
 from gpunn.importers.tflite_work import Work
 from gpunn.model import Model
 from gpunn.operation import Lifetime, Operand
-from gpunn.types import DType, OpenShape, Shape
+from gpunn.types import Array, DType, OpenShape, Shape
 
 
 class Names:
@@ -81,11 +81,17 @@ class Tensors:
         """The operand of a tensor that nothing writes; one for all calls of a subgraph."""
         key, tensor = (self.graph.index, index), self.graph.tensors[index]
         if key not in self.work.constants:
-            value = self.file.value(tensor)
+            value = self._value(tensor)
             if value is None:
                 self.file.fail(f"{tensor}, {reader}, comes from nowhere")
             self.work.constants[key] = self.model.constant(self.names.unique(tensor.name), value, tensor.type)
         return self.work.constants[key]
+
+    def _value(self, tensor: FileTensor) -> Array | None:
+        """What the file holds of a tensor, within bounds where that unfolds."""
+        if tensor.type is not None and (tensor.sparsity is not None or tensor.bits):
+            self.work.unfold(tensor.type.nbytes, str(tensor))
+        return self.file.value(tensor)
 
     def _variable(self, index: int) -> Operand:
         """What a variable tensor holds by now; its subgraph's calls take turns."""
@@ -95,7 +101,7 @@ class Tensors:
                 raise UnsupportedError(f"{self.file.name}: {tensor} is {tensor.type_name}")
             if not self.stateful:
                 raise RefusedError(f"{tensor} is a variable of a subgraph that need not run exactly once")
-            value = self.file.value(tensor)
+            value = self._value(tensor)
             variable = self.model.variable(self.names.unique(tensor.name), tensor.type, value)
             if value is None and tensor.type.dtype is DType.UINT8:  # in TFLite these are not zero points
                 self.model.variables[variable] = np.zeros(tensor.type.shape, np.uint8)
@@ -111,12 +117,9 @@ class Tensors:
     def read(self, index: int, position: int, operator: FileOperator) -> Operand:
         """The operand at an operator's input, refused when its kind is not supported."""
         tensor = self.graph.tensors[index]
-        for bad, what in (
-            (tensor.dtype is None, f"is {tensor.type_name}"),
-            (tensor.is_sparse, "is sparse"),
-        ):
-            if bad:
-                raise RefusedError(f"input {position} ({tensor.name}) {what}, which is not supported")
+        if tensor.dtype is None:
+            what = f"is {tensor.type_name}, which is not supported"
+            raise RefusedError(f"input {position} ({tensor.name}) {what}")
         return self.operand(index, f"input {position} of {operator}")
 
     def open(self, index: int) -> OpenShape | None:

@@ -34,6 +34,8 @@ HALVES = {"concat", "dequantize", *(op.name for op in (*unary.OPS, *binary.OPS))
 
 def expect_type(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
     """FormatError unless the file's type of `what` is, but for the shape, what follows from the inputs."""
+    if tensor.dtype is None:
+        raise RefusedError(f"{what} is {tensor.type_name}, which is not supported")
     if tensor.dtype is not operand.type.dtype:
         raise FormatError(f"{origin}: {what} is {tensor.type_name}, expected {operand.type.dtype.name}")
     if tensor.quantization != operand.type.quantization:

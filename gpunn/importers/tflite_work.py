@@ -13,6 +13,8 @@ from gpunn.importers.tflite_refusals import Refusals
 from gpunn.operation import Operand
 
 MAX_DEPTH = 16  # of subgraphs that call one another
+MAX_KNOWN_BYTES = 64 << 20  # of constants that unfold, by a rule or as they are stored, from a small file
+MAX_UNFOLDED = 32  # times the size of a file that they may be
 MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as their subgraph is called again
 
 
@@ -21,7 +23,7 @@ class Work:
     """The state of reading one file. `as_stored`: tensors have the shapes that the file says.
 
     `constants` and `variables` are operands by subgraph and tensor, `states` what variables hold by now,
-    `known` counts the bytes of constants that rules unfolded, `repeated` what was read of subgraphs that had
+    `known` counts the bytes of constants that unfolded, `repeated` what was read of subgraphs that had
     been read before, which are in `begun`.
     """
 
@@ -60,6 +62,14 @@ class Work:
         self.repeated += entries
         if self.repeated > MAX_REPEATED:
             self.file.fail(f"calls its subgraphs too often, {self.repeated} entries of them are read again")
+
+    def unfold(self, nbytes: int, what: str) -> None:
+        """Refuse the whole file when its constants unfold to too much: the next one would cost as much."""
+        self.known += nbytes
+        most = max(MAX_KNOWN_BYTES, MAX_UNFOLDED * len(self.file.data))
+        if self.known > most:
+            self.unsupported.add(f"{what}: constants unfold to {self.known} bytes, at most {most} are kept")
+            self.fail_unsupported()
 
     def fail_unsupported(self) -> NoReturn:
         """Raise UnsupportedError with all that has been noted."""

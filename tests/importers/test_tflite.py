@@ -236,7 +236,7 @@ WRONG: dict[str, tuple[Callable[[], bytes], str]] = {
         r"has shape \[1, 5\] in the file, expected \[1, 4\] from the inputs",
     ),
     "output type": (_wrong_output_type, "output t1 is INT32, expected FLOAT32"),
-    "buffer size": (_short_buffer, "expected 16 bytes, got 12"),
+    "buffer size": (_short_buffer, "takes 16 bytes, got 12"),
     "rank": (_rank, "expected up to 8 extents"),
     "negative extent": (_negative, "expected up to 8 extents from 0"),
 }

@@ -18,7 +18,7 @@ from gpunn.importers import load
 from gpunn.model import MAX_ELEMENTS
 from gpunn.passes import optimise
 from gpunn.types import DType, Quantization, TensorType, float32
-from tests.tflite_builder import Array, Graph
+from tests.tflite_builder import Array, Graph, Sparsity
 
 LIMIT_SECONDS = 5.0  # for files of a few KiB: hundreds of times what a sound one takes
 LIMIT_BYTES = 64 << 20  # of memory while reading: what folding may keep, and room for Python
@@ -50,6 +50,15 @@ def _sample() -> bytes:
     product = TensorType(DType.INT8, (2, 3), Quantization((0.2,), (5,)))
     (f,) = graph.add("FULLY_CONNECTED", [i, weights], [product])
     (r,) = graph.add("DEQUANTIZE", [f], [float32(2, 3)])
+    sparsity = Sparsity((0, 1), (), [2, ((0, 1, 2), (2, 0))], "Uint8")
+    (sparse, small) = (
+        graph.tensor(float32(2, 3), data=np.ones(2, np.float32).tobytes(), sparsity=sparsity),
+        graph.tensor(
+            TensorType(DType.INT8, (1, 2), Quantization((0.1,), (0,))), data=b"\x71", stored_as="INT4"
+        ),
+    )
+    for weights, width in ((sparse, 2), (small, 1)):
+        (r,) = graph.add("FULLY_CONNECTED", [r, weights], [float32(2, width)])
     words = np.array([b"a line of words", b"", b"b"], object)
     row = np.array([[0, 2], [1, 0]], np.int32)
     (t,) = graph.add(
@@ -101,7 +110,7 @@ def survives(file: bytes) -> None:
 
 
 def test_the_samples_are_sound() -> None:
-    assert len(load(SAMPLE).operations) == 12
+    assert len(load(SAMPLE).operations) == 15
     found = [[o.op for o in body.operations] for body in load(NESTED).walk()]
     assert found == [
         ["while_loop"],

@@ -169,4 +169,4 @@ def test_option_table_of_another_operator_is_refused() -> None:
             load(bytes(changed))
         except (FormatError, ModelError) as error:
             messages.append(str(error))
-    assert any("expected AddOptions (number 11), got option table 17" in m for m in messages)
+    assert any("expected the option table AddOptions, got ReshapeOptions" in m for m in messages)

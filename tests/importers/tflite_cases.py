@@ -42,6 +42,7 @@ ELSEWHERE: Mapping[str, str] = {
     "CALL": "test_tflite_subgraphs.py",
     "CONCAT_EMBEDDINGS": "test_tflite_values.py",
     "CUSTOM": "test_tflite_custom.py",
+    "DENSIFY": "test_tflite_sparse.py",
     "IF": "test_tflite_control.py",
     "WHILE": "test_tflite_control.py",
 }
