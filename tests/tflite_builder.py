@@ -26,6 +26,7 @@ ABSENT = -1  # an optional input that is not given
 # Operators whose option table is not called after them (TensorFlow Lite schema, union BuiltinOptions).
 _OPTIONS_OF = {
     "AVERAGE_POOL_2D": "Pool2DOptions",
+    "CONV_3D_TRANSPOSE": "Conv3DOptions",
     "L2_NORMALIZATION": "L2NormOptions",
     "L2_POOL_2D": "Pool2DOptions",
     "MAXIMUM": "MaximumMinimumOptions",
@@ -247,7 +248,8 @@ def _plain(name: str) -> str:
 
 @functools.cache
 def _options_table(operator: str) -> str | None:
-    known = {_plain(n): n for n in vars(tflite.BuiltinOptions) if n.endswith("Options")}
+    unions = {**vars(tflite.BuiltinOptions), **vars(tflite.BuiltinOptions2)}
+    known = {_plain(n): n for n in unions if n.endswith("Options")}
     return _OPTIONS_OF.get(operator, known.get(_plain(operator) + "options"))
 
 
@@ -281,7 +283,11 @@ class _Writer:
         return int(module.End(self.b))
 
     def value(self, value: Any) -> Any:
-        if isinstance(value, (list, tuple, np.ndarray)):
+        if isinstance(value, np.ndarray):
+            return int(self.b.CreateNumpyVector(value))
+        if isinstance(value, bytes):
+            return int(self.b.CreateString(value))
+        if isinstance(value, (list, tuple)):
             return self.ints(value)
         return _enum(value)
 
@@ -310,6 +316,12 @@ class _Writer:
         offset = _BEHIND + len(self.behind)
         self.behind += data
         return offset
+
+    def options(self, name: str, options: Mapping[str, Any]) -> dict[str, int]:
+        """The fields of an operator with an option table of either union."""
+        field = "builtin_options" if hasattr(tflite.BuiltinOptions, name) else "builtin_options_2"
+        union = tflite.BuiltinOptions if field == "builtin_options" else tflite.BuiltinOptions2
+        return {f"{field}_type": getattr(union, name), field: self.table(name, options)}
 
     def custom_options(self, data: bytes | None) -> dict[str, int]:
         """The fields of an operator with custom options."""
@@ -411,8 +423,7 @@ class _Writer:
                 "inputs": node.inputs,
                 "outputs": node.outputs,
                 "intermediates": node.intermediates or None,
-                "builtin_options_type": options and getattr(tflite.BuiltinOptions, options),
-                "builtin_options": options and self.table(options, node.options),
+                **(self.options(options, node.options) if options else {}),
                 **self.custom_options(node.custom_options),
             },
         )

@@ -32,9 +32,13 @@ class Scope(Protocol):
 Control = Callable[[Node, Sequence[str], Scope], tuple[Operand, ...]]
 
 
-def call(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """CALL: the subgraph's operators stand here instead."""
-    return scope.nested(node.options("CallOptions").get("Subgraph"), _arguments(node, 0), names)
+def call(options: str, field: str) -> Control:
+    """A rule for CALL and STABLEHLO_COMPOSITE: the subgraph's operators stand here instead."""
+
+    def rule(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+        return scope.nested(node.options(options).get(field), _arguments(node, 0), names)
+
+    return rule
 
 
 def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
@@ -123,4 +127,9 @@ def _words(types: Sequence[TensorType]) -> str:
     return f"({', '.join(map(str, types))})"
 
 
-CONTROL: Mapping[str, Control] = {"CALL": call, "IF": branch, "WHILE": loop}
+CONTROL: Mapping[str, Control] = {
+    "CALL": call("CallOptions", "Subgraph"),
+    "IF": branch,
+    "STABLEHLO_COMPOSITE": call("StableHLOCompositeOptions", "DecompositionSubgraphIndex"),
+    "WHILE": loop,
+}

@@ -14,6 +14,7 @@ import tflite as schema
 from gpunn.importers import tflite_recurrent_rules as recurrent_rules
 from gpunn.importers import tflite_tensor_rules as tensor_rules
 from gpunn.importers import tflite_value_rules as value_rules
+from gpunn.importers import tflite_window_rules as window_rules
 from gpunn.importers.tflite_node import (
     PREVIOUS,
     Computed,
@@ -269,14 +270,15 @@ OPERATORS: Mapping[str, Rule] = {
     "CONCATENATION": concatenation,
     "CONCAT_EMBEDDINGS": value_rules.concat_embeddings,
     "CONV_2D": conv,
-    "CONV_3D": tensor_rules.conv3d,
+    "CONV_3D": window_rules.conv3d,
+    "CONV_3D_TRANSPOSE": window_rules.conv3d_transpose,
     "COS": plain("cos"),
     "CUMSUM": tensor_rules.cumsum,
     "DENSIFY": lambda node: node.operand(0),  # a constant, unfolded when it was read
     "DEPTHWISE_CONV_2D": depthwise_conv,
     "DEPTH_TO_SPACE": value_rules.blocks("depth_to_space", "DepthToSpaceOptions"),
     "DEQUANTIZE": plain("dequantize"),
-    "DILATE": tensor_rules.dilate,
+    "DILATE": window_rules.dilate,
     "DIV": activated("div", "DivOptions"),
     "DYNAMIC_UPDATE_SLICE": plain("dynamic_update_slice"),
     "ELU": plain("elu"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.tflite_node import PREVIOUS, Known, Node, RefusedError, Step
-from gpunn.operation import Operand
+from gpunn.importers.tflite_node import Known, Node, RefusedError, Step
 
 PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
 INDEX_TYPES = {schema.TensorType.INT32: "int32", schema.TensorType.INT64: "int64"}
@@ -68,43 +66,6 @@ def sparse_to_dense(node: Node) -> Step:
 def broadcast(node: Node) -> Step:
     """BROADCAST_TO a constant shape."""
     return Step("broadcast_to", (node.operand(0),), {"shape": node.ints(1, "extents")})
-
-
-def conv3d(node: Node) -> Step:
-    """CONV_3D: filter [KD, KH, KW, I, O]."""
-    options = node.options("Conv3DOptions")
-    padding = options.get("Padding")
-    if padding not in PADDINGS:
-        node.corrupt(f"there is no padding number {padding}")
-    stride = tuple(options.get(f"Stride{axis}") for axis in "DHW")
-    dilation = tuple(options.get(f"Dilation{axis}Factor") for axis in "DHW")
-    attrs = {"stride": stride, "dilation": dilation, "padding": PADDINGS[padding], **options.activation()}
-    return Step("conv3d", node.inputs, attrs)
-
-
-def dilate(node: Node) -> Sequence[Step]:
-    """DILATE by constant steps and one value: cells of each axis get room behind them, the last one not."""
-    x = node.operand(0)
-    steps = node.ints(1, "steps", x.type.rank)
-    if min(steps, default=1) < 1:
-        node.corrupt(f"steps should be at least 1, got {list(steps)}")
-    return dilation(x, steps, padding_value(node, 2))
-
-
-def dilation(x: Operand, steps: Sequence[int], value: float) -> Sequence[Step]:
-    """Steps that put steps[d] - 1 cells of `value` between any two of axis d."""
-    shape = x.type.shape
-    spread = [(n, 1) if s > 1 else (n,) for n, s in zip(shape, steps, strict=True)]
-    room = [((0, 0), (0, s - 1)) if s > 1 else ((0, 0),) for s in steps]
-    most = tuple(n * s for n, s in zip(shape, steps, strict=True))
-    whole = {"begin": (0,) * len(shape), "strides": (1,) * len(shape)}
-    ends = tuple(max((n - 1) * s + 1, 0) for n, s in zip(shape, steps, strict=True))
-    return [
-        Step("reshape", (x,), {"shape": tuple(itertools.chain.from_iterable(spread))}),
-        Step("pad", (PREVIOUS,), {"paddings": tuple(itertools.chain.from_iterable(room)), "value": value}),
-        Step("reshape", (PREVIOUS,), {"shape": most}),
-        Step("strided_slice", (PREVIOUS,), {"end": ends, **whole}),
-    ]
 
 
 def reverse_sequence(node: Node) -> Step:

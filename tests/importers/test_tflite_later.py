@@ -15,6 +15,8 @@ from tests.importers.tflite_case import ints
 from tests.resources import shared
 from tests.tflite_builder import litert_run, single_op
 
+VOLUME, CUBE = (1, 2, 2, 2, 3), np.ones((1, 1, 1, 3, 3), np.float32)
+STEPS = {"stride_d": 1, "stride_h": 1, "stride_w": 1}
 NUMBERS = (ints(3), np.float32(0.5), np.float32(0), np.float32(-1))
 
 
@@ -28,6 +30,11 @@ NUMBERS = (ints(3), np.float32(0.5), np.float32(0), np.float32(-1))
         ("BROADCAST_ARGS", [ints(2), np.array([2], np.int64)], {}, r"the shapes are int32\[1\] and int64"),
         ("BROADCAST_TO", [float32(2), ints(3)], {}, "cannot be broadcast together"),
         ("CONV_3D", [float32(1, 2, 2, 2, 1), float32(1, 1, 1, 1, 1)], {}, "stride must be at least 1"),
+        ("CONV_3D_TRANSPOSE", [ints(*VOLUME), CUBE, float32(*VOLUME)], {}, "strides over 0"),
+        ("CONV_3D_TRANSPOSE", [ints(*VOLUME), CUBE, float32(2)], STEPS, "takes five dimensions"),
+        ("CONV_3D_TRANSPOSE", [ints(1, 9, 2, 2, 3), CUBE, float32(*VOLUME)], STEPS, "does not come of"),
+        ("CONV_3D_TRANSPOSE", [ints(2, 2, 2, 2, 3), CUBE, float32(*VOLUME)], STEPS, "does not come of"),
+        ("CONV_3D_TRANSPOSE", [ints(1, 2, 2, 2, 4), CUBE, float32(*VOLUME)], STEPS, "does not come of"),
         ("DILATE", [float32(2), ints(0), np.float32(0)], {}, "steps should be at least 1"),
         ("DILATE", [float32(2), ints(1, 2), np.float32(0)], {}, "expected 1 steps, got 2"),
         ("NON_MAX_SUPPRESSION_V4", [float32(2, 4), float32(3), *NUMBERS], {}, "boxes .N, 4. and scores"),

@@ -12,7 +12,7 @@ from gpunn.importers import load
 from gpunn.importers.tflite_work import MAX_DEPTH, MAX_REPEATED
 from gpunn.types import DType, TensorType, float32
 from tests import evaluator
-from tests.tflite_builder import Graph
+from tests.tflite_builder import Graph, litert_run
 
 ROW = float32(1, 4)
 X = np.array([[-2, -1, 1, 3]], np.float32)
@@ -26,6 +26,18 @@ def scale_and_add() -> Sub:
     (twice,) = graph.add("MUL", [a, graph.constant(np.float32(2))], [ROW])
     (total,) = graph.add("ADD", [twice, b], [ROW], names=["total"])
     return graph, [total, a]
+
+
+def test_a_composite_is_what_it_is_made_of(backend: str) -> None:
+    main = Graph()
+    x, y = main.input(ROW), main.input(ROW)
+    nothing = np.zeros(3, np.uint8)
+    made_of = {"name": b"mine", "decomposition_subgraph_index": 1, "composite_attributes": nothing}
+    found = main.add("STABLEHLO_COMPOSITE", [x, y], [ROW, ROW], made_of)
+    file = build((main, [*found]), scale_and_add())
+    with load(file).compile(backend=backend) as compiled:
+        for result, answer in zip(compiled(X, X + 1), litert_run(file, [X, X + 1]), strict=True):
+            np.testing.assert_array_equal(result, answer)
 
 
 def calling(index: int, type: TensorType = ROW, count: int = 1) -> Sub:

@@ -44,6 +44,7 @@ ELSEWHERE: Mapping[str, str] = {
     "CUSTOM": "test_tflite_custom.py",
     "DENSIFY": "test_tflite_sparse.py",
     "IF": "test_tflite_control.py",
+    "STABLEHLO_COMPOSITE": "test_tflite_subgraphs.py",
     "WHILE": "test_tflite_control.py",
 }
 

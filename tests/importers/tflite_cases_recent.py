@@ -10,6 +10,7 @@ from tests.ops.harness import random
 
 I16, I32, I64, F32 = DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32
 WHOLE = np.random.default_rng(0).integers(-(2**31), 2**31, (3, 5), dtype=np.int32)
+TRANSPOSED = random(4, 2, 2, 3, 4, 3)
 MOST = np.array(6, np.int32)
 
 
@@ -38,6 +39,18 @@ CASES = (
         )
     ),
     Case("BROADCAST_ARGS", [ints(3, 1, 5), ints(4, 1)], [I32]),
+    *(
+        Case(
+            "CONV_3D_TRANSPOSE",
+            [ints(*size), TRANSPOSED, float32(*shape), random(5, 4)],
+            options={"stride_d": stride[0], "stride_h": stride[1], "stride_w": stride[2], "padding": padding},
+        )
+        for size, shape, stride, padding in (
+            ((1, 5, 6, 7, 4), (1, 5, 3, 7, 3), (1, 2, 1), "SAME"),
+            ((2, 8, 3, 5, 4), (2, 3, 2, 3, 3), (3, 1, 1), "VALID"),
+            ((1, 4, 5, 6, 4), (1, 2, 2, 2, 3), (2, 3, 3), "SAME"),
+        )
+    ),
     *(
         Case("DILATE", [x, ints(*steps), np.zeros((), x.dtype.numpy) + 7], [x.dtype])
         for x, steps in (
