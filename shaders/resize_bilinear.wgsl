@@ -2,7 +2,8 @@
 // y[n, h, w, c] = x resampled linearly in h and w.
 // Expects x, y; p.count, the number of V's of y; p.channels in V's; p.out_height, p.out_width; p.rows and p.columns,
 // each (a, b, c, extent of x): output row i lies at (a i + b) / c; part(n, c), the weight of a row that n of c parts
-// come from, and what apply() then leaves to be done. An invocation computes one V.
+// come from; joined(above, below, near, far), the sum of two rows by their weights, and what apply() then leaves to be
+// done. An invocation computes one V.
 
 struct Taps {
   first: u32,
@@ -48,6 +49,6 @@ fn main(
     let width = u32(p.columns.w);
     let above = between((image + down.first) * width, across, channel);
     let below = between((image + down.second) * width, across, channel);
-    storev_y(i, applyv(above * down.near + below * down.far));
+    storev_y(i, applyv(joinedv(above, below, V(down.near), V(down.far))));
   }
 }

@@ -275,7 +275,7 @@ def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) ->
         body="binary_flat",
         threads=flat_threads(count),
         workgroup=(64, 1, 1),
-        reads=(a, b, *combine.tables),
+        reads=(a, b),
         writes=(Write(width=lanes),),
         params={"count": count, "period": max(period // lanes, 1), **combine.params},
         constants={"A_MODE": modes[0], "B_MODE": modes[1]},
@@ -299,7 +299,6 @@ def _strided(call: Call, combine: Combine, sizes: Shape, a: Shape, b: Shape) -> 
         reads=(
             Read("a", 0, width=1 if splat(a) else lanes),
             Read("b", 1, width=1 if splat(b) else lanes),
-            *combine.tables,
         ),
         writes=(Write(width=lanes),),
         params={"count": count, **space_params(sizes, {"a": a, "b": b}), **combine.params},

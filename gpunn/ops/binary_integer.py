@@ -4,9 +4,8 @@ A line of FIXED is an op as TFLite's reference kernels compute it: the real fact
 operand, the second and the result, in fixed point, and how these enter, in numpy and in WGSL. An
 operand is counted from its zero point: {a} and {b} in WGSL. Factors are quotients of float32 scales, in
 float32 where TFLite's Prepare functions compute them so. The result is moved to its zero point and
-clamped to the fused activation.
-Maximum and minimum rescale each operand by a table first: the larger stays the larger. Comparisons
-rescale to reals in steps of 1/256 (comparisons.cc, left_shift 8): scales far below that tell less apart.
+clamped to the fused activation. Comparisons rescale both operands to reals in steps of 1/256
+(comparisons.cc, left_shift 8): scales far below that tell less apart.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Param, Read
+from gpunn.kernel import Function, Param
 from gpunn.ops.affine import activation_bounds, quantize_multiplier, ratio, rescale, scale_of, store, times
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.op import EIGHT_BITS, Call
-from gpunn.ops.tables import entry, read_table, requantize_table
 from gpunn.types import Array, DType
 
 LEFT = {DType.UINT8: 20, DType.INT8: 20, DType.INT16: 15}  # bits of fraction that sums are computed with
@@ -33,11 +31,10 @@ Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """What a kernel makes of two elements: `combine` and other functions, and what these read."""
+    """What a kernel makes of two elements: `combine` and other functions, and the numbers that these read."""
 
     functions: Mapping[str, Function]
     params: Mapping[str, Param] = field(default_factory=dict)
-    tables: tuple[Read, ...] = ()
     libraries: tuple[str, ...] = ()
 
 
@@ -45,13 +42,15 @@ class Combine:
 class Fixed:
     """One line: factors of the scales (a, b, result), meaning and expression.
 
-    All depend on LEFT, too: {left} in the expression.
+    All depend on LEFT, too: {left} in the expression. `alike`: an expression of stored values that serves
+    where operands and result have one quantisation.
     """
 
     factors: Callable[[float, float, float, int], tuple[float, float, float]]
     meaning: Callable[[Array, Array, Sequence[Factor], int], Array]
     expression: str
-    dtypes: tuple[DType, ...] = EIGHT_BITS
+    dtypes: tuple[DType, ...] = QUANTIZED
+    alike: str = ""
 
 
 def _sum_factors(a: float, b: float, y: float, left: int) -> tuple[float, float, float]:
@@ -101,20 +100,35 @@ _A, _B, _DIFFERENT_A, _DIFFERENT_B = (
 _DIFFERENCE = f"({_DIFFERENT_A} - {_DIFFERENT_B})"
 _PRODUCT = _scaled("({a} * {b})", "result")
 
+
+def _choice(function: Callable[..., Any], name: str) -> Fixed:
+    """Each operand is rescaled to the result's quantisation first: the larger stays the larger."""
+    return Fixed(
+        lambda a, b, y, _: (ratio(a, y), ratio(b, y), 1.0),
+        lambda a, b, by, _: np.asarray(function(rescale(a, *by[0]), rescale(b, *by[1]))),
+        f"{name}({_scaled('{a}', 'first')}, {_scaled('{b}', 'second')})",
+        alike=f"{name}(a, b)",
+    )
+
+
 FIXED = {
-    "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result"), QUANTIZED),
-    "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result"), QUANTIZED),
-    "mul": Fixed(_product_factors, _mul, _PRODUCT, QUANTIZED),
+    "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result")),
+    "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result")),
+    "mul": Fixed(_product_factors, _mul, _PRODUCT),
     "squared_difference": Fixed(
-        _difference_factors, _squared_difference, _scaled(f"({_DIFFERENCE} * {_DIFFERENCE})", "result")
+        _difference_factors,
+        _squared_difference,
+        _scaled(f"({_DIFFERENCE} * {_DIFFERENCE})", "result"),
+        EIGHT_BITS,
     ),
     "prelu": Fixed(
         lambda a, b, y, _: (ratio(a, y), 1.0, ratio(times(a, b), y)),
         _prelu,
         f"select({_PRODUCT}, {_scaled('{a}', 'first')}, {{a}} >= 0)",
     ),
+    "maximum": _choice(np.maximum, "max"),
+    "minimum": _choice(np.minimum, "min"),
 }
-CHOICES = {"maximum": (np.maximum, "max"), "minimum": (np.minimum, "min")}
 # not_equal holds where equality does not: of a NaN, too.
 COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "equal": (np.equal, "i32({a} == {b})"),
@@ -142,63 +156,50 @@ def _fixed_reference(call: Call, a: Array, b: Array) -> Array:
 
 
 def _fixed(call: Call) -> Combine:
+    line = FIXED[call.op]
+    if line.alike and call.x.quantization == call.input(1).quantization == call.y.quantization:
+        return Combine({"combine": Function(("a", "b"), line.alike)})
     zeros, factors = _zeros_and_factors(call)
-    centred = FIXED[call.op].expression.format(
-        a="(a - p.first.x)", b="(b - p.second.x)", left=LEFT[call.x.dtype]
-    )
-    expression = f"clamp({centred} + p.result.x, p.bounds.x, p.bounds.y)"
-    params: dict[str, Param] = {
-        name: (zero, *factor, 0)
-        for name, zero, factor in zip(("first", "second", "result"), zeros, factors, strict=True)
+    centred = line.expression.format(a="(a - p.first.x)", b="(b - p.second.x)", left=LEFT[call.x.dtype])
+    # The zero point comes last, so that nothing overflows.
+    low, high = (b - zeros[2] for b in activation_bounds(call, call.y))
+    expression = f"clamp({centred}, p.bounds.x, p.bounds.y) + p.result.x"
+    params = {**_fields(zeros, factors), "bounds": (low, high, 0, 0)}
+    return Combine({"combine": Function(("a", "b"), expression)}, params, ("affine",))
+
+
+def _fields(zeros: Sequence[int], factors: Sequence[Factor]) -> dict[str, Param]:
+    """Zero points and factors as expressions read them."""
+    return {
+        name: (z, *f, 0) for name, z, f in zip(("first", "second", "result"), zeros, factors, strict=False)
     }
-    params["bounds"] = (*activation_bounds(call, call.y), 0, 0)
-    return Combine({"combine": Function(("a", "b"), expression)}, params, libraries=("affine",))
 
 
-def _choice_reference(call: Call, a: Array, b: Array) -> Array:
-    """The stored result of maximum or minimum."""
-    tables = (requantize_table(call, call.input(k), call.y) for k in range(2))
-    first, second = (read_table(v, t) for v, t in zip((a, b), tables, strict=True))
-    return np.asarray(CHOICES[call.op][0](first, second))
-
-
-def _choice(call: Call) -> Combine:
-    operands, tables = [], []
-    for k, name in enumerate("ab"):
-        if call.input(k).quantization == call.y.quantization:
-            operands.append(name)
-            continue
-        table = requantize_table(call, call.input(k), call.y)
-        tables.append(Read(f"table_{name}", None, value=table))
-        operands.append(entry(f"table_{name}", name, call.x.dtype))
-    expression = f"{CHOICES[call.op][1]}({', '.join(operands)})"
-    return Combine({"combine": Function(("a", "b"), expression)}, tables=tuple(tables))
+def _compared(call: Call) -> tuple[list[int], list[Factor]]:
+    """Zero points and factors of both operands of a comparison."""
+    scales, zeros = zip(*(scale_of(call, call.input(k)) for k in range(2)), strict=True)
+    return list(zeros), [quantize_multiplier(s) for s in scales]
 
 
 def _comparison_reference(call: Call, a: Array, b: Array) -> Array:
-    steps = []
-    for k, stored in enumerate((a, b)):
-        scale, zero = scale_of(call, call.input(k))
-        steps.append(rescale((stored.astype(np.int64) - zero) << COMPARED, *quantize_multiplier(scale)))
+    steps = (
+        rescale((stored.astype(np.int64) - zero) << COMPARED, *factor)
+        for stored, zero, factor in zip((a, b), *_compared(call), strict=True)
+    )
     return np.asarray(COMPARISONS[call.op][0](*steps))
 
 
 def _comparison(call: Call) -> Combine:
-    params: dict[str, Param] = {}
-    for k, name in enumerate(("first", "second")):
-        scale, zero = scale_of(call, call.input(k))
-        params[name] = (zero, *quantize_multiplier(scale), 0)
     steps = {
         name: _scaled(f"(({name} - p.{operand}.x) << {COMPARED}u)", operand)
         for name, operand in (("a", "first"), ("b", "second"))
     }
     expression = COMPARISONS[call.op][1].format(**steps)
-    return Combine({"combine": Function(("a", "b"), expression)}, params, libraries=("affine",))
+    return Combine({"combine": Function(("a", "b"), expression)}, _fields(*_compared(call)), ("affine",))
 
 
 # Reference, what a kernel does, and the dtypes of the stored values.
 INTEGER: Mapping[str, tuple[Callable[..., Array], Callable[[Call], Combine], tuple[DType, ...]]] = {
     **{name: (_fixed_reference, _fixed, line.dtypes) for name, line in FIXED.items()},
-    **{name: (_choice_reference, _choice, QUANTIZED) for name in CHOICES},
     **{name: (_comparison_reference, _comparison, QUANTIZED) for name in COMPARISONS},
 }

@@ -19,12 +19,11 @@ from gpunn.kernel import (
     size_of,
     vec_width,
 )
-from gpunn.ops import l2_integer, log_softmax_integer, softmax_wide
+from gpunn.ops import l2_integer, log_softmax_integer, softmax_integer, softmax_wide
 from gpunn.ops.affine import fixed_output, through_reals
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
-from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
 from gpunn.ops.rows import IntegerRows
-from gpunn.ops.softmax_integer import exponentials, softmax_functions, softmax_reference, why_not
 from gpunn.ops.team import teams
 from gpunn.types import Array, DType, TensorType
 
@@ -55,15 +54,20 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Ke
     )
 
 
-def _as_integers(how: IntegerRows) -> Quantized:
-    """The facet of an op on rows of 8 bits; where `how` does not serve, it goes through reals."""
+def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quantized:
+    """The facet of an op on rows of 8 bits, and of 16; where this does not serve, it goes through reals."""
+
+    def of(call: Call) -> IntegerRows:
+        return sixteen if sixteen is not None and call.x.dtype is DType.INT16 else eight
 
     def reference(call: Call, x: Array) -> Array:
+        how = of(call)
         if how.why_not(call):
             return through_reals(call, next(o.reference for o in OPS if o.name == call.op), x)
         return how.reference(call, x)
 
     def kernel(call: Call) -> Kernel:
+        how = of(call)
         reason = how.why_not(call)
         if reason:
             raise Unsupported(reason)
@@ -71,7 +75,7 @@ def _as_integers(how: IntegerRows) -> Quantized:
         tables = () if how.table is None else (Read("table", None, value=how.table(call)),)
         return replace(rows, reads=(*rows.reads, *tables), libraries=how.libraries)
 
-    return Quantized(reference, kernel)
+    return Quantized(reference, kernel, dtypes=QUANTIZED if sixteen is not None else EIGHT_BITS)
 
 
 def _infer(call: Call) -> TensorType:
@@ -88,24 +92,6 @@ def _infer_softmax(call: Call) -> TensorType:
     return x if x.quantization is None else fixed_output(x, 1 / 256, 0)
 
 
-def _integer_softmax(call: Call, x: Array) -> Array:
-    wide = call.x.dtype is DType.INT16
-    if softmax_wide.why_not(call) if wide else why_not(call):
-        return through_reals(call, softmax.reference, x)
-    return softmax_wide.softmax_reference(call, x) if wide else softmax_reference(call, x)
-
-
-def _integer_softmax_kernel(call: Call) -> Kernel:
-    if call.x.dtype is DType.INT16:
-        raise Unsupported("softmax of int16 has no GPU kernel")
-    reason = why_not(call)
-    if reason:
-        raise Unsupported(reason)
-    kernel = _row_kernel(call, softmax_functions(call))
-    table = Read("table", None, value=exponentials(call))
-    return replace(kernel, reads=(*kernel.reads, table), libraries=("softmax",))
-
-
 # exp(-100) is 4e-44: nothing beside the row's maximum, which is 1.
 _SOFTMAX = {
     "measure": "x",
@@ -118,17 +104,17 @@ _SOFTMAX = {
 @op(
     _infer_softmax,
     lambda call: _row_kernel(call, _SOFTMAX, beta=float(call["beta"])),
-    quantized=Quantized(_integer_softmax, _integer_softmax_kernel, dtypes=QUANTIZED),
+    quantized=_as_integers(softmax_integer.INTEGER, softmax_wide.INTEGER),
     precise=True,
 )
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
     """exp(beta (x - max)) / sum(exp(beta (x - max))), maximum and sum taken along `axis`.
 
-    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8:
-    the result then has 256 steps from 0 to 1 (gpunn/ops/softmax_integer.py). A row that holds NaN or +inf,
-    or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes, for an axis out of range,
-    and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32).
-    NeuralNetworks.h, ANEURALNETWORKS_SOFTMAX (last axis of ranks 2 and 4 there); TFLite schema,
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8, int8 or
+    int16: the result then has 256 or 2^15 steps from 0 to 1 (gpunn/ops/softmax_integer.py, softmax_wide.py).
+    A row that holds NaN or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes,
+    for an axis out of range, and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of
+    float32). NeuralNetworks.h, ANEURALNETWORKS_SOFTMAX (last axis of ranks 2 and 4 there); TFLite schema,
     SoftmaxOptions.
     """
     if not x.size:

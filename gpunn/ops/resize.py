@@ -75,11 +75,19 @@ def _blend(
     return np.asarray(above * near + below * far)
 
 
+_SUM = Function(("above", "below", "near", "far"), "above * near + below * far")
+
+
 def _resize_bilinear_kernel(call: Call) -> Kernel:
-    return _resample(call, _ratios(call, _ratio), {"part": Function(("n", "c"), "n / c")})
+    return _resample(call, _ratios(call, _ratio), {"part": Function(("n", "c"), "n / c"), "joined": _SUM})
 
 
-def _resample(call: Call, ratios: tuple[Ratio, Ratio], functions: dict[str, Function]) -> Kernel:
+def _resample(
+    call: Call,
+    ratios: tuple[Ratio, Ratio],
+    functions: dict[str, Function],
+    libraries: tuple[str, ...] = (),
+) -> Kernel:
     _, height, width, channels = call.x.shape
     out_height, out_width = call.y.shape[1:3]
     rows, columns = ratios
@@ -102,6 +110,7 @@ def _resample(call: Call, ratios: tuple[Ratio, Ratio], functions: dict[str, Func
             "columns": (*columns, width),
         },
         functions=functions,
+        libraries=libraries,
         lanes=lanes,
         reason="four taps for each result",
     )
@@ -144,15 +153,17 @@ def _integer_resize(call: Call, x: Array) -> Array:
 def _integer_resize_kernel(call: Call) -> Kernel:
     if call.x.quantization != call.y.quantization:
         raise Unsupported("input and output are quantised differently")
-    if call.x.dtype is DType.INT16:
-        raise Unsupported("weighted sums of int16 do not fit 32 bits")
     ratios = _integer_ratios(call)
+    part = Function(("n", "c"), "n")
+    if call.x.dtype is DType.INT16:
+        joined = Function(_SUM.params, "join_ten_bits(above, below, near, far)")
+        return _resample(call, ratios, {"part": part, "joined": joined}, ("ten_bits",))
     whole = ratios[0][2] * ratios[1][2]
     if whole > 2**23:
         raise Unsupported("weights of the exact fractions do not fit 32 bits")
     parts = "(p.rows.z * p.columns.z)"
     rounded = Function(("x",), f"(x + select(-({parts} / 2), {parts} / 2, x >= 0)) / {parts}")
-    return _resample(call, ratios, {"part": Function(("n", "c"), "n"), "apply": rounded})
+    return _resample(call, ratios, {"part": part, "joined": _SUM, "apply": rounded})
 
 
 @op(
@@ -167,10 +178,10 @@ def resize_bilinear(
 
     Output row i lies at input row i H / h; with align_corners at i (H - 1) / (h - 1), so that the
     corners coincide; with half_pixel_centers at (i + 1/2) H / h - 1/2, so that the areas do. Rows
-    outside are the border's; columns likewise. dtype: float32, float16, or quantised uint8 or int8, rounded
-    to nearest, halves away from zero; int8 counts positions in 1024ths as TFLite does. Positions are exact
-    fractions here, where TFLite rounds them to float32. Raises ModelError for another rank, sizes below
-    1, an image without pixels, and for both options together. NeuralNetworks.h,
+    outside are the border's; columns likewise. dtype: float32, float16, or quantised uint8, int8 or int16,
+    rounded to nearest, halves away from zero; the latter two count positions in 1024ths as TFLite does. Else
+    positions are exact fractions here, where TFLite rounds them to float32. Raises ModelError for another
+    rank, sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
     ANEURALNETWORKS_RESIZE_BILINEAR; TFLite schema, ResizeBilinearOptions, and TFLite's reference kernel.
     """
     rows, columns = (

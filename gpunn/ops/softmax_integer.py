@@ -22,6 +22,7 @@ from gpunn.ops.affine import (
     store,
 )
 from gpunn.ops.op import Call
+from gpunn.ops.rows import IntegerRows
 from gpunn.types import Array
 
 ONE = 2**31 - 1
@@ -34,8 +35,7 @@ START = round(
 SLOPE = round(32 / 17 * 2**29)
 
 
-def why_not(call: Call) -> str:
-    """Why the arithmetic does not serve a call; empty where it does."""
+def _why_not(call: Call) -> str:
     scale, zero = scale_of(call, call.y)
     if (scale, zero) != (1 / 256, LIMITS[call.y.dtype][0]):
         return "integer softmax yields 256 steps from 0 to 1, another output quantisation is declared"
@@ -107,8 +107,7 @@ def _reciprocal(total: Array) -> tuple[Array, Array]:
     return over(total << (leading - 1)), SUM_BITS - leading
 
 
-def softmax_reference(call: Call, x: Array) -> Array:
-    """The stored result along attribute `axis`."""
+def _reference(call: Call, x: Array) -> Array:
     if not x.size:
         return x
     weights = exponentials(call).astype(np.int64)
@@ -130,3 +129,6 @@ def softmax_functions(call: Call) -> dict[str, str]:
         "term": f"divide_by_power(load_table(u32(r)), {SUM_BITS}u, true)",
         "finish": f"min(softmax_share(load_table(u32(r)), sum) + ({low}), {high})",
     }
+
+
+INTEGER = IntegerRows(_why_not, _reference, softmax_functions, ("softmax",), table=exponentials)

@@ -2,7 +2,7 @@
 
 exp over -10 ... 0 and 1 / (1 + x) over 0 ... 1 are read from tables of 513 points with 15 bits of fraction;
 between two points goes a straight line (LUTPopulate and LUTLookup in TFLite's common.h). What lies 10 or
-more below a row's maximum counts as exp(-10).
+more below a row's maximum counts as exp(-10). shaders/lib/softmax_wide.wgsl has the same for the GPU.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from gpunn.ops.affine import quantize_multiplier, rescale, round_half_away, scale_of, store
 from gpunn.ops.op import Call
+from gpunn.ops.rows import IntegerRows
 from gpunn.types import Array
 
 ONE = 2**15 - 1
@@ -22,8 +23,7 @@ RANGE = 10.0  # of the exponential's argument
 MOST = 2**16  # elements of a row whose sum cannot overflow 31 bits
 
 
-def why_not(call: Call) -> str:
-    """Why the arithmetic does not serve a call; empty where it does."""
+def _why_not(call: Call) -> str:
     scale, zero = scale_of(call, call.y)
     if (scale, zero) != (2.0**-15, 0):
         return "integer softmax yields 2^15 steps from 0 to 1, another output quantisation is declared"
@@ -57,16 +57,19 @@ def _between(x: Array, table: Array) -> Array:
     return np.asarray(table[index] + ((slope * part + 64) >> 7))
 
 
-def softmax_reference(call: Call, x: Array) -> Array:
-    """The stored result along attribute `axis`."""
+def _factor(call: Call) -> tuple[int, int]:
+    """What makes steps of the exponential's argument of stored ones."""
+    scale, _ = scale_of(call, call.x)
+    return quantize_multiplier(scale * float(call["beta"]) / (RANGE / (2**16 - 1)))
+
+
+def _reference(call: Call, x: Array) -> Array:
     if not x.size:
         return x
     exponential, reciprocal = _tables()
-    scale, _ = scale_of(call, call.x)
-    factor = quantize_multiplier(scale * float(call["beta"]) / (RANGE / (2**16 - 1)))
     wide = x.astype(np.int64)
     below = wide - np.max(wide, axis=call["axis"], keepdims=True)
-    terms = _between(_saturated(rescale(below, *factor) + ONE), exponential)
+    terms = _between(_saturated(rescale(below, *_factor(call)) + ONE), exponential)
     total = np.sum(terms, axis=call["axis"], keepdims=True)
     digits = np.frexp(total.astype(np.float64))[1].astype(np.int64)
     leading = ((total << (31 - digits)) + (1 << 13)) >> 14
@@ -77,3 +80,23 @@ def softmax_reference(call: Call, x: Array) -> Array:
 
 def _saturated(x: Array) -> Array:
     return np.asarray(np.clip(x, -(2**15), ONE))
+
+
+def _functions(call: Call) -> dict[str, str]:
+    return {
+        "lowest": "T(-32768)",
+        "measure": "x",
+        "relative": "clamp(rescale(x - top, p.factor.x, p.factor.y, true), -65535, 0)",
+        "term": "wide_term(r)",
+        "finish": "wide_share(wide_term(r), sum)",
+    }
+
+
+INTEGER = IntegerRows(
+    _why_not,
+    _reference,
+    _functions,
+    ("affine", "softmax_wide"),
+    table=lambda call: np.concatenate(_tables()).astype(np.int32),
+    params=lambda call: {"factor": (*_factor(call), 0, 0)},
+)

@@ -115,11 +115,6 @@ def table_facet(table: Callable[[Call], Array], dtypes: tuple[DType, ...]) -> Qu
     return Quantized(reference, lambda call: table_kernel(call, table(call)), dtypes=dtypes)
 
 
-def requantize_table(call: Call, source: TensorType, target: TensorType) -> Array:
-    """Stored values of `source` as those of `target`, by fixed-point multiplication."""
-    return rescale_table(call, source, target, LIMITS[target.dtype])
-
-
 def clamped_table(call: Call, name: str | None) -> Array:
     """rescale_table from the call's first input to its result, after the activation of that name."""
     return rescale_table(call, call.x, call.y, clamp_bounds(call, call.y, name))

@@ -23,6 +23,7 @@ from tests.ops.quantized import check_integer, integer_model, litert_integer, qu
 DTYPES = (DType.UINT8, DType.INT8)
 SEEDS = range(6)
 both = pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.value)
+every_width = pytest.mark.parametrize("dtype", (*DTYPES, DType.INT16), ids=lambda d: d.value)
 seeds = pytest.mark.parametrize("seed", SEEDS)
 
 
@@ -34,8 +35,9 @@ class Draw:
         self.dtype = dtype
 
     def type(self, *shape: int, low: float = 0.005, high: float = 0.2) -> TensorType:
-        """A shape under a random scale and zero point."""
-        zero = int(self.rng.integers(*LIMITS[self.dtype], endpoint=True))
+        """A shape under a random scale and zero point; that of 16 bits is 0, as in TFLite's files."""
+        wide = self.dtype is DType.INT16
+        zero = 0 if wide else int(self.rng.integers(*LIMITS[self.dtype], endpoint=True))
         return quantized(self.dtype, shape, float(self.rng.uniform(low, high)), zero)
 
     def values(self, type: TensorType) -> Array:
@@ -44,7 +46,7 @@ class Draw:
 
 
 def every(type: TensorType) -> Array:
-    """All 256 stored values."""
+    """All stored values."""
     return np.arange(LIMITS[type.dtype][0], LIMITS[type.dtype][1] + 1).astype(type.dtype.numpy)
 
 
@@ -133,7 +135,7 @@ def test_unary_as_litert(op: str, dtype: DType, seed: int) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@both
+@every_width
 def test_a_tail_of_less_than_a_word(dtype: DType, backend: str) -> None:
     for shape in ((), (1,), (2,), (3,), (5,), (1023,)):
         x = Draw(1, dtype).type(*shape)
@@ -173,7 +175,7 @@ SHAPES = (  # of the first and the second operand: dense, per channel, one eleme
 
 
 @seeds
-@both
+@every_width
 @pytest.mark.parametrize("op", BINARY)
 def test_binary(op: str, dtype: DType, seed: int, backend: str) -> None:
     draw = Draw(seed, dtype)
@@ -185,7 +187,7 @@ def test_binary(op: str, dtype: DType, seed: int, backend: str) -> None:
         near(got, BINARY[op](*(reals(v, t) for v, t in zip(values, types, strict=True))), y, 1.01)
 
 
-@both
+@every_width
 @pytest.mark.parametrize("activation", ["relu", "relu1", "relu6"])
 @pytest.mark.parametrize("op", ["add", "sub", "mul"])
 def test_binary_with_a_clamp(op: str, activation: str, dtype: DType, backend: str) -> None:
@@ -243,7 +245,7 @@ def pair(seed: int, dtype: DType, *shapes: tuple[int, ...]) -> list[TensorType]:
 
 
 @seeds
-@both
+@every_width
 @pytest.mark.parametrize("op", COMPARISONS)
 def test_comparisons(op: str, dtype: DType, seed: int, backend: str) -> None:
     for shapes in SHAPES:
@@ -373,7 +375,7 @@ MEANS = [
 ]
 
 
-@both
+@every_width
 @pytest.mark.parametrize(("shape", "axes", "keep_dims"), MEANS)
 def test_mean(
     shape: tuple[int, ...], axes: tuple[int, ...], keep_dims: bool, dtype: DType, backend: str
@@ -433,7 +435,7 @@ RESIZES = [
 MODES = ({}, {"align_corners": True}, {"half_pixel_centers": True})
 
 
-@both
+@every_width
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize(("shape", "size"), RESIZES)
 def test_resize_bilinear(
@@ -478,7 +480,7 @@ def test_resize_bilinear_out_of_the_integers_reach(backend: str) -> None:
 
 
 @seeds
-@both
+@every_width
 def test_concat(seed: int, dtype: DType, backend: str) -> None:
     draw = Draw(seed, dtype)
     for depths in ((3, 5), (4, 8), (8, 4, 1)):
@@ -506,7 +508,7 @@ def test_concat_as_litert(seed: int, dtype: DType) -> None:
     np.testing.assert_array_equal(computed("concat", values, types, {"axis": 3}, y.quantization), expected)
 
 
-@both
+@every_width
 @pytest.mark.parametrize("shape", [(2, 3, 7, 8), (1, 5, 6, 3)])
 def test_movements_keep_stored_values(shape: tuple[int, ...], dtype: DType, backend: str) -> None:
     x = Draw(2, dtype).type(*shape)
@@ -526,7 +528,7 @@ def test_movements_keep_stored_values(shape: tuple[int, ...], dtype: DType, back
 
 
 @seeds
-@both
+@every_width
 def test_quantize(seed: int, dtype: DType, backend: str) -> None:
     draw = Draw(seed, dtype)
     y = draw.type(1, low=1e-6 if seed % 2 else 0.005, high=1e4 if seed % 2 else 0.2)
@@ -538,16 +540,17 @@ def test_quantize(seed: int, dtype: DType, backend: str) -> None:
     x = np.concatenate([edges, below, between, np.float32([np.inf, -np.inf, np.nan, -0.0, 1e-30])])
     attrs = {"dtype": dtype.value, "scale": scale, "zero_point": zero}
     (got,) = check_integer("quantize", [x], [float32(x.size)], attrs, backend=backend)
-    assert np.array_equal(got[:255], every(y)[1:])
-    assert np.array_equal(got[255:510], every(y)[:-1])
+    steps = edges.size
+    assert np.array_equal(got[:steps], every(y)[1:])
+    assert np.array_equal(got[steps : 2 * steps], every(y)[:-1])
     assert got[-5:-1].tolist() == [LIMITS[dtype][1], LIMITS[dtype][0], zero, zero]
-    near(got[510:-5], between.astype(np.float64), y, 0.5 + 1e-4)
+    near(got[2 * steps : -5], between.astype(np.float64), y, 0.5 + 1e-4)
     (expected,) = litert_integer("QUANTIZE", [x[:-5]], [float32(x.size - 5)], [y.with_shape((x.size - 5,))])
     np.testing.assert_array_equal(got[:-5], expected)
 
 
 @seeds
-@both
+@every_width
 @pytest.mark.parametrize("source", DTYPES, ids=lambda d: d.value)
 def test_requantize(source: DType, dtype: DType, seed: int, backend: str) -> None:
     x = Draw(seed, source).type(256)
@@ -588,7 +591,7 @@ def test_requantize_sends_halves_where_litert_does(
 
 
 @seeds
-@both
+@every_width
 def test_dequantize(seed: int, dtype: DType, backend: str) -> None:
     x = Draw(seed, dtype).type(77)
     values = stored(seed, x)
@@ -642,7 +645,7 @@ def test_errors(op: str, type: TensorType, attrs: dict[str, Any], message: str) 
 FAR = (1e-44, 1e-20, 1.0, 1e20, 1e38)
 
 
-@both
+@every_width
 @pytest.mark.parametrize(
     "op", ["add", "mul", "prelu", "maximum", "relu6", "leaky_relu", "hard_swish", "concat"]
 )
