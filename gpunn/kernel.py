@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpunn.types import Array, DType
+from gpunn.types import Array, DType, TensorType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
 
@@ -33,19 +33,27 @@ class Pack:
         return self.function(*values, *self.args)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Scratch:
+    """A tensor that kernels of one operation hand on: one of them writes it, later ones read it."""
+
+    type: TensorType
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """An operand that the body reads through load_<name>(i), load4_<name>(i) or loadv_<name>(i).
 
-    `operand` is the position among the operation's inputs, None when the operand is absent (every
-    load gives 0). `width` 4 binds the buffer as vec4: load4_ is one load then, and its index counts
-    vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a constant operand; it gets
-    the constants at positions `also` as further arguments, None for absent ones, and its result has `dtype`
-    where that is not the operand's. `value` is a table that the kernel brings itself.
+    `operand` is the position among the operation's inputs, or what kernels before this one have written,
+    None when the operand is absent (every load gives 0). `width` 4 binds the buffer as vec4: load4_ is one
+    load then, and its index counts vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a
+    constant operand; it gets the constants at positions `also` as further arguments, None for absent ones,
+    and its result has `dtype` where that is not the operand's. `value` is a table that the kernel brings
+    itself.
     """
 
     name: str
-    operand: int | None
+    operand: int | Scratch | None
     width: int = 1
     pack: Pack | None = None
     also: tuple[int, ...] = ()
@@ -60,10 +68,13 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A result that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v)."""
+    """What the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
+
+    `output` is the position among the operation's results, or a tensor for the kernels after this one.
+    """
 
     name: str = "y"
-    output: int = 0
+    output: int | Scratch = 0
     width: int = 1
 
 
@@ -98,6 +109,11 @@ class Kernel:
     libraries: tuple[str, ...] = ()
     lanes: int = 1
     reason: str = ""
+
+    @property
+    def scratch(self) -> tuple[Scratch, ...]:
+        """What it writes for the kernels after it."""
+        return tuple(w.output for w in self.writes if isinstance(w.output, Scratch))
 
     @property
     def groups(self) -> Grid:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpunn.ops import OPS
 from gpunn.ops.affine import dequantize, quantize
-from gpunn.ops.op import Call, Op, Quantized, as_tuple
+from gpunn.ops.op import Call, Guard, Op, Quantized, as_tuple
 from gpunn.ops.unary import apply_activation
 from gpunn.types import Array, DType, OpenShape, TensorType
 
@@ -86,7 +86,11 @@ class Operation:
 
         float16 is computed in float32, and not rounded: that is done when a result is stored, see stored().
         """
-        if self.definition.guard is None and not any(o.type.size for o in self.outputs):
+        for guard in self.definition.guards:
+            value = inputs[guard.index]
+            if value is not None:
+                guard.check(self.call(), value)
+        if not any(o.type.size for o in self.outputs):
             return tuple(np.empty(o.type.shape, o.type.dtype.numpy) for o in self.outputs)
         with np.errstate(all="ignore"):
             if not self.integer:
@@ -122,15 +126,10 @@ class Operation:
             self.call().fail(f"the reference gave shapes {got}, the rule for types says {expected}")
 
     @property
-    def guarded(self) -> Operand | None:
-        """The input whose value must be checked before a kernel runs; None for most ops."""
-        guard = self.definition.guard
-        return None if guard is None else self.inputs[guard.index]
-
-    def check(self, value: Array) -> None:
-        """Raise ModelError unless the guarded input may have this value."""
-        assert self.definition.guard is not None
-        self.definition.guard.check(self.call(), value)
+    def guarded(self) -> tuple[tuple[Guard, Operand], ...]:
+        """The inputs whose values must be checked before it runs; none for most ops."""
+        pairs = ((guard, self.inputs[guard.index]) for guard in self.definition.guards)
+        return tuple((guard, operand) for guard, operand in pairs if operand is not None)
 
     def call(self) -> Call:
         """What the op's kernel function sees."""

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gpunn.kernel import Scratch
 from gpunn.model import Model
 from gpunn.operation import Operand
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, Placement
@@ -162,15 +163,18 @@ def _wanted_on_host(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> list
     return result[::-1]
 
 
-def device_intervals(plan: Plan, nbytes: Callable[[Operand], int]) -> dict[Operand, Interval]:
+def device_intervals(
+    plan: Plan, nbytes: Callable[[Operand | Scratch], int]
+) -> dict[Operand | Scratch, Interval]:
     """Lifetimes, in dispatch steps, of all tensors that device segments touch.
 
     A tensor that is uploaded lives from its segment's first step, one that is read back to its
     segment's last, the next value of a variable that stays on the device to the very last. Such a variable
-    itself lives longer than a run, so it has no interval here.
+    itself lives longer than a run, so it has no interval here. What the kernels of an operation hand on lives
+    for its step.
     """
-    first: dict[Operand, int] = {}
-    last: dict[Operand, int] = {}
+    first: dict[Operand | Scratch, int] = {}
+    last: dict[Operand | Scratch, int] = {}
     step = 0
     for segment in plan.segments:
         if segment.backend != DEVICE:
@@ -184,7 +188,9 @@ def device_intervals(plan: Plan, nbytes: Callable[[Operand], int]) -> dict[Opera
             last.update(
                 {plan.root(i): step for i in placement.operation.inputs if i is not None and i.value is None}
             )
-            for result in placement.operation.outputs:
+            written: list[Operand | Scratch] = [*placement.operation.outputs]
+            written += (scratch for kernel in placement.kernels for scratch in kernel.scratch)
+            for result in written:
                 first[result] = last[result] = step
             step += 1
         for operand in segment.readbacks:

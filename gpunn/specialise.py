@@ -13,7 +13,7 @@ from typing import Protocol
 from gpunn.backends.base import Program, Stats
 from gpunn.errors import DeviceError
 from gpunn.model import Model
-from gpunn.operation import Operation
+from gpunn.ops.op import Call, Guard
 from gpunn.passes.partition import HOST, Placement
 from gpunn.reshape import rebuilt
 from gpunn.rest import Rest
@@ -53,7 +53,7 @@ class Specialisation:
     program: Program
     bodies: tuple[Body, ...]
     rest: Rest | None
-    guarded: tuple[tuple[int, Operation], ...]
+    guarded: tuple[tuple[int, Guard, Call], ...]
 
     @classmethod
     def of(
@@ -66,9 +66,11 @@ class Specialisation:
     ) -> Specialisation:
         """With the operations on the device that cannot refuse a value of an input themselves."""
         guarded = (
-            (model.inputs.index(p.operation.guarded), p.operation)
+            (model.inputs.index(operand), guard, p.operation.call())
             for p in placements
-            if p.kernels and p.operation.guarded in model.inputs
+            if p.kernels
+            for guard, operand in p.operation.guarded
+            if operand in model.inputs
         )
         if rest is not None:
             placements = (*placements, Placement(rest.operation, HOST, rest.reason))
@@ -76,8 +78,8 @@ class Specialisation:
 
     def check(self, inputs: Sequence[Array]) -> None:
         """ModelError where an input has a value that must be refused."""
-        for index, operation in self.guarded:
-            operation.check(inputs[index])
+        for index, guard, call in self.guarded:
+            guard.check(call, inputs[index])
 
     def reset_state(self) -> None:
         """Give variables their initial values."""

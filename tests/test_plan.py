@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from gpunn.kernel import Kernel
+from gpunn.kernel import Kernel, Read, Scratch, Write
 from gpunn.model import Model
 from gpunn.operation import Operand
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, partition
@@ -139,6 +141,19 @@ def test_state_on_the_device_never_crosses_and_its_next_value_lives_to_the_end()
     intervals = device_intervals(plan, lambda o: o.type.nbytes)
     assert state not in intervals
     assert (intervals[following].first, intervals[following].last) == (0, 3)
+
+
+def test_what_kernels_hand_on_lives_for_the_step_of_their_operation() -> None:
+    scratch = Scratch(float32(64))
+    kernels = (
+        replace(KERNEL, writes=(Write("z", scratch),)),
+        replace(KERNEL, reads=(Read("z", scratch),)),
+    )
+    model = chain("relu", "tanh", "neg")
+    placements = partition(model, lambda o: kernels if o.op == "tanh" else (KERNEL,))
+    intervals = device_intervals(make_plan(model, placements), lambda o: o.type.nbytes)
+    assert intervals[scratch] == Interval(256, 1, 1)
+    assert len(intervals) == 5
 
 
 def test_state_that_a_host_operation_touches_stays_on_the_host() -> None:

@@ -1,4 +1,4 @@
-"""Picking by computed indices, and scattering: gather, gather_nd, scatter_nd, sparse_to_dense.
+"""Picking by computed indices: gather, gather_nd.
 
 Indices are int32, on the host int64 too; one that is out of range raises ModelError, at compilation where
 indices are constants, else in the run. Values are of any dtype and keep their type, quantisation included.
@@ -6,16 +6,13 @@ indices are constants, else in the run. Values are of any dtype and keep their t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from gpunn.errors import ModelError
 from gpunn.kernel import Kernel, Read, Unsupported, Write, flat_threads, size_of, vec_width
-from gpunn.ops.check import INDICES, NUMBERS, expect_int, expect_ints, expect_unquantised
+from gpunn.ops.check import INDICES, expect_int, expect_unquantised
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import dense
-from gpunn.types import Array, DType, Shape, TensorType
+from gpunn.types import Array, Shape, TensorType
 
 
 def rows_kernel(
@@ -38,15 +35,6 @@ def rows_kernel(
         lanes=lanes,
         reason="row by row",
     )
-
-
-def expect_range(op: str, indices: Array, extents: Array) -> None:
-    """ModelError unless every index is within the extents, to which it broadcasts."""
-    wrong = (indices < 0) | (indices >= extents)
-    if wrong.any():
-        at = tuple(int(i[0]) for i in np.nonzero(wrong))
-        most = int(np.broadcast_to(extents, indices.shape)[at]) - 1
-        raise ModelError(f"{op}: indices must be in 0 ... {most}, got {indices[at]}")
 
 
 def _batch_dims(call: Call) -> int:
@@ -83,11 +71,11 @@ def _gather_kernel(call: Call) -> Kernel:
     )
 
 
-def _check_gather(call: Call, indices: Array) -> None:
-    expect_range("gather", indices, np.asarray(call.x.shape[call.axis(call["axis"], call.x.rank)]))
+def _extent(call: Call) -> list[range]:
+    return [range(call.x.shape[call.axis(call["axis"], call.x.rank)])]
 
 
-@op(_infer_gather, _gather_kernel, guard=Guard(1, _check_gather), raw=True, strings=True)
+@op(_infer_gather, _gather_kernel, guards=(Guard(1, _extent),), raw=True, strings=True)
 def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> Array:
     """The slices of x along `axis` that the indices name: their dimensions take the place of the axis.
 
@@ -96,7 +84,6 @@ def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> A
     range, dimensions that differ, and an index outside of 0 ... n - 1. TFLite schema, GatherOptions.
     """
     axis, batch = axis % x.ndim, batch_dims + (indices.ndim if batch_dims < 0 else 0)
-    expect_range("gather", indices, np.asarray(x.shape[axis]))
     shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
     if not size_of(shape):
         return np.empty(shape, x.dtype)
@@ -148,11 +135,11 @@ def _first(values: Shape, fill: int) -> tuple[int, int, int, int]:
     return a, b, c, d
 
 
-def _check_gather_nd(call: Call, indices: Array) -> None:
-    expect_range("gather_nd", indices, np.asarray(call.x.shape[: indices.shape[-1]]))
+def _extents(call: Call) -> list[range]:
+    return [range(n) for n in call.x.shape[: call.input(1).shape[-1]]]
 
 
-@op(_infer_gather_nd, _gather_nd_kernel, guard=Guard(1, _check_gather_nd), raw=True, strings=True)
+@op(_infer_gather_nd, _gather_nd_kernel, guards=(Guard(1, _extents),), raw=True, strings=True)
 def gather_nd(x: Array, indices: Array) -> Array:
     """The slices of x that rows of numbers name: y[...] = x[indices[..., 0], indices[..., 1], ...].
 
@@ -161,7 +148,6 @@ def gather_nd(x: Array, indices: Array) -> Array:
     1. TFLite schema, GatherNdOptions.
     """
     depth = indices.shape[-1]
-    expect_range("gather_nd", indices, np.asarray(x.shape[:depth]))
     shape = (*indices.shape[:-1], *x.shape[depth:])
     return np.asarray(x[tuple(np.moveaxis(indices, -1, 0))]).reshape(shape) if depth else _repeated(x, shape)
 
@@ -171,72 +157,4 @@ def _repeated(x: Array, shape: Shape) -> Array:
     return np.broadcast_to(x, shape).copy()
 
 
-def _infer_sparse(call: Call) -> TensorType:
-    indices = expect_unquantised(call, 0, *INDICES)
-    values, default = call.input(1), call.input(2)
-    shape = expect_ints(call, "shape")
-    if any(n < 0 for n in shape):
-        call.fail(f"shape must be >= 0, got {list(shape)}")
-    if indices.rank > 2 or (indices.shape[1] if indices.rank == 2 else 1) != len(shape):
-        call.fail(f"indices {indices} do not name elements of shape {list(shape)}")
-    count = indices.shape[0] if indices.rank else 1
-    if values.shape not in ((), (1,), (count,)):
-        call.fail(f"there must be one value, or {count}, got {values}")
-    if default.size != 1 or default.dtype is not values.dtype or default.quantization != values.quantization:
-        call.fail(f"the default must be one element like those of {values}, got {default}")
-    return values.with_shape(shape)
-
-
-@op(
-    _infer_sparse,
-    host_reason="SPARSE_TO_DENSE writes where indices say, in their order",
-    raw=True,
-    strings=True,
-)
-def sparse_to_dense(indices: Array, values: Array, default: Array, *, shape: Sequence[int]) -> Array:
-    """A tensor of `shape`, filled with `default`, with values[i] at indices[i].
-
-    indices [K, rank], or [K] (for rank 1), or one number; values [K], or one for all. The last of several
-    values for one place stays. Raises ModelError for other shapes and dtypes and, in the run, for an index
-    outside of the shape. TFLite schema, SparseToDenseOptions (indices are always validated).
-    """
-    places = indices.reshape(len(indices) if indices.ndim == 2 else indices.size, len(shape))
-    expect_range("sparse_to_dense", places, np.asarray(shape))
-    result = np.full(size_of(tuple(shape)), default.reshape(()), values.dtype)
-    result[places.astype(np.int64) @ np.asarray(dense(tuple(shape)), np.int64)] = values.reshape(-1)
-    return result.reshape(tuple(shape))
-
-
-def _infer_scatter(call: Call) -> TensorType:
-    indices, updates = (
-        expect_unquantised(call, 0, *INDICES),
-        expect_unquantised(call, 1, *NUMBERS, DType.BOOL),
-    )
-    shape = expect_ints(call, "shape")
-    depth = indices.shape[-1] if indices.rank else 0
-    if indices.rank < 1 or depth > len(shape) or any(n < 0 for n in shape):
-        call.fail(f"indices {indices} do not name slices of shape {list(shape)}")
-    if updates.shape != (*indices.shape[:-1], *shape[depth:]):
-        call.fail(f"updates must have shape {[*indices.shape[:-1], *shape[depth:]]}, got {updates}")
-    return updates.with_shape(shape)
-
-
-@op(_infer_scatter, host_reason="SCATTER_ND adds up where indices say, in their order")
-def scatter_nd(indices: Array, updates: Array, *, shape: Sequence[int]) -> Array:
-    """Zeros of `shape` to which updates[i] are added at the slices that indices[i] name.
-
-    indices [..., d] int32 or int64, updates [..., *shape[d:]]: float32, int32, or float16, int64 and bool, of
-    which those for one place are or-ed. Raises ModelError for other shapes and dtypes and, in the run, for
-    indices out of range. TFLite schema, ScatterNdOptions.
-    """
-    depth = indices.shape[-1]
-    expect_range("scatter_nd", indices, np.asarray(shape[:depth]))
-    result = np.zeros((size_of(tuple(shape[:depth])), *shape[depth:]), updates.dtype)
-    rows = indices.reshape(size_of(indices.shape[:-1]), depth).astype(np.int64)
-    places = rows @ np.asarray(dense(tuple(shape[:depth])), np.int64)
-    join = np.logical_or if updates.dtype == bool else np.add
-    join.at(result, places, updates.reshape(len(places), *shape[depth:]))
-    return result.reshape(tuple(shape))
-
-
-OPS: tuple[Op, ...] = (gather, gather_nd, scatter_nd, sparse_to_dense)
+OPS: tuple[Op, ...] = (gather, gather_nd)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.kernel import Kernel, Param, Read, Write, flat_threads, size_of, vec_width
+from gpunn.ops.by_row import Updates
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_ints, expect_unquantised
 from gpunn.ops.farmhash import fingerprint64
-from gpunn.ops.gather import expect_range, rows_kernel
+from gpunn.ops.gather import rows_kernel
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import dense
 from gpunn.types import Array, DType, Quantization, TensorType
@@ -47,11 +48,12 @@ def _embedding_kernel(call: Call) -> Kernel:
     )
 
 
-def _check_indices(call: Call, indices: Array) -> None:
-    expect_range("embedding_lookup", indices, np.asarray(call.input(1).shape[0]))
+def _rows_of(operand: int) -> Callable[[Call], list[range]]:
+    """Guard.ranges: numbers of the rows of an operand."""
+    return lambda call: [range(call.input(operand).shape[0])]
 
 
-@op(_infer_embedding, _embedding_kernel, guard=Guard(0, _check_indices), raw=True, strings=True)
+@op(_infer_embedding, _embedding_kernel, guards=(Guard(0, _rows_of(1)),), raw=True, strings=True)
 def embedding_lookup(indices: Array, values: Array) -> Array:
     """values[indices]: the slices of `values` along its first dimension that `indices` name.
 
@@ -60,7 +62,6 @@ def embedding_lookup(indices: Array, values: Array) -> Array:
     ... N - 1: at compilation where the indices are constants, else in the run. NeuralNetworks.h,
     ANEURALNETWORKS_EMBEDDING_LOOKUP; TFLite's EMBEDDING_LOOKUP.
     """
-    expect_range("embedding_lookup", indices, np.asarray(len(values)))
     return np.asarray(values[indices])
 
 
@@ -71,16 +72,42 @@ def _infer_sparse(call: Call) -> TensorType:
         call.fail(f"indices must be {count} places in shape {list(shape)}, got {indices}")
     if any(n < 0 for n in shape):
         call.fail(f"shape must be >= 0, got {list(shape)}")
-    if expect_unquantised(call, 2, DType.FLOAT32).shape != (count,):
+    if expect_unquantised(call, 2, *FLOATS).shape != (count,):
         call.fail(f"there must be a weight for each of {count} indices, got {call.input(2)}")
     if call["combiner"] not in COMBINERS:
         call.fail(f"combiner must be one of {', '.join(COMBINERS)}, got {call['combiner']!r}")
-    expect_unquantised(call, 3, DType.FLOAT32)
+    if expect_unquantised(call, 3, *FLOATS).dtype is not call.input(2).dtype:
+        call.fail(f"values and weights must have one dtype, got {call.input(3)} and {call.input(2)}")
     values = _expect_rows(call, 3)
     return values.with_shape((*shape[:-1], *values.shape[1:]))
 
 
-@op(_infer_sparse, host_reason="EMBEDDING_LOOKUP_SPARSE adds up where indices say, in their order")
+def _sparse_kernels(call: Call) -> list[Kernel]:
+    values, extents = call.input(3), tuple(call["shape"][:-1])
+    updates = Updates(index=1, count=call.x.size, width=len(extents) + 1, extents=extents)
+    kernels, order = updates.by_row(call)
+    row = size_of(values.shape[1:])
+    lanes = vec_width(row)
+    count = call.y.size // lanes
+    sums = Kernel(
+        body="embedding_sums",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(order, Read("id", 0), Read("weight", 2), Read("x", 3, width=lanes)),
+        writes=(Write(width=lanes),),
+        params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
+        constants={"COMBINER": COMBINERS.index(call["combiner"])},
+        lanes=lanes,
+        reason=updates.reason,
+    )
+    return [*kernels, sums]
+
+
+def _sparse_places(call: Call) -> list[range]:
+    return [*(range(n) for n in call["shape"][:-1]), range(-(2**31), 2**31)]
+
+
+@op(_infer_sparse, _sparse_kernels, guards=(Guard(0, _rows_of(3), "ids"), Guard(1, _sparse_places)))
 def embedding_lookup_sparse(
     ids: Array, indices: Array, weights: Array, values: Array, *, shape: Sequence[int], combiner: str = "sum"
 ) -> Array:
@@ -94,10 +121,7 @@ def embedding_lookup_sparse(
     them sorted). Raises ModelError for other dtypes and shapes and, in the run, for ids and indices out of
     range. TFLite schema, EmbeddingLookupSparseOptions; TensorFlow, tf.nn.embedding_lookup_sparse.
     """
-    expect_range("embedding_lookup_sparse", ids, np.asarray(len(values)))
-    rows = indices[:, :-1]
-    expect_range("embedding_lookup_sparse", rows, np.asarray(shape[:-1], np.int64))
-    row = rows.astype(np.int64) @ np.asarray(dense(tuple(shape[:-1])), np.int64)
+    row = indices[:, :-1].astype(np.int64) @ np.asarray(dense(tuple(shape[:-1])), np.int64)
     count, item = size_of(tuple(shape[:-1])), values.shape[1:]
     total = np.zeros((count, *item), values.dtype)
     np.add.at(total, row, values[ids] * weights.reshape(-1, *[1] * len(item)))
@@ -158,12 +182,11 @@ def _concat_kernels(call: Call) -> list[Kernel]:
     return kernels
 
 
-def _check_columns(call: Call, ids: Array) -> None:
-    tables = [call.input(k).shape[0] for k in range(1, len(call.inputs))]
-    expect_range("concat_embeddings", ids, np.repeat(tables, call["columns"]))
+def _column_rows(call: Call) -> list[range]:
+    return [range(call.input(k).shape[0]) for k, n in enumerate(call["columns"], 1) for _ in range(n)]
 
 
-@op(_infer_concat, _concat_kernels, guard=Guard(0, _check_columns), raw=True)
+@op(_infer_concat, _concat_kernels, guards=(Guard(0, _column_rows, "ids"),), raw=True)
 def concat_embeddings(ids: Array, *tables: Array, columns: Sequence[int]) -> Array:
     """Rows of several tables, the channels, one behind the other: features of a network over words.
 
@@ -175,8 +198,6 @@ def concat_embeddings(ids: Array, *tables: Array, columns: Sequence[int]) -> Arr
     inferred were there ids for each channel, and embedding_dim_per_channel, which "could be inferred from
     parameters". No release of TensorFlow Lite has a kernel, so that the order of the operands is our reading.
     """
-    rows = [len(t) for t in tables]
-    expect_range("concat_embeddings", ids, np.repeat(rows, columns))
     parts = np.split(ids, np.cumsum(columns)[:-1], axis=-1)
     pairs = zip(tables, parts, strict=True)
     found = [t[p].reshape(*p.shape[:-1], p.shape[-1] * t.shape[1]) for t, p in pairs]

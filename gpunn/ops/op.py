@@ -100,14 +100,28 @@ class Quantized:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What must hold for the value of input `index`: `check(call, value)` raises ModelError otherwise.
+    """What must hold for the integers of input `index`: along its last dimension they are in `ranges`.
 
-    Kernels cannot refuse a value, so the host does: at compilation for a constant, before the run for an
-    input of the model. Where the value is computed the operation runs on the host; its reference refuses.
+    Neither kernels nor references refuse a value, that is done before they run: at compilation for constants,
+    before the run for an input of the model. Where the value is computed the operation runs on the host.
+    `what`: the integers' name in the message.
     """
 
     index: int
-    check: Callable[[Call, Array], None]
+    ranges: Callable[[Call], Sequence[range]]
+    what: str = "indices"
+
+    def check(self, call: Call, value: Array) -> None:
+        """Raise ModelError for the first number that is in none."""
+        ranges = self.ranges(call)
+        if not value.size or not ranges:
+            return
+        numbers = value.reshape(-1, len(ranges))
+        wrong = (numbers < [r.start for r in ranges]) | (numbers >= [r.stop for r in ranges])
+        if wrong.any():
+            at = tuple(int(i[0]) for i in np.nonzero(wrong))
+            most = ranges[at[1]].stop - 1
+            raise ModelError(f"{call.op}: {self.what} must be in 0 ... {most}, got {numbers[at]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +132,7 @@ class Op:
     parameters are the operands (default None: optional; *args: any number) and its keyword-only
     parameters are the attributes. `fusible`: takes the extra attribute `activation`, the name of an
     activation applied to the result. `alias`: the output is the first input's bytes under another
-    shape or type. `host_reason`: why there is no kernel. `guard`: which value must be checked before a kernel
+    shape or type. `host_reason`: why there is no kernel. `guards`: which values must be checked before it
     runs.
     `quantized`: the op's integer arithmetic; an op without it works on dequantised values, unless it is
     `raw`: then it only moves elements, whatever they mean. `flops`: additions and multiplications of a call,
@@ -133,7 +147,7 @@ class Op:
     fusible: bool = False
     alias: bool = False
     host_reason: str = ""
-    guard: Guard | None = None
+    guards: tuple[Guard, ...] = ()
     quantized: Quantized | None = None
     raw: bool = False
     strings: bool = False
@@ -187,7 +201,7 @@ def op(
     fusible: bool = False,
     alias: bool = False,
     host_reason: str = "",
-    guard: Guard | None = None,
+    guards: tuple[Guard, ...] = (),
     quantized: Quantized | None = None,
     raw: bool = False,
     strings: bool = False,
@@ -207,7 +221,7 @@ def op(
             fusible=fusible,
             alias=alias,
             host_reason=host_reason,
-            guard=guard,
+            guards=guards,
             quantized=quantized,
             raw=raw or alias,
             flops=flops,

@@ -10,7 +10,6 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
-from gpunn.ops.gather import expect_range
 from gpunn.ops.movement import whole_copy
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import aligned, by_fours, dense, merge, space_constants, space_params
@@ -50,12 +49,11 @@ def _reverse_kernel(call: Call) -> Kernel:
     )
 
 
-def _check_lengths(call: Call, lengths: Array) -> None:
-    extent = call.x.shape[call.axis(call["axis"], call.x.rank)]
-    expect_range("reverse_sequence", lengths, np.asarray(extent + 1))
+def _lengths(call: Call) -> list[range]:
+    return [range(call.x.shape[call.axis(call["axis"], call.x.rank)] + 1)]
 
 
-@op(_infer_reverse, _reverse_kernel, guard=Guard(1, _check_lengths), raw=True)
+@op(_infer_reverse, _reverse_kernel, guards=(Guard(1, _lengths, "lengths"),), raw=True)
 def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0) -> Array:
     """x with the first lengths[i] slices along `axis` in reverse order, i counting along `batch_axis`.
 
@@ -63,7 +61,6 @@ def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0
     run, for lengths outside of 0 ... extent of the axis. TFLite schema, ReverseSequenceOptions.
     """
     axis, batch_axis = axis % x.ndim, batch_axis % x.ndim
-    expect_range("reverse_sequence", lengths, np.asarray(x.shape[axis] + 1))
     along = np.arange(x.shape[axis])
     ends = lengths.astype(np.int64)[:, None]
     places = np.where(along < ends, ends - 1 - along, along)

@@ -2,10 +2,10 @@
 
 data [K, ...] float32, float16, int32 or int64; ids [K, ...], int32 or int64, name the segment of each
 slice; with ids of a higher rank slices have fewer dimensions. The result has `segments` slices; an empty
-one holds 0 for the sum, 1 for the product, and the lowest or highest number of the dtype for the maximum or
-minimum. A negative id names none where `drops` says so. Raises ModelError for other dtypes and shapes and, in
-the run, for ids out of range. TFLite schema, SegmentSumOptions and UnsortedSegmentSumOptions,
--ProdOptions, -MaxOptions, -MinOptions; TensorFlow, tf.math.unsorted_segment_sum.
+one holds 0 for the sum, 1 for the product, and the lowest or highest number of the dtype, for reals of
+float32, for the maximum or minimum. A negative id names none where `drops` says so. Raises ModelError for
+other dtypes and shapes and, in the run, for ids out of range. TFLite schema, SegmentSumOptions and
+UnsortedSegmentSumOptions, -ProdOptions, -MaxOptions, -MinOptions; TensorFlow, tf.math.unsorted_segment_sum.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.errors import ModelError
-from gpunn.ops.check import INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
-from gpunn.ops.op import Call, Op, op
+from gpunn.kernel import Function, Kernel, Read, keep_nan, size_of
+from gpunn.ops.by_row import Updates
+from gpunn.ops.check import FLOATS, INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
+from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.types import Array, TensorType
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """One line: the function that joins two slices, what an empty segment holds, None: the dtype's end."""
+    """One line: how two slices are joined, what an empty segment holds, None: the dtype's end."""
 
     name: str
     join: Any
+    wgsl: str
     empty: int | None
     lowest: bool = False
 
 
 TABLE = (
-    Segments("segment_sum", np.add, 0),
-    Segments("segment_prod", np.multiply, 1),
-    Segments("segment_max", np.maximum, None, lowest=True),
-    Segments("segment_min", np.minimum, None),
+    Segments("segment_sum", np.add, "a + b", 0),
+    Segments("segment_prod", np.multiply, "a * b", 1),
+    Segments("segment_max", np.maximum, "max(a, b)", None, lowest=True),
+    Segments("segment_min", np.minimum, "min(a, b)", None),
 )
 
 
@@ -54,24 +56,34 @@ def _infer(call: Call) -> TensorType:
 def _empty(line: Segments, dtype: np.dtype[Any]) -> Any:
     if line.empty is not None:
         return line.empty
-    info = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    info = np.finfo(np.float32) if dtype.kind == "f" else np.iinfo(dtype)
     return info.min if line.lowest else info.max
+
+
+def _named(call: Call) -> list[range]:
+    return [range(-(2**63) if call["drops"] else 0, call["segments"])]
 
 
 def _declare(line: Segments) -> Op:
     def reference(data: Array, ids: Array, *, segments: int, drops: bool = False) -> Array:
         flat = ids.reshape(-1)
-        wrong = flat[(flat >= segments) | ((flat < 0) & (not drops))]
-        if wrong.size:
-            raise ModelError(f"{line.name}: ids must be in 0 ... {segments - 1}, got {wrong[0]}")
         item = data.shape[ids.ndim :]
         result = np.full((segments, *item), _empty(line, data.dtype), data.dtype)
         kept = flat >= 0
         line.join.at(result, flat[kept], data.reshape(len(flat), *item)[kept])
         return result
 
-    reason = "slices are joined where ids say, in their order"
-    return op(_infer, name=line.name, host_reason=reason)(reference)
+    def kernels(call: Call) -> list[Kernel]:
+        data, ids, extent = call.x, call.input(1), call["segments"]
+        updates = Updates(index=1, count=ids.size, width=1, extents=(extent,))
+        real = line.empty is None and data.dtype in FLOATS
+        join = keep_nan(line.wgsl, "a", "b") if real else line.wgsl
+        dtype = np.dtype(np.float32 if data.dtype in FLOATS else data.dtype.numpy)
+        empty = np.array([_empty(line, dtype)], dtype)
+        row = size_of(data.shape[ids.rank :])
+        return updates.joined(call, 0, Function(("a", "b"), join), Read("empty", None, value=empty), row)
+
+    return op(_infer, kernels, name=line.name, guards=(Guard(1, _named, "ids"),))(reference)
 
 
 OPS: tuple[Op, ...] = tuple(_declare(line) for line in TABLE)

@@ -51,11 +51,15 @@ LATER = (
     ),
     Case("RIGHT_SHIFT", [Fed(WHOLE), Fed(ints(0, 1, 31, 40, -3))], [I32]),
     Case("SCATTER_ND", [Fed(ints([1], [3], [1])), float32(3, 4), ints(5, 4)]),
+    Case("SCATTER_ND", [Fed(ints([[1, 0]], [[0, 2]], [[1, 0]])), float32(3, 1, 4), ints(2, 3, 4)]),
+    Case("SCATTER_ND", [ints([2, 1], [0, 0], [2, 1]), Fed(ints(5, 7, -2)), ints(3, 2)], [I32]),
     Case("SEGMENT_SUM", [float32(5, 3), ints(0, 0, 1, 1, 2)]),
+    Case("SEGMENT_SUM", [float32(4, 2, 4), ints(0, 1, 1, 2)]),
+    Case("SEGMENT_SUM", [Fed(WHOLE), ints(0, 0, 1)], [I32]),
     *(
         Case(f"UNSORTED_SEGMENT_{name}", [data, Fed(SEGMENTS), ints(5)[0]], [dtype])
         for name in ("MAX", "MIN", "PROD", "SUM")
-        for data, dtype in ((float32(5, 3), DType.FLOAT32), (Fed(WHOLE.T.copy() % 7), I32))
+        for data, dtype in ((float32(5, 8), DType.FLOAT32), (Fed(WHOLE.T.copy() % 7), I32))
     ),
 )
 

@@ -102,51 +102,6 @@ def test_an_index_out_of_range_is_an_error(wrong: int, backend: str) -> None:
             model_of(op, [x, chosen], {}, (1,)).compile(backend=backend)(x)
 
 
-def test_sparse_to_dense(backend: str) -> None:
-    host, default = "writes where indices say", np.float32(-1).reshape(())
-    for index, values, shape in (
-        (np.array([[0, 1], [2, 3], [0, 1]]), random(0, 3), (3, 4)),
-        (np.array([[1, 2, 3]]), random(0), (2, 3, 4)),
-        (np.array([4, 0]), random(0, 2), (5,)),
-        (np.array(3), random(0), (5,)),
-        (np.zeros((0, 2)), random(0, 0), (2, 2)),
-    ):
-        inputs = [index.astype(np.int32), values, default]
-        (y,) = check("sparse_to_dense", inputs, {"shape": shape}, backend=backend, host=host, **EXACT)
-        expected = np.full(shape, -1, np.float32)
-        for k, place in enumerate(index.reshape(-1, len(shape)).astype(int)):
-            expected[tuple(place)] = values if values.ndim == 0 else values[k]
-        np.testing.assert_array_equal(y, expected)
-    inputs[0] = np.array([[0, 2]], np.int32)
-    with pytest.raises(ModelError, match=r"sparse_to_dense: indices must be in 0 \.\.\. 1, got 2"):
-        model_of("sparse_to_dense", [inputs[0], default, default], {"shape": (2, 2)}).compile(backend="cpu")(
-            inputs[0], default, default
-        )
-
-
-def test_scatter(backend: str) -> None:
-    host = "adds up where indices say"
-    for index, shape in (
-        (np.array([[1], [3], [1]]), (5, 4)),
-        (np.array([[0, 1], [2, 0]]), (3, 2)),
-        (np.array([[[2], [0]], [[2], [2]]]), (3, 2, 2)),
-        (np.zeros((0, 1)), (2, 2)),
-        (np.zeros((3, 0)), (2, 2)),
-    ):
-        updates = random(0, *index.shape[:-1], *shape[index.shape[-1] :])
-        inputs = [index.astype(np.int32), updates]
-        (y,) = check("scatter_nd", inputs, {"shape": shape}, backend=backend, host=host)
-        expected = np.zeros(shape)
-        for place in np.ndindex(index.shape[:-1]):
-            expected[tuple(index[place].astype(int))] += updates[place]
-        np.testing.assert_allclose(y, expected, rtol=1e-6)
-    bits = [np.array([[0], [0]], np.int32), np.array([True, False])]
-    assert check("scatter_nd", bits, {"shape": (2,)}, backend=backend, host=host)[0].tolist() == [True, False]
-    bits[0][1] = 2
-    with pytest.raises(ModelError, match=r"scatter_nd: indices must be in 0 \.\.\. 1, got 2"):
-        model_of("scatter_nd", bits, {"shape": (2,)}).compile(backend="cpu")(*bits)
-
-
 def test_agrees_with_litert() -> None:
     x = random(0, 3, 7, 4)
     for attrs in ({"axis": 0}, {"axis": 1}, {"axis": -1}):
@@ -166,34 +121,17 @@ def test_agrees_with_litert() -> None:
         ("gather", ((2, 3), (3,)), {"axis": 1, "batch_dims": 1}, "the first 1 dimensions must be equal"),
         ("gather_nd", ((2, 3), ()), {}, "indices must have rank 1 or more"),
         ("gather_nd", ((2, 3), (4, 3)), {}, "indices of 3 numbers are too long"),
-        ("sparse_to_dense", ((), ()), {"shape": (2, -1)}, "shape must be >= 0"),
-        ("scatter_nd", ((2,), ()), {"shape": (2,)}, "do not name slices of shape"),
-        ("scatter_nd", ((2,), (2, 2)), {"shape": (2,)}, "do not name slices of shape"),
-        ("scatter_nd", ((2,), (2, 1)), {"shape": (2, 3)}, r"updates must have shape \[2, 3\]"),
     ],
 )
 def test_errors(op: str, shapes: Any, attrs: dict[str, Any], message: str) -> None:
     x, indices = random(0, *shapes[0]), np.zeros(shapes[1], np.int32)
-    orders = {"sparse_to_dense": [indices, x, x], "scatter_nd": [indices, x]}
-    inputs = orders.get(op, [x, indices])
     with pytest.raises(ModelError, match=f"{op}: .*{message}"):
-        model_of(op, inputs, attrs)
+        model_of(op, [x, indices], attrs)
 
 
 def test_float_indices_are_refused() -> None:
     with pytest.raises(ModelError, match="gather: input 1 must be int32 or int64, got float32"):
         model_of("gather", [random(0, 2), random(0, 2)], {})
-
-
-def test_what_does_not_fit_a_sparse_tensor_is_refused() -> None:
-    one, three = random(0), random(0, 3)
-    for indices, values, default, shape, message in (
-        (np.zeros((2, 3)), one, one, (2, 2), "do not name elements of shape"),
-        (np.zeros((2, 2)), three, one, (2, 2), "one value, or 2, got"),
-        (np.zeros((2, 2)), one, three, (2, 2), "the default must be one element"),
-    ):
-        with pytest.raises(ModelError, match=message):
-            model_of("sparse_to_dense", [indices.astype(np.int32), values, default], {"shape": shape})
 
 
 def test_quantised_values_keep_their_quantisation(backend: str) -> None:

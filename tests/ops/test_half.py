@@ -60,6 +60,13 @@ CASES: list[Case] = [
     ("gather_nd", [half(1, 6, 3, 5), indices(5, 0, 2, 1).reshape(2, 2)], {}, ()),
     ("dynamic_update_slice", [half(1, 5, 7), half(2, 2, 3), indices(1, 2)], {}, ()),
     ("reverse_sequence", [half(1, 3, 5), indices(2, 5, 0)], {"axis": 1}, ()),
+    ("scatter_nd", [indices(2, 0, 2).reshape(3, 1), half(1, 3, 5)], {"shape": (4, 5)}, ()),
+    (
+        "embedding_lookup_sparse",
+        [indices(3, 1, 0), indices(1, 0, 1, 1, 2, 0).reshape(3, 2), half(1, 3), half(2, 4, 5)],
+        {"shape": (3, 2), "combiner": "sqrtn"},
+        (),
+    ),
     ("embedding_lookup", [indices(3, 1), half(1, 6, 7)], {}, (1,)),
     (
         "concat_embeddings",
@@ -120,7 +127,7 @@ CASES: list[Case] = [
     ("recurrence", recurrent((2, 4, 7), (7, 7), (2, 7)), {"activation": "tanh"}, (1,)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
-INTEGER_BODIES = {"integer_product", "integer_row", "quantize", "table"}
+INTEGER_BODIES = {"integer_product", "integer_row", "merge_runs", "quantize", "sort_blocks", "table"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{[v.shape for v in case[1]]}")

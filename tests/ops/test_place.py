@@ -48,7 +48,7 @@ def test_reversed_sequences(
 @pytest.mark.parametrize("wrong", [-1, 6])
 def test_lengths_out_of_range(wrong: int, backend: str) -> None:
     x, lengths = random(0, 2, 5), np.array([5, wrong], np.int32)
-    message = rf"reverse_sequence: indices must be in 0 \.\.\. 5, got {wrong}"
+    message = rf"reverse_sequence: lengths must be in 0 \.\.\. 5, got {wrong}"
     with (
         model_of("reverse_sequence", [x, lengths], {"axis": 1}).compile(backend=backend) as compiled,
         pytest.raises(ModelError, match=message),

@@ -27,11 +27,11 @@ def lower(operation: Operation, limits: Mapping[str, int], parallel: int = 1) ->
     if kernel is None:
         on = " for quantised tensors" if operation.integer else ""
         return definition.host_reason or objection or f"{operation.op} has no GPU kernel{on}"
-    guarded = operation.guarded
-    if guarded is not None and guarded.lifetime in (Lifetime.TEMPORARY, Lifetime.VARIABLE):
-        return f"{guarded.name!r} is computed, and only the host can refuse its values"
-    if guarded is not None and guarded.value is not None:
-        operation.check(guarded.value)
+    for guard, operand in operation.guarded:
+        if operand.lifetime in (Lifetime.TEMPORARY, Lifetime.VARIABLE):
+            return f"{operand.name!r} is computed, and only the host can refuse its values"
+        if operand.value is not None:
+            guard.check(operation.call(), operand.value)
     if objection:
         return objection
     try:
@@ -52,6 +52,9 @@ def _objection(type: TensorType, limits: Mapping[str, int]) -> str:
 
 
 def _over_limit(kernel: Kernel, limits: Mapping[str, int]) -> str:
+    objection = next(filter(None, (_objection(s.type, limits) for s in kernel.scratch)), "")
+    if objection:
+        return objection
     bindings = sum(r.present for r in kernel.reads) + len(kernel.writes)
     most = limits["max-storage-buffers-per-shader-stage"]
     if bindings > most:

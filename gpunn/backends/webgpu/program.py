@@ -27,9 +27,9 @@ from gpunn.backends.webgpu.memory import (
 from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead, submit
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.run import Run, Stage
-from gpunn.backends.webgpu.shader import key_of, ordered_params
+from gpunn.backends.webgpu.shader import key_of, ordered_params, source, target
 from gpunn.errors import DeviceError
-from gpunn.kernel import Kernel, Read, ceil_div
+from gpunn.kernel import Kernel, Read, Scratch, ceil_div
 from gpunn.operation import Operand, Operation
 from gpunn.plan import Interval, Plan, Slot, assign, device_intervals
 from gpunn.types import Array
@@ -46,7 +46,7 @@ class WebGpuProgram:
         self._constants: list[Constant] = []
         self._buffers: list[Any] = []
         self._arenas: list[Any] = []
-        self._slots: dict[Operand, Slot] = {}
+        self._slots: dict[Operand | Scratch, Slot] = {}
         self._late_updates: tuple[Copy, ...] = ()
         self._in_flight: deque[Run] = deque()
         self._closed = False
@@ -75,7 +75,9 @@ class WebGpuProgram:
         states = {v: Interval(_device_bytes(v), 0, 0) for v in self.plan.resident}
         self.stats.state_bytes, _ = self._allocate(states)
 
-    def _allocate(self, intervals: Mapping[Operand, Interval]) -> tuple[int, int]:
+    def _allocate(
+        self, intervals: Mapping[Operand, Interval] | Mapping[Operand | Scratch, Interval]
+    ) -> tuple[int, int]:
         """Make arenas for tensors; their bytes, and the most that is alive at a time."""
         arenas = assign(
             list(intervals.values()),
@@ -133,7 +135,7 @@ class WebGpuProgram:
         key = key_of(kernel, operation)
         pipeline, layout = self.device.pipeline(key)
         resources = [self._resource(operation, r) for r in kernel.reads if r.present]
-        resources += [self._tensor(operation.outputs[w.output]) for w in kernel.writes]
+        resources += [self._tensor(target(w, operation)) for w in kernel.writes]
         if kernel.params:
             resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
         group = self.device.wgpu.create_bind_group(
@@ -144,8 +146,8 @@ class WebGpuProgram:
 
     def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
         """What is bound for an operand: its place in an arena, or a constant."""
-        operand = None if read.operand is None else operation.inputs[read.operand]
-        if operand is not None and operand.value is None:
+        operand = source(read, operation)
+        if isinstance(operand, Scratch) or (operand is not None and operand.value is None):
             return self._tensor(operand)
         others = (operation.inputs[k] if k < len(operation.inputs) else None for k in read.also)
         used = () if operand is None else (operand, *others)
@@ -156,10 +158,10 @@ class WebGpuProgram:
         self.stats.constant_uploads += uploaded
         return {"buffer": constant.buffer, "offset": 0, "size": constant.nbytes}
 
-    def _tensor(self, operand: Operand) -> dict[str, Any]:
-        root = self.plan.root(operand)
+    def _tensor(self, tensor: Operand | Scratch) -> dict[str, Any]:
+        root = tensor if isinstance(tensor, Scratch) else self.plan.root(tensor)
         slot = self._slots[root]
-        return {"buffer": self._arenas[slot.arena], "offset": slot.offset, "size": padded(root.type.nbytes)}
+        return {"buffer": self._arenas[slot.arena], "offset": slot.offset, "size": _device_bytes(root)}
 
     def _make_ring(self, frames: int) -> deque[Any]:
         """Staging buffers for as many runs as may be in flight, each with room for any stage's read-backs."""
@@ -322,8 +324,8 @@ class WebGpuProgram:
             raise DeviceError(f"the device {self.device.info.name!r} failed: {error}") from error
 
 
-def _device_bytes(operand: Operand) -> int:
-    return padded(operand.type.nbytes)
+def _device_bytes(tensor: Operand | Scratch) -> int:
+    return padded(tensor.type.nbytes)
 
 
 def _packed(operands: Sequence[Operand]) -> Iterator[tuple[Operand, int]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpunn.errors import DeviceError
-from gpunn.kernel import Function, Kernel, Param, Read
+from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write
 from gpunn.operation import Operand, Operation
 from gpunn.types import DType
 
@@ -124,12 +124,8 @@ def param_type(value: Param) -> str:
 
 def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
     """The ShaderKey of a kernel of an operation."""
-    reads = (
-        _read_binding(r, None if r.operand is None else operation.inputs[r.operand]) for r in kernel.reads
-    )
-    writes = (
-        Binding(w.name, operation.outputs[w.output].type.dtype, w.width, True, True) for w in kernel.writes
-    )
+    reads = (_read_binding(r, source(r, operation)) for r in kernel.reads)
+    writes = (Binding(w.name, target(w, operation).type.dtype, w.width, True, True) for w in kernel.writes)
     return ShaderKey(
         body=kernel.body,
         workgroup=kernel.workgroup,
@@ -142,12 +138,23 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
     )
 
 
-def _read_binding(read: Read, operand: Operand | None) -> Binding:
+def source(read: Read, operation: Operation) -> Operand | Scratch | None:
+    """What a kernel of an operation reads; None where that is absent, or a table of the kernel's own."""
+    return operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
+
+
+def target(write: Write, operation: Operation) -> Operand | Scratch:
+    """What a kernel of an operation writes."""
+    return operation.outputs[write.output] if isinstance(write.output, int) else write.output
+
+
+def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
     if read.value is not None:
         return Binding(read.name, DType.of(read.value.dtype), read.width, False, False)
-    if operand is None:
+    if tensor is None:
         return Binding(read.name, None, read.width, False, False)
-    return Binding(read.name, read.dtype or operand.type.dtype, read.width, False, operand.value is None)
+    shared = isinstance(tensor, Scratch) or tensor.value is None
+    return Binding(read.name, read.dtype or tensor.type.dtype, read.width, False, shared)
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:

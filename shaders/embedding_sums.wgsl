@@ -1,0 +1,29 @@
+//!use flat sorted
+// y[row] = the sum of x[id[update]] * weight[update] for every update of the row in their order; divided, unless there
+// is none, by the sum of the weights (COMBINER 1), or by the root of the sum of their squares (2).
+// Expects sorted, id (i32), weight, x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of
+// x, of which an id out of range names the nearest; p.updates. An invocation computes one V.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i >= p.count) { return; }
+  let row = i32(i / p.row);
+  var sum = V(0);
+  var divisor = T(0);
+  var some = false;
+  for (var k = before(row, 0u, p.updates); k < p.updates && load_sorted(2u * k) == row; k++) {
+    let update = u32(load_sorted(2u * k + 1u));
+    let id = u32(clamp(load_id(update), 0, i32(p.rows) - 1));
+    let weight = load_weight(update);
+    sum += weight * loadv_x(id * p.row + i % p.row);
+    divisor += select(weight * weight, weight, COMBINER == 1u);
+    some = true;
+  }
+  if (COMBINER == 2u) { divisor = sqrt(divisor); }
+  storev_y(i, select(sum, sum / divisor, some && COMBINER != 0u));
+}

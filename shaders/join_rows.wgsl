@@ -1,0 +1,20 @@
+//!use flat sorted
+// y[row] = empty, joined with x[update] for every update of the row in their order.
+// Expects sorted, empty (one element), x, y, join; p.count, the number of V's of y; p.row, the V's of a row of y, and
+// p.step, those of x, 0 where x is one row for all; p.updates. An invocation joins one V.
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i >= p.count) { return; }
+  let row = i32(i / p.row);
+  var v = V(load_empty(0u));
+  for (var k = before(row, 0u, p.updates); k < p.updates && load_sorted(2u * k) == row; k++) {
+    v = joinv(v, loadv_x(u32(load_sorted(2u * k + 1u)) * p.step + i % p.row));
+  }
+  storev_y(i, v);
+}

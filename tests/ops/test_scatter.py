@@ -1,0 +1,150 @@
+"""Values put and added where indices say; the order of many updates of one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.types import Array
+from tests.ops.harness import check, model_of, random
+
+EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
+MANY = 1000  # updates: four blocks, merged in two steps, the last one not full
+
+
+def ints(*values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
+def typed(seed: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    return random(seed, *shape, low=0, high=100).astype(dtype)
+
+
+def names(seed: int, count: int, extents: tuple[int, ...]) -> Array:
+    """Rows of numbers below `extents`."""
+    columns = [np.random.default_rng((seed, n)).integers(0, n, count) for n in extents]
+    return np.stack(columns, axis=-1).astype(np.int32)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
+@pytest.mark.parametrize(
+    ("index", "shape", "shared"),
+    [
+        (ints([0, 1], [2, 3], [0, 1]), (3, 4), False),
+        (ints([1, 2, 3]), (2, 3, 4), True),
+        (ints(4, 0), (5,), False),
+        (np.array(3, np.int32), (5,), True),
+        (ints(7, 2, 7), (9,), True),
+        (np.zeros((0, 2), np.int32), (2, 2), False),
+        (np.zeros((0, 2), np.int32), (0, 3), False),
+        (names(0, MANY, (7, 5)), (7, 5), False),
+        (names(0, 257, (2, 1, 2, 1, 3)), (2, 1, 2, 1, 3), False),
+    ],
+)
+def test_sparse_to_dense(
+    index: Array, shape: tuple[int, ...], shared: bool, dtype: Any, backend: str
+) -> None:
+    places = index.reshape(-1, len(shape))
+    values = typed(0, () if shared else (len(places),), dtype)
+    inputs = [index, values, np.array(1, dtype)]
+    for constants in ((), (0,)):
+        (y,) = check("sparse_to_dense", inputs, {"shape": shape}, backend=backend, constants=constants)
+    expected = np.full(shape, 1, dtype)
+    for k, place in enumerate(places):
+        expected[tuple(place)] = values if shared else values[k]
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        (ints([1], [3], [1]), (5, 4)),
+        (ints([0, 1], [2, 0]), (3, 2)),
+        (ints([[2], [0]], [[2], [2]]), (3, 2, 2)),
+        (np.zeros((0, 1), np.int32), (2, 2)),
+        (np.zeros((0, 1), np.int32), (0, 2)),
+        (np.zeros((3, 0), np.int32), (2, 2)),
+        (np.zeros((2, 3, 0), np.int32), ()),
+        (ints([2, 1, 0, 1, 0]), (3, 2, 1, 2, 1, 3)),
+        (names(0, MANY, (4, 3)), (4, 3, 3)),
+    ],
+)
+def test_scatter(index: Array, shape: tuple[int, ...], dtype: Any, backend: str) -> None:
+    updates = typed(0, (*index.shape[:-1], *shape[index.shape[-1] :]), dtype)
+    # Each of the sums of up to MANY terms below 100 rounds as often as there are terms.
+    close: dict[str, Any] = {"rtol": len(index) * 2.0**-24 + 1e-6}
+    for constants in ((), (0,)):
+        (y,) = check(
+            "scatter_nd", [index, updates], {"shape": shape}, backend=backend, constants=constants, **close
+        )
+    expected = np.zeros(shape, np.float64 if dtype is np.float32 else dtype)
+    for place in np.ndindex(index.shape[:-1]):
+        expected[tuple(index[place])] += updates[place]
+    np.testing.assert_allclose(y, expected, **close)
+
+
+def test_sums_are_in_the_order_of_the_updates(backend: str) -> None:
+    """What is added to a large number is lost, and what comes after its opposite is not."""
+    terms = np.tile(np.array([1, 2.0**30, 3, -(2.0**30), 5], np.float32), 200)
+    index = np.zeros((MANY, 1), np.int32)
+    index[::7] = 1  # and others in between
+    expected = np.zeros(2, np.float32)
+    for place, term in zip(index[:, 0], terms, strict=True):
+        expected[place] += term
+    with model_of("scatter_nd", [index, terms], {"shape": (2,)}).compile(backend=backend) as compiled:
+        assert compiled(index, terms).tolist() == expected.tolist()
+
+
+def test_many_updates_of_many_rows(backend: str) -> None:
+    """Ten thousand updates of as many rows: seven merges; integers wrap around."""
+    index = names(1, 10_000, (9_999,))
+    updates = np.random.default_rng(2).integers(-(2**31), 2**31, (10_000, 2), dtype=np.int32)
+    (y,) = check("scatter_nd", [index, updates], {"shape": (9_999, 2)}, backend=backend)
+    expected = np.zeros((9_999, 2), np.int64)
+    np.add.at(expected, index[:, 0], updates)
+    np.testing.assert_array_equal(y, expected.astype(np.int32))
+
+
+@pytest.mark.parametrize("wrong", [-1, 4, -(2**31), 2**31 - 1])
+def test_an_index_out_of_range_is_an_error(wrong: int, backend: str) -> None:
+    index, x, one = ints([0, 1], [1, wrong]), random(0, 2), random(0)
+    for op, inputs in (("scatter_nd", [index, x]), ("sparse_to_dense", [index, x, one])):
+        message = rf"{op}: indices must be in 0 \.\.\. 3, got {wrong}"
+        with (
+            model_of(op, inputs, {"shape": (2, 4)}).compile(backend=backend) as compiled,
+            pytest.raises(ModelError, match=message),
+        ):
+            compiled(*inputs)
+        with pytest.raises(ModelError, match=message):
+            model_of(op, inputs, {"shape": (2, 4)}, (0,)).compile(backend=backend)(*inputs[1:])
+
+
+def test_what_does_not_fit_a_sparse_tensor_is_refused() -> None:
+    one, three = random(0), random(0, 3)
+    for indices, values, default, shape, message in (
+        (np.zeros((2, 3)), one, one, (2, 2), "do not name elements of shape"),
+        (np.zeros((2, 2)), three, one, (2, 2), "one value, or 2, got"),
+        (np.zeros((2, 2)), one, three, (2, 2), "the default must be one element"),
+        (np.zeros(()), one, one, (2, -1), "shape must be >= 0"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            model_of("sparse_to_dense", [indices.astype(np.int32), values, default], {"shape": shape})
+
+
+@pytest.mark.parametrize(
+    ("index", "updates", "shape", "message"),
+    [
+        ((2,), (), (2,), "do not name slices of shape"),
+        ((2,), (2, 2), (2,), "do not name slices of shape"),
+        ((2, 1), (2,), (2, 3), r"updates must have shape \[2, 3\]"),
+    ],
+)
+def test_errors(
+    index: tuple[int, ...], updates: tuple[int, ...], shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ModelError, match=f"scatter_nd: .*{message}"):
+        model_of("scatter_nd", [np.zeros(index, np.int32), random(0, *updates)], {"shape": shape})
