@@ -40,6 +40,16 @@ class Scratch:
     type: TensorType
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Note(Scratch):
+    """What a kernel says of the values that it has seen; read back with the results of a run.
+
+    `judge` gets it before anybody gets these, and may raise ModelError.
+    """
+
+    judge: Callable[[Array], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """An operand that the body reads through load_<name>(i), load4_<name>(i) or loadv_<name>(i).

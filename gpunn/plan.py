@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpunn.kernel import Scratch
+from gpunn.kernel import Note, Scratch
 from gpunn.model import Model
 from gpunn.operation import Operand
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, Placement
@@ -19,13 +19,19 @@ from gpunn.passes.partition import ALIAS, DEVICE, HOST, Placement
 class Segment:
     """Consecutive operations in one place.
 
-    `uploads` are written to the device before a device segment, `readbacks` are read after it.
+    `uploads` are written to the device before a device segment, `readbacks` are read after it. These include
+    what kernels note.
     """
 
     backend: str
     placements: tuple[Placement, ...]
     uploads: tuple[Operand, ...] = ()
-    readbacks: tuple[Operand, ...] = ()
+    readbacks: tuple[Operand | Note, ...] = ()
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What kernels note, in their order."""
+        return tuple(r for r in self.readbacks if isinstance(r, Note))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,9 @@ def _with_crossings(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> Iter
         uploads = tuple(r for r in reads if r not in on_device and r not in writes)
         on_device.update(uploads, writes)
         readbacks = tuple(w for w in writes if w in wanted_later[index])
-        yield Segment(DEVICE, tuple(placements), uploads, readbacks)
+        scratch = (s for p in placements for kernel in p.kernels for s in kernel.scratch)
+        notes = tuple(s for s in scratch if isinstance(s, Note))
+        yield Segment(DEVICE, tuple(placements), uploads, (*readbacks, *notes))
 
 
 def _wanted_on_host(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> list[set[Operand]]:
@@ -193,8 +201,7 @@ def device_intervals(
             for result in written:
                 first[result] = last[result] = step
             step += 1
-        for operand in segment.readbacks:
-            last[operand] = step - 1
+        last.update(dict.fromkeys(segment.readbacks, step - 1))
     last.update(dict.fromkeys(plan.device_updates.values(), step - 1))
     return {o: Interval(nbytes(o), first[o], last[o]) for o in first}
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.kernel import Kernel
+from gpunn.kernel import Kernel, Note, Read, Write
 from gpunn.types import Array, DType, Shape, TensorType
 
 EIGHT_BITS = (DType.UINT8, DType.INT8)
@@ -102,9 +102,9 @@ class Quantized:
 class Guard:
     """What must hold for the integers of input `index`: along its last dimension they are in `ranges`.
 
-    Neither kernels nor references refuse a value, that is done before they run: at compilation for constants,
-    before the run for an input of the model. Where the value is computed the operation runs on the host.
-    `what`: the integers' name in the message.
+    Neither kernels nor references refuse a value. That is done at compilation for constants, before the run
+    for an input of the model, and where the value is computed, on the host before the reference, on the
+    device by a kernel that notes the first that is wrong. `what`: the integers' name in the message.
     """
 
     index: int
@@ -119,9 +119,33 @@ class Guard:
         numbers = value.reshape(-1, len(ranges))
         wrong = (numbers < [r.start for r in ranges]) | (numbers >= [r.stop for r in ranges])
         if wrong.any():
-            at = tuple(int(i[0]) for i in np.nonzero(wrong))
-            most = ranges[at[1]].stop - 1
-            raise ModelError(f"{call.op}: {self.what} must be in 0 ... {most}, got {numbers[at]}")
+            place = int(np.argmax(wrong))
+            self._refuse(call, place, value.flat[place])
+
+    def kernel(self, call: Call) -> Kernel:
+        """The same on the device, of integers of 32 bits."""
+        ranges = self.ranges(call)
+        bounds = [(max(r.start, -(2**31)), min(r.stop, 2**31) - 1) for r in ranges]
+
+        def judge(found: Array) -> None:
+            place, number = found.tolist()
+            if place >= 0:
+                self._refuse(call, place, number)
+
+        return Kernel(
+            body="check_ranges",
+            threads=(256, 1, 1),
+            workgroup=(256, 1, 1),
+            reads=(Read("x", self.index), Read("bound", None, value=np.array(bounds, np.int32))),
+            writes=(Write("note", Note(TensorType(DType.INT32, (2,)), judge)),),
+            params={"count": call.input(self.index).size, "ranges": len(ranges)},
+            reason=f"the first of the {self.what} that is out of range is noted",
+        )
+
+    def _refuse(self, call: Call, place: int, number: int) -> NoReturn:
+        ranges = self.ranges(call)
+        most = ranges[place % len(ranges)].stop - 1
+        raise ModelError(f"{call.op}: {self.what} must be in 0 ... {most}, got {number}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,15 @@ CASES: list[Case] = [
     ("recurrence", recurrent((2, 4, 7), (7, 7), (2, 7)), {"activation": "tanh"}, (1,)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
-INTEGER_BODIES = {"integer_product", "integer_row", "merge_runs", "quantize", "sort_blocks", "table"}
+INTEGER_BODIES = {
+    "check_ranges",
+    "integer_product",
+    "integer_row",
+    "merge_runs",
+    "quantize",
+    "sort_blocks",
+    "table",
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{[v.shape for v in case[1]]}")

@@ -58,20 +58,6 @@ def test_an_index_out_of_range_is_an_error(wrong: int, backend: str) -> None:
             model.compile(backend=backend)(*([values] if constants == (0,) else []))
 
 
-def test_computed_indices_are_checked_too(backend: str) -> None:
-    model = Model("computed")
-    x = model.input("x", TensorType(DType.INT32, (3,)))
-    (chosen,) = model.add("add", [x, model.constant("one", np.ones(1, np.int32))])
-    model.output(*model.add("embedding_lookup", [chosen, model.constant("values", random(0, 5, 4))]))
-    with model.compile(backend=backend) as compilation:
-        if backend == "webgpu":
-            assert "only the host can refuse" in compilation.placement[-1].reason
-        y = compilation(np.array([3, -1, 0], np.int32))
-        np.testing.assert_array_equal(y, random(0, 5, 4)[[4, 0, 1]])
-        with pytest.raises(ModelError, match="got 5"):
-            compilation(np.array([0, 4, 0], np.int32))
-
-
 def test_embedding_keeps_quantisation() -> None:
     quantization = Quantization((0.5,), (3,))
     model = Model("quantised")

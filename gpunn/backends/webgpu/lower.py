@@ -11,6 +11,8 @@ from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
 from gpunn.operation import Lifetime, Operation
 from gpunn.types import TensorType
 
+_COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
+
 
 def lower(operation: Operation, limits: Mapping[str, int], parallel: int = 1) -> tuple[Kernel, ...] | str:
     """The kernels of an operation, or why a device with these limits cannot run it.
@@ -28,17 +30,17 @@ def lower(operation: Operation, limits: Mapping[str, int], parallel: int = 1) ->
         on = " for quantised tensors" if operation.integer else ""
         return definition.host_reason or objection or f"{operation.op} has no GPU kernel{on}"
     for guard, operand in operation.guarded:
-        if operand.lifetime in (Lifetime.TEMPORARY, Lifetime.VARIABLE):
-            return f"{operand.name!r} is computed, and only the host can refuse its values"
         if operand.value is not None:
             guard.check(operation.call(), operand.value)
     if objection:
         return objection
+    call = operation.call()
     try:
-        result = kernel(replace(operation.call(), parallel=parallel))
+        result = kernel(replace(call, parallel=parallel))
     except Unsupported as unsupported:
         return str(unsupported)
-    kernels = (result,) if isinstance(result, Kernel) else tuple(result)
+    computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
+    kernels = (*(g.kernel(call) for g in computed), *((result,) if isinstance(result, Kernel) else result))
     return next(filter(None, (_over_limit(k, limits) for k in kernels)), "") or kernels
 
 

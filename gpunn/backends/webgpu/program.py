@@ -29,7 +29,7 @@ from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.run import Run, Stage
 from gpunn.backends.webgpu.shader import key_of, ordered_params, source, target
 from gpunn.errors import DeviceError
-from gpunn.kernel import Kernel, Read, Scratch, ceil_div
+from gpunn.kernel import Kernel, Note, Read, Scratch, ceil_div
 from gpunn.operation import Operand, Operation
 from gpunn.plan import Interval, Plan, Slot, assign, device_intervals
 from gpunn.types import Array
@@ -109,15 +109,15 @@ class WebGpuProgram:
             stages.append(Stage(segment, dispatches, (), readbacks, tuple(recipe)))
         targets = ((o, self._slots[v]) for v, o in self.plan.device_updates.items())
         updates = tuple(self._copy(o, self._arenas[slot.arena], slot.offset) for o, slot in targets)
-        if stages and stages[-1].on_device:
+        if stages and stages[-1].on_device and not any(s.notes for s in self.plan.segments):
             stages[-1] = replace(stages[-1], updates=updates)
-        else:  # the host may still fail, which must leave the state as it is
+        else:  # the host may still fail, or refuse a value, which must leave the state as it is
             self._late_updates = updates
         return stages
 
-    def _copy(self, operand: Operand, target: Any, offset: int) -> Copy:
-        slot = self._slots[operand]
-        return Copy(self._arenas[slot.arena], slot.offset, target, offset, _device_bytes(operand))
+    def _copy(self, tensor: Operand | Scratch, target: Any, offset: int) -> Copy:
+        slot = self._slots[tensor]
+        return Copy(self._arenas[slot.arena], slot.offset, target, offset, _device_bytes(tensor))
 
     def _upload_params(self, kernels: list[Kernel]) -> tuple[Any, Iterator[tuple[int, int]]]:
         """All kernels' parameter blocks in one uniform buffer, and each block's offset and size."""
@@ -292,14 +292,21 @@ class WebGpuProgram:
             self.device.wgpu.queue.write_buffer(self._arenas[slot.arena], slot.offset, data)
 
     def read(self, stage: Stage, mapping: MappedRead, values: dict[Operand, Array]) -> None:
-        """Wait for a mapping and copy the stage's read-backs into `values`."""
+        """Wait for a mapping and copy the stage's read-backs into `values`; ModelError by what is noted."""
+        notes: dict[Note, Array] = {}
         with self._device_errors():
             memory = mapping.wait()
-            for operand, offset in stage.readbacks:
-                view = np.frombuffer(memory, operand.type.dtype.numpy, operand.type.size, offset)
-                values[operand] = view.reshape(operand.type.shape).copy()
+            for tensor, offset in stage.readbacks:
+                view = np.frombuffer(memory, tensor.type.dtype.numpy, tensor.type.size, offset)
+                found = view.reshape(tensor.type.shape).copy()
                 del view
+                if isinstance(tensor, Note):
+                    notes[tensor] = found
+                else:
+                    values[tensor] = found
             mapping.unmap()
+        for note, found in notes.items():
+            note.judge(found)
 
     def enter(self, run: Run) -> None:
         """Count a run as in flight."""
@@ -328,12 +335,12 @@ def _device_bytes(tensor: Operand | Scratch) -> int:
     return padded(tensor.type.nbytes)
 
 
-def _packed(operands: Sequence[Operand]) -> Iterator[tuple[Operand, int]]:
-    """Operands one behind another, each with its byte offset."""
+def _packed(tensors: Sequence[Operand | Note]) -> Iterator[tuple[Operand | Note, int]]:
+    """Tensors one behind another, each with its byte offset."""
     offset = 0
-    for operand in operands:
-        yield operand, offset
-        offset += _device_bytes(operand)
+    for tensor in tensors:
+        yield tensor, offset
+        offset += _device_bytes(tensor)
 
 
 def _staging_size(stage: Stage) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 
 from gpunn.backends.cpu import run_operation
 from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead
-from gpunn.errors import DeviceError
-from gpunn.kernel import Kernel
+from gpunn.errors import DeviceError, ModelError
+from gpunn.kernel import Kernel, Note
 from gpunn.operation import Operand, Operation
 from gpunn.passes.partition import DEVICE
 from gpunn.plan import Segment
@@ -28,15 +28,14 @@ if TYPE_CHECKING:
 class Stage:
     """A segment made ready: host operations, or uploads, dispatches and read-backs.
 
-    `work` says what each dispatch does.
-    `readbacks` pairs operands with their byte offset in the staging buffer. `updates` come after the
-    dispatches: they give variables on the device their next values.
+    `work` says what each dispatch does. `readbacks` pairs operands and notes with their byte offset in the
+    staging buffer. `updates` come after the dispatches: they give variables on the device their next values.
     """
 
     segment: Segment
     dispatches: tuple[Dispatch, ...] = ()
     updates: tuple[Copy, ...] = ()
-    readbacks: tuple[tuple[Operand, int], ...] = ()
+    readbacks: tuple[tuple[Operand | Note, int], ...] = ()
     work: tuple[tuple[Operation, Kernel], ...] = ()
 
     @property
@@ -66,7 +65,7 @@ class Run:
         self._lock = threading.Lock()
         self._under_way: tuple[Stage, Any, MappedRead] | None = None
         self._outputs: tuple[Array, ...] | None = None
-        self._error: DeviceError | None = None
+        self._error: DeviceError | ModelError | None = None
 
     def launch(self, stage: Stage) -> None:
         """Run a host stage, or submit a device stage for settle() to complete."""
@@ -89,7 +88,7 @@ class Run:
                 self._program.read(stage, mapping, self._values)
                 if self._recorder is not None:
                     self._recorder.host("read back", began)
-            except DeviceError as error:
+            except (DeviceError, ModelError) as error:
                 self._error = error
             # Not where Ctrl-C ends the waiting: the stage goes on, and its buffer is not free yet.
             self._under_way = None
