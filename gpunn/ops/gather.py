@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import dense
@@ -105,34 +105,24 @@ def _infer_gather_nd(call: Call) -> TensorType:
 
 def _gather_nd_kernel(call: Call) -> Kernel:
     x, depth = call.x, call.input(1).shape[-1]
-    if depth > 4:
-        raise Unsupported(f"indices of {depth} numbers, the shader takes 4")
     row = size_of(x.shape[depth:])
     lanes = vec_width(row)
     count = call.y.size // lanes
-    steps = tuple(step // max(row, 1) for step in dense(x.shape)[:depth])
+    steps = zip(x.shape[:depth], dense(x.shape[:depth]), strict=True)
     return Kernel(
         body="gather_nd",
         threads=flat_threads(count),
         workgroup=(64, 1, 1),
-        reads=(Read("index", 1), Read("x", 0, width=lanes)),
+        reads=(
+            Read("index", 1),
+            Read("step", None, value=np.array([*steps], np.int32)),
+            Read("x", 0, width=lanes),
+        ),
         writes=(Write(width=lanes),),
-        params={
-            "count": count,
-            "row": row // lanes,
-            "depth": depth,
-            "extent": _first(x.shape[:depth], 1),
-            "step": _first(steps, 0),
-        },
+        params={"count": count, "row": row // lanes, "depth": depth},
         lanes=lanes,
         reason="row by row",
     )
-
-
-def _first(values: Shape, fill: int) -> tuple[int, int, int, int]:
-    """Up to four numbers left-aligned into four, filled up behind."""
-    a, b, c, d = values + (fill,) * (4 - len(values))
-    return a, b, c, d
 
 
 def _extents(call: Call) -> list[range]:
@@ -143,7 +133,7 @@ def _extents(call: Call) -> list[range]:
 def gather_nd(x: Array, indices: Array) -> Array:
     """The slices of x that rows of numbers name: y[...] = x[indices[..., 0], indices[..., 1], ...].
 
-    indices [..., d] with d up to x's rank (4 on the GPU); result [..., the other dimensions of x]. Raises
+    indices [..., d] with d up to x's rank; result [..., the other dimensions of x]. Raises
     ModelError for other dtypes of indices, for more numbers than dimensions, and for one outside of 0 ... n -
     1. TFLite schema, GatherNdOptions.
     """
