@@ -14,7 +14,7 @@ from gpunn.types import Array, DType, TensorType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
 
-Param = int | float | tuple[int, int, int, int]
+Param = int | float | tuple[int, int] | tuple[int, int, int, int]
 Grid = tuple[int, int, int]
 
 
@@ -90,10 +90,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A generated WGSL function of T values: one expression in its parameters."""
+    """A generated WGSL function with a T as its result: one expression in its parameters.
+
+    These are T's, too, but where `of` names the operand whose elements they are; "" in it for T.
+    """
 
     params: tuple[str, ...]
     expression: str
+    of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +106,10 @@ class Kernel:
 
     body: file in shaders/, without suffix. `threads`: invocations wanted along x, y, z; whole
     workgroups are started, so bodies check their bounds. `params` become fields of `p`: int -> u32,
-    float -> f32, tuple -> vec4<i32>. `constants` become module constants and, like `functions`,
-    `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions may call
-    what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the vector
-    type V: 1 or 4. `reason` says why this body was chosen (gpunn inspect --plan).
+    float -> f32, tuple -> vec4<i32>, or of two words vec2<u32>. `constants` become module constants and,
+    like `functions`, `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions
+    may call what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the
+    vector type V: 1 or 4. `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
     body: str
@@ -146,6 +150,14 @@ def keep_nan(expression: str, *names: str) -> str:
     for name in reversed(names):
         expression = f"select({expression}, {name}, {is_nan(name)})"
     return expression
+
+
+def number_param(dtype: DType, value: float) -> Param:
+    """A number of a dtype as a parameter, which bodies read as T(p.name)."""
+    if dtype.numpy.kind == "f":
+        return float(value)
+    bits = int(value) % 2**64
+    return (bits % 2**32, bits >> 32) if dtype is DType.INT64 else bits % 2**32
 
 
 def ceil_div(a: int, b: int) -> int:

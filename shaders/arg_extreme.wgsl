@@ -1,13 +1,13 @@
-//!use flat order
-// y = the index of the first along a row in the order of lib/order.wgsl, the lowest of equals.
+//!use flat
+// y = the index of the first along a row in the order of lib/order.wgsl or lib/wide_order.wgsl, the lowest of equals.
 // Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between a row's elements; rows whose numbers
-// differ by less lie side by side); what lib/order.wgsl expects. A team of WX invocations shares a row.
+// differ by less lie side by side); what these expect. A team of WX invocations shares a row.
 
-var<workgroup> keys: array<i32, WX * WY>;
+var<workgroup> keys: array<Key, WX * WY>;
 var<workgroup> places: array<u32, WX * WY>;
 
-fn precedes(key: i32, place: u32, other: i32, elsewhere: u32) -> bool {
-  return key > other || (key == other && place < elsewhere);
+fn precedes(key: Key, place: u32, other: Key, elsewhere: u32) -> bool {
+  return sooner(key, other) || (!sooner(other, key) && place < elsewhere);
 }
 
 @compute @workgroup_size(WX, WY, WZ)
@@ -20,10 +20,10 @@ fn main(
   let start = row / p.inner * (p.inner * p.length) + row % p.inner;
   let count = select(0u, p.length, row < p.rows);
   let slot = local.y * WX + local.x;
-  var first = -0x7fffffff - 1;
+  var first = latest();
   var place = 0xffffffffu;
   for (var k = local.x; k < count; k += WX) {
-    let key = order(bitcast<i32>(load_x(start + k * p.inner)));
+    let key = order(load_x(start + k * p.inner));
     if (precedes(key, k, first, place)) {
       first = key;
       place = k;
@@ -39,6 +39,6 @@ fn main(
     }
   }
   if (local.x == 0u && row < p.rows) {
-    store_y(row, T(places[slot]));
+    store_y(row, integer(i32(places[slot])));
   }
 }

@@ -1,27 +1,27 @@
 //!use flat
 // y = apply(combine(a, b)) where each operand lies like y, repeats over y's inner elements, or is one element.
-// Operands of another type than y's enter as their bits.
+// The operands may have another type than y.
 // Expects a, b, y; A_MODE and B_MODE (0 like y, 1 repeating, 2 one element); p.count, the number of V's of y, and
 // p.period, that of a repeating operand. An invocation computes one V.
 
-fn operand_a(i: u32) -> V {
+fn operand_a(i: u32) -> V_a {
   if (A_MODE == 2u) {
-    return V(bitcast<T>(load_a(0u)));
+    return splat_a(0u);
   }
   if (A_MODE == 1u) {
-    return bitcast<V>(loadv_a(i % p.period));
+    return loadv_a(i % p.period);
   }
-  return bitcast<V>(loadv_a(i));
+  return loadv_a(i);
 }
 
-fn operand_b(i: u32) -> V {
+fn operand_b(i: u32) -> V_b {
   if (B_MODE == 2u) {
-    return V(bitcast<T>(load_b(0u)));
+    return splat_b(0u);
   }
   if (B_MODE == 1u) {
-    return bitcast<V>(loadv_b(i % p.period));
+    return loadv_b(i % p.period);
   }
-  return bitcast<V>(loadv_b(i));
+  return loadv_b(i);
 }
 
 @compute @workgroup_size(WX, WY, WZ)

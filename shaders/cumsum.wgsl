@@ -1,6 +1,6 @@
 //!use flat
 // y = the sums of x along rows, up to each element.
-// Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between a row's elements; rows whose numbers
+// Expects x, y; plus(a, b); p.rows, p.length (elements of a row), p.inner (distance between a row's elements; rows whose numbers
 // differ by less lie side by side); EXCLUSIVE (1: without the element itself), REVERSE (1: from the row's end). An
 // invocation sums a row.
 
@@ -16,7 +16,7 @@ fn main(
   var sum = T(0);
   for (var k = 0u; k < p.length; k++) {
     let i = start + select(k, p.length - 1u - k, REVERSE == 1u) * p.inner;
-    let next = sum + load_x(i);
+    let next = plus(sum, load_x(i));
     store_y(i, select(next, sum, EXCLUSIVE == 1u));
     sum = next;
   }

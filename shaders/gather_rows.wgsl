@@ -1,6 +1,6 @@
 //!use flat
 // y[batch, block, pick] = x[batch, block, index[batch, pick]], whole rows; an index out of range reads the nearest row.
-// Expects index (i32), x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of a block of
+// Expects index (i32, or wider), x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of a block of
 // x; p.picks, those of y; p.outer, the blocks of a batch. An invocation copies one V.
 
 @compute @workgroup_size(WX, WY, WZ)
@@ -14,7 +14,7 @@ fn main(
     let place = i / p.row;
     let block = place / p.picks;
     let pick = block / p.outer * p.picks + place % p.picks;
-    let row = u32(clamp(load_index(pick), 0, i32(p.rows) - 1));
+    let row = u32(clamp(int_index(pick), 0, i32(p.rows) - 1));
     storev_y(i, loadv_x((block * p.rows + row) * p.row + i % p.row));
   }
 }

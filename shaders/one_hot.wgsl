@@ -12,7 +12,7 @@ fn main(
   let i = flat_index(group, groups, local);
   if (i < p.count) {
     let line = i / p.inner;
-    let hot = load_index((line / p.depth) * p.inner + i % p.inner) == i32(line % p.depth);
+    let hot = int_index((line / p.depth) * p.inner + i % p.inner) == i32(line % p.depth);
     store_y(i, select(load_off(0u), load_on(0u), hot));
   }
 }

@@ -15,7 +15,7 @@ fn main(
     let y = coords(i);
     // In front of x the difference wraps around to a number above every extent.
     let x = Coords(y.low - vec4<u32>(p.before), y.high - vec4<u32>(p.before_hi));
-    var v = V(T(p.value));
+    var v = splatv(T(p.value));
     if (all(x.low < vec4<u32>(p.extent)) && all(x.high < vec4<u32>(p.extent_hi))) {
       v = loadv_x(along(x, p.x_stride, p.x_stride_hi));
     }

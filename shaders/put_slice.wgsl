@@ -1,6 +1,6 @@
 //!use flat coords
 // x is put into y, from a place on that lies as near to `start` as it fits.
-// Expects start (i32), x, y; p.rank, the number of starts, and place, for each of them the room that there is and the
+// Expects start (i32, or wider), x, y; p.rank, the number of starts, and place, for each of them the room that there is and the
 // V's of y by which it counts; p.count, the number of V's of x; p.y_stride and its _hi, counted in V's; what
 // lib/coords.wgsl expects. An invocation copies one V.
 
@@ -14,7 +14,7 @@ fn main(
   if (i < p.count) {
     var place = along(coords(i), p.y_stride, p.y_stride_hi);
     for (var d = 0u; d < p.rank; d++) {
-      place += u32(clamp(load_start(d), 0, load_place(2u * d)) * load_place(2u * d + 1u));
+      place += u32(clamp(int_start(d), 0, load_place(2u * d)) * load_place(2u * d + 1u));
     }
     storev_y(place, loadv_x(i));
   }

@@ -21,7 +21,7 @@ fn main(
 ) {
   let result = flat_group(group, groups) * WY + local.y;
   let slot = local.y * WX + local.x;
-  var acc = V(T(p.initial));
+  var acc = splatv(T(p.initial));
   if (result < p.outputs) {
     let start = distance(unravel(result, p.kept), p.kept_stride);
     for (var r = local.x; r < p.count; r += WX) {
@@ -36,6 +36,6 @@ fn main(
     }
   }
   if (local.x == 0u && result < p.outputs) {
-    storev_y(result, finishv(partial[slot], V(T(result))));
+    storev_y(result, finishv(partial[slot], splatv(integer(i32(result)))));
   }
 }

@@ -1,7 +1,15 @@
 //!use flat operands
 // y = a where the condition c holds, else b; all three broadcast over any of up to eight dimensions.
-// Expects c (bytes, 0 or not), y; C_SPLAT, p.c_stride and p.c_stride_hi as of an operand; p.count, the number of V's of
+// Expects c (bytes, 0 or not), y; choose(c, a, b), which does it for an element; C_SPLAT, p.c_stride and p.c_stride_hi as of an operand; p.count, the number of V's of
 // y; what lib/operands.wgsl expects. An invocation computes one V.
+
+fn condition(at: Coords) -> V_c {
+  let i = along(at, p.c_stride, p.c_stride_hi);
+  if (C_SPLAT == 1u) {
+    return splat_c(i);
+  }
+  return loadv_c(i);
+}
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -12,14 +20,6 @@ fn main(
   let i = flat_index(group, groups, local);
   if (i < p.count) {
     let at = coords(i);
-    let a = operand_a(at);
-    let b = operand_b(at);
-    let k = along(at, p.c_stride, p.c_stride_hi);
-    if (C_SPLAT == 1u) {
-      storev_y(i, select(b, a, load_c(k) != 0));
-      return;
-    }
-    let c = loadv_c(k);
-    storev_y(i, select(b, a, c != (c ^ c)));
+    storev_y(i, choosev(condition(at), operand_a(at), operand_b(at)));
   }
 }

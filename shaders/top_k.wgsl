@@ -1,10 +1,8 @@
-//!use flat order
-// y[row, rank] = the value (VALUES 1) or the index (VALUES 0) of the row's element of that rank in the order of
-// lib/order.wgsl, the lowest index first among equals, for ranks below p.k.
-// Expects x, y; p.count, the number of elements of x; p.length (elements of a row), p.k; what lib/order.wgsl expects.
+//!use flat
+// y[row, rank] = pick(value, index) of the row's element of that rank in the order of
+// lib/order.wgsl or lib/wide_order.wgsl, the lowest index first among equals, for ranks below p.k.
+// Expects x, y; p.count, the number of elements of x; p.length (elements of a row), p.k; what these expect.
 // An invocation ranks one element.
-
-fn key(i: u32) -> i32 { return order(bitcast<i32>(load_x(i))); }
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -16,17 +14,13 @@ fn main(
   if (i >= p.count) { return; }
   let row = i / p.length;
   let start = row * p.length;
-  let own = key(i);
+  let own = order(load_x(i));
   var rank = 0u;
   for (var j = start; j < start + p.length; j++) {
-    let other = key(j);
-    rank += select(0u, 1u, other > own || (other == own && j < i));
+    let other = order(load_x(j));
+    rank += select(0u, 1u, sooner(other, own) || (!sooner(own, other) && j < i));
   }
   if (rank < p.k) {
-    if (VALUES == 1u) {
-      store_y(row * p.k + rank, T(load_x(i)));
-    } else {
-      store_y(row * p.k + rank, T(i - start));
-    }
+    store_y(row * p.k + rank, pick(load_x(i), integer(i32(i - start))));
   }
 }

@@ -1,5 +1,5 @@
 //!use flat
-// y = apply(x), element by element; where x has another type than y, apply gets its bits.
+// y = apply(x), element by element; x may have another type than y.
 // Expects x, y; p.count, the number of V's. An invocation computes one V.
 
 @compute @workgroup_size(WX, WY, WZ)
@@ -10,6 +10,6 @@ fn main(
 ) {
   let i = flat_index(group, groups, local);
   if (i < p.count) {
-    storev_y(i, applyv(bitcast<V>(loadv_x(i))));
+    storev_y(i, applyv(loadv_x(i)));
   }
 }

@@ -89,7 +89,7 @@ def test_more_dispatches_than_a_query_set_holds(gpu: str, monkeypatch: pytest.Mo
 def test_operations_of_the_host_stand_among_the_gpus(gpu: str) -> None:
     model = Model("mixed")
     x = model.input("x", gpunn.TensorType(gpunn.DType.INT64, (3,)))
-    (y,) = model.add("abs", [x], names=["host"])
+    (y,) = model.add("bucketize", [x], {"boundaries": (0.5,)}, names=["host"])
     model.output(y)
     found = gpunn.profile(model, [np.arange(3)], backend=gpu, runs=2)
     assert [(row.name, row.backend) for row in found.rows] == [("host", "cpu")]

@@ -124,12 +124,17 @@ def _prelu(x: Array, alpha: Array) -> Array:
     return np.where(x < 0, alpha * x, x)
 
 
+_ORDERED = (*NUMBERS, *SMALL)
+_ALIKE = (*_ORDERED, DType.BOOL, DType.STRING)
+_BITS = (DType.INT32, DType.INT64)
+
+
 @dataclass(frozen=True, slots=True)
 class Binary:
     """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
 
-    `integers`: the expression for integers, where it is another. `compares`: the result is bool, and a and b
-    are the bits of the operands. `libraries`: what the expressions call.
+    `integers`: the expression for integers, where it is another, `wide` that for int64. `compares`: the
+    result is bool. `libraries`: what the expressions call (for int64 wide_division stands for division).
     """
 
     name: str
@@ -138,35 +143,47 @@ class Binary:
     dtypes: tuple[DType, ...]
     fusible: bool = False
     integers: str = ""
+    wide: str = ""
     compares: bool = False
     libraries: tuple[str, ...] = ()
 
     def expression_for(self, dtype: DType) -> str:
         """The expression for operands of a dtype."""
-        return self.expression if dtype in FLOATS else self.integers or self.expression
+        if dtype in FLOATS:
+            return self.expression
+        return (self.wide if dtype is DType.INT64 else "") or self.integers or self.expression
+
+    def libraries_for(self, dtype: DType) -> tuple[str, ...]:
+        """What the expression for operands of a dtype calls."""
+        if "(" not in self.expression_for(dtype):  # a / b calls nothing
+            return ()
+        return ("wide_division",) if dtype is DType.INT64 and self.libraries else self.libraries
 
 
-def _compare(name: str, dtypes: tuple[DType, ...]) -> Binary:
-    function, integers = COMPARISONS[name]
-    floats = integers.format(a="bitcast<f32>(a)", b="bitcast<f32>(b)")
+def _compare(name: str, wide: str, dtypes: tuple[DType, ...] = _ORDERED) -> Binary:
+    function, expression = COMPARISONS[name]
     return Binary(
         name,
         _comparison(function),
-        floats,
+        expression.format(a="a", b="b"),
         dtypes,
-        integers=integers.format(a="a", b="b"),
+        wide=f"i32({wide})",
         compares=True,
     )
 
 
-_ORDERED = (*NUMBERS, *SMALL)
-_BITS = (DType.INT32, DType.INT64)
+def _choose(name: str, meaning: Callable[..., Any], expression: str) -> Binary:
+    real = keep_nan(expression, "a", "b")
+    return Binary(name, meaning, real, _ORDERED, integers=expression, wide=f"wide_{expression}")
+
+
 _DIVISION = ("division",)
+_WIDE_DIFFERENCE = "wide_subtract(a, b)"
 
 TABLE = (
-    Binary("add", _add, "a + b", NUMBERS, fusible=True),
-    Binary("sub", _sub, "a - b", NUMBERS, fusible=True),
-    Binary("mul", _mul, "a * b", NUMBERS, fusible=True),
+    Binary("add", _add, "a + b", NUMBERS, fusible=True, wide="wide_add(a, b)"),
+    Binary("sub", _sub, "a - b", NUMBERS, fusible=True, wide=_WIDE_DIFFERENCE),
+    Binary("mul", _mul, "a * b", NUMBERS, fusible=True, wide="wide_multiply(a, b)"),
     Binary(
         "div",
         _div,
@@ -176,8 +193,8 @@ TABLE = (
         integers="truncated_quotient(a, b)",
         libraries=_DIVISION,
     ),
-    Binary("maximum", _maximum, keep_nan("max(a, b)", "a", "b"), _ORDERED, integers="max(a, b)"),
-    Binary("minimum", _minimum, keep_nan("min(a, b)", "a", "b"), _ORDERED, integers="min(a, b)"),
+    _choose("maximum", _maximum, "max(a, b)"),
+    _choose("minimum", _minimum, "min(a, b)"),
     Binary("prelu", _prelu, "select(a, a * b, a < T(0))", FLOATS),
     Binary(
         "floor_div",
@@ -204,13 +221,29 @@ TABLE = (
         libraries=("elementary", "division"),
     ),
     Binary("atan2", _atan2, "arc(a, b)", FLOATS, libraries=("elementary",)),
-    Binary("squared_difference", _squared_difference, "(a - b) * (a - b)", NUMBERS),
+    Binary(
+        "squared_difference",
+        _squared_difference,
+        "(a - b) * (a - b)",
+        NUMBERS,
+        wide=f"wide_multiply({_WIDE_DIFFERENCE}, {_WIDE_DIFFERENCE})",
+    ),
     Binary("bitwise_xor", _xor, "a ^ b", (*_BITS, *SMALL)),
-    Binary("right_shift", _right_shift, "a >> u32(clamp(b, 0, 31))", (*_BITS, DType.INT8, DType.INT16)),
+    Binary(
+        "right_shift",
+        _right_shift,
+        "a >> u32(clamp(b, 0, 31))",
+        (*_BITS, DType.INT8, DType.INT16),
+        wide="wide_right(a, u32(clamp(narrow(b), 0, 63)))",
+    ),
     Binary("logical_and", _and, "a & b", (DType.BOOL,)),
     Binary("logical_or", _or, "a | b", (DType.BOOL,)),
-    *(_compare(name, (*_ORDERED, DType.BOOL, DType.STRING)) for name in ("equal", "not_equal")),
-    *(_compare(name, _ORDERED) for name in ("less", "less_equal", "greater", "greater_equal")),
+    _compare("equal", "all(a == b)", _ALIKE),
+    _compare("not_equal", "any(a != b)", _ALIKE),
+    _compare("less", "wide_less(a, b)"),
+    _compare("less_equal", "!wide_less(b, a)"),
+    _compare("greater", "wide_less(b, a)"),
+    _compare("greater_equal", "!wide_less(a, b)"),
 )
 
 
@@ -238,9 +271,9 @@ def _mode(sizes: Shape, strides: Shape) -> int | None:
 
 def _kernel(line: Binary) -> Callable[[Call], Kernel]:
     def kernel(call: Call) -> Kernel:
-        combine = Function(("a", "b"), line.expression_for(call.x.dtype))
-        libraries = line.libraries if "(" in combine.expression else ()  # a / b calls nothing
-        return _place(call, Combine({"combine": combine, **activation_function(call)}, libraries=libraries))
+        combine = Function(("a", "b"), line.expression_for(call.x.dtype), ("a", "b"))
+        functions = {"combine": combine, **activation_function(call)}
+        return _place(call, Combine(functions, libraries=line.libraries_for(call.x.dtype)))
 
     return kernel
 

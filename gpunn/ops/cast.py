@@ -24,23 +24,35 @@ def _infer_cast(call: Call) -> TensorType:
 
 
 def _from_real(target: DType) -> str:
-    """The WGSL expression that makes an integer of the float32 whose bits are x."""
-    value = "bitcast<f32>(x)"
+    """The WGSL expression that makes an integer of the float32 x."""
     if target is DType.BOOL:
-        return f"1 - i32({value} == 0.0)"
+        return "1 - i32(x == 0.0)"
     low, high = np.iinfo(target.numpy).min, np.iinfo(target.numpy).max
     top = min(high, 2**31 - 128)  # the largest float32 among them
-    inside = f"i32(clamp({value}, {float(low)}, {float(top)}))"
-    return f"select(select({inside}, {high}, {value} > {float(top)}), 0, {is_nan(value)})"
+    inside = f"i32(clamp(x, {float(low)}, {float(top)}))"
+    return f"select(select({inside}, {high}, x > {float(top)}), 0, {is_nan('x')})"
 
 
 def _cast_kernel(call: Call) -> Kernel:
     source, target = call.x.dtype, call.y.dtype
+    if DType.INT64 in (source, target):
+        return elementwise(call, _wide(source, target))
     if target in FLOATS:
-        return elementwise(call, "x" if source in FLOATS else "f32(bitcast<i32>(x))")
+        return elementwise(call, "f32(x)")
     if source in FLOATS:
         return elementwise(call, _from_real(target))
     return elementwise(call, "i32(x != 0)" if target is DType.BOOL else "x")
+
+
+def _wide(source: DType, target: DType) -> str:
+    """The WGSL expression that makes a number of another type of an int64, or an int64 of it."""
+    if source is target:
+        return "x"
+    if target is DType.INT64:
+        return "wide_of_real(x)" if source in FLOATS else "wide(x)"
+    if target in FLOATS:
+        return "wide_to_real(x)"
+    return "i32(any(x != Wide()))" if target is DType.BOOL else "i32(x.x)"
 
 
 @op(_infer_cast, _cast_kernel, raw=True)

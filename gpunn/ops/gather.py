@@ -1,6 +1,6 @@
 """Picking by computed indices: gather, gather_nd.
 
-Indices are int32, on the host int64 too; one that is out of range raises ModelError, at compilation where
+Indices are int32 or int64; one that is out of range raises ModelError, at compilation where
 indices are constants, else in the run. Values are of any dtype and keep their type, quantisation included.
 """
 

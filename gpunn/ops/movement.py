@@ -11,10 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Param, Read, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Param,
+    Read,
+    Write,
+    flat_threads,
+    number_param,
+    size_of,
+    vec_width,
+)
 from gpunn.ops.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.check import (
-    FLOATS,
     QUANTIZED,
     expect_entries,
     expect_int,
@@ -206,7 +215,7 @@ def whole_copy(x: TensorType, operand: int, reason: str) -> Kernel:
     return strided_copy(Read("x", operand), (x.size,), (1,), (1,), reason=reason)
 
 
-def filled(y: TensorType, value: float | int, reason: str) -> Kernel:
+def filled(y: TensorType, value: float, reason: str) -> Kernel:
     """The kernel that makes every element of the result, of type y, a number."""
     lanes = vec_width(y.size)
     count = y.size // lanes
@@ -216,16 +225,11 @@ def filled(y: TensorType, value: float | int, reason: str) -> Kernel:
         workgroup=(64, 1, 1),
         reads=(Read("x", None),),
         writes=(Write(width=lanes),),
-        params={"count": count, "value": value},
+        params={"count": count, "value": number_param(y.dtype, value)},
         functions={"apply": Function(("x",), "T(p.value)")},
         lanes=lanes,
         reason=reason,
     )
-
-
-def value_param(call: Call) -> float | int:
-    """Attribute `value` as a kernel parameter; bodies read it as T(p.value)."""
-    return float(call["value"]) if call.x.dtype in FLOATS else int(call["value"]) % 2**32
 
 
 def _infer_pad(call: Call) -> TensorType:
@@ -244,7 +248,7 @@ def _pad_kernel(call: Call) -> Kernel:
             merged.append((out, n, front))
     lanes = vec_width(*merged[-1]) if merged else 1
     reason = "each element of the result is either inside or padding"
-    return bordered(merged, lanes, "pad", {"value": value_param(call)}, reason)
+    return bordered(merged, lanes, "pad", {"value": number_param(call.x.dtype, call["value"])}, reason)
 
 
 def bordered(

@@ -1,7 +1,7 @@
 """Where values stand among others: arg_max, arg_min, top_k, bucketize.
 
-dtype of x: float32, float16, int32, uint8, int8 or int16, quantised ones compared as stored, for arg_max and
-arg_min bool as well; int64 on the host.
+dtype of x: float32, float16, int32, int64, uint8, int8 or int16, quantised ones compared as stored, for
+arg_max and arg_min bool as well.
 Ties go to the lowest index, -0 equals +0, and NaN counts as more extreme than any number: the first NaN is
 the maximum as well as the minimum, as in numpy (TFLite leaves it open).
 On the GPU values are compared as integers of the same order (shaders/lib/order.wgsl).
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, flat_threads, size_of
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, flat_threads, size_of
 from gpunn.ops.check import (
     FLOATS,
     NUMBERS,
@@ -53,22 +54,23 @@ def _arg_kernel(call: Call, descending: int) -> Kernel:
         workgroup=workgroup,
         reads=(Read("x", 0),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
-        constants=_order(call, descending),
+        **_order(call, descending),
         reason=f"rows of {shape[axis]}: {reason}",
     )
 
 
-def _order(call: Call, descending: int) -> dict[str, int]:
-    """What lib/order.wgsl expects."""
-    return {"REAL": int(call.x.dtype in FLOATS), "DESCENDING": descending}
+def _order(call: Call, descending: int) -> dict[str, Any]:
+    """lib/order.wgsl, or lib/wide_order.wgsl, and what these expect, as fields of a Kernel."""
+    constants = {"REAL": int(call.x.dtype in FLOATS), "DESCENDING": descending}
+    return {"libraries": ("wide_order" if call.x.dtype is DType.INT64 else "order",), "constants": constants}
 
 
 @op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True)
 def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     """The index of the maximum along `axis`, which may be negative and goes.
 
-    `dtype` of the result: "int32", or "int64", which runs on the host. Raises ModelError for other
-    dtypes and for an axis that is out of range or empty. TFLite schema, ArgMaxOptions.
+    `dtype` of the result: "int32" or "int64". Raises ModelError for other dtypes and for an axis that is
+    out of range or empty. TFLite schema, ArgMaxOptions.
     """
     return np.asarray(np.argmax(x, axis=axis), dtype)
 
@@ -105,10 +107,11 @@ def _top_kernels(call: Call) -> list[Kernel]:
             reads=(Read("x", 0),),
             writes=(Write(output=output),),
             params={"count": call.x.size, "length": length, "k": k},
-            constants={**_order(call, 1), "VALUES": int(output == 0)},
+            functions={"pick": Function(("value", "index"), picked, ("x", ""))},
+            **_order(call, 1),
             reason="every value counts those before it",
         )
-        for output in range(2)
+        for output, picked in enumerate(("value", "index"))
     ]
 
 

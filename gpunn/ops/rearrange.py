@@ -16,7 +16,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, size_of
 from gpunn.ops.check import expect_int, expect_ints, expect_pairs, expect_value
-from gpunn.ops.movement import filled, strided_copy, value_param
+from gpunn.ops.movement import filled, strided_copy
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import dense
 from gpunn.types import Array, Shape, TensorType
@@ -266,7 +266,7 @@ def _space_to_batch_kernels(call: Call) -> list[Kernel]:
     copies = _space_to_batch(call).copies(to_blocks=True)
     if call.x.size == call.y.size:
         return copies
-    return [filled(call.y, value_param(call), "padding everywhere, before the input is put in"), *copies]
+    return [filled(call.y, call["value"], "padding everywhere, before the input is put in"), *copies]
 
 
 @op(_infer_space_to_batch, _space_to_batch_kernels, raw=True)

@@ -2,14 +2,14 @@
 
 A line of TABLE is an op: its meaning in numpy, and as WGSL a start value, how an element joins the
 accumulator, and what is done to the accumulator at the end; and its dtypes.
-Shapes: the reduced axes go, or stay as 1 with keep_dims. dtype: as the line says, int64 on the host.
+Shapes: the reduced axes go, or stay as 1 with keep_dims.
 Quantised uint8, int8 and int16 stand for reals: their mean, sum and product are computed as TFLite's
 kernels do (reduce_integer.py), their maximum and minimum are stored values as they are (where the result
-is quantised as the input). Raises ModelError for other dtypes and
-for axes that are out of range. Axes may be negative, repeated, all, or none (then every element is
-reduced by itself). Integer sums and products wrap around; the mean of integers, on the host, is that of
-their 64-bit sum, without its fraction, and 0 of nothing. Maximum and minimum give NaN where there is one;
-those of nothing are the lowest and the highest value of the dtype, infinities where it has them.
+is quantised as the input). Raises ModelError for other dtypes and for axes that are out of range. Axes may
+be negative, repeated, all, or none (then every element is reduced by itself). Integer sums and products wrap
+around; the mean of integers (int32: on the host) is that of their 64-bit sum, without its fraction, and 0 of
+nothing. Maximum and minimum give NaN where there is one; those of nothing are the lowest and the highest
+value of the dtype, infinities where it has them.
 Meaning: TFLite schema, MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL, all with
 ReducerOptions; NNAPI 1.1 types.hal, OperationType::MEAN.
 Accuracy: n eps mean(|x|) of float32 for n terms of a mean, n eps sum(|x|) of a sum, n eps relative of a
@@ -35,6 +35,7 @@ from gpunn.kernel import (
     dims4,
     flat_threads,
     keep_nan,
+    number_param,
     size_of,
 )
 from gpunn.ops.affine import through_reals
@@ -62,7 +63,8 @@ def _mean(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     count = size_of(tuple(x.shape[axis] for axis in axes))
     if x.dtype.kind == "i":
         whole = np.sum(x, axis=axes, keepdims=keep_dims, dtype=np.int64)
-        return np.asarray(np.sign(whole) * (np.abs(whole) // max(count, 1)), x.dtype)
+        inexact = (whole < 0) & (whole % max(count, 1) != 0)
+        return np.asarray(whole // max(count, 1) + inexact, x.dtype)
     total = np.sum(x, axis=axes, keepdims=keep_dims, dtype=np.result_type(x, np.float32))
     with np.errstate(invalid="ignore"):  # the mean of nothing is NaN
         return np.asarray(total / total.dtype.type(count), x.dtype)
@@ -121,7 +123,7 @@ class Reduction:
     """One line: name, meaning, dtypes, start, and expressions in `acc` and `x`; `p.count` terms are joined.
 
     `initial` may depend on the call. `finish` may read `place`, the number of the result, counted in V.
-    `nan`: the fold drops NaN, which has to be kept. `precise`: see Op.
+    `wide`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`: see Op.
     """
 
     name: str
@@ -129,18 +131,26 @@ class Reduction:
     dtypes: tuple[DType, ...]
     initial: float | Callable[[Call], float]
     fold: str
+    wide: str = ""
     finish: str = "acc"
     nan: bool = False
     precise: bool = False
 
 
+def _extreme(
+    name: str, meaning: Callable[..., Any], initial: Callable[[Call], float], fold: str
+) -> Reduction:
+    return Reduction(name, meaning, (*NUMBERS, *SMALL), initial, fold, f"wide_{fold}", nan=True)
+
+
 _BOOL = (DType.BOOL,)
+_SUM = ("acc + x", "wide_add(acc, x)")
 TABLE = (
-    Reduction("mean", _mean, NUMBERS, 0, "acc + x", "acc / T(p.count)", precise=True),
-    Reduction("reduce_sum", _reduce_sum, NUMBERS, 0, "acc + x", precise=True),
-    Reduction("reduce_prod", _reduce_prod, NUMBERS, 1, "acc * x"),
-    Reduction("reduce_max", _reduce_max, (*NUMBERS, *SMALL), _lowest, "max(acc, x)", nan=True),
-    Reduction("reduce_min", _reduce_min, (*NUMBERS, *SMALL), _highest, "min(acc, x)", nan=True),
+    Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True),
+    Reduction("reduce_sum", _reduce_sum, NUMBERS, 0, *_SUM, precise=True),
+    Reduction("reduce_prod", _reduce_prod, NUMBERS, 1, "acc * x", "wide_multiply(acc, x)"),
+    _extreme("reduce_max", _reduce_max, _lowest, "max(acc, x)"),
+    _extreme("reduce_min", _reduce_min, _highest, "min(acc, x)"),
     Reduction("reduce_any", _reduce_any, _BOOL, 0, "acc | x"),
     Reduction("reduce_all", _reduce_all, _BOOL, 1, "acc & x"),
 )
@@ -177,9 +187,12 @@ def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
 
 def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
     def kernel(call: Call) -> Kernel:
-        if line.name == "mean" and call.x.dtype not in FLOATS:
+        if line.name == "mean" and call.x.dtype is DType.INT32:
             raise Unsupported("a sum of int32 may not fit 32 bits")
         initial = line.initial(call) if callable(line.initial) else line.initial
+        if call.x.dtype is DType.INT64:
+            mean = ("truncated_quotient(acc, wide(i32(p.count)))", ("wide_division",))
+            return _reduction(call, Folding(initial, line.wide, *mean if line.name == "mean" else ()))
         fold = keep_nan(line.fold, "acc", "x") if line.nan and call.x.dtype in FLOATS else line.fold
         return _reduction(call, Folding(initial, fold, line.finish))
 
@@ -202,7 +215,7 @@ def _reduction(call: Call, how: Folding) -> Kernel:
         params={
             "outputs": outputs,
             "count": terms,
-            "initial": float(how.initial) if call.x.dtype in FLOATS else int(how.initial) % 2**32,
+            "initial": number_param(call.x.dtype, how.initial),
             "kept": dims4(kept[0], 1),
             "kept_stride": dims4(kept[1], 0),
             "reduced": dims4(reduced[0], 1),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, flat_threads, size_of
+from gpunn.kernel import Function, Kernel, Read, flat_threads, size_of
 from gpunn.ops.check import NUMBERS, expect_bool, expect_dtype, expect_int
 from gpunn.ops.op import Call, Op, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 
 def _infer(call: Call) -> TensorType:
@@ -22,6 +22,7 @@ def _kernel(call: Call) -> Kernel:
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
+    plus = "wide_add(a, b)" if call.x.dtype is DType.INT64 else "a + b"
     return Kernel(
         body="cumsum",
         threads=flat_threads(rows),
@@ -29,6 +30,7 @@ def _kernel(call: Call) -> Kernel:
         reads=(Read("x", 0),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
         constants={"EXCLUSIVE": int(call["exclusive"]), "REVERSE": int(call["reverse"])},
+        functions={"plus": Function(("a", "b"), plus)},
         reason="one invocation per row",
     )
 
@@ -38,8 +40,8 @@ def cumsum(x: Array, *, axis: int, exclusive: bool = False, reverse: bool = Fals
     """The sums of the elements up to each along `axis`, which may be negative.
 
     `exclusive` leaves the element itself out, `reverse` sums from the end. Shapes: any of rank 1 or more; the
-    result has x's. dtype: float32, float16, int32 (sums wrap around); int64 and, through reals, quantised
-    uint8 and int8 on the host. Raises ModelError for other dtypes and for an axis out of range. Accuracy:
+    result has x's. dtype: float32, float16, int32, int64 (sums wrap around) and, through reals on the host,
+    quantised uint8 and int8. Raises ModelError for other dtypes and for an axis out of range. Accuracy:
     n eps sum(|x|) of float32 for n terms, beside the general promise, since every term rounds.
     TFLite schema, CumsumOptions.
     """

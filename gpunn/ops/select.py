@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads, size_of
+from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, size_of
 from gpunn.ops.check import expect_unquantised
 from gpunn.ops.op import Call, Op, broadcast_shapes, op
 from gpunn.ops.strides import (
@@ -34,7 +34,7 @@ def _space(call: Call) -> tuple[int, tuple[Shape, ...]]:
     """
     walks = (broadcast_strides(call.input(k).shape, call.y.shape) for k in range(3))
     sizes, *strides = merge(call.y.shape, *walks)
-    if len(sizes) == 1:
+    if len(sizes) == 1 and call.y.dtype.itemsize <= 4:
         sizes = (4 * ceil_div(sizes[0], 4),)
     if aligned(sizes, *strides):
         return 4, by_fours(sizes, *strides)
@@ -55,6 +55,7 @@ def _select_kernel(call: Call) -> Kernel:
         writes=(Write(width=lanes),),
         params={"count": count, **space_params(sizes, tensors)},
         constants={**splats, **space_constants(sizes)},
+        functions={"choose": Function(("c", "a", "b"), "select(b, a, c != 0)", ("c", "", ""))},
         lanes=lanes,
         reason="element by element",
     )

@@ -107,7 +107,7 @@ class Unary:
     they are not the rounded real ones. `output`: scale and, above the lowest stored value, zero point of a
     result that the file does not quantise. `dtypes`: what x may be. `params`: the numbers of the kernel,
     where these are not the attributes; checks the attributes. `elementary`: whether the expression calls
-    lib/elementary.wgsl.
+    lib/elementary.wgsl. `wide`: the expression for int64, where it is another.
     """
 
     name: str
@@ -122,9 +122,12 @@ class Unary:
     dtypes: tuple[DType, ...] = FLOATS
     params: Callable[[Call], Mapping[str, Param]] | None = None
     elementary: bool = False
+    wide: str = ""
 
     def expression_for(self, dtype: DType) -> str:
         """The expression for a dtype."""
+        if self.wide and dtype is DType.INT64:
+            return self.wide
         return keep_nan(self.expression, "x") if self.nan and dtype in FLOATS else self.expression
 
 
@@ -160,11 +163,13 @@ def _fake_quant_params(call: Call) -> Mapping[str, Param]:
     return dict(zip(names, _fake_quant_range(low, high, 2**bits - 1 - narrow), strict=True))
 
 
-_INTEGERS = (DType.INT32, DType.INT64)
+_SIGNED = (*FLOATS, DType.INT32, DType.INT64)
+_WIDE_SIGN = "wide((i32(x.y) >> 31u) | i32(any(x != T())))"
 
 
 def _between(name: str, low: int, high: int | None, domain: tuple[float, float]) -> Unary:
     """The line of an activation that clips, which all numbers can take."""
+    above = f"wide_max(x, wide({low}))"
     return Unary(
         name,
         _clip(low, high),
@@ -174,6 +179,7 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
         nan=True,
         integer=True,
         table=_clamped,
+        wide=above if high is None else f"wide_min({above}, wide({high}))",
     )
 
 
@@ -205,11 +211,11 @@ TABLE = (
     ),
     Unary("floor", _leave(np.floor), "floor(x)", (-100, 100)),
     Unary("leaky_relu", _leaky_relu, "select(x, p.alpha * x, x < T(0))", (-100, 100), table=_leaked),
-    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=(*FLOATS, *_INTEGERS)),
-    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=(*FLOATS, *_INTEGERS)),
-    Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=(*FLOATS, *_INTEGERS)),
-    Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=(*FLOATS, *_INTEGERS)),
-    Unary("zeros_like", _zeros, "T(0)", (-2, 2), dtypes=(*FLOATS, *_INTEGERS, DType.BOOL)),
+    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SIGNED, wide="magnitude(x)"),
+    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=_SIGNED, wide="wide_negate(x)"),
+    Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, wide=_WIDE_SIGN),
+    Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=_SIGNED, wide="wide_multiply(x, x)"),
+    Unary("zeros_like", _zeros, "T(0)", (-2, 2), dtypes=(*_SIGNED, DType.BOOL)),
     Unary("logical_not", _logical_not, "1 - x", (0, 1), dtypes=(DType.BOOL,)),
     Unary("ceil", _leave(np.ceil), "ceil(x)", (-100, 100)),
     Unary("round", _leave(np.rint), "round(x)", (-100, 100)),
@@ -271,7 +277,7 @@ def _kernel(line: Unary) -> Callable[[Call], Kernel]:
 def elementwise(
     call: Call, expression: str, params: Mapping[str, Param] | None = None, libraries: tuple[str, ...] = ()
 ) -> Kernel:
-    """The kernel that applies an expression to every element; where x has another type, to its bits as a T.
+    """The kernel that applies an expression to every element, which may have another type than the result's.
 
     Elements of less than a word are stored four at once; the last may lie in the padding of the tensors.
     """
@@ -284,7 +290,7 @@ def elementwise(
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={"count": count, **(params or {})},
-        functions={"apply": Function(("x",), expression)},
+        functions={"apply": Function(("x",), expression, ("x",))},
         libraries=libraries,
         lanes=lanes,
         reason="element by element",

@@ -1,21 +1,20 @@
 //!use coords
-// Elements of two operands a and b that are broadcast over the coordinates of a result y. Operands of another type
-// than y's enter as their bits.
+// Elements of two operands a and b that are broadcast over the coordinates of a result y.
 // Expects a, b; A_SPLAT and B_SPLAT (1: the operand stands still along the innermost dimension, its strides count
 // elements, not V's); p.a_stride, p.b_stride and their _hi; what lib/coords.wgsl expects.
 
-fn operand_a(at: Coords) -> V {
+fn operand_a(at: Coords) -> V_a {
   let i = along(at, p.a_stride, p.a_stride_hi);
   if (A_SPLAT == 1u) {
-    return V(bitcast<T>(load_a(i)));
+    return splat_a(i);
   }
-  return bitcast<V>(loadv_a(i));
+  return loadv_a(i);
 }
 
-fn operand_b(at: Coords) -> V {
+fn operand_b(at: Coords) -> V_b {
   let i = along(at, p.b_stride, p.b_stride_hi);
   if (B_SPLAT == 1u) {
-    return V(bitcast<T>(load_b(i)));
+    return splat_b(i);
   }
-  return bitcast<V>(loadv_b(i));
+  return loadv_b(i);
 }

@@ -1,13 +1,20 @@
 //!use ascending
 // Numbers as integers of the same order, so that the order is numpy's with every driver (gpunn/ops/order.py).
-// Expects REAL (1: of f32, 0: of i32), DESCENDING (1: the greatest comes first, 0: the smallest).
+// Expects x; REAL (1: of f32, 0: of i32), DESCENDING (1: the greatest comes first, 0: the smallest). Of int64:
+// lib/wide_order.wgsl.
 
-// The more, the sooner a number of these bits comes; NaN comes first, and zeros are alike.
-fn order(bits: i32) -> i32 {
-  var key = bits;
+alias Key = i32;
+
+fn latest() -> Key { return -0x7fffffff - 1; }
+
+// The more, the sooner a number comes; NaN comes first, and zeros are alike.
+fn order(x: T_x) -> Key {
+  var key = bitcast<i32>(x);
   if (REAL == 1u) {
-    key = ascending(bits);
+    key = ascending(key);
     if (abs(key) > 0x7f800000) { return 0x7fffffff; }
   }
   return select(~key, key, DESCENDING == 1u);
 }
+
+fn sooner(a: Key, b: Key) -> bool { return a > b; }

@@ -47,6 +47,8 @@ LITERT = {
 
 REALS = [line for line in binary.TABLE if DType.FLOAT32 in line.dtypes]
 INTEGERS = np.array([2**31 - 1, -(2**31), 7, -7, 0, 65_537, -3, 1, -1, 2, 5], np.int32)
+_LONG = [s * (2**k + d) for k in (31, 32, 33, 47, 62) for d in (-1, 0, 3) for s in (1, -1)]
+WIDE = np.array([2**63 - 1, -(2**63), *INTEGERS.tolist(), *_LONG], np.int64)
 
 lines = pytest.mark.parametrize("line", REALS, ids=lambda line: line.name)
 
@@ -99,8 +101,7 @@ def test_nan_and_infinities(line: binary.Binary, backend: str) -> None:
 @pytest.mark.parametrize("name", of_dtype(DType.INT32))
 def test_integers_wrap_around(name: str, backend: str) -> None:
     check(name, [INTEGERS[:, None], INTEGERS], backend=backend)
-    wide = INTEGERS.astype(np.int64)
-    check(name, [wide[:, None], wide], backend=backend, host="int64")
+    check(name, [WIDE[:, None], WIDE], backend=backend)
 
 
 BYTES = (

@@ -52,10 +52,6 @@ def test_numbers_pass_as_they_are(backend: str) -> None:
     assert np.isnan(y[0]) and np.isnan(y[3]) and np.signbit(y[2])
 
 
-def test_wide_integers_run_on_the_host(backend: str) -> None:
-    check("select", operands(0, SHAPES[0], np.int64), backend=backend, host="int64")
-
-
 def test_quantised_choices_move_as_stored(backend: str) -> None:
     type = quantized(DType.INT8, (3, 5), 0.1, 7)
     condition = random(0, 3, 5) > 0

@@ -110,7 +110,6 @@ def test_halves_are_rounded_to_even(backend: str) -> None:
 @pytest.mark.parametrize("name", of_dtype(DType.INT32))
 def test_integers(name: str, backend: str) -> None:
     check(name, [INTEGERS], backend=backend)
-    check(name, [INTEGERS.astype(np.int64)], backend=backend, host="int64")
 
 
 @pytest.mark.parametrize("name", of_dtype(DType.BOOL))

@@ -352,7 +352,7 @@ def _param_block(kernel: Kernel) -> bytes:
     block = b""
     for name, value in ordered_params(kernel):
         if isinstance(value, tuple):
-            block += struct.pack("<4i", *value)
+            block += struct.pack("<4i" if len(value) == 4 else "<2I", *value)
         elif isinstance(value, float):
             block += struct.pack("<f", value)
         elif 0 <= value < 2**32:

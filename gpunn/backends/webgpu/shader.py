@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,8 +20,8 @@ from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write
 from gpunn.operation import Operand, Operation
 from gpunn.types import DType
 
-# Dtypes whose elements are one 32-bit word on the device.
-WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32"}
+# Dtypes whose elements are whole 32-bit words on the device; int64 is two, computed by lib/wide.wgsl.
+WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32", DType.INT64: "Wide"}
 
 HALF = DType.FLOAT16
 
@@ -79,6 +79,11 @@ class Binding:
     stored: bool
     shared: bool
 
+    @property
+    def fours(self) -> bool:
+        """Whether it is bound as vec4."""
+        return self.width == 4 and self.dtype is not DType.INT64
+
 
 @dataclass(frozen=True, slots=True)
 class ShaderKey:
@@ -118,7 +123,7 @@ def read_body(name: str) -> str:
 def param_type(value: Param) -> str:
     """The WGSL type of a parameter."""
     if isinstance(value, tuple):
-        return "vec4<i32>"
+        return "vec4<i32>" if len(value) == 4 else "vec2<u32>"
     return "f32" if isinstance(value, float) else "u32"
 
 
@@ -158,8 +163,8 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
-    """Parameters in the order of `struct P`: vectors first, so that nothing needs padding."""
-    return sorted(kernel.params.items(), key=lambda item: not isinstance(item[1], tuple))
+    """Parameters in the order of `struct P`: long vectors first, so that nothing needs padding."""
+    return sorted(kernel.params.items(), key=lambda item: -len(item[1]) if isinstance(item[1], tuple) else 0)
 
 
 def generate(key: ShaderKey) -> str:
@@ -173,7 +178,9 @@ def generate(key: ShaderKey) -> str:
 def _files(key: ShaderKey) -> list[str]:
     """The body and the lib/ files that it and the kernel name, in the order of the source."""
     rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
-    named = " ".join(("//!use", *key.libraries, *(("half",) if rounded else ())))
+    wide = any(b.dtype is DType.INT64 for b in key.bindings)
+    implied = (("half",) if rounded else ()) + (("wide",) if wide else ())
+    named = " ".join(("//!use", *key.libraries, *implied))
     return [key.body, *(f"lib/{name}" for name in _libraries(f"{read_body(key.body)}\n{named}"))]
 
 
@@ -191,8 +198,13 @@ def _libraries(text: str) -> list[str]:
 
 
 def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
-    yield f"alias T = {next(element_type(b.dtype) for b in key.bindings if b.stored)};"
-    yield f"alias V = {'vec4<T>' if key.lanes == 4 else 'T'};"
+    result = next(element_type(b.dtype) for b in key.bindings if b.stored and b.dtype is not None)
+    yield f"alias T = {result};"
+    yield f"alias V = {vector_type(result) if key.lanes == 4 else 'T'};"
+    if "splatv(" in text:
+        yield f"fn splatv(x: T) -> V {{ return {'V(x, x, x, x)' if key.lanes == 4 else 'x'}; }}"
+    if "integer(" in text:
+        yield f"fn integer(x: i32) -> T {{ return {'wide' if result == 'Wide' else 'T'}(x); }}"
     for axis, size in zip("XYZ", key.workgroup, strict=True):
         yield f"const W{axis}: u32 = {size}u;"
     for name, value in key.constants:
@@ -202,21 +214,26 @@ def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
         if binding.dtype is not None:
             yield from _variable(binding, slot, key.lanes, text)
             slot += 1
-        yield from _accessors(binding, key.lanes, text)
+        yield from _accessors(binding, result, key.lanes, text)
     if key.params:
         fields = ", ".join(f"{name}: {kind}" for name, kind in key.params)
         yield f"struct P {{ {fields} }}"
         yield f"@group(0) @binding({slot}) var<uniform> p: P;"
     functions = {"apply": Function(("x",), "x"), **dict(key.functions)}
+    elements = {b.name: element_type(b.dtype) for b in key.bindings if b.dtype is not None}
     for name, function in functions.items():
-        yield from _function(name, function, key.lanes, text)
+        kinds = [elements.get(of, result) for of in function.of or ("",) * len(function.params)]
+        yield from _function(name, function, (*kinds, result), key.lanes, text)
 
 
-def element_type(dtype: DType | None) -> str:
+def element_type(dtype: DType) -> str:
     """The WGSL type that an element of a dtype is computed in."""
-    if dtype is HALF:
-        return "f32"
-    return "T" if dtype is None else WORD_TYPES.get(dtype, "i32")
+    return "f32" if dtype is HALF else WORD_TYPES.get(dtype, "i32")
+
+
+def vector_type(element: str) -> str:
+    """The WGSL type of four elements; vectors hold nothing but numbers."""
+    return f"array<{element}, 4>" if element == "Wide" else f"vec4<{element}>"
 
 
 def _by_parts(binding: Binding, lanes: int, text: str) -> bool:
@@ -232,46 +249,52 @@ def _variable(binding: Binding, slot: int, lanes: int, text: str) -> Iterator[st
     elif binding.dtype in PACKED_TYPES:
         element = "u32"
     elif binding.dtype in PAIRED_TYPES:
-        element = "vec2<u32>" if binding.width == 4 else "u32"
+        element = "vec2<u32>" if binding.fours else "u32"
     else:
         element = WORD_TYPES[binding.dtype]
-        element = f"vec4<{element}>" if binding.width == 4 else element
+        element = vector_type(element) if binding.fours else element
     access = "read_write" if binding.shared else "read"
     yield f"@group(0) @binding({slot}) var<storage, {access}> {binding.name}_data: array<{element}>;"
 
 
-def _accessors(binding: Binding, lanes: int, text: str) -> Iterator[str]:
-    """load_, load4_, loadv_, word_ (or store_...) of one operand: those that the text calls."""
+def _accessors(binding: Binding, result: str, lanes: int, text: str) -> Iterator[str]:
+    """load_, load4_, loadv_, splat_, int_, word_ (or store_...) of one operand: those that the text calls."""
     if binding.stored:
         one, four = _stores(binding, _by_parts(binding, lanes, text))
         forms = {
             "store": ("T", one),
-            "store4": ("vec4<T>", four),
+            "store4": (vector_type(result), four),
             "storev": ("V", four if lanes == 4 else one),
         }
         for verb, (kind, statement) in forms.items():
             if f"{verb}_{binding.name}(" in text:
                 yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {statement} }}"
         return
-    one, four = _loads(binding)
-    scalar = element_type(binding.dtype)
-    vector = f"vec4<{scalar}>"
+    scalar = result if binding.dtype is None else element_type(binding.dtype)
+    vector = vector_type(scalar)
+    one, four = _loads(binding, scalar)
+    same = f"{vector}({', '.join([one] * 4 if scalar == 'Wide' else [one])})"
     results = {
         "load": (scalar, one),
         "load4": (vector, four),
         "loadv": (vector, four) if lanes == 4 else (scalar, one),
+        "splat": (vector, same) if lanes == 4 else (scalar, one),
+        "int": ("i32", f"narrow({one})" if scalar == "Wide" else f"i32({one})"),
         "word": ("u32", f"{binding.name}_data[i]"),
     }
+    for alias, kind in ((f"T_{binding.name}", scalar), (f"V_{binding.name}", results["loadv"][0])):
+        if alias in text:
+            yield f"alias {alias} = {kind};"
     for verb, (result, expression) in results.items():
         if f"{verb}_{binding.name}(" in text:
             yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ return {expression}; }}"
 
 
-def _loads(binding: Binding) -> tuple[str, str]:
-    """Expressions for element i, and for the four elements from 4 i on."""
+def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
+    """Expressions for element i, and for the four elements from 4 i on; `scalar`: an element's type."""
     data = f"{binding.name}_data"
     if binding.dtype is None:
-        return "T()", "vec4<T>()"
+        return f"{scalar}()", f"{vector_type(scalar)}()"
     if binding.dtype in PACKED_TYPES:
         letter, kind = PACKED_TYPES[binding.dtype]
         one = f"i32(extractBits(bitcast<{kind}>({data}[i >> 2u]), (i & 3u) * 8u, 8u))"
@@ -279,12 +302,12 @@ def _loads(binding: Binding) -> tuple[str, str]:
     if binding.dtype in PAIRED_TYPES:
         pair = PAIRED_TYPES[binding.dtype]
         word, a, b = f"{data}[i >> 1u]", f"{data}[2u * i]", f"{data}[2u * i + 1u]"
-        if binding.width == 4:
+        if binding.fours:
             word, a, b = f"{data}[i >> 2u][(i >> 1u) & 1u]", f"{data}[i].x", f"{data}[i].y"
         return pair.one.format(word=word, shift="(i & 1u) * 16u"), pair.four.format(a=a, b=b)
-    if binding.width == 4:
+    if binding.fours:
         return f"{data}[i >> 2u][i & 3u]", f"{data}[i]"
-    return f"{data}[i]", f"vec4({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
+    return f"{data}[i]", f"{vector_type(scalar)}({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
 
 
 def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
@@ -297,9 +320,9 @@ def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
         return "", f"{data}[i] = {word};"
     if binding.dtype in PAIRED_TYPES:
         return _pair_stores(data, PAIRED_TYPES[binding.dtype], binding.width, by_parts)
-    if binding.width == 4:
+    if binding.fours:
         return f"{data}[i >> 2u][i & 3u] = v;", f"{data}[i] = v;"
-    components = " ".join(f"{data}[4u * i + {k}u] = v.{c};" for k, c in enumerate("xyzw"))
+    components = " ".join(f"{data}[4u * i + {k}u] = v[{k}];" for k in range(4))
     return f"{data}[i] = v;", components
 
 
@@ -322,20 +345,26 @@ def _into_word(data: str, parts: int, bits: str) -> str:
     return f"{shift} atomicAnd({word}, ~({mask} << s)); atomicOr({word}, (({bits}) & {mask}) << s);"
 
 
-def _function(name: str, function: Function, lanes: int, text: str) -> Iterator[str]:
-    """A generated function and, where called, its forms over vec4<T> and V, component by component."""
+def _function(name: str, function: Function, kinds: tuple[str, ...], lanes: int, text: str) -> Iterator[str]:
+    """A generated function and, where called, its forms over four elements and V, component by component.
+
+    `kinds`: the types of the parameters, then of the result.
+    """
+
+    def form(suffix: str, wrap: Callable[[str], str], result: str) -> str:
+        *kinds_in, kind = map(wrap, kinds)
+        params = ", ".join(f"{q}: {k}" for q, k in zip(function.params, kinds_in, strict=True))
+        return f"fn {name}{suffix}({params}) -> {kind} {{ return {result}; }}"
+
     if not re.search(rf"\b{name}[4v]?\(", text):
         return
-    scalars = ", ".join(f"{q}: T" for q in function.params)
-    yield f"fn {name}({scalars}) -> T {{ return {function.expression}; }}"
-    vectors = ", ".join(f"{q}: vec4<T>" for q in function.params)
-    calls = ", ".join(f"{name}({', '.join(f'{q}.{c}' for q in function.params)})" for c in "xyzw")
+    yield form("", str, function.expression)
     if f"{name}4(" in text or (f"{name}v(" in text and lanes == 4):
-        yield f"fn {name}4({vectors}) -> vec4<T> {{ return vec4<T>({calls}); }}"
+        calls = (f"{name}({', '.join(f'{q}[{k}]' for q in function.params)})" for k in range(4))
+        yield form("4", vector_type, f"{vector_type(kinds[-1])}({', '.join(calls)})")
     if f"{name}v(" in text:
-        wide = ", ".join(f"{q}: V" for q in function.params)
-        target = f"{name}4" if lanes == 4 else name
-        yield f"fn {name}v({wide}) -> V {{ return {target}({', '.join(function.params)}); }}"
+        same = f"{name}{'4' if lanes == 4 else ''}({', '.join(function.params)})"
+        yield form("v", vector_type if lanes == 4 else str, same)
 
 
 def compile_error(key: ShaderKey, source: str, message: str) -> DeviceError:
