@@ -90,14 +90,16 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A generated WGSL function with a T as its result: one expression in its parameters.
+    """A generated WGSL function: one expression in its parameters.
 
-    These are T's, too, but where `of` names the operand whose elements they are; "" in it for T.
+    Parameters and result are T's, but where `of` and `gives` name the operand whose elements they are, or
+    "acc" for accumulators.
     """
 
     params: tuple[str, ...]
     expression: str
     of: tuple[str, ...] = ()
+    gives: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,8 @@ class Kernel:
     float -> f32, tuple -> vec4<i32>, or of two words vec2<u32>. `constants` become module constants and,
     like `functions`, `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions
     may call what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the
-    vector type V: 1 or 4. `reason` says why this body was chosen (gpunn inspect --plan).
+    vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators, where it is not the result's.
+    `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
     body: str
@@ -122,6 +125,7 @@ class Kernel:
     functions: Mapping[str, Function] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     lanes: int = 1
+    accumulator: DType | None = None
     reason: str = ""
 
     @property

@@ -150,14 +150,15 @@ def paddings(node: Node) -> tuple[tuple[int, int], ...]:
 
 
 def padding_value(node: Node, index: int) -> float:
-    """The only element of constant input `index`, of the first input's type, as stored."""
+    """The only element of constant input `index`, of the first input's type, as stored; exact where int64."""
     x = node.operand(0)
     fill = node.constant(index, "padding values", x.type.dtype.value)
     if fill.size != 1:
         node.corrupt(f"expected one padding value, got {fill.size}")
     if node.operand(index).type.quantization != x.type.quantization:
         raise RefusedError("the padding value is quantised differently than the input")
-    return float(fill.reshape(-1)[0])
+    number: float = fill.reshape(-1)[0].item()
+    return number
 
 
 def pack(node: Node) -> Step:

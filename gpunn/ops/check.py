@@ -94,11 +94,12 @@ def expect_float(call: Call, attr: str) -> float:
 
 
 def expect_value(call: Call, attr: str) -> float:
-    """Attribute `attr` as a float that the first input's element type can hold."""
-    value, dtype = expect_float(call, attr), call.x.dtype
+    """Attribute `attr` as a number that the first input's element type can hold, exact where it is an int."""
+    value = call[attr] if isinstance(call[attr], int) else expect_float(call, attr)
+    dtype = call.x.dtype
     if dtype not in FLOATS:
         low, high = (0, 1) if dtype is DType.BOOL else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
-        if not (value.is_integer() and low <= value <= high):
+        if not (low <= value <= high and value == int(value)):
             call.fail(f"{attr} must be a number of {dtype.value}, got {value}")
     return value
 

@@ -7,9 +7,9 @@ Quantised uint8, int8 and int16 stand for reals: their mean, sum and product are
 kernels do (reduce_integer.py), their maximum and minimum are stored values as they are (where the result
 is quantised as the input). Raises ModelError for other dtypes and for axes that are out of range. Axes may
 be negative, repeated, all, or none (then every element is reduced by itself). Integer sums and products wrap
-around; the mean of integers (int32: on the host) is that of their 64-bit sum, without its fraction, and 0 of
-nothing. Maximum and minimum give NaN where there is one; those of nothing are the lowest and the highest
-value of the dtype, infinities where it has them.
+around; the mean of integers is that of their 64-bit sum, without its fraction, and 0 of nothing. Maximum and
+minimum give NaN where there is one; those of nothing are the lowest and the highest value of the dtype,
+infinities where it has them.
 Meaning: TFLite schema, MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL, all with
 ReducerOptions; NNAPI 1.1 types.hal, OperationType::MEAN.
 Accuracy: n eps mean(|x|) of float32 for n terms of a mean, n eps sum(|x|) of a sum, n eps relative of a
@@ -50,7 +50,7 @@ from gpunn.ops.check import (
     expect_ints,
 )
 from gpunn.ops.op import Call, Op, Quantized, op
-from gpunn.ops.reduce_integer import INTEGER, Folding, reduced_axes
+from gpunn.ops.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.ops.strides import aligned, by_fours, dense, merge
 from gpunn.types import Array, DType, Shape, TensorType
 
@@ -187,12 +187,11 @@ def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
 
 def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
     def kernel(call: Call) -> Kernel:
-        if line.name == "mean" and call.x.dtype is DType.INT32:
-            raise Unsupported("a sum of int32 may not fit 32 bits")
+        if line.name == "mean" and call.x.dtype not in FLOATS:
+            return _reduction(call, WHOLE_MEAN[call.x.dtype])
         initial = line.initial(call) if callable(line.initial) else line.initial
         if call.x.dtype is DType.INT64:
-            mean = ("truncated_quotient(acc, wide(i32(p.count)))", ("wide_division",))
-            return _reduction(call, Folding(initial, line.wide, *mean if line.name == "mean" else ()))
+            return _reduction(call, Folding(initial, line.wide))
         fold = keep_nan(line.fold, "acc", "x") if line.nan and call.x.dtype in FLOATS else line.fold
         return _reduction(call, Folding(initial, fold, line.finish))
 
@@ -224,11 +223,13 @@ def _reduction(call: Call, how: Folding) -> Kernel:
         },
         constants={"ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
         functions={
-            "fold": Function(("acc", "x"), how.fold),
-            "finish": Function(("acc", "place"), how.finish),
+            "enter": Function(("x",), how.enter, ("x",), "acc"),
+            "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
+            "finish": Function(("acc", "place"), how.finish, ("acc", "")),
         },
         libraries=how.libraries,
         lanes=lanes,
+        accumulator=how.accumulator,
         reason="one workgroup per result" if share else "one invocation per result",
     )
 

@@ -9,7 +9,7 @@ order of the elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from gpunn.ops.affine import (
 )
 from gpunn.ops.check import expect_axes
 from gpunn.ops.op import EIGHT_BITS, Call
-from gpunn.types import Array
+from gpunn.types import Array, DType
 
 _FAR = 2.0**30  # zero points beyond it would not fit 32 bits
 _MOST = 2**31 - 1  # of a product's magnitude
@@ -39,6 +39,7 @@ _NONE = -(2**31)  # stands for a product of nothing so far
 class Folding:
     """What a reduction's kernel does: expressions as in gpunn.ops.reduce.Reduction, and what these read.
 
+    `enter`: what makes an accumulator, of dtype `accumulator` where it is not the result's, of a term.
     `ordered`: the terms must be joined one after the other.
     """
 
@@ -50,6 +51,8 @@ class Folding:
     tables: tuple[Read, ...] = ()
     constants: Mapping[str, int] = field(default_factory=dict)
     ordered: bool = False
+    enter: str = "x"
+    accumulator: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,15 @@ def _why_no_sum(call: Call) -> str:
 
 
 # ---- mean
+
+_QUOTIENT = "truncated_quotient(acc, wide(i32(p.count)))"
+_WIDE_MEAN = Folding(0, "wide_add(acc, x)", _QUOTIENT, ("wide_division",))
+
+# Means of integers that stand for themselves.
+WHOLE_MEAN: Mapping[DType, Folding] = {
+    DType.INT64: _WIDE_MEAN,
+    DType.INT32: replace(_WIDE_MEAN, finish=f"narrow({_QUOTIENT})", enter="wide(x)", accumulator=DType.INT64),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ X = random(1, 2, 3, 4, 5)
 POSITIVE = np.abs(X) + np.float32(0.01)
 ROUNDED = np.round(X)
 WHOLE = np.random.default_rng(0).integers(-9, 10, (3, 7), dtype=np.int32)
+WIDE = np.random.default_rng(1).integers(-(2**63), 2**63, (3, 7))
 DIVISOR = np.where(WHOLE[0] == 0, 4, WHOLE[0]).astype(np.int32)
 IMAGE = random(2, 2, 4, 6, 8)
 NARROW = {"min": -4.0, "max": 4 - 1 / 32, "num_bits": 8}
@@ -86,9 +87,10 @@ ROWS: list[tuple[str, Sequence[Array], Sequence[int], Sequence[DType | TensorTyp
     ("WHERE", [truths(0, 3, 5)], [0], [I64], {}),
     *(
         ("CAST", [source], [], [target], {})
-        for source in (np.round(X * 20) / 4, WHOLE, WHOLE.astype(np.int64), truths(0, 3, 5))
+        for source in (np.round(X * 20) / 4, WHOLE, WHOLE.astype(np.int64), WIDE, truths(0, 3, 5))
         for target in (F32, I32, I64, BOOL)
     ),
+    ("PADV2", [WIDE, ints([1, 2], [0, 3]), np.array([-(2**62) - 1])], [1, 2], [I64], {}),
     *(("CAST", [np.arange(256).astype(np.uint8)], [], [target], {}) for target in (F32, I32, I8, BOOL)),
     *(("CAST", [np.arange(256).astype(np.int32)], [], [target], {}) for target in (U8, I8)),
     *(("CAST", [np.abs(X) * 30], [], [target], {}) for target in (U8, I8, F16)),

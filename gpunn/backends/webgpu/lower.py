@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.backends.webgpu.memory import padded
-from gpunn.backends.webgpu.shader import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
 from gpunn.operation import Lifetime, Operation
 from gpunn.types import TensorType
