@@ -1,5 +1,5 @@
 // note = the place of the first number of x that is out of its range, -1 where there is none, and the number.
-// Expects x (i32), note; bound, the least and the greatest number of p.ranges ranges, in which the p.count numbers of x,
+// Expects x (i32 or wider), note; bound, the least and the greatest number of p.ranges ranges, in which the p.count numbers of x,
 // at least one, are in turn. WX invocations, a power of two, take every WX-th number each.
 
 var<workgroup> places: array<u32, WX>;
@@ -9,7 +9,7 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>) {
   var first = 0xffffffffu;
   for (var k = local.x; k < p.count; k += WX) {
     let range = 2u * (k % p.ranges);
-    let v = load_x(k);
+    let v = int_x(k);
     if (v < load_bound(range) || v > load_bound(range + 1u)) {
       first = k;
       break;
@@ -21,7 +21,7 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>) {
     if (local.x < half) { places[local.x] = min(places[local.x], places[local.x + half]); }
   }
   if (local.x == 0u) {
-    store_note(0u, i32(places[0]));
+    store_note(0u, integer(i32(places[0])));
     store_note(1u, load_x(min(places[0], p.count - 1u)));
   }
 }

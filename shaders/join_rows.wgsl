@@ -12,7 +12,7 @@ fn main(
   let i = flat_index(group, groups, local);
   if (i >= p.count) { return; }
   let row = i32(i / p.row);
-  var v = V(load_empty(0u));
+  var v = splat_empty(0u);
   for (var k = before(row, 0u, p.updates); k < p.updates && load_sorted(2u * k) == row; k++) {
     v = joinv(v, loadv_x(u32(load_sorted(2u * k + 1u)) * p.step + i % p.row));
   }

@@ -1,7 +1,7 @@
 //!use flat
 // sorted = the rows that updates name, and the updates' numbers, in the order of rows and then of numbers within each WX
 // updates. One that names a place outside gets the row 0x7ffffffe (lib/sorted.wgsl), behind all others.
-// Expects index (i32), sorted; p.updates, with p.width indices each, of which the first p.depth are a place within the
+// Expects index (i32 or wider), sorted; p.updates, with p.width indices each, of which the first p.depth are a place within the
 // extents of `extent`. An invocation places one update.
 
 var<workgroup> rows: array<i32, WX>;
@@ -9,7 +9,7 @@ var<workgroup> rows: array<i32, WX>;
 fn row_of(update: u32) -> i32 {
   var row = 0;
   for (var d = 0u; d < p.depth; d++) {
-    let place = load_index(update * p.width + d);
+    let place = int_index(update * p.width + d);
     if (place < 0 || place >= load_extent(d)) { return 0x7ffffffe; }
     row = row * load_extent(d) + place;
   }

@@ -27,8 +27,8 @@ def computed(op: str, inputs: list[Array], attrs: Mapping[str, Any], guarded: tu
     """A model of one operation, of whose inputs those `guarded` are computed by the graph."""
     model = Model(op)
     operands = [model.input(f"input_{k}", type_of(value)) for k, value in enumerate(inputs)]
-    zero = model.constant("zero", ints(0))
     for k in guarded:
+        zero = model.constant(f"zero_{k}", np.zeros(1, inputs[k].dtype))
         shape = {"shape": inputs[k].shape}
         (operands[k],) = model.add("reshape", model.add("add", [operands[k], zero]), shape)
     model.output(*model.add(op, operands, attrs))
@@ -42,6 +42,12 @@ CASES: list[tuple[str, list[Array], dict[str, Any], list[tuple[int, Any, int, st
         [random(0, 2, 5, 4), ints([0, 4], [2, 1])],
         {"axis": 1},
         [(1, (1, 0), 5, "indices must be in 0 ... 4, got 5"), (1, (0, 0), -1, "got -1")],
+    ),
+    (
+        "gather",
+        [random(0, 5, 4), np.array([4, 0], np.int64)],
+        {},
+        [(1, 1, 2**40, "in 0 ... 4, got 1099511627776"), (1, 0, -(2**40), "got -1099511627776")],
     ),
     (
         "gather_nd",

@@ -123,7 +123,7 @@ class Guard:
             self._refuse(call, place, value.flat[place])
 
     def kernel(self, call: Call) -> Kernel:
-        """The same on the device, of integers of 32 bits."""
+        """The same on the device."""
         ranges = self.ranges(call)
         bounds = [(max(r.start, -(2**31)), min(r.stop, 2**31) - 1) for r in ranges]
 
@@ -137,7 +137,7 @@ class Guard:
             threads=(256, 1, 1),
             workgroup=(256, 1, 1),
             reads=(Read("x", self.index), Read("bound", None, value=np.array(bounds, np.int32))),
-            writes=(Write("note", Note(TensorType(DType.INT32, (2,)), judge)),),
+            writes=(Write("note", Note(TensorType(call.input(self.index).dtype, (2,)), judge)),),
             params={"count": call.input(self.index).size, "ranges": len(ranges)},
             reason=f"the first of the {self.what} that is out of range is noted",
         )

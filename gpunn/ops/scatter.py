@@ -1,6 +1,6 @@
 """Putting and adding values where indices say: scatter_nd, sparse_to_dense.
 
-Indices are int32, on the host int64 too; one that is out of range raises ModelError, at compilation where
+Indices are int32 or int64; one that is out of range raises ModelError, at compilation where
 indices are constants, else in the run. On the GPU updates are joined in their order (gpunn/ops/by_row.py).
 """
 
@@ -80,7 +80,8 @@ def _infer_scatter(call: Call) -> TensorType:
 def _scatter_kernels(call: Call) -> list[Kernel]:
     shape, depth = tuple(call["shape"]), call.x.shape[-1]
     updates = Updates(index=0, count=size_of(call.x.shape[:-1]), width=depth, extents=shape[:depth])
-    join = Function(("a", "b"), "a | b" if call.y.dtype is DType.BOOL else "a + b")
+    joins = {DType.BOOL: "a | b", DType.INT64: "wide_add(a, b)"}
+    join = Function(("a", "b"), joins.get(call.y.dtype, "a + b"))
     return updates.joined(call, 1, join, Read("empty", None), size_of(shape[depth:]))
 
 

@@ -19,25 +19,29 @@ from gpunn.kernel import Function, Kernel, Read, keep_nan, size_of
 from gpunn.ops.by_row import Updates
 from gpunn.ops.check import FLOATS, INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
 from gpunn.ops.op import Call, Guard, Op, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """One line: how two slices are joined, what an empty segment holds, None: the dtype's end."""
+    """One line: how two slices are joined, what an empty segment holds, None: the dtype's end.
+
+    `wgsl` and, for int64, `wide` are expressions.
+    """
 
     name: str
     join: Any
     wgsl: str
+    wide: str
     empty: int | None
     lowest: bool = False
 
 
 TABLE = (
-    Segments("segment_sum", np.add, "a + b", 0),
-    Segments("segment_prod", np.multiply, "a * b", 1),
-    Segments("segment_max", np.maximum, "max(a, b)", None, lowest=True),
-    Segments("segment_min", np.minimum, "min(a, b)", None),
+    Segments("segment_sum", np.add, "a + b", "wide_add(a, b)", 0),
+    Segments("segment_prod", np.multiply, "a * b", "wide_multiply(a, b)", 1),
+    Segments("segment_max", np.maximum, "max(a, b)", "wide_max(a, b)", None, lowest=True),
+    Segments("segment_min", np.minimum, "min(a, b)", "wide_min(a, b)", None),
 )
 
 
@@ -77,7 +81,8 @@ def _declare(line: Segments) -> Op:
         data, ids, extent = call.x, call.input(1), call["segments"]
         updates = Updates(index=1, count=ids.size, width=1, extents=(extent,))
         real = line.empty is None and data.dtype in FLOATS
-        join = keep_nan(line.wgsl, "a", "b") if real else line.wgsl
+        join = line.wide if data.dtype is DType.INT64 else line.wgsl
+        join = keep_nan(join, "a", "b") if real else join
         dtype = np.dtype(np.float32 if data.dtype in FLOATS else data.dtype.numpy)
         empty = np.array([_empty(line, dtype)], dtype)
         row = size_of(data.shape[ids.rank :])

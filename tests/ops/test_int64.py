@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.ops import binary, reduce, unary
+from gpunn.ops import binary, reduce, segment, unary
 from gpunn.types import Array, DType
 from tests.ops.harness import check, random
 
@@ -93,6 +93,12 @@ CASES: list[tuple[str, list[Array], dict[str, Any]]] = [
             ((3, 1), (3, 8), (8,)),
             ((), (4,), (4,)),
         )
+    ),
+    ("scatter_nd", [indices(0, 2, 2, 0).reshape(4, 1), wide(1, 4, 3)], {"shape": (3, 3)}),
+    ("sparse_to_dense", [indices(4, 0), wide(1, 2), wide(2)], {"shape": (6,)}),
+    *(
+        (line.name, [wide(1, 5, 3), indices(2, 0, 2, -1, 4)], {"segments": 5, "drops": True})
+        for line in segment.TABLE
     ),
     ("reverse_sequence", [wide(1, 2, 5, 3), indices(4, 0)], {"axis": 1}),
     ("dynamic_update_slice", [wide(1, 6, 8), wide(2, 3, 4), indices(2**40, -(2**40))], {}),
