@@ -79,7 +79,7 @@ class Model:
         if type.dtype is DType.STRING:
             raise ModelError(f"variable {name!r} is {type}: strings are not kept between runs")
         operand = Operand(name, _bounded(name, type), Lifetime.VARIABLE)
-        self.variables[operand] = _zeros(type) if value is None else value
+        self.variables[operand] = zeros(type) if value is None else value
         _expect_type(f"variable {name!r}", self.variables[operand], type)
         self._known.add(operand)
         self.source = None
@@ -282,8 +282,8 @@ def _expect_type(what: str, value: Array, type: TensorType) -> None:
         raise ModelError(f"{what} should be {type}, got {value.dtype}{list(value.shape)}")
 
 
-def _zeros(type: TensorType) -> Array:
-    """What stands for zeros, in the memory of one element, or one for each zero point."""
+def zeros(type: TensorType) -> Array:
+    """What stands for zeros in a tensor, in the memory of one element, or one for each zero point."""
     q = type.quantization
     zeros = np.array((0,) if q is None else q.zero_point, type.dtype.numpy)
     along = [-1 if q is not None and axis == q.axis else 1 for axis in range(type.rank)]

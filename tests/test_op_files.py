@@ -26,7 +26,6 @@ REFUSED: dict[str, tuple[type[GpunnError], str]] = {
     "add_quantized": (FormatError, "output add is FLOAT32, expected UINT8"),  # LiteRT mends what it reads
     "add_quantized_int8": (FormatError, "output add is FLOAT32, expected INT8"),
     "add_shared_tensors": (FormatError, "comes from nowhere"),
-    "call_once_mul": (UnsupportedError, "CALL_ONCE v1: .*resource variables"),
     "custom_sinh": (UnsupportedError, "CUSTOM Sinh"),
     "double_flex": (UnsupportedError, "CUSTOM FlexDouble"),
     "empty_model": (FormatError, "has no outputs"),

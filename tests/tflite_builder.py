@@ -108,6 +108,16 @@ class Graph:
         self.tensors.append(_Tensor(type, made_up, data, signature, is_variable, stored_as, sparsity))
         return len(self.tensors) - 1
 
+    def resource(self) -> int:
+        """A tensor that is a handle of a variable or a table."""
+        return self.tensor(TensorType(DType.INT32, ()), stored_as="RESOURCE")
+
+    def handle(self, operator: str, **options: Any) -> int:
+        """What an operator gives that makes a handle; its options by their names."""
+        made = self.resource()
+        self.nodes.append(Node(operator, (), (made,), options))
+        return made
+
     def input(self, type: TensorType, name: str | None = "", signature: tuple[int, ...] | None = None) -> int:
         """A graph input."""
         index = self.tensor(type, name, signature=signature)

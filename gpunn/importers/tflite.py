@@ -27,7 +27,8 @@ from gpunn.importers.tflite_node import (
 )
 from gpunn.importers.tflite_rest import Halt, halt_for_results, halt_for_values, rest_of
 from gpunn.importers.tflite_rules import OPERATORS, REFUSED, Rule
-from gpunn.importers.tflite_tensors import Names, Tensors
+from gpunn.importers.tflite_target import Target
+from gpunn.importers.tflite_tensors import Tensors
 from gpunn.importers.tflite_types import BIASED, expect_reals
 from gpunn.importers.tflite_work import Work
 from gpunn.model import Model, lookup
@@ -62,7 +63,8 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
         # The file's shapes hold as long as only extents that it leaves open are others.
         as_stored = all(tensor.open.admits(shape) for tensor, shape in zip(stored, shapes, strict=True))
         model = Model(name)
-        _Reader(Work(file, operators, as_stored), graph, model).read_model(shapes)
+        work = Work(file, operators, as_stored)
+        _Reader(work, graph, Target.outer(work, model)).read_model(shapes)
         return model
 
     model = build([tensor.stored for tensor in stored])
@@ -82,28 +84,22 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
 
 
 class _Reader:
-    """Builds the Model of a subgraph, operator by operator, or a part of one where subgraphs are inlined.
-
-    `outer` is the reader that writes to the same model, `path` the subgraphs that lead here.
-    """
+    """Reads a subgraph into a target, operator by operator; `path` are the subgraphs that lead here."""
 
     def __init__(
         self,
         work: Work,
         graph: FileGraph,
-        model: Model,
+        target: Target,
         path: tuple[int, ...] = (),
-        outer: _Reader | None = None,
     ) -> None:
         self.work = work
         self.file = work.file
         self.graph = graph
-        self.model = model
+        self.target = target
+        self.model = target.model
         self.path = (*path, graph.index)
-        names = Names() if outer is None else outer.tensors.names
-        stateful = not path if outer is None else outer.tensors.stateful
-        self.tensors: Tensors = Tensors(work, graph, model, names, stateful)
-        self.widened: dict[Operand, Operand] = {} if outer is None else outer.widened
+        self.tensors: Tensors = Tensors(work, graph, target)
         self.halt: Halt | None = None
 
     def read_model(self, shapes: Sequence[Shape]) -> None:
@@ -123,29 +119,30 @@ class _Reader:
             self.model.outputs.extend(self.tensors.expected_outputs(self.halt.position))
             self.model.rest = rest_of(self.halt, self.graph, self.model, self.tensors.operands, self._go_on)
             return
-        self.model.output(*self._outputs())
-        for key, variable in self.work.variables.items():
-            if self.work.states[key] is not variable:
-                self.model.update(variable, self.work.states[key])
+        self.model.output(*self.tensors.expected_outputs(len(self.graph.operators)))
+        self.target.update()
 
     def _go_on(self, model: Model, operands: dict[int, Operand], position: int) -> None:
         """Read on into another model; the file's shapes do not hold behind a shape that it cannot know."""
         work = Work(self.file, self.work.custom, as_stored=False, constants=self.work.constants)
-        reader = _Reader(work, self.graph, model)
+        reader = _Reader(work, self.graph, Target.outer(work, model))
         reader.tensors.operands = operands
         reader._operators(position)
         reader._finish()
 
     def nested(
-        self, index: int, inputs: Sequence[Operand], names: Sequence[str] = (), into: Model | None = None
+        self,
+        index: int,
+        inputs: Sequence[Operand],
+        names: Sequence[str] = (),
+        target: Target | None = None,
     ) -> tuple[Operand, ...]:
-        """The results of a subgraph on given operands: inlined here, or read `into` another model.
+        """The results of a subgraph on given operands: inlined here, or read into another `target`.
 
         `names` are what the results shall be called.
         """
         graph = self.subgraph(index)
-        target = self.model if into is None else into
-        reader = _Reader(self.work, graph, target, self.path, self if into is None else None)
+        reader = _Reader(self.work, graph, target or self.target, self.path)
         if len(inputs) != len(graph.inputs):
             self.file.fail(f"{graph} has {len(graph.inputs)} inputs, {self.graph} gives it {len(inputs)}")
         for at, (number, operand) in enumerate(zip(graph.inputs, inputs, strict=True)):
@@ -155,7 +152,7 @@ class _Reader:
             reader.tensors.operands[number] = operand
         reader.tensors.titles.update(zip(graph.outputs, names, strict=False))
         reader._operators()
-        return reader._outputs()
+        return reader.tensors.outputs()
 
     def _operators(self, start: int = 0) -> None:
         """Add what stands for each operator, and collect what is unsupported; up to one that must wait."""
@@ -185,13 +182,6 @@ class _Reader:
             except RefusedError as refusal:
                 self.work.unsupported.add(str(refusal), operator)
 
-    def _outputs(self) -> tuple[Operand, ...]:
-        return tuple(self.tensors.operand(i, f"an output of {self.graph}") for i in self.graph.outputs)
-
-    def name(self, wanted: str) -> str:
-        """A name for an operand, made unique."""
-        return self.tensors.names.unique(wanted)
-
     def subgraph(self, index: int) -> FileGraph:
         """A subgraph that an operator here calls."""
         return self.work.enter(index, self.path)
@@ -217,7 +207,7 @@ class _Reader:
         if isinstance(answer, Known):
             self.work.unfold(sum(map(held_bytes, answer.values)), str(operator))
             named = zip([*names, *[""] * len(answer.values)], answer.values, strict=False)
-            found = [self.model.constant(self.name(title), value) for title, value in named]
+            found = [self.model.constant(self.target.names.unique(title), value) for title, value in named]
             self.tensors.store(node.origin, operator, found)
             return None
         if isinstance(answer, Network):
@@ -236,7 +226,7 @@ class _Reader:
             raise ModelError(str(refusal))
         if len(self.path) > 1:
             raise RefusedError(f"{refusal} (in a subgraph)")
-        if any(tensor.is_variable for tensor in self.graph.tensors):
+        if any(tensor.is_variable or tensor.is_handle for tensor in self.graph.tensors):
             raise RefusedError(f"{refusal} (beside variables)")
 
     def _node(self, operator: FileOperator) -> Node:
@@ -274,18 +264,20 @@ class _Reader:
         quantised = filter.type.dtype in QUANTIZED and filter.type.quantization is not None
         if x.type.dtype is not DType.FLOAT32 or not quantised:
             return step
-        if filter not in self.widened:  # once, however many operators share it
-            name = self.tensors.names.free(f"{filter.name}:float32")
+        if filter not in self.target.widened:  # once, however many operators share it
+            name = self.target.names.free(f"{filter.name}:float32")
             source = symmetric(filter)
-            (self.widened[filter],) = self.model.add("dequantize", (source,), origin=origin, names=[name])
-        return replace(step, inputs=(x, self.widened[filter], *step.inputs[FILTER + 1 :]))
+            (self.target.widened[filter],) = self.model.add(
+                "dequantize", (source,), origin=origin, names=[name]
+            )
+        return replace(step, inputs=(x, self.target.widened[filter], *step.inputs[FILTER + 1 :]))
 
     def _run(self, origin: str, steps: Sequence[Step], operator: FileOperator, titles: Sequence[str]) -> None:
         """Add an operator's ops one after the other; the last one yields its outputs."""
         previous: tuple[Operand, ...] = ()
         for step in steps:
             last = step is steps[-1]
-            names = [self.name(title) for title in titles] if last else []
+            names = [self.target.names.unique(title) for title in titles] if last else []
             inputs = (*previous, *step.inputs[1:]) if previous else step.inputs
             declared = self._declared(step, operator) if last else []
             open = [self.tensors.open(i) for i in operator.outputs] if last else []
@@ -299,7 +291,7 @@ class _Reader:
         states = [(operator.inputs[position], result) for position, result in network.states.items()]
         wanted = [*zip(network.outputs, titles, strict=False)]
         wanted += [(result, self.tensors.label(index)) for index, result in states if index is not None]
-        names = {result: self.name(title) for result, title in wanted}
+        names = {result: self.target.names.unique(title) for result, title in wanted}
         results: list[tuple[Operand, ...]] = []
         for number, layer in enumerate(network.layers):
             step = layer.on(results)

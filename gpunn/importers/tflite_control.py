@@ -1,35 +1,17 @@
-"""Operators that call subgraphs: what each stands for, and what the reader offers them."""
+"""Operators that call subgraphs, and what state means in a branch or a loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from gpunn.importers.tflite_file import FileGraph
 from gpunn.importers.tflite_node import Node, RefusedError
-from gpunn.model import Model
+from gpunn.importers.tflite_resources import RESOURCES
+from gpunn.importers.tflite_scope import Control, Scope
+from gpunn.importers.tflite_target import States, Target
+from gpunn.importers.tflite_work import Key
 from gpunn.operation import Operand
 from gpunn.types import DType, TensorType
-
-
-class Scope(Protocol):
-    """The reader of the subgraph that the operator stands in."""
-
-    model: Model
-
-    def subgraph(self, index: int) -> FileGraph:
-        """Another subgraph. Raises FormatError where it leads back here, or too deep."""
-
-    def nested(
-        self, index: int, inputs: Sequence[Operand], names: Sequence[str] = (), into: Model | None = None
-    ) -> tuple[Operand, ...]:
-        """The results of a subgraph on given operands: inlined, or read `into` another model."""
-
-    def name(self, wanted: str) -> str:
-        """A name for an operand, made unique."""
-
-
-Control = Callable[[Node, Sequence[str], Scope], tuple[Operand, ...]]
 
 
 def call(options: str, field: str) -> Control:
@@ -42,47 +24,94 @@ def call(options: str, field: str) -> Control:
 
 
 def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """IF: one of two subgraphs on the inputs after the first; inlined where the condition is constant."""
+    """IF: one of two subgraphs on the inputs after the first; inlined where the condition is constant.
+
+    Their variable tensors begin anew each time; of resources, what either assigns comes out of both.
+    """
     options = node.options("IfOptions")
     condition, arguments = node.operand(0), _arguments(node, 1)
     _expect_decision(node, "the condition", condition.type)
-    targets = options.get("ThenSubgraphIndex"), options.get("ElseSubgraphIndex")
+    indices = options.get("ThenSubgraphIndex"), options.get("ElseSubgraphIndex")
+    around = scope.target.entered(scope.work)
     if condition.value is not None:
-        return scope.nested(targets[0] if condition.value.item() else targets[1], arguments, names)
+        return scope.nested(indices[0] if condition.value.item() else indices[1], arguments, names, around)
     constants = frozenset(i for i, a in enumerate(arguments) if a.value is not None)
-    then, otherwise = (_body(scope, t, arguments, constants) for t in targets)
+    bodies = [_body(scope, i, arguments, constants, around.body(f"subgraph {i}")) for i in indices]
+    written = list(dict.fromkeys(k for b in bodies for k in b.resources.written))
+    for body in bodies:
+        body.model.output(*map(body.resources.get, written))
+    read = _begin_alike(bodies, _resources)
+    then, otherwise = (b.model for b in bodies)
     if then.output_types != otherwise.output_types:
         types = " and ".join(_words(b.output_types) for b in (then, otherwise))
         raise RefusedError(f"its branches give {types}, which must be of the same types")
-    varying = [a for a in arguments if a.value is None]
+    inputs = [condition, *(a for a in arguments if a.value is None), *map(around.resources.get, read)]
     attrs = {"then": then, "otherwise": otherwise}
-    named = [scope.name(n) for n in names]
-    return scope.model.add("if_else", (condition, *varying), attrs, origin=node.origin, names=named)
+    named = [around.names.unique(n) for n in (*names, *(f"{k}" for k in written))]
+    results = around.model.add("if_else", inputs, attrs, origin=node.origin, names=named)
+    count = len(results) - len(written)
+    around.resources.written.update(zip(written, results[count:], strict=True))
+    return results[:count]
 
 
 def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """WHILE: the inputs go through a subgraph as long as another says so; their types must stay.
 
     A constant that the body hands on stays one, inside, too: it may be the shape or the axes of something.
+    Variable tensors begin anew when the loop does and go round with it, as resources do.
     """
     options = node.options("WhileOptions")
-    targets = options.get("CondSubgraphIndex"), options.get("BodySubgraphIndex")
+    indices = options.get("CondSubgraphIndex"), options.get("BodySubgraphIndex")
     arguments = _arguments(node, 0)
-    fixed = _handed_on(scope.subgraph(targets[1]), arguments)
-    condition = _body(scope, targets[0], arguments, fixed)
-    if len(condition.outputs) != 1:
-        node.corrupt(f"expected one output of subgraph {targets[0]}, got {len(condition.outputs)}")
-    _expect_decision(node, "what the condition gives", condition.outputs[0].type)
-    body = _body(scope, targets[1], arguments, fixed)
-    _expect_same_types(node, arguments, body.outputs, fixed)
-    body.outputs = [o for i, o in enumerate(body.outputs) if i not in fixed]
+    fixed = _handed_on(scope.subgraph(indices[1]), arguments)
+    fixed |= {i for i, a in enumerate(arguments) if a in scope.work.resources}
+    around = scope.target.entered(scope.work)
+    condition, body = bodies = [
+        _body(scope, i, arguments, fixed, around.body(f"subgraph {i}", loop=True)) for i in indices
+    ]
+    if len(condition.model.outputs) != 1:
+        node.corrupt(f"expected one output of subgraph {indices[0]}, got {len(condition.model.outputs)}")
+    _expect_decision(node, "what the condition gives", condition.model.outputs[0].type)
+    _expect_same_types(node, arguments, body.model.outputs, fixed)
+    body.model.outputs = [o for i, o in enumerate(body.model.outputs) if i not in fixed]
     state = [a for i, a in enumerate(arguments) if i not in fixed]
+    named = [n for i, n in enumerate(names) if i not in fixed]
+    for kind in _tensors, _resources:
+        outside, inside = kind(around), kind(body)
+        if kind(condition).written:
+            raise RefusedError("its condition changes variables")
+        for key in inside.written:
+            inside.start(key)
+        carried = _begin_alike(bodies, kind)
+        state += map(outside.get, carried)
+        body.model.output(*map(inside.get, carried))
+        named += (inside.start(k).name for k in carried)
     if not state:
         raise RefusedError("nothing in it changes, so it ends at once or never")
-    named = [scope.name(n) for i, n in enumerate(names) if i not in fixed]
-    attrs = {"condition": condition, "body": body}
-    last = iter(scope.model.add("while_loop", state, attrs, origin=node.origin, names=named))
-    return tuple(a if i in fixed else next(last) for i, a in enumerate(arguments))
+    attrs = {"condition": condition.model, "body": body.model}
+    named = [around.names.unique(n) for n in named]
+    last = around.model.add("while_loop", state, attrs, origin=node.origin, names=named)
+    after = zip(carried, last[len(last) - len(carried) :], strict=True)  # those of resources
+    around.resources.written.update((k, o) for k, o in after if k in body.resources.written)
+    results = iter(last)
+    return tuple(a if i in fixed else next(results) for i, a in enumerate(arguments))
+
+
+def _tensors(target: Target) -> States:
+    return target.tensors
+
+
+def _resources(target: Target) -> States:
+    return target.resources
+
+
+def _begin_alike(bodies: Sequence[Target], kind: Callable[[Target], States]) -> list[Key]:
+    """Let bodies take the same state as their last inputs, in the same order; its keys."""
+    keys = list(dict.fromkeys(k for b in bodies for k in kind(b).begun))
+    for body in bodies:
+        taken = dict.fromkeys(map(kind(body).start, keys))
+        body.model.inputs = [*(i for i in body.model.inputs if i not in taken), *taken]
+    return keys
 
 
 def _handed_on(body: FileGraph, arguments: Sequence[Operand]) -> frozenset[int]:
@@ -104,12 +133,14 @@ def _expect_same_types(
             raise RefusedError(f"it makes {new.type} of {old.type}, a loop must leave types as they are")
 
 
-def _body(scope: Scope, index: int, arguments: Sequence[Operand], fixed: frozenset[int]) -> Model:
-    """A subgraph as a model of its own, whose inputs are the arguments that are not fixed (constants)."""
-    model = Model(f"subgraph {index}")
+def _body(
+    scope: Scope, index: int, arguments: Sequence[Operand], fixed: frozenset[int], target: Target
+) -> Target:
+    """A subgraph read into a model of its own, whose inputs are the arguments that are not `fixed`."""
+    model = target.model
     inputs = [a if i in fixed else model.input(a.name, a.type) for i, a in enumerate(arguments)]
-    model.output(*scope.nested(index, inputs, into=model))
-    return model
+    model.output(*scope.nested(index, inputs, target=target))
+    return target
 
 
 def _arguments(node: Node, start: int) -> tuple[Operand, ...]:
@@ -132,4 +163,5 @@ CONTROL: Mapping[str, Control] = {
     "IF": branch,
     "STABLEHLO_COMPOSITE": call("StableHLOCompositeOptions", "DecompositionSubgraphIndex"),
     "WHILE": loop,
+    **RESOURCES,
 }

@@ -62,6 +62,11 @@ class FileTensor:
     bits: int = 0
 
     @property
+    def is_handle(self) -> bool:
+        """Whether it holds no numbers but says which resource is meant."""
+        return self.type_name == "RESOURCE"
+
+    @property
     def type(self) -> TensorType | None:
         """The type with the stored shape, which has 1 for open extents."""
         return None if self.dtype is None else TensorType(self.dtype, self.stored, self.quantization)

@@ -11,7 +11,7 @@ import numpy as np
 import tflite as schema
 
 from gpunn.errors import FormatError
-from gpunn.importers.tflite_file import CORRUPT
+from gpunn.importers.tflite_file import CORRUPT, MAX_NAME
 from gpunn.operation import Operand
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType, Quantization, TensorType
@@ -110,6 +110,19 @@ class Options:
             return getattr(self.table, name)()
         except CORRUPT as error:
             self.node.corrupt(f"option {name} cannot be read ({error})")
+
+    def name(self, field: int) -> bytes:
+        """A short string, by the number of its field; empty where there is none."""
+        table = self.table._tab
+        try:
+            place = table.Offset(4 + 2 * field)
+            length = table.VectorLen(place) if place else 0
+            found = table.String(table.Pos + place) if 0 < length <= MAX_NAME else b""
+        except CORRUPT as error:
+            self.node.corrupt(f"option {field} cannot be read ({error})")
+        if length > MAX_NAME:
+            self.node.corrupt(f"option {field} has {length} bytes, at most {MAX_NAME} make a name")
+        return bytes(found)
 
     def ints(self, name: str) -> tuple[int, ...]:
         """A vector of integers."""

@@ -393,11 +393,6 @@ OPERATORS: Mapping[str, Rule] = {
     "ZEROS_LIKE": plain("zeros_like"),
 }
 
-_VARIABLES = "resource variables, which came after 2018, are not supported"
 REFUSED: Mapping[str, str] = {
-    "ASSIGN_VARIABLE": _VARIABLES,
-    "CALL_ONCE": "what runs once only gives values to variables: " + _VARIABLES,
     "DELEGATE": "it stands for a delegate's own code, which no file holds",
-    "READ_VARIABLE": _VARIABLES,
-    "VAR_HANDLE": _VARIABLES,
 }

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
+
+import numpy as np
 
 from gpunn.custom import CustomOperator
 from gpunn.errors import UnsupportedError
-from gpunn.importers.tflite_file import FileGraph, TfliteFile
+from gpunn.importers.tflite_file import FileGraph, FileTensor, TfliteFile, printable
+from gpunn.importers.tflite_node import RefusedError
 from gpunn.importers.tflite_refusals import Refusals
-from gpunn.operation import Operand
+from gpunn.model import zeros
+from gpunn.operation import Lifetime, Operand
+from gpunn.types import Array, DType, TensorType
 
 MAX_DEPTH = 16  # of subgraphs that call one another
 MAX_KNOWN_BYTES = 64 << 20  # of constants that unfold, by a rule or as they are stored, from a small file
@@ -18,13 +23,29 @@ MAX_UNFOLDED = 32  # times the size of a file that they may be
 MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as their subgraph is called again
 
 
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What a file names to keep values in: a variable (VAR_HANDLE)."""
+
+    container: bytes
+    name: bytes
+
+    def __str__(self) -> str:
+        return printable(self.name.decode("utf-8", "replace")) or "variable"
+
+
+Key = tuple[int, int] | Resource  # of state: a variable tensor, by subgraph and number, or a resource
+
+
 @dataclass(slots=True)
 class Work:
-    """The state of reading one file. `as_stored`: tensors have the shapes that the file says.
+    """The work of reading one file. `as_stored`: tensors have the shapes that the file says.
 
-    `constants` and `variables` are operands by subgraph and tensor, `states` what variables hold by now,
-    `known` counts the bytes of constants that unfolded, `repeated` what was read of subgraphs that had
-    been read before, which are in `begun`.
+    `constants` are operands by subgraph and tensor. `handles` are constants that stand for resources,
+    `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
+    hold before the first run, which the subgraphs in `done_once` assign. `known` counts the bytes of
+    constants that unfolded, `repeated` what was read of subgraphs that had been read before, which are
+    in `begun`.
     """
 
     file: TfliteFile
@@ -32,14 +53,48 @@ class Work:
     as_stored: bool = True
     unsupported: Refusals = field(init=False)
     constants: dict[tuple[int, int], Operand] = field(default_factory=dict)
-    variables: dict[tuple[int, int], Operand] = field(default_factory=dict)
-    states: dict[tuple[int, int], Operand] = field(default_factory=dict)
+    handles: dict[Resource, Operand] = field(default_factory=dict)
+    resources: dict[Operand, Resource] = field(default_factory=dict)
+    initial_values: dict[Key, Array] = field(default_factory=dict)
+    types: dict[Resource, TensorType] = field(default_factory=dict)
+    done_once: set[int] = field(default_factory=set)
     known: int = 0
     begun: set[int] = field(default_factory=set)
     repeated: int = 0
 
     def __post_init__(self) -> None:
         self.unsupported = Refusals(self.file.name)
+
+    def handle(self, resource: Resource) -> Operand:
+        """The constant that stands for a resource, which only operators of resources understand."""
+        if resource not in self.handles:
+            number = np.array(len(self.handles), np.int32)
+            handle = Operand(str(resource), TensorType(DType.INT32, ()), Lifetime.CONSTANT, number)
+            self.handles[resource] = handle
+            self.resources[handle] = resource
+        return self.handles[resource]
+
+    def initial(self, key: Key) -> tuple[str, TensorType, Array]:
+        """The name and type of what keeps state, and what it holds before the first run."""
+        if isinstance(key, Resource):
+            if key not in self.initial_values:
+                raise RefusedError(f"variable {str(key)!r} may be read before anything is assigned to it")
+            return str(key), self.types[key], self.initial_values[key]
+        tensor = self.file.graph(key[0]).tensors[key[1]]
+        if tensor.type is None:  # an output: operators do not read such a tensor
+            raise UnsupportedError(f"{self.file.name}: {tensor} is {tensor.type_name}")
+        value = self.value(tensor)
+        if value is None:  # of UINT8 they are not zero points, in LiteRT
+            value = zeros(
+                replace(tensor.type, quantization=None) if tensor.dtype is DType.UINT8 else tensor.type
+            )
+        return tensor.name, tensor.type, value
+
+    def value(self, tensor: FileTensor) -> Array | None:
+        """What the file holds of a tensor, within bounds where that unfolds."""
+        if tensor.type is not None and (tensor.sparsity is not None or tensor.bits):
+            self.unfold(tensor.type.nbytes, str(tensor))
+        return self.file.value(tensor)
 
     def enter(self, index: int, path: Sequence[int]) -> FileGraph:
         """A subgraph that subgraphs `path` call, each the next; FormatError when that has no end."""

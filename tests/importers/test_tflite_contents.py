@@ -136,5 +136,5 @@ def test_a_variable_of_a_type_without_name_may_be_no_output() -> None:
     variable = graph.tensor(float32(2), is_variable=True)
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(graph.build([variable]), 0))
     model.subgraphs[0].tensors[variable].type = schema.TensorType.COMPLEX64
-    with pytest.raises(UnsupportedError, match=rf"tensor {variable} .* is COMPLEX64"):
+    with pytest.raises(UnsupportedError, match="output t1 is COMPLEX64"):
         load(packed(model))

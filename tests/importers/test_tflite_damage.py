@@ -18,6 +18,7 @@ from gpunn.importers import load
 from gpunn.model import MAX_ELEMENTS
 from gpunn.passes import optimise
 from gpunn.types import DType, Quantization, TensorType, float32
+from tests.importers.test_tflite_resources import adding, looping
 from tests.tflite_builder import Array, Graph, Sparsity
 
 LIMIT_SECONDS = 5.0  # for files of a few KiB: hundreds of times what a sound one takes
@@ -93,7 +94,10 @@ def _nested_sample() -> bytes:
 
 SAMPLE = _sample()
 NESTED = _nested_sample()
-SAMPLES = pytest.mark.parametrize("sample", [SAMPLE, NESTED], ids=["one graph", "nested graphs"])
+STATEFUL = looping(adding(True), True)
+SAMPLES = pytest.mark.parametrize(
+    "sample", [SAMPLE, NESTED, STATEFUL], ids=["one graph", "nested graphs", "resources"]
+)
 INTERESTING = [0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFC, 0xFFFFFFFF]
 AGES = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -38,13 +38,17 @@ STATEFUL: tuple[test_tflite_state.Case, ...] = tuple(test_tflite_state.CASES.val
 # Operators that take more than one operator's file to show, or that LiteRT has no kernel for: a test module
 # with numbers worked out by hand or LiteRT's answers to whole graphs.
 ELSEWHERE: Mapping[str, str] = {
+    "ASSIGN_VARIABLE": "test_tflite_resources.py",
     "BUCKETIZE": "test_tflite_later.py",
     "CALL": "test_tflite_subgraphs.py",
+    "CALL_ONCE": "test_tflite_resources.py",
     "CONCAT_EMBEDDINGS": "test_tflite_values.py",
     "CUSTOM": "test_tflite_custom.py",
     "DENSIFY": "test_tflite_sparse.py",
     "IF": "test_tflite_control.py",
+    "READ_VARIABLE": "test_tflite_resources.py",
     "STABLEHLO_COMPOSITE": "test_tflite_subgraphs.py",
+    "VAR_HANDLE": "test_tflite_resources.py",
     "WHILE": "test_tflite_control.py",
 }
 

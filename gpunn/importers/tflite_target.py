@@ -1,0 +1,124 @@
+"""Where a reader of TFLite operators adds what they stand for: a model, and what state holds in it by now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from gpunn.importers.tflite_work import Key, Work
+from gpunn.model import Model
+from gpunn.operation import Operand
+
+
+class Names:
+    """Names of a model's operands, each given once."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+
+    def unique(self, wanted: str) -> str:
+        """A name that was not given before: the wanted one, if possible with a number behind it."""
+        number = self._given.get(wanted, 0)
+        self._given[wanted] = number + 1
+        return wanted if number == 0 else self.free(f"{wanted}:{number}")
+
+    def free(self, name: str) -> str:
+        """The name, with as many strokes behind it as it takes to be another one."""
+        while name in self._given:
+            name += "'"
+        self._given[name] = 1
+        return name
+
+
+@dataclass(slots=True)
+class States:
+    """What state holds while a model is read, by key.
+
+    `begun` is what it held at first, which `begin` makes, `written` what has become of it.
+    """
+
+    begin: Callable[[Key], Operand]
+    begun: dict[Key, Operand] = field(default_factory=dict)
+    written: dict[Key, Operand] = field(default_factory=dict)
+
+    def start(self, key: Key) -> Operand:
+        """What it held at first."""
+        if key not in self.begun:
+            self.begun[key] = self.begin(key)
+        return self.begun[key]
+
+    def get(self, key: Key) -> Operand:
+        """What it holds by now."""
+        return self.written[key] if key in self.written else self.start(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model in the making, the names in it, what was dequantised there, and what state holds by now.
+
+    Variable tensors (`tensors`) and resources differ in what subgraphs do to them: the variables of a branch
+    or a loop's body are as new each time that operator runs, resources are the whole file's.
+    `outermost`: the model is the file's, not a body in it.
+    """
+
+    model: Model
+    tensors: States
+    resources: States
+    names: Names
+    widened: dict[Operand, Operand] = field(default_factory=dict)
+    outermost: bool = False
+
+    @classmethod
+    def outer(cls, work: Work, model: Model) -> Target:
+        """The file's own model, in which state is kept from run to run."""
+        names = Names()
+
+        def variable(key: Key) -> Operand:
+            name, type, value = work.initial(key)
+            return model.variable(names.unique(name), type, value)
+
+        return cls(model, States(variable), States(variable), names, outermost=True)
+
+    def entered(self, work: Work) -> Target:
+        """The same model, for a subgraph whose variable tensors begin anew."""
+        return replace(self, tensors=_constants(work, self.model, self.names))
+
+    def once(self, work: Work) -> Target:
+        """A model for what happens before the first run."""
+        model, names = Model(), Names()
+        return Target(model, _constants(work, model, names), _constants(work, model, names), names)
+
+    def body(self, name: str, loop: bool = False) -> Target:
+        """A model inside of this one, into which what resources hold here comes as inputs.
+
+        Of a `loop` that holds for variable tensors, too; else they begin anew, as the constants that they are
+        here (see entered()).
+        """
+        model, names = Model(name), Names()
+
+        def inputs(states: States) -> States:
+            def input(key: Key) -> Operand:
+                outside = states.get(key)
+                return model.input(names.unique(outside.name), outside.type)
+
+            return States(input)
+
+        tensors = inputs(self.tensors) if loop else States(self.tensors.start)
+        return Target(model, tensors, inputs(self.resources), names)
+
+    def update(self) -> None:
+        """Let the variables of the model be after a run what they were set to."""
+        for states in (self.tensors, self.resources):
+            for key, variable in states.begun.items():
+                if key in states.written:
+                    self.model.update(variable, states.written[key])
+
+
+def _constants(work: Work, model: Model, names: Names) -> States:
+    """State that begins as it is before the first run."""
+
+    def constant(key: Key) -> Operand:
+        name, type, value = work.initial(key)
+        return model.constant(names.unique(name), value, type)
+
+    return States(constant)
