@@ -14,17 +14,15 @@ from gpunn.errors import FormatError, GpunnError, ModelError, UnsupportedError
 from gpunn.model import Model
 from gpunn.types import Array
 from tests.resources import shared
-from tests.tflite_builder import litert_run
+from tests.tflite_builder import DEFAULT_KERNELS, litert_run
 
 TOLERANCE = 1e-4  # of an output's range, as the manifest's models
 FOLDER = "tflite_ops/tflite_testdata"
-# Files that LiteRT does not run either, or that gpunn refuses nevertheless: the error and words of it.
+# Files that LiteRT does not run either, or that give nothing: the error and words of it.
 REFUSED: dict[str, tuple[type[GpunnError], str]] = {
     "0_subgraphs": (FormatError, "has no subgraph"),
-    "2_subgraphs": (FormatError, "has no outputs"),  # nor an operator: nothing to answer
+    "2_subgraphs": (FormatError, "has no outputs"),
     "2_subgraphs_dont_delegate_name": (FormatError, "has no outputs"),
-    "add_quantized": (FormatError, "output add is FLOAT32, expected UINT8"),  # LiteRT mends what it reads
-    "add_quantized_int8": (FormatError, "output add is FLOAT32, expected INT8"),
     "add_shared_tensors": (FormatError, "comes from nowhere"),
     "custom_sinh": (UnsupportedError, "CUSTOM Sinh"),
     "double_flex": (UnsupportedError, "CUSTOM FlexDouble"),
@@ -41,6 +39,7 @@ REFUSED: dict[str, tuple[type[GpunnError], str]] = {
     "two_subgraphs": (FormatError, "has no outputs"),
     "with_metadata": (UnsupportedError, "CUSTOM NPU_OP"),
 }
+NOTHING = {"2_subgraphs", "2_subgraphs_dont_delegate_name", "empty_model", "two_subgraphs"}  # nor an operator
 TEXTS = {"string_input_model", "string_input_model_with_signature"}  # which hand their inputs on
 TEXT_LOOP = "while_op_with_forwarding_input"  # counts up, and hands a text on
 SLOW = {"conv3d_huge_im2col", "conv_huge_im2col"}  # of 700 and 80 MB, ten seconds and more on two cores
@@ -109,6 +108,27 @@ def test_other_small_files_are_refused_with_a_reason(file: str) -> None:
     error, words = REFUSED[file]
     with pytest.raises(error, match=words):
         gpunn.load(shared(f"models/{FOLDER}/{file}.bin"))
+
+
+@pytest.mark.parametrize("file", REFUSED)
+def test_litert_refuses_them_too_unless_there_is_nothing_to_run(file: str) -> None:
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="the oracle is not installed")
+    if file in NOTHING:
+        assert litert_open(litert, file).get_output_details() == []
+        return
+    with pytest.raises((RuntimeError, ValueError)):
+        litert_open(litert, file).invoke()
+
+
+def litert_open(litert: Any, file: str) -> Any:
+    """LiteRT's interpreter of a file, ready to run."""
+    interpreter = litert.Interpreter(
+        model_content=shared(f"models/{FOLDER}/{file}.bin").read_bytes(),
+        experimental_op_resolver_type=litert.OpResolverType[DEFAULT_KERNELS],
+        num_threads=1,
+    )
+    interpreter.allocate_tensors()
+    return interpreter
 
 
 @pytest.mark.parametrize("file", sorted(TEXTS))

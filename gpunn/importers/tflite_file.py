@@ -19,6 +19,7 @@ from flatbuffers.number_types import Int32Flags
 from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
+from gpunn.importers.tflite_results import result_type
 from gpunn.importers.tflite_sparse import Sparsity, read_sparsity
 from gpunn.importers.tflite_values import values_of
 from gpunn.ops.affine import LIMITS
@@ -210,21 +211,25 @@ class TfliteFile:
             outputs = self._ints(graph.OutputsLength(), graph.OutputsAsNumpy)
         for role, indices in (("input", inputs), ("output", outputs)):
             self._expect_tensors(indices, f"an {role} of {prefix[:-2] or 'the model'}", len(tensors))
-        return FileGraph(
-            index,
-            tuple(self._tensor(i, t, prefix) for i, t in enumerate(tensors)),
-            tuple(self._operator(i, o, prefix, len(tensors)) for i, o in enumerate(operators)),
-            inputs,
-            outputs,
-        )
+        typed = [self._tensor(i, t, prefix) for i, t in enumerate(tensors)]
+        read = tuple(self._operator(i, o, prefix, len(tensors)) for i, o in enumerate(operators))
+        for operator in read:
+            name = result_type(
+                operator.code, ["" if i is None else typed[i].type_name for i in operator.inputs]
+            )
+            for i in operator.outputs:
+                if name not in ("", typed[i].type_name):
+                    typed[i] = self._tensor(i, tensors[i], prefix, name)
+        return FileGraph(index, tuple(typed), read, inputs, outputs)
 
-    def _tensor(self, index: int, tensor: Any, prefix: str) -> FileTensor:
+    def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
+        """Tensor `index`, of another type than the file says if that has a `type_name`."""
         where = f"{prefix}tensor {index}"
         with self._reading(where):
             stored = self._ints(tensor.ShapeLength(), tensor.ShapeAsNumpy)
             signature = self._ints(tensor.ShapeSignatureLength(), tensor.ShapeSignatureAsNumpy)
             number = tensor.Type()
-            type_name = TYPE_NAMES.get(number, f"type {number}")
+            type_name = type_name or TYPE_NAMES.get(number, f"type {number}")
             name = self._text(tensor.Name())
             buffer = tensor.Buffer()
             unranked = not stored and not tensor.HasRank()  # a scalar looks alike in files before 2023
