@@ -66,13 +66,26 @@ def fold_constants(model: Model) -> Model:
 
     What a constant comes to when it is dequantised for the first time does not count: the file holds a
     quarter of it.
-    A result of the model stays an operation's output; so does the result of an op in NOT_FOLDED.
+    A result of the model stays an operation's output; so does the result of an op in NOT_FOLDED. Variables
+    that nothing updates are constants.
     """
-    return _fold(model, _Allowance(MAX_FOLDED_BYTES, MAX_READ_BYTES))
+    settled = _settled(model)
+    folded = _fold(model, _Allowance(MAX_FOLDED_BYTES, MAX_READ_BYTES), dict(settled))
+    for variable in settled:
+        del folded.variables[variable]
+    return folded
 
 
-def _fold(model: Model, allowance: _Allowance) -> Model:
-    known: dict[Operand, Operand] = {}
+def _settled(model: Model) -> dict[Operand, Operand]:
+    """A constant for each variable that keeps its first value, unless that is zeros, which take no memory."""
+    return {
+        variable: Operand(variable.name, variable.type, Lifetime.CONSTANT, value)
+        for variable, value in model.variables.items()
+        if variable not in model.updates and variable not in model.results and value.flags.c_contiguous
+    }
+
+
+def _fold(model: Model, allowance: _Allowance, known: dict[Operand, Operand]) -> Model:
     kept: list[Operation] = []
     wanted = model.results
     for operation in model.operations:
@@ -80,7 +93,7 @@ def _fold(model: Model, allowance: _Allowance) -> Model:
         if wanted.isdisjoint(operation.outputs) and _constant(operation) and allowance.grants(operation):
             known.update(_results(operation))
         else:
-            kept.append(with_bodies(operation, lambda body: _fold(body, allowance)))
+            kept.append(with_bodies(operation, lambda body: _fold(body, allowance, {})))
     return model.with_operations(kept)
 
 

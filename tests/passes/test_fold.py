@@ -45,6 +45,25 @@ def test_outputs_stay_results_of_operations() -> None:
     assert ops(same(model, fold_constants)) == ["relu"]
 
 
+def test_variables_that_nothing_updates_are_constants() -> None:
+    """Weights that a file keeps in variables; what changes or is an output stays, and so do zeros."""
+    model = Model()
+    x = model.input("x", float32(3))
+    value = np.array([1, -2, 3], np.float32)
+    kept, changed, shown = (model.variable(n, float32(3), value) for n in "abc")
+    zeros = model.variable("zeros", float32(3))
+    (positive,) = model.add("relu", [kept])
+    (y,) = model.add("add", [positive, x])
+    model.update(changed, *model.add("add", [changed, y]))
+    model.output(*model.add("mul", [y, zeros]), shown)
+    folded = fold_constants(model)
+    assert ops(folded) == ["add", "add", "mul"]
+    assert [*folded.variables] == [changed, shown, zeros]
+    assert [*model.variables] == [kept, changed, shown, zeros]
+    constant = folded.operations[0].inputs[0]
+    assert constant is not None and constant.value is not None and constant.value.tolist() == [1, 0, 3]
+
+
 def test_what_depends_on_an_input_stays() -> None:
     model = Model()
     model.output(
