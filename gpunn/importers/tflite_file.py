@@ -214,9 +214,8 @@ class TfliteFile:
         typed = [self._tensor(i, t, prefix) for i, t in enumerate(tensors)]
         read = tuple(self._operator(i, o, prefix, len(tensors)) for i, o in enumerate(operators))
         for operator in read:
-            name = result_type(
-                operator.code, ["" if i is None else typed[i].type_name for i in operator.inputs]
-            )
+            given = [None if i is None else typed[i].dtype for i in operator.inputs]
+            name = result_type(operator.code, ["" if d is None else d.name for d in given])
             for i in operator.outputs:
                 if name not in ("", typed[i].type_name):
                     typed[i] = self._tensor(i, tensors[i], prefix, name)

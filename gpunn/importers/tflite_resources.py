@@ -1,32 +1,40 @@
-"""Operators of resources: variables that have names, and what runs once to give them their first values."""
+"""Operators of resources: variables and tables, which are a whole file's, and what runs once to fill them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
+import numpy as np
+
+from gpunn.importers.tflite_file import TYPE_NAMES
 from gpunn.importers.tflite_node import Node, RefusedError
 from gpunn.importers.tflite_scope import Control, Scope
-from gpunn.importers.tflite_work import Resource
+from gpunn.importers.tflite_work import Table, Variable
 from gpunn.model import zeros
 from gpunn.operation import Operand
 
 CONTAINER, SHARED_NAME = 0, 1  # fields of VarHandleOptions
+TABLES = ("INT64", "STRING"), ("STRING", "INT64")  # types of keys and values
+UNCERTAIN = "it stands where not every run comes by"
+
+_Resource = TypeVar("_Resource", Variable, Table)
 
 
 def var_handle(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """VAR_HANDLE: the variable of a name; equal names in the whole file mean the same one."""
     options = node.options("VarHandleOptions")
-    return (scope.work.handle(Resource(options.name(CONTAINER), options.name(SHARED_NAME))),)
+    return (scope.work.handle(Variable(options.name(CONTAINER), options.name(SHARED_NAME))),)
 
 
 def read_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """READ_VARIABLE: what was assigned last."""
-    return (scope.target.resources.get(_resource(node, scope)),)
+    return (scope.target.resources.get(_resource(node, scope, Variable)),)
 
 
 def assign_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """ASSIGN_VARIABLE: what the operators that follow read, and those of the next run; the type must stay."""
-    variable, value = _resource(node, scope), node.operand(1)
+    variable, value = _resource(node, scope, Variable), node.operand(1)
     type = scope.work.types.setdefault(variable, value.type)
     if value.type != type:
         raise RefusedError(f"it assigns {value.type} to variable {str(variable)!r}, which is {type}")
@@ -35,19 +43,19 @@ def assign_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Ope
 
 
 def call_once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """CALL_ONCE: what a subgraph assigns before the first run, here constants only."""
+    """CALL_ONCE: what a subgraph assigns and imports before the first run, here constants only."""
     index = node.options("CallOnceOptions").get("InitSubgraphIndex")
-    if not scope.target.outermost:
-        raise RefusedError("it stands where not every run comes by")
+    if not scope.target.certain:
+        raise RefusedError(UNCERTAIN)
     if index in scope.work.done_once:
         return ()
     scope.work.done_once.add(index)
     target = scope.target.once(scope.work)
     if scope.nested(index, (), target=target):
         node.corrupt(f"subgraph {index} should have no outputs")
-    used = {*scope.target.resources.begun, *scope.target.resources.written}
+    outside = scope.target.resources
     for variable, operand in target.resources.written.items():
-        if variable in used:
+        if variable in outside.begun or variable in outside.written:
             raise RefusedError(f"variable {str(variable)!r} is used before")
         if operand.value is None and not scope.work.unsupported:
             raise RefusedError(f"the first value of variable {str(variable)!r} is computed, not a constant")
@@ -56,17 +64,70 @@ def call_once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, 
     return ()
 
 
-def _resource(node: Node, scope: Scope) -> Resource:
+def table_handle(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+    """HASHTABLE: the table of a number; equal numbers in the whole file mean the same one."""
+    options = node.options("HashtableOptions")
+    key, value = (TYPE_NAMES.get(options.get(n), "") for n in ("KeyDtype", "ValueDtype"))
+    if (key, value) not in TABLES:
+        raise RefusedError(f"a table of {value} by {key}, only STRING by INT64 and INT64 by STRING are known")
+    return (scope.work.handle(Table(options.get("TableId"), key, value)),)
+
+
+def table_import(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+    """HASHTABLE_IMPORT: what the table holds from now on; it is filled but once."""
+    table, keys, values = _resource(node, scope, Table), node.operand(1), node.operand(2)
+    if table in scope.work.tables:
+        return ()
+    if not scope.target.certain:
+        raise RefusedError(UNCERTAIN)
+    pair = node.constant(1, "keys", table.key.lower()), node.constant(2, "values", table.value.lower())
+    if pair[0].shape != pair[1].shape:
+        node.corrupt(f"expected a value for each key, got {values.type} for {keys.type}")
+    flat = (scope.target.model.constant(f"{table}:{k}", v.reshape(-1)) for k, v in enumerate(pair))
+    scope.work.tables[table] = next(flat), next(flat)
+    return ()
+
+
+def table_find(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+    """HASHTABLE_FIND: the values of keys, the first element of input 2 where there is none."""
+    keys, values = _contents(node, scope)
+    inputs = node.operand(1), keys, values, node.operand(2)
+    named = [scope.target.names.unique(n) for n in names]
+    return scope.target.model.add("table_lookup", inputs, origin=node.origin, names=named)
+
+
+def table_size(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+    """HASHTABLE_SIZE: the number of different keys."""
+    keys, _ = _contents(node, scope)
+    assert keys.value is not None
+    count = np.array([len(set(keys.value.tolist()))], np.int64)
+    return (scope.target.model.constant(scope.target.names.unique(names[0] if names else ""), count),)
+
+
+def _contents(node: Node, scope: Scope) -> tuple[Operand, Operand]:
+    """Keys and values of the table that input 0 stands for."""
+    table = _resource(node, scope, Table)
+    if table not in scope.work.tables:
+        raise RefusedError(f"{table} is asked before anything is imported into it")
+    return scope.work.tables[table]
+
+
+def _resource(node: Node, scope: Scope, kind: type[_Resource]) -> _Resource:
     """What input 0 stands for."""
     operand = node.operand(0)
-    if operand not in scope.work.resources:
-        node.corrupt(f"input 0 should say which resource is meant, got {operand.type}")
-    return scope.work.resources[operand]
+    resource = scope.work.resources.get(operand)
+    if not isinstance(resource, kind):
+        node.corrupt(f"input 0 should say which {kind.__name__.lower()} is meant, got {operand!r}")
+    return resource
 
 
 RESOURCES: Mapping[str, Control] = {
     "ASSIGN_VARIABLE": assign_variable,
     "CALL_ONCE": call_once,
+    "HASHTABLE": table_handle,
+    "HASHTABLE_FIND": table_find,
+    "HASHTABLE_IMPORT": table_import,
+    "HASHTABLE_SIZE": table_size,
     "READ_VARIABLE": read_variable,
     "VAR_HANDLE": var_handle,
 }

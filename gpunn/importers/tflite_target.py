@@ -58,7 +58,7 @@ class Target:
 
     Variable tensors (`tensors`) and resources differ in what subgraphs do to them: the variables of a branch
     or a loop's body are as new each time that operator runs, resources are the whole file's.
-    `outermost`: the model is the file's, not a body in it.
+    `certain`: the first run comes by for sure, as this is no body of a branch or a loop.
     """
 
     model: Model
@@ -66,7 +66,7 @@ class Target:
     resources: States
     names: Names
     widened: dict[Operand, Operand] = field(default_factory=dict)
-    outermost: bool = False
+    certain: bool = False
 
     @classmethod
     def outer(cls, work: Work, model: Model) -> Target:
@@ -77,7 +77,7 @@ class Target:
             name, type, value = work.initial(key)
             return model.variable(names.unique(name), type, value)
 
-        return cls(model, States(variable), States(variable), names, outermost=True)
+        return cls(model, States(variable), States(variable), names, certain=True)
 
     def entered(self, work: Work) -> Target:
         """The same model, for a subgraph whose variable tensors begin anew."""
@@ -86,7 +86,9 @@ class Target:
     def once(self, work: Work) -> Target:
         """A model for what happens before the first run."""
         model, names = Model(), Names()
-        return Target(model, _constants(work, model, names), _constants(work, model, names), names)
+        return Target(
+            model, _constants(work, model, names), _constants(work, model, names), names, certain=True
+        )
 
     def body(self, name: str, loop: bool = False) -> Target:
         """A model inside of this one, into which what resources hold here comes as inputs.

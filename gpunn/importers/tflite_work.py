@@ -24,8 +24,8 @@ MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as t
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """What a file names to keep values in: a variable (VAR_HANDLE)."""
+class Variable:
+    """What a file names to keep a tensor in (VAR_HANDLE)."""
 
     container: bytes
     name: bytes
@@ -34,7 +34,19 @@ class Resource:
         return printable(self.name.decode("utf-8", "replace")) or "variable"
 
 
-Key = tuple[int, int] | Resource  # of state: a variable tensor, by subgraph and number, or a resource
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a file keeps pairs of strings and numbers in, by key (HASHTABLE); types by their names."""
+
+    number: int
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"table_{self.number}"
+
+
+Key = tuple[int, int] | Variable  # of state: a variable tensor, by subgraph and number, or one by name
 
 
 @dataclass(slots=True)
@@ -43,9 +55,9 @@ class Work:
 
     `constants` are operands by subgraph and tensor. `handles` are constants that stand for resources,
     `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
-    hold before the first run, which the subgraphs in `done_once` assign. `known` counts the bytes of
-    constants that unfolded, `repeated` what was read of subgraphs that had been read before, which are
-    in `begun`.
+    hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported, keys
+    and values. `known` counts the bytes of constants that unfolded, `repeated` what was read of subgraphs
+    that had been read before, which are in `begun`.
     """
 
     file: TfliteFile
@@ -53,10 +65,11 @@ class Work:
     as_stored: bool = True
     unsupported: Refusals = field(init=False)
     constants: dict[tuple[int, int], Operand] = field(default_factory=dict)
-    handles: dict[Resource, Operand] = field(default_factory=dict)
-    resources: dict[Operand, Resource] = field(default_factory=dict)
+    handles: dict[Variable | Table, Operand] = field(default_factory=dict)
+    resources: dict[Operand, Variable | Table] = field(default_factory=dict)
+    tables: dict[Table, tuple[Operand, Operand]] = field(default_factory=dict)
     initial_values: dict[Key, Array] = field(default_factory=dict)
-    types: dict[Resource, TensorType] = field(default_factory=dict)
+    types: dict[Variable, TensorType] = field(default_factory=dict)
     done_once: set[int] = field(default_factory=set)
     known: int = 0
     begun: set[int] = field(default_factory=set)
@@ -65,7 +78,7 @@ class Work:
     def __post_init__(self) -> None:
         self.unsupported = Refusals(self.file.name)
 
-    def handle(self, resource: Resource) -> Operand:
+    def handle(self, resource: Variable | Table) -> Operand:
         """The constant that stands for a resource, which only operators of resources understand."""
         if resource not in self.handles:
             number = np.array(len(self.handles), np.int32)
@@ -76,7 +89,7 @@ class Work:
 
     def initial(self, key: Key) -> tuple[str, TensorType, Array]:
         """The name and type of what keeps state, and what it holds before the first run."""
-        if isinstance(key, Resource):
+        if isinstance(key, Variable):
             if key not in self.initial_values:
                 raise RefusedError(f"variable {str(key)!r} may be read before anything is assigned to it")
             return str(key), self.types[key], self.initial_values[key]

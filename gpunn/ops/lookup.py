@@ -234,6 +234,34 @@ def hashtable_lookup(lookups: Array, keys: Array, values: Array) -> tuple[Array,
     return output, hits.astype(np.uint8)
 
 
+def _infer_table(call: Call) -> TensorType:
+    queries = expect_unquantised(call, 0, DType.INT32, DType.INT64, DType.STRING)
+    keys, values = call.expect_rank(1, 1), call.expect_rank(2, 1)
+    default = call.input(3)
+    if keys.dtype is not queries.dtype:
+        call.fail(f"keys must be {queries.dtype.value} as what is looked up, got {keys}")
+    if values.shape != keys.shape:
+        call.fail(f"there must be a value for each of {keys.shape[0]} keys, got {values}")
+    if (default.dtype, default.quantization) != (values.dtype, values.quantization) or not default.size:
+        call.fail(f"there must be a default of the type of the values, {values}, got {default}")
+    return values.with_shape(queries.shape)
+
+
+@op(_infer_table, host_reason="a hash table is looked up on the numpy backend", raw=True, strings=True)
+def table_lookup(queries: Array, keys: Array, values: Array, default: Array) -> Array:
+    """The value of each key that is looked up, the default where the table has none.
+
+    queries int32, int64 or strings, of any shape, which is that of the result; keys [N] of the same dtype,
+    in any order, of equal ones the first counts; values [N] of any dtype; default of that dtype, of which
+    only the first element counts. Raises ModelError for other dtypes and shapes. TensorFlow Lite's
+    HASHTABLE_FIND.
+    """
+    places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
+    found = [places.get(key, len(keys)) for key in queries.reshape(-1).tolist()]
+    choices = np.concatenate([values, default.reshape(-1)[:1]])
+    return np.asarray(choices[np.array(found, np.intp)].reshape(queries.shape))
+
+
 def _infer_lsh(call: Call) -> TensorType:
     expect_unquantised(call, 0, *FLOATS)
     functions, bits = call.expect_rank(0, 2).shape
@@ -301,4 +329,5 @@ OPS: tuple[Op, ...] = (
     embedding_lookup_sparse,
     hashtable_lookup,
     lsh_projection,
+    table_lookup,
 )

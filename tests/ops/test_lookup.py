@@ -102,6 +102,18 @@ def test_hashtable_types_and_sorted_keys() -> None:
         model.compile(backend="cpu")(*inputs)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, object])
+def test_table(dtype: type, backend: str) -> None:
+    """Of equal keys the first counts, of defaults the first; keys need not be sorted."""
+    names = {3: b"3", 1: b"1\x00", -7: b"-7", 4: b"4"}
+    keys, asked = ([names[k] for k in c] if dtype is object else c for c in ((3, 1, 3, -7), (1, 4, -7, 3)))
+    values, default = random(0, 4), np.float32([9, 8])
+    inputs = [np.array(asked, dtype).reshape(2, 2), np.array(keys, dtype), values, default]
+    with model_of("table_lookup", inputs, {}).compile(backend=backend) as compilation:
+        found = compilation(*inputs)
+    np.testing.assert_array_equal(found, [[values[1], 9], [values[3], values[0]]])
+
+
 def test_lookups_agree_with_litert() -> None:
     chosen, values = indices(0, 6, 5), random(0, 5, 4, 3)
     check_litert("embedding_lookup", [chosen, values], {}, "EMBEDDING_LOOKUP")
@@ -231,6 +243,17 @@ SPARSE = {"type": "sparse"}
         ("hashtable_lookup", [LOOKUPS, LOOKUPS.astype(np.float32), ROWS], {}, "input 1 must be int32"),
         ("hashtable_lookup", [LOOKUPS[None], LOOKUPS, ROWS[:3]], {}, "input 0 must have rank 1"),
         ("hashtable_lookup", [LOOKUPS, LOOKUPS, ROWS[0, 0]], {}, "input 2 must have rank 1 or more"),
+        ("table_lookup", [ROWS, LOOKUPS, LOOKUPS, LOOKUPS], {}, "input 0 must be int32 or int64 or string"),
+        ("table_lookup", [LOOKUPS, ROWS, LOOKUPS, LOOKUPS], {}, "input 1 must have rank 1"),
+        (
+            "table_lookup",
+            [LOOKUPS, ROWS[:, 0], LOOKUPS, LOOKUPS],
+            {},
+            "keys must be int32 as what is looked up",
+        ),
+        ("table_lookup", [LOOKUPS, LOOKUPS, KEYS, KEYS], {}, "a value for each of 3 keys, got int32"),
+        ("table_lookup", [LOOKUPS, LOOKUPS, LOOKUPS, ROWS], {}, "a default of the type of the values, int32"),
+        ("table_lookup", [LOOKUPS, LOOKUPS, LOOKUPS, KEYS[:0]], {}, "a default of the type of the values"),
         ("lsh_projection", [ROWS[0], ROWS], SPARSE, "input 0 must have rank 2"),
         ("lsh_projection", [LOOKUPS[None], ROWS], SPARSE, "input 0 must be float32 or float16, got int32"),
         ("lsh_projection", [ROWS, ROWS[0, 0]], SPARSE, "input 1 must have rank 1 or more, got a scalar"),
