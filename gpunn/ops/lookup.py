@@ -253,7 +253,7 @@ def table_lookup(queries: Array, keys: Array, values: Array, default: Array) -> 
 
     queries int32, int64 or strings, of any shape, which is that of the result; keys [N] of the same dtype,
     in any order, of equal ones the first counts; values [N] of any dtype; default of that dtype, of which
-    only the first element counts. Raises ModelError for other dtypes and shapes. TensorFlow Lite's
+    only the first element counts. Raises ModelError for other dtypes and shapes. TFLite schema,
     HASHTABLE_FIND.
     """
     places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
