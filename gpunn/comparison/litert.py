@@ -95,6 +95,8 @@ class LitertSide:
         self.info = SideInfo(name, model.name, f"ai-edge-litert, {RESOLVERS[name]}", Arithmetic.LITERT)
 
     def run(self, sample: Sample) -> tuple[Array, ...]:
+        if self._model.variables:  # reset_all_variables() leaves those that have names as they are
+            self._interpreter = _Interpreter(self._name, self._data, self._model, keep=False)
         return self._interpreter.run(sample.arrays)
 
     def layers(self, samples: Sequence[Sample]) -> LitertLayers:

@@ -10,6 +10,7 @@ import pytest
 
 import gpunn
 from gpunn import vision
+from tests.importers.test_tflite_resources import using
 from tests.resources import shared
 
 
@@ -50,6 +51,12 @@ def test_hybrid_layers_are_within_what_rounding_of_activations_allows() -> None:
     assert first is not None
     assert first.metrics.max_abs_error > 1e-3
     assert 0.1 < first.ratio < 1
+
+
+def test_every_sample_meets_the_first_values_of_variables() -> None:
+    """LiteRT's own way to set variables back does not know those that have names."""
+    need_litert()
+    assert gpunn.compare(using("orwr"), 3, ["cpu", "litert"]).ok
 
 
 def test_a_model_has_no_file() -> None:
