@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from gpunn.importers.tflite_file import FileGraph
 from gpunn.importers.tflite_node import Node, RefusedError
-from gpunn.importers.tflite_resources import RESOURCES
+from gpunn.importers.tflite_resources import RESOURCES, UNCERTAIN
 from gpunn.importers.tflite_scope import Control, Scope
 from gpunn.importers.tflite_target import States, Target
 from gpunn.importers.tflite_work import Key
+from gpunn.model import zeros
 from gpunn.operation import Operand
 from gpunn.types import DType, TensorType
+
+_BOOL = TensorType(DType.BOOL, ())
 
 
 def call(options: str, field: str) -> Control:
@@ -37,6 +42,14 @@ def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...
         return scope.nested(indices[0] if condition.value.item() else indices[1], arguments, names, around)
     constants = frozenset(i for i, a in enumerate(arguments) if a.value is not None)
     bodies = [_body(scope, i, arguments, constants, around.body(f"subgraph {i}")) for i in indices]
+    inputs = [condition, *(a for a in arguments if a.value is None)]
+    return _choice(node, names, around, inputs, bodies)
+
+
+def _choice(
+    node: Node, names: Sequence[str], around: Target, inputs: Sequence[Operand], bodies: Sequence[Target]
+) -> tuple[Operand, ...]:
+    """The results of the body that the first input chooses, without what resources then hold `around` it."""
     written = list(dict.fromkeys(k for b in bodies for k in b.resources.written))
     for body in bodies:
         body.model.output(*map(body.resources.get, written))
@@ -45,13 +58,42 @@ def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...
     if then.output_types != otherwise.output_types:
         types = " and ".join(_words(b.output_types) for b in (then, otherwise))
         raise RefusedError(f"its branches give {types}, which must be of the same types")
-    inputs = [condition, *(a for a in arguments if a.value is None), *map(around.resources.get, read)]
     attrs = {"then": then, "otherwise": otherwise}
-    named = [around.names.unique(n) for n in (*names, *(f"{k}" for k in written))]
-    results = around.model.add("if_else", inputs, attrs, origin=node.origin, names=named)
+    named = [around.names.unique(n) for n in (*names, *map(str, written))]
+    taken = *inputs, *map(around.resources.get, read)
+    results = around.model.add("if_else", taken, attrs, origin=node.origin, names=named)
     count = len(results) - len(written)
     around.resources.written.update(zip(written, results[count:], strict=True))
     return results[:count]
+
+
+def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+    """CALL_ONCE: what a subgraph imports and assigns before the first run.
+
+    Constants are what variables begin with. Where it computes something, it is a branch of the first run.
+    """
+    index = node.options("CallOnceOptions").get("InitSubgraphIndex")
+    if not scope.target.certain:
+        raise RefusedError(UNCERTAIN)
+    if index in scope.work.done_once:
+        return ()
+    scope.work.done_once.add(index)
+    target = scope.target.once(scope.work)
+    if scope.nested(index, (), target=target):
+        node.corrupt(f"subgraph {index} should have no outputs")
+    outside, written = scope.target.resources, target.resources.written
+    for variable, operand in written.items():
+        if variable in outside.begun or variable in outside.written:
+            raise RefusedError(f"variable {str(variable)!r} is used before")
+        value = zeros(operand.type) if operand.value is None else operand.value
+        scope.work.initial_values[variable] = value
+    if any(o.value is None for o in written.values()) and not scope.work.unsupported:
+        around = scope.target.entered(scope.work)
+        first = around.model.variable(around.names.unique("first run"), _BOOL, np.array(True))
+        around.model.update(first, around.model.constant("not the first", np.array(False)))
+        body = _body(scope, index, (), frozenset(), around.body(f"subgraph {index}"))
+        _choice(node, (), around, [first], [body, around.body("later runs")])
+    return ()
 
 
 def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
@@ -160,6 +202,7 @@ def _words(types: Sequence[TensorType]) -> str:
 
 CONTROL: Mapping[str, Control] = {
     "CALL": call("CallOptions", "Subgraph"),
+    "CALL_ONCE": once,
     "IF": branch,
     "STABLEHLO_COMPOSITE": call("StableHLOCompositeOptions", "DecompositionSubgraphIndex"),
     "WHILE": loop,

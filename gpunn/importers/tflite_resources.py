@@ -1,4 +1,4 @@
-"""Operators of resources: variables and tables, which are a whole file's, and what runs once to fill them."""
+"""Operators of resources: variables that have names, and tables, which are a whole file's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from gpunn.importers.tflite_file import TYPE_NAMES
 from gpunn.importers.tflite_node import Node, RefusedError
 from gpunn.importers.tflite_scope import Control, Scope
 from gpunn.importers.tflite_work import Table, Variable
-from gpunn.model import zeros
 from gpunn.operation import Operand
 
 CONTAINER, SHARED_NAME = 0, 1  # fields of VarHandleOptions
@@ -39,28 +38,6 @@ def assign_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Ope
     if value.type != type:
         raise RefusedError(f"it assigns {value.type} to variable {str(variable)!r}, which is {type}")
     scope.target.resources.written[variable] = value
-    return ()
-
-
-def call_once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """CALL_ONCE: what a subgraph assigns and imports before the first run, here constants only."""
-    index = node.options("CallOnceOptions").get("InitSubgraphIndex")
-    if not scope.target.certain:
-        raise RefusedError(UNCERTAIN)
-    if index in scope.work.done_once:
-        return ()
-    scope.work.done_once.add(index)
-    target = scope.target.once(scope.work)
-    if scope.nested(index, (), target=target):
-        node.corrupt(f"subgraph {index} should have no outputs")
-    outside = scope.target.resources
-    for variable, operand in target.resources.written.items():
-        if variable in outside.begun or variable in outside.written:
-            raise RefusedError(f"variable {str(variable)!r} is used before")
-        if operand.value is None and not scope.work.unsupported:
-            raise RefusedError(f"the first value of variable {str(variable)!r} is computed, not a constant")
-        value = zeros(operand.type) if operand.value is None else operand.value
-        scope.work.initial_values[variable] = value
     return ()
 
 
@@ -123,7 +100,6 @@ def _resource(node: Node, scope: Scope, kind: type[_Resource]) -> _Resource:
 
 RESOURCES: Mapping[str, Control] = {
     "ASSIGN_VARIABLE": assign_variable,
-    "CALL_ONCE": call_once,
     "HASHTABLE": table_handle,
     "HASHTABLE_FIND": table_find,
     "HASHTABLE_IMPORT": table_import,
