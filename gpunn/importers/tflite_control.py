@@ -58,6 +58,8 @@ def _choice(
     if then.output_types != otherwise.output_types:
         types = " and ".join(_words(b.output_types) for b in (then, otherwise))
         raise RefusedError(f"its branches give {types}, which must be of the same types")
+    if not then.outputs:  # whichever runs, nobody will know
+        return ()
     attrs = {"then": then, "otherwise": otherwise}
     named = [around.names.unique(n) for n in (*names, *map(str, written))]
     taken = *inputs, *map(around.resources.get, read)

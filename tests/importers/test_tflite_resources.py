@@ -210,6 +210,21 @@ def test_each_branch_may_be_the_first_to_assign(backend: str) -> None:
     assert [v.item() for _, v in found] == [2, -3]
 
 
+@pytest.mark.parametrize("assigns", [True, False])
+def test_a_branch_may_have_no_results(assigns: bool, backend: str) -> None:
+    main, then, otherwise = graphs = Graph(), Graph(), Graph()
+    choice = main.input(BOOL)
+    xs = [g.input(ONE) for g in graphs]
+    once(main, 3)
+    if assigns:
+        assign(then, variable(then), xs[1])
+    options = {"then_subgraph_index": 1, "else_subgraph_index": 2}
+    main.add("IF", [choice, xs[0]], [], options)
+    file = main.build([read(main, variable(main))], called=[(then, []), (otherwise, []), first()])
+    found = check(file, [[F, one(1)], [T, one(2)], [F, one(3)]], backend)
+    assert [v.item() for (v,) in found] == ([5, 2, 2] if assigns else [5, 5, 5])
+
+
 def looping(inner: Sub, handle_comes_in: bool = False, init: Sequence[Sub] = (first(),)) -> bytes:
     """n -> (0, what v holds), when subgraph `inner` has been given n, n - 1, ... 1."""
     main, condition, body = graphs = Graph(), Graph(), Graph()
