@@ -88,10 +88,10 @@ def test_more_dispatches_than_a_query_set_holds(gpu: str, monkeypatch: pytest.Mo
 
 def test_operations_of_the_host_stand_among_the_gpus(gpu: str) -> None:
     model = Model("mixed")
-    x = model.input("x", gpunn.TensorType(gpunn.DType.INT64, (3,)))
-    (y,) = model.add("bucketize", [x], {"boundaries": (0.5,)}, names=["host"])
-    model.output(y)
-    found = gpunn.profile(model, [np.arange(3)], backend=gpu, runs=2)
+    x = model.input("x", gpunn.TensorType(gpunn.DType.INT32, (3,)))
+    keys, values = (model.constant(name, np.arange(3, dtype=np.int32)) for name in ("keys", "values"))
+    model.output(*model.add("hashtable_lookup", [x, keys, values], names=["host", "hits"]))
+    found = gpunn.profile(model, [np.arange(3, dtype=np.int32)], backend=gpu, runs=2)
     assert [(row.name, row.backend) for row in found.rows] == [("host", "cpu")]
     assert found.inputs == "given"
 

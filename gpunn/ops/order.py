@@ -136,14 +136,32 @@ def _infer_bucketize(call: Call) -> TensorType:
     return TensorType(DType.INT32, call.x.shape)
 
 
-@op(_infer_bucketize, host_reason="BUCKETIZE is a search among boundaries")
+_REALS = {DType.INT32: "wide_to_real(wide(x))", DType.INT64: "wide_to_real(x)"}  # f32(x) may round either way
+
+
+def _bucketize_kernel(call: Call) -> Kernel:
+    bounds = np.asarray(call["boundaries"], np.float32)
+    return Kernel(
+        body="bucketize",
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("bound", None, value=bounds)),
+        params={"count": call.x.size, "bounds": bounds.size},
+        functions={"real": Function(("x",), _REALS.get(call.x.dtype, "x"), ("x",), "bound")},
+        libraries=("wide",) if call.x.dtype in _REALS else (),
+        reason=f"a search among {bounds.size} boundaries",
+    )
+
+
+@op(_infer_bucketize, _bucketize_kernel)
 def bucketize(x: Array, *, boundaries: Sequence[float]) -> Array:
     """For each number how many of the ascending boundaries are not above it: int32, x's shape.
 
-    x float32, int32, float16 or int64; NaN is above all. Raises ModelError for other dtypes and for
-    boundaries that do not ascend. TFLite schema, BucketizeOptions.
+    x float32, int32, float16 or int64, compared as float32; NaN is above all. Raises ModelError for other
+    dtypes and for boundaries that do not ascend. TFLite schema, BucketizeOptions.
     """
-    return np.searchsorted(np.asarray(boundaries, np.float32), x, side="right").astype(np.int32)
+    reals = x.astype(np.float32) if x.dtype.kind == "i" else x
+    return np.searchsorted(np.asarray(boundaries, np.float32), reals, side="right").astype(np.int32)
 
 
 OPS: tuple[Op, ...] = (arg_max, arg_min, top_k, bucketize)

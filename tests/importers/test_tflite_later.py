@@ -12,6 +12,7 @@ from gpunn.errors import FormatError, ModelError
 from gpunn.importers import load
 from gpunn.types import Array, DType, TensorType, float32
 from tests.importers.tflite_case import ints
+from tests.ops.harness import type_of
 from tests.resources import shared
 from tests.tflite_builder import litert_run, single_op
 
@@ -57,11 +58,17 @@ def test_wrong_operators_say_what_is_wrong(
 
 def test_buckets_of_the_option(backend: str) -> None:
     """Boundaries are written as the bits of integers, of which the builder makes its vectors."""
-    bits = np.array([-1.5, 0.0, 2.0], np.float32).view(np.int32)
-    file = single_op("BUCKETIZE", [float32(5)], [TensorType(DType.INT32, (5,))], {"boundaries": bits})
-    x = np.array([-2, -1.5, 0.5, 2, 9], np.float32)
-    with load(file).compile(backend=backend) as compiled:
-        assert compiled(x).tolist() == [0, 1, 2, 3, 3] == litert_run(file, [x])[0].tolist()
+    bits = np.array([-1.5, 0.0, 2.0, 2**24 + 4, 2.0**62 + 2.0**40], np.float32).view(np.int32)
+    near = [16_777_218, 16_777_219, 16_777_221]  # of which float32 makes 2^24 + 2, + 4 and + 4
+    for x in (
+        np.array([-2, -1.5, 0.5, 2, 9], np.float32),
+        np.array([-9, 0, *near], np.int32),
+        np.array([*near, 2**62 + 2**39 - 1, 2**62 + 2**39 + 2**38], np.int64),
+    ):
+        file = single_op("BUCKETIZE", [type_of(x)], [TensorType(DType.INT32, (5,))], {"boundaries": bits})
+        with load(file).compile(backend=backend) as compiled:
+            assert {p.backend for p in compiled.placement} == {backend}
+            assert compiled(x).tolist() == litert_run(file, [x])[0].tolist()
 
 
 def test_published_files() -> None:

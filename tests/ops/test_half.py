@@ -113,6 +113,7 @@ CASES: list[Case] = [
     ("reduce_max", [half(1, 3, 70, 8)], {"axes": (1,)}, ()),
     ("arg_max", [half(1, 3, 70)], {"axis": 1}, ()),
     ("top_k", [half(1, 3, 9)], {"k": 4}, ()),
+    ("bucketize", [half(1, 3, 9)], {"boundaries": (-1.0, 0.5)}, ()),
     ("cumsum", [half(1, 3, 9)], {"axis": 1}, ()),
     *((op, [half(1, 3, 70)], {}, ()) for op in ("softmax", "log_softmax", "l2_normalization")),
     (

@@ -1,0 +1,28 @@
+//!use flat ascending nan
+// y = how many of the bounds, in ascending order, are not above x; NaN is above all.
+// Expects x, bound (f32), y; real(x), an f32; p.count, the number of elements of x; p.bounds, that of bounds. An
+// invocation searches for one element.
+
+fn key(x: f32) -> i32 { return select(ascending(bitcast<i32>(x)), 0x7fffffff, is_nan(x)); }
+
+@compute @workgroup_size(WX, WY, WZ)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+) {
+  let i = flat_index(group, groups, local);
+  if (i >= p.count) { return; }
+  let own = key(real(load_x(i)));
+  var low = 0u;
+  var high = p.bounds;
+  while (low < high) {
+    let middle = (low + high) / 2u;
+    if (key(load_bound(middle)) > own) {
+      high = middle;
+    } else {
+      low = middle + 1u;
+    }
+  }
+  store_y(i, i32(low));
+}
