@@ -1,9 +1,10 @@
 //!use flat team
-// For each filter f of unit n (p.rank of them, one after another) the memory state[m, f] takes in sum over k of
-// x[m, k] * feature[f, k] as its newest entry; y[m, n] = apply(bias[n] + sum over f and t of state[m, f, t] * time[f, t]);
-// then the memory moves on by one: the oldest entry goes, the newest place is 0.
-// Expects x, feature, time, bias, state; y, state_out; p.count, the number of results; p.units, p.rank; p.depth, the
-// extent of x; p.memory, the entries of a memory. A team of WX invocations shares a result.
+// For each filter f of unit n (p.rank of them, one after another) the memory state[m, f] takes as its newest entry
+// entry(sum over k of enter(x[m, k]) * feature[f, k]); y[m, n] = apply(bias[n] + sum over f and t of state[m, f, t]
+// * time[f, t]); then the memory moves on by one: the oldest entry goes, the newest place is 0.
+// Expects x, feature, time, bias, state; y, state_out; enter(x), entry(sum), apply(sum); p.count, the number of
+// results; p.units, p.rank; p.depth, the extent of x; p.memory, the entries of a memory. A team of WX invocations
+// shares a result.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -20,9 +21,9 @@ fn main(
     let f = n * p.rank + r;
     var newest = T(0);
     for (var k = local.x; k < select(0u, p.depth, inside); k += WX) {
-      newest += load_x(m * p.depth + k) * load_feature(f * p.depth + k);
+      newest += enter(load_x(m * p.depth + k)) * load_feature(f * p.depth + k);
     }
-    newest = across(local, newest, false);
+    newest = entry(across(local, newest, false));
     let start = (m * p.units * p.rank + f) * p.memory;
     for (var t = local.x; t < select(0u, p.memory, inside); t += WX) {
       var v = newest;

@@ -10,14 +10,15 @@ round at every term.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Grid, Kernel, Pack, Read, Unsupported, Write, ceil_div, flat_threads
+from gpunn.kernel import Function, Grid, Kernel, Pack, Read, Unsupported, Write, ceil_div, flat_threads
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.op import Call, Op, matrices, op
-from gpunn.ops.svdf_integer import DTYPES, INTEGER
+from gpunn.ops.svdf_integer import DTYPES, INTEGER, of_integers
 from gpunn.ops.team import teams
 from gpunn.ops.unary import activation_function, apply_activation, check_activation
 from gpunn.types import Array, Shape, TensorType
@@ -141,12 +142,22 @@ def _svdf_kernel(call: Call) -> Kernel:
         reads=tuple(Read(n, i if call.has(i) else None) for i, n in enumerate(names)),
         writes=(Write("state_out", 0), Write("y", 1)),
         params={"count": count, "units": units, "rank": call["rank"], "depth": depth, "memory": memory},
-        functions=activation_function(call),
+        functions={
+            "enter": Function(("x",), "x"),
+            "entry": Function(("sum",), "sum"),
+            **activation_function(call),
+        },
         reason=reason,
     )
 
 
-@op(_infer_svdf, _svdf_kernel, quantized=INTEGER, precise=True, flops=matrices(1, 2))
+@op(
+    _infer_svdf,
+    _svdf_kernel,
+    quantized=replace(INTEGER, kernel=lambda call: of_integers(call, _svdf_kernel(call))),
+    precise=True,
+    flops=matrices(1, 2),
+)
 def svdf(
     x: Array,
     weights_feature: Array = THERE,
@@ -165,7 +176,7 @@ def svdf(
     x [B, I], weights_feature [F, I], weights_time [F, M], bias [U] (may be absent, nothing else may), state
     [B, F * M] (the documents say (M - 1), all implementations M; the newest place's old content is not
     used); results: state [B, F * M], y [B, U]. Raises ModelError for other shapes, mixed dtypes, a rank
-    that does not divide F, and an unknown activation. Quantised (on the host): x, weights_feature and y
+    that does not divide F, and an unknown activation. Quantised: x, weights_feature and y
     int8, weights_time and state int16, bias int32. NeuralNetworks.h, ANEURALNETWORKS_SVDF; TFLite schema,
     SVDFOptions.
     """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from gpunn.kernel import Function, Kernel, Param
 from gpunn.ops.affine import (
     LIMITS,
     activation_bounds,
@@ -64,6 +67,33 @@ def _reference(
     moved = np.concatenate([kept[:, :, 1:], np.zeros_like(kept[:, :, :1])], axis=2)
     y_type = call.outputs[1]
     return moved.reshape(state.shape).astype(state.dtype), store(y, y_type, activation_bounds(call, y_type))
+
+
+def of_integers(call: Call, real: Kernel) -> Kernel:
+    """The kernel of reals, made one of integers."""
+    zeros = [scale_of(call, t)[1] for t in (call.x, call.outputs[1])]
+    factors = [quantize_multiplier(factor) for factor in _scales(call)]
+    low, high = (bound - zeros[1] for bound in activation_bounds(call, call.outputs[1]))
+    least, most = LIMITS[DType.INT16]
+    functions = {
+        "enter": Function(("x",), "x - p.first.z"),
+        "entry": Function(("sum",), f"clamp(rescale(sum, p.first.x, p.first.y, true), {least}, {most})"),
+        "apply": Function(
+            ("x",), "clamp(rescale(x, p.second.x, p.second.y, true), p.bounds.x, p.bounds.y) + p.second.z"
+        ),
+    }
+    params: dict[str, Param] = {
+        name: (*factor, zero, 0)
+        for name, factor, zero in zip(("first", "second"), factors, zeros, strict=True)
+    }
+    params["bounds"] = (low, high, 0, 0)
+    return replace(
+        real,
+        functions=functions,
+        params={**real.params, **params},
+        libraries=("affine",),
+        reason=f"integers: {real.reason}",
+    )
 
 
 INTEGER = Quantized(_reference, check=_check)

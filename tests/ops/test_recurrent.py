@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.types import Array
+from gpunn.ops.affine import LIMITS
+from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import ATOL, EPS, check, model_of, random
 from tests.ops.nnapi_cases import FUSED, check_cases
+from tests.ops.quantized import check_integer, quantized, stored
 
 ACTIVATIONS = (None, "relu", "relu1", "relu6", "tanh", "logistic")  # none is steeper than 1
 
@@ -122,6 +124,32 @@ def test_svdf_by_hand(backend: str) -> None:
     moved, y = check("svdf", operands, {"rank": 1}, backend=backend)
     assert y.tolist() == [[1 + 20 + 200 + 0.5, 3 + 4 - 2]]
     assert moved.tolist() == [[2, 2, 0, 4, -2, 0]]
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "relu6"])
+@pytest.mark.parametrize("step", [1e-6, 2e-4, 0.05])
+def test_integer_svdf(step: float, activation: str | None, backend: str) -> None:
+    """Results of which many, some and none are clamped, and of extremes whose sums wrap around."""
+    for seed, sizes in enumerate(SVDFS):
+        (batch, depth, units, rank, memory) = sizes
+        filters = units * rank
+        types = [
+            quantized(DType.INT8, (batch, depth), 0.02, -3),
+            quantized(DType.INT8, (filters, depth), 0.01),
+            quantized(DType.INT16, (filters, memory), 2e-5),
+            TensorType(DType.INT32, (units,)),
+            quantized(DType.INT16, (batch, filters * memory), 0.0005),
+        ]
+        inputs = [stored(seed + k, t) for k, t in enumerate(types)]
+        if seed % 2:
+            inputs = [
+                np.full_like(v, LIMITS[t.dtype][seed // 2 % 2]) for v, t in zip(inputs, types, strict=True)
+            ]
+        y = Quantization((float(np.float32(step)),), (5,))
+        attrs = {"rank": rank, "activation": activation}
+        for bias in (inputs[3], None):
+            with_bias = [*inputs[:3], bias, inputs[4]]
+            check_integer("svdf", with_bias, types, attrs, [types[4].quantization, y], backend=backend)
 
 
 # Batch, steps, units: one invocation a unit, or several units an invocation.
