@@ -1,9 +1,9 @@
 //!use flat walk
 // y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n].
-// Expects a, b, y; enter(), weigh() and put() of lib/real.wgsl or lib/requantize.wgsl; p.count, the V's of y; p.M,
-// p.K, p.N (V's of a row of y); p.batch (extents of the batch dimensions), p.a_batch and p.b_batch (strides along
-// them); p.a_step and p.b_step, whose first two numbers are the strides along the rows and along the columns of a
-// matrix; those of b in V's. An invocation computes one V.
+// Expects a, b, y; the functions of lib/real.wgsl; p.count, the V's of y; p.M, p.K, p.N (V's of a row
+// of y); p.batch (extents of the batch dimensions), p.a_batch and p.b_batch (strides along them); p.a_step and
+// p.b_step, whose first two numbers are the strides along the rows and along the columns of a matrix; those of b in
+// V's. An invocation computes one V.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -14,14 +14,15 @@ fn main(
   let i = flat_index(group, groups, local);
   if (i >= p.count) { return; }
   let line = i / p.N;
+  let n = i % p.N;
   let batch = unravel(line / p.M, p.batch);
   var at = distance(batch, p.a_batch) + line % p.M * u32(p.a_step.x);
-  var bt = distance(batch, p.b_batch) + i % p.N * u32(p.b_step.y);
-  var sum = V();
+  var bt = distance(batch, p.b_batch) + n * u32(p.b_step.y);
+  var sum = begin(n);
   for (var k = 0u; k < p.K; k++) {
-    sum += enter(V(load_a(at))) * weigh(loadv_b(bt));
+    sum = add(sum, enter(V(load_a(at))), weigh(loadv_b(bt)));
     at += u32(p.a_step.y);
     bt += u32(p.b_step.x);
   }
-  put(i, i % p.N, sum);
+  put(i, n, sum);
 }

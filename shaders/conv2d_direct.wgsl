@@ -1,4 +1,4 @@
-//!use tiles tile_rows windows
+//!use as_summed tiles tile_rows windows
 // Convolution over height and width for any number of input channels (3 of a photo, say).
 //
 // SLICES invocations: 8 output pixels (along [batch, OH, OW] flattened) x 8 output channels, one input channel
@@ -52,11 +52,7 @@ fn main(
       }
     }
   }
-  put_tile(
-    local,
-    m,
-    n,
-    array<vec4<T>, 8>(a0, a1, a2, a3, a4, a5, a6, a7),
-    array<vec4<T>, 8>(b0, b1, b2, b3, b4, b5, b6, b7),
-  );
+  var a = array<vec4<T>, 8>(a0, a1, a2, a3, a4, a5, a6, a7);
+  var b = array<vec4<T>, 8>(b0, b1, b2, b3, b4, b5, b6, b7);
+  put_tile(local, m, n, &a, &b);
 }

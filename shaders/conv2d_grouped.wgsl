@@ -3,9 +3,9 @@
 //
 // One invocation: one output value.
 // Expects x [batch, H, W, C], bias [N], w where output channel n, window cell k and input channel j of its
-// group lie at n * p.WN + k * p.WC + j, enter(), weigh() and put() of lib/real.wgsl or lib/requantize.wgsl, the
-// window's parameters (lib/window.wgsl) and p.KH, p.KW, p.SIZE (output values), p.N, p.C, and of each group p.GC
-// input and p.GN output channels.
+// group lie at n * p.WN + k * p.WC + j, the functions of lib/real.wgsl, the window's
+// parameters (lib/window.wgsl) and p.KH, p.KW, p.SIZE (output values), p.N, p.C, and of each group p.GC input
+// and p.GN output channels.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -19,14 +19,14 @@ fn main(
   let n = i - m * p.N;
   let first = n / p.GN * p.GC;
   let c = corner(m);
-  var sum = load_bias(n);
+  var sum = begin(n);
   var q = n * p.WN;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
       let pixel = cell(c, ky, kx);
       if (pixel != OUTSIDE) {
         for (var k = 0u; k < p.GC; k++) {
-          sum += enter(load_x(pixel * p.C + first + k)) * weigh(load_w(q + k));
+          sum = add(sum, enter(load_x(pixel * p.C + first + k)), weigh(load_w(q + k)));
         }
       }
       q += p.WC;

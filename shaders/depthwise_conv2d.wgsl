@@ -3,7 +3,7 @@
 //
 // One invocation: 4 output pixels along x, of one V of channels.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N], C and N counted in V, with
-// N = C * MULTIPLIER, enter() and put() of lib/real.wgsl or lib/requantize.wgsl, and p.H, p.W, p.OH, p.OW,
+// N = C * MULTIPLIER, the functions of lib/real.wgsl, and p.H, p.W, p.OH, p.OW,
 // p.KH, p.KW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL, p.C, p.N, p.MULTIPLIER, p.ROWS (batch * OH), p.TILES
 // (OW / 4, rounded up); invocations count V, then tiles, then rows.
 // SLIDE is 1 where the stride along x equals the dilation: then each step moves the four pixels by one, and
@@ -31,7 +31,7 @@ fn main(
   let image = line / p.OH;
   let top = (line - image * p.OH) * p.SH - p.PT;
   let left = ox * p.SW - p.PL;
-  var a0 = loadv_bias(n);
+  var a0 = begin(n);
   var a1 = a0;
   var a2 = a0;
   var a3 = a0;
@@ -61,10 +61,10 @@ fn main(
         x2 = fetch(base, column + 2u * p.SW, c);
       }
       x3 = fetch(base, column + 3u * p.SW, c);
-      a0 += w * x0;
-      a1 += w * x1;
-      a2 += w * x2;
-      a3 += w * x3;
+      a0 = add(a0, x0, w);
+      a1 = add(a1, x1, w);
+      a2 = add(a2, x2, w);
+      a3 = add(a3, x3, w);
     }
   }
   let o = (line * p.OW + ox) * p.N + n;

@@ -1,4 +1,4 @@
-//!use tiles windows requantize
+//!use tiles tile_rows windows requantize
 // Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product of words.
 //
 // Words stay packed: a dot product of two is one instruction on most GPUs. Where it is not (lavapipe),
@@ -9,7 +9,7 @@
 // Expects x [batch, H, W, C], packed; w [KH * KW * GC / 4 (rounded up), 4 N4] words of four input channels,
 // those past GC being the filter's zero point; bias [4 N4] with all that the input does not enter; the scales of
 // lib/requantize.wgsl; products(w, x): the dot product of two words; the window's parameters (lib/window.wgsl);
-// put_channels of lib/rows.wgsl or lib/rows_of_fours.wgsl; p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4 (even), p.GC
+// what lib/tile_rows.wgsl expects; p.KH, p.KW, p.M (pixels), p.C, p.N, p.N4 (even), p.GC
 // and p.GN (input and output channels of a group; GN divisible by 8 where there are several), p.PAD (a word of
 // the input's zero point). SLICES; ALIGNED: GC is divisible by 4. CENTRED: the filter's zero point is 0, sums of x are
 // not needed. Tiles (lib/tiles.wgsl) are pairs of vec4 columns x 8 pixels.
@@ -28,13 +28,6 @@ fn fetch(pixel: u32, first: u32, c: u32) -> i32 {
     word = insertBits(p.PAD, word, 0u, 8u * min(p.GC - 4u * c, 4u));
   }
   return i32(select(p.PAD, word, inside));
-}
-
-// The sums of a pixel with two vec4 columns: stored unless the pixel is past the end.
-fn put_row(m: u32, n: u32, left: vec4<i32>, right: vec4<i32>) {
-  if (m >= p.M) { return; }
-  put_channels(m, n, requantize(n, left));
-  put_channels(m, n + 1u, requantize(n + 1u, right));
 }
 
 @compute @workgroup_size(WX, WY, WZ)
@@ -100,20 +93,7 @@ fn main(
     }
   }
   let z = p.zeros.y;
-  var a = array<vec4<i32>, 8>(
-    a0 - z * t0, a1 - z * t1, a2 - z * t2, a3 - z * t3, a4 - z * t4, a5 - z * t5, a6 - z * t6, a7 - z * t7,
-  );
-  var b = array<vec4<i32>, 8>(
-    b0 - z * t0, b1 - z * t1, b2 - z * t2, b3 - z * t3, b4 - z * t4, b5 - z * t5, b6 - z * t6, b7 - z * t7,
-  );
-  join_tile(local, &a, &b);
-  if (slice > 0u) { return; }
-  put_row(m, n, a[0], b[0]);
-  put_row(m + 1u, n, a[1], b[1]);
-  put_row(m + 2u, n, a[2], b[2]);
-  put_row(m + 3u, n, a[3], b[3]);
-  put_row(m + 4u, n, a[4], b[4]);
-  put_row(m + 5u, n, a[5], b[5]);
-  put_row(m + 6u, n, a[6], b[6]);
-  put_row(m + 7u, n, a[7], b[7]);
+  var a = array(a0 - z * t0, a1 - z * t1, a2 - z * t2, a3 - z * t3, a4 - z * t4, a5 - z * t5, a6 - z * t6, a7 - z * t7);
+  var b = array(b0 - z * t0, b1 - z * t1, b2 - z * t2, b3 - z * t3, b4 - z * t4, b5 - z * t5, b6 - z * t6, b7 - z * t7);
+  put_tile(local, m, n, &a, &b);
 }

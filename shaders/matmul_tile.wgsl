@@ -1,4 +1,4 @@
-//!use tiles tile_rows
+//!use as_summed tiles tile_rows
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a register-tiled product.
 //
 // SLICES invocations: 8 rows x 8 channels (two vec4 columns), 4 steps of depth at a time each. Rows past the end
@@ -50,11 +50,7 @@ fn main(
     let x6 = load4_x(r6 + k); a6 += wa * x6; b6 += wb * x6;
     let x7 = load4_x(r7 + k); a7 += wa * x7; b7 += wb * x7;
   }
-  put_tile(
-    local,
-    m,
-    n,
-    array<vec4<T>, 8>(a0, a1, a2, a3, a4, a5, a6, a7),
-    array<vec4<T>, 8>(b0, b1, b2, b3, b4, b5, b6, b7),
-  );
+  var a = array<vec4<T>, 8>(a0, a1, a2, a3, a4, a5, a6, a7);
+  var b = array<vec4<T>, 8>(b0, b1, b2, b3, b4, b5, b6, b7);
+  put_tile(local, m, n, &a, &b);
 }

@@ -4,7 +4,7 @@
 // One invocation: 4 output pixels, a stride apart along x, of one V of channels: the same cells of the window
 // reach all four, each from one of four neighbouring input pixels.
 // Expects x [batch, H, W, C], w [KH, KW, C, N] without a zero point, bias [N] and y [batch, OH, OW, N], N counted in
-// V; enter() and put() of lib/real.wgsl or lib/requantize.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW, p.PT,
+// V; the functions of lib/real.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW, p.PT,
 // p.PL, p.C, p.N, p.ROWS (batch * OH), p.TILES (those of a row, a multiple of SW); invocations count V, then tiles,
 // then rows. Places before the first column wrap to large numbers, so one comparison tells inside from outside.
 
@@ -29,7 +29,7 @@ fn main(
   let image = line / p.OH;
   let down = line - image * p.OH + p.PT;
   let right = ox + p.PL;
-  var a0 = loadv_bias(n);
+  var a0 = begin(n);
   var a1 = a0;
   var a2 = a0;
   var a3 = a0;
@@ -43,10 +43,10 @@ fn main(
       for (var c = 0u; c < p.C; c++) {
         let w = loadv_w(q);
         q += p.N;
-        a0 += w * fetch(base, column, c);
-        a1 += w * fetch(base, column + 1u, c);
-        a2 += w * fetch(base, column + 2u, c);
-        a3 += w * fetch(base, column + 3u, c);
+        a0 = add(a0, fetch(base, column, c), w);
+        a1 = add(a1, fetch(base, column + 1u, c), w);
+        a2 = add(a2, fetch(base, column + 2u, c), w);
+        a3 = add(a3, fetch(base, column + 3u, c), w);
       }
     }
   }

@@ -9,8 +9,9 @@ import numpy as np
 from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat_threads, size_of, vec_width
 from gpunn.ops.affine import scale_of
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
-from gpunn.ops.integer_product import integer_product, of_integers
+from gpunn.ops.integer_product import integer_product
 from gpunn.ops.op import Call, Op, Quantized, broadcast_shapes, op
+from gpunn.ops.product_kernel import of_integers
 from gpunn.ops.strides import broadcast_strides, merge
 from gpunn.types import Array, Shape, TensorType
 
@@ -49,7 +50,7 @@ def _kernel(call: Call) -> Kernel:
         body="batch_matmul",
         threads=flat_threads(call.y.size // lanes),
         workgroup=(64, 1, 1),
-        reads=(Read("a", 0), Read("b", 1, lanes)),
+        reads=(Read("a", 0), Read("b", 1, lanes), Read("bias", None)),
         writes=(Write(width=lanes),),
         params={
             "count": call.y.size // lanes,
@@ -92,11 +93,16 @@ def _integer(call: Call, a: Array, b: Array) -> Array:
     return integer_product(call, real, b.ndim - (2 if call["adj_b"] else 1), a, b)
 
 
+def _integer_kernel(call: Call) -> Kernel:
+    _, depth = _matrix(call, 0, "adj_a")
+    return of_integers(call, _kernel(call), depth)
+
+
 @op(
     _infer,
     _kernel,
     flops=lambda call: 2 * call.y.size * call.x.shape[-2 if call["adj_a"] else -1],
-    quantized=Quantized(_integer, lambda call: of_integers(call, _kernel(call)), _check, QUANTIZED),
+    quantized=Quantized(_integer, _integer_kernel, _check, QUANTIZED),
 )
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
     """The matrix product a . b over the last two dimensions; those before them are broadcast.

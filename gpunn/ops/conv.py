@@ -17,17 +17,17 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.integer_product import (
-    Form,
-    centre_filter,
-    check_types,
-    constants_only,
-    integer_product,
-    of_integers,
-    product_kernel,
-)
+from gpunn.ops.integer_product import check_types, integer_product
 from gpunn.ops.matmul import channel_reads, product
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.product_kernel import (
+    Form,
+    centre_filter,
+    constants_only,
+    of_integers,
+    one_by_one,
+    product_kernel,
+)
 from gpunn.ops.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
@@ -69,7 +69,10 @@ def _conv2d_kernel(call: Call) -> Kernel:
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     if depth != filter_depth or not constants_only(call):
-        return _grouped_kernel(call, window, depth // filter_depth)
+        groups = depth // filter_depth
+        return one_by_one(
+            call, _form(call), f"{groups} groups" if groups > 1 else "the filter is not a constant"
+        )
     if window.pointwise and depth % 4 == 0:
         return product(call, rows, depth, channels)
     packed = ceil_div(channels, COLUMNS) * COLUMNS
@@ -98,29 +101,9 @@ def _conv2d_kernel(call: Call) -> Kernel:
     )
 
 
-def _grouped_kernel(call: Call, window: Window, groups: int) -> Kernel:
-    """Any convolution, one output value an invocation, on the filter as it is."""
-    _, height, width, depth = call.x.shape
-    channels = call.y.shape[3]
-    return Kernel(
-        body="conv2d_grouped",
-        threads=flat_threads(call.y.size),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
-        params={
-            **window_params(window, height, width),
-            "SIZE": call.y.size,
-            "N": channels,
-            "C": depth,
-            "GC": depth // groups,
-            "GN": channels // groups,
-            "WN": math.prod(window.size) * (depth // groups),
-            "WC": depth // groups,
-        },
-        functions=activation_function(call),
-        libraries=("real",),
-        reason=f"{groups} groups" if groups > 1 else "the filter is not a constant",
-    )
+def _form(call: Call) -> Form:
+    depth = call.input(1).shape[3]
+    return Form(_window(call), _spatial(call.x), depth, call.x.shape[3] // depth)
 
 
 def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
@@ -128,9 +111,7 @@ def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = No
 
 
 def _integer_conv2d_kernel(call: Call) -> Kernel:
-    depth = call.input(1).shape[3]
-    form = Form(_window(call), _spatial(call.x), depth, call.x.shape[3] // depth)
-    return product_kernel(call, form)
+    return product_kernel(call, _form(call))
 
 
 @op(
@@ -241,7 +222,8 @@ def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None =
 
 def _integer_depthwise_kernel(call: Call) -> Kernel:
     if call.x.quantization is not None and constants_only(call):
-        return of_integers(call, _depthwise_kernel(call), centre_filter)
+        cells = math.prod(call.input(1).shape[1:3])
+        return of_integers(call, _depthwise_kernel(call), cells, centre_filter)
     return product_kernel(call, Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3))
 
 

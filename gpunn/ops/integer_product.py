@@ -3,31 +3,18 @@
 y = zy + rescale(sum of (x - zx) * (w - zw) + bias, sx * sw / sy), clamped to the fused activation, where s
 and z are scales and zero points: Jacob et al., Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference, section 2. The filter may have a scale for each output channel; the bias
-is int32 and counts in steps of sx * sw. What becomes of the sums: product_rescaling.py.
-
-On the GPU (x - zx)(w - zw) is multiplied out: what the input does not enter is folded into the bias when the
-model is compiled, and padding is zx and so adds nothing.
+is int32 and counts in steps of sx * sw. What becomes of the sums: product_rescaling.py. On the GPU:
+product_kernel.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import (
-    Function,
-    Kernel,
-    Pack,
-    Read,
-    Unsupported,
-    ceil_div,
-    fits_i32,
-    flat_threads,
-)
 from gpunn.ops.affine import (
     LIMITS,
     activation_bounds,
@@ -36,14 +23,11 @@ from gpunn.ops.affine import (
     rescale_wide,
     scale_of,
     store,
-    wrap32,
 )
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.op import Call
-from gpunn.ops.product_rescaling import FINISH, Rescaling, rescaling
-from gpunn.ops.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
+from gpunn.ops.product_rescaling import Rescaling, rescaling
 from gpunn.ops.unary import apply_activation
-from gpunn.ops.window import Pair, Window, window_params
 from gpunn.types import Array, DType
 
 BLOCK = 1 << 14  # sums that the CPU rescales at a time
@@ -55,10 +39,6 @@ PAIRS = (
     (DType.INT16, DType.INT8),
 )  # input, filter
 BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files state all three as float32
-DOT_PRODUCTS = {
-    DType.UINT8: "i32(dot4U8Packed(u32(w), u32(x)))",
-    DType.INT8: "dot4I8Packed(u32(w), u32(x))",
-}
 
 
 def check_types(call: Call, axis: int) -> None:
@@ -159,168 +139,3 @@ def exact_type(filter: Array, axis: int, largest: int) -> np.dtype[Any]:
     others = tuple(k for k in range(filter.ndim) if k != axis)
     reach = largest * np.abs(filter).sum(axis=others, dtype=np.float64).max(initial=0)
     return np.dtype(np.float32 if reach < 2**24 else np.float64)
-
-
-def pack_words(filter: Array, zero: int, offset: int) -> Array:
-    """[O, KH, KW, I] or [O, I] -> int32 [cells * I / 4, O]: words of four input channels.
-
-    O is padded to a multiple of COLUMNS and I to one of 4, with the zero point, which adds nothing to a sum;
-    `offset` turns int8 into the uint8 of its input.
-    """
-    channels, depth = filter.shape[0], filter.shape[-1]
-    cells = filter.reshape(channels, -1, depth)
-    pads = [(0, -channels % COLUMNS), (0, 0), (0, -depth % 4)]
-    cells = np.pad(cells, pads, constant_values=zero)
-    cells = (cells.astype(np.int16) + offset).astype(np.uint8)
-    words = np.ascontiguousarray(cells).view("<i4")
-    return np.ascontiguousarray(words.reshape(words.shape[0], -1).T)
-
-
-def fold_bias(filter: Array, bias: Array | None, zero_x: int, zero_w: int) -> Array:
-    """bias - zero of x * sum of (w - zero of w) for each output channel, padded to a multiple of COLUMNS."""
-    sums = (filter.astype(np.int64) - zero_w).reshape(filter.shape[0], -1).sum(axis=1)
-    folded = (0 if bias is None else bias.astype(np.int64)) - zero_x * sums
-    return np.pad(wrap32(folded).astype(np.int32), (0, -folded.size % COLUMNS))
-
-
-def constants_only(call: Call) -> bool:
-    """Whether filter and bias are known at compile time, so that they can be packed."""
-    return call.constant[1] and (not call.has(2) or call.constant[2])
-
-
-def centre_filter(filter: Array, zero: int) -> Array:
-    """The filter as int32 without its zero point."""
-    return filter.astype(np.int32) - zero
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """An op as a convolution with groups; `axis` is that of the filter's output channels."""
-
-    window: Window
-    spatial: Pair
-    depth: int
-    groups: int = 1
-    axis: int = 0
-
-
-def refuse_wide(call: Call) -> None:
-    """Unsupported for an input of 16 bits: sums of its products do not fit 32."""
-    if call.x.dtype is DType.INT16:
-        raise Unsupported("sums of products of int16 do not fit 32 bits")
-
-
-def product_kernel(call: Call, form: Form) -> Kernel:
-    """The kernel of an op whose sums of products have a form."""
-    refuse_wide(call)
-    if not fits_i32(call.x.size, call.y.size):
-        raise Unsupported("more elements than the shaders can count")
-    if call.x.quantization is None:
-        raise Unsupported("the filter is quantised, the input is not")
-    even = form.groups == 1 or call.y.shape[-1] // form.groups % COLUMNS == 0
-    if constants_only(call) and form.axis == 0 and even:
-        return _by_words(call, form)
-    return _one_by_one(call, form)
-
-
-def _by_words(call: Call, form: Form) -> Kernel:
-    how = rescaling(call)
-    channels = call.y.shape[-1]
-    packed = ceil_div(channels, COLUMNS) * COLUMNS
-    rows = call.y.size // max(1, channels)
-    few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    work = (lines if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.parallel)
-    offset = 128 if (call.x.dtype, call.input(1).dtype) == MIXED else 0
-    zero_w = how.zero_w + offset
-    return Kernel(
-        body="integer_row" if few else "integer_product",
-        threads=work.threads,
-        workgroup=WORKGROUP,
-        reads=_word_reads(how, offset),
-        params={
-            **window_params(form.window, *form.spatial),
-            **how.params(zero_w, 4),
-            **work.params,
-            "SCALES": packed // 4,
-            "M": rows,
-            "N": channels,
-            "N4": packed // 4,
-            "C": form.depth * form.groups,
-            "GC": form.depth,
-            "GN": channels // form.groups,
-            "PAD": (how.zero_x & 255) * 0x01010101,
-        },
-        constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SLICES": work.slices},
-        functions={"products": Function(("w", "x"), DOT_PRODUCTS[call.x.dtype]), "finish": FINISH},
-        libraries=row_library(rows, channels),
-        lanes=4,
-        reason="integers, words of 4 input channels: "
-        + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
-        + work.words,
-    )
-
-
-def _word_reads(how: Rescaling, offset: int) -> tuple[Read, ...]:
-    return (
-        Read("x", 0),
-        Read("w", 1, 4, Pack(pack_words, (how.zero_w, offset)), dtype=DType.INT32),
-        Read("bias", 1, 4, Pack(fold_bias, (how.zero_x, how.zero_w)), (2,), DType.INT32),
-        Read("scales", None, 4, value=how.table(COLUMNS)),
-    )
-
-
-def of_integers(call: Call, real: Kernel, pack: Callable[..., Array] | None = None) -> Kernel:
-    """The kernel `real` of sums of products of reals, made one of integers.
-
-    pack: what makes int32 without zero point of its filter, a constant; without it, the shader takes the
-    zero point away.
-    """
-    refuse_wide(call)
-    how = rescaling(call)
-    x, w, *bias = real.reads
-    if pack is not None:
-        w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32)
-    return replace(
-        real,
-        reads=(x, w, *bias, Read("scales", None, real.lanes, value=how.table())),
-        params={
-            **real.params,
-            **how.params(how.zero_w, real.lanes),
-            "SCALES": call.y.shape[-1] // real.lanes,
-        },
-        functions={"finish": FINISH},
-        libraries=("requantize",),
-        reason=f"integers: {real.reason}",
-    )
-
-
-def _one_by_one(call: Call, form: Form) -> Kernel:
-    how = rescaling(call)
-    channels = call.y.shape[-1]
-    cells = form.window.size[0] * form.window.size[1]
-    return Kernel(
-        body="conv2d_grouped",
-        threads=flat_threads(call.y.size),
-        workgroup=(64, 1, 1),
-        reads=(
-            Read("x", 0),
-            Read("w", 1),
-            Read("bias", 2 if call.has(2) else None),
-            Read("scales", None, value=how.table()),
-        ),
-        params={
-            **window_params(form.window, *form.spatial),
-            **how.params(how.zero_w, 1),
-            "SCALES": channels,
-            "SIZE": call.y.size,
-            "N": channels,
-            "C": form.depth * form.groups,
-            "GC": form.depth,
-            "GN": channels // form.groups,
-            "WN": 1 if form.axis else cells * form.depth,
-            "WC": channels if form.axis else form.depth,
-        },
-        functions={"finish": FINISH},
-        libraries=("requantize",),
-        reason="integers, one value at a time: the filter is not a constant, or its groups are uneven",
-    )

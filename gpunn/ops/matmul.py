@@ -8,8 +8,9 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.integer_product import Form, check_types, constants_only, integer_product, product_kernel
+from gpunn.ops.integer_product import check_types, integer_product
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.product_kernel import Form, constants_only, product_kernel
 from gpunn.ops.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import resolve

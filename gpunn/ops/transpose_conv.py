@@ -9,8 +9,9 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
-from gpunn.ops.integer_product import centre_filter, check_types, constants_only, integer_product, of_integers
+from gpunn.ops.integer_product import check_types, integer_product
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.product_kernel import centre_filter, constants_only, of_integers
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, resolve, window_params
 from gpunn.types import Array, TensorType
@@ -96,7 +97,8 @@ def _integer(call: Call, x: Array, filter: Array, bias: Array | None = None) -> 
 def _integer_kernel(call: Call) -> Kernel:
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
-    return of_integers(call, _kernel(call), pack_centred)
+    terms = math.prod(call.input(1).shape[1:])
+    return of_integers(call, _kernel(call), terms, pack_centred)
 
 
 @op(

@@ -1,8 +1,15 @@
-// How a convolution of reals takes its operands and stores its sums; lib/requantize.wgsl has the same functions
-// for quantised tensors. Expects apply.
+// How a convolution or a matrix product of reals takes its operands, adds up their products and stores the sums;
+// lib/requantize.wgsl and lib/requantize_wide.wgsl have the same functions for quantised tensors.
+// Expects bias, apply.
+
+alias Sum = V;
 
 fn enter(x: V) -> V { return x; }
 fn weigh(w: V) -> V { return w; }
 
+// What sums of output channels n begin with, and with one more product.
+fn begin(n: u32) -> Sum { return loadv_bias(n); }
+fn add(sum: Sum, x: V, w: V) -> Sum { return sum + x * w; }
+
 // Store sums of output channels n as element i.
-fn put(i: u32, n: u32, sum: V) { storev_y(i, applyv(sum)); }
+fn put(i: u32, n: u32, sum: Sum) { storev_y(i, applyv(sum)); }

@@ -1,13 +1,13 @@
-//!use affine
-// How a convolution of quantised tensors takes its operands and stores its sums: with a multiplier and a shift
-// for each output channel (gpunn/ops/product_rescaling.py). lib/real.wgsl has the same functions for reals.
-// Expects scales: multipliers, and from p.SCALES on shifts, counted in V; finish(sum, multiplier, shift, away), which
-// rescales and clamps; p.UP: from this V of channels on halves go away from zero, before it upwards; p.zeros (zero
-// points of input, filter and result).
+//!use centre affine
+// How a convolution or a matrix product of quantised tensors takes its operands, adds up their products and stores
+// the sums: with a multiplier and a shift for each output channel (gpunn/ops/product_rescaling.py).
+// Expects bias; scales: multipliers, and from p.SCALES on shifts, counted in V; finish(sum, multiplier, shift, away),
+// which rescales and clamps; p.UP: from this V of channels on halves go away from zero, before it upwards.
 
-// Elements of the input, and of a filter that still has its zero point.
-fn enter(x: V) -> V { return x - p.zeros.x; }
-fn weigh(w: V) -> V { return w - p.zeros.y; }
+alias Sum = V;
+
+fn begin(n: u32) -> Sum { return loadv_bias(n); }
+fn add(sum: Sum, x: V, w: V) -> Sum { return sum + x * w; }
 
 // Sums of output channels n as stored integers.
 fn requantize(n: u32, sum: V) -> V {
@@ -15,4 +15,4 @@ fn requantize(n: u32, sum: V) -> V {
 }
 
 // Store sums of output channels n as element i.
-fn put(i: u32, n: u32, sum: V) { storev_y(i, requantize(n, sum)); }
+fn put(i: u32, n: u32, sum: Sum) { storev_y(i, requantize(n, sum)); }

@@ -1,0 +1,6 @@
+// Stored integers of two operands, counted from their zero points. Expects p.zeros (those of input, filter, result).
+
+fn enter(x: V) -> V { return x - p.zeros.x; }
+
+// Elements of a filter that still has its zero point.
+fn weigh(w: V) -> V { return w - p.zeros.y; }

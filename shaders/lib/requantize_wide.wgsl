@@ -1,0 +1,26 @@
+//!use centre affine_wide
+// The same as lib/requantize.wgsl for sums that have 64 bits: those of 16-bit inputs. A product fits 32; what it has
+// below bit SPLIT and what it has from there on are added up by themselves.
+// Expects bias: lower words, and from p.SCALES on upper ones; scales, likewise: multipliers of 15 bits and shifts;
+// above(product), which is product >> SPLIT; finish(low, high, bias_low, bias_high, multiplier, shift), which rescales
+// and clamps.
+
+struct Sum { low: V, high: V }
+
+fn begin(n: u32) -> Sum { return Sum(V(), V()); }
+
+fn add(sum: Sum, x: V, w: V) -> Sum {
+  let product = x * w;
+  return Sum(sum.low + (product & V(T((1u << SPLIT) - 1u))), sum.high + abovev(product));
+}
+
+fn whole(low: i32, high: i32, bias_low: i32, bias_high: i32) -> Wide {
+  let sum = wide_add(wide_left(wide(high), SPLIT), wide(low));
+  return wide_add(sum, Wide(u32(bias_low), u32(bias_high)));
+}
+
+// Store sums of output channels n as element i.
+fn put(i: u32, n: u32, sum: Sum) {
+  let m = p.SCALES + n;
+  storev_y(i, finishv(sum.low, sum.high, loadv_bias(n), loadv_bias(m), loadv_scales(n), loadv_scales(m)));
+}
