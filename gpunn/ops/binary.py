@@ -2,9 +2,9 @@
 
 A line of TABLE is an op: its meaning in numpy, the same as a WGSL expression in `a` and `b`, its dtypes.
 Both inputs have one dtype and the result the broadcast shape. It also has that dtype, but comparisons
-give bool. On quantised uint8 and int8 the arithmetic is that of gpunn/ops/binary_integer.py; what is not
-there goes through reals, on the CPU. Raises ModelError for mixed or wrong dtypes and for shapes that do not
-broadcast. maximum and minimum give NaN where either side is NaN, which compares as different from
+give bool. On quantised uint8, int8 and int16 the arithmetic is that of gpunn/ops/binary_integer.py; what is
+not there goes through reals, of int16 on the CPU. Raises ModelError for mixed or wrong dtypes and for shapes
+that do not broadcast. maximum and minimum give NaN where either side is NaN, which compares as different from
 everything; integer results wrap around.
 Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div rounds towards zero.
 floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
+from gpunn.ops.affine import through_reals
 from gpunn.ops.binary_integer import COMPARISONS, INTEGER, Combine
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL, expect_dtype
 from gpunn.ops.op import Call, Op, Quantized, broadcast, op
@@ -39,7 +40,8 @@ from gpunn.ops.strides import (
     space_params,
     splat,
 )
-from gpunn.ops.unary import activation_function
+from gpunn.ops.tables import every_value
+from gpunn.ops.unary import activation_function, apply_activation
 from gpunn.types import Array, DType, Shape, TensorType
 
 DENSE, REPEAT, SPLAT = range(3)  # how binary_flat.wgsl finds an operand's element
@@ -279,10 +281,30 @@ def _kernel(line: Binary) -> Callable[[Call], Kernel]:
 
 
 def _facet(line: Binary) -> Quantized | None:
-    if line.name not in INTEGER:
-        return None
-    reference, combine, dtypes = INTEGER[line.name]
-    return Quantized(reference, lambda call: _place(call, combine(call)), dtypes=dtypes)
+    if line.name in INTEGER:
+        reference, combine, dtypes = INTEGER[line.name]
+        return Quantized(reference, lambda call: _place(call, combine(call)), dtypes=dtypes)
+    return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
+
+
+def _by_pairs(line: Binary) -> Quantized:
+    """The facet of an op without integer arithmetic: through reals, of 8 bits by a table of all pairs."""
+
+    def meaning(a: Array, b: Array, *, activation: str | None = None) -> Array:
+        return apply_activation(line.meaning(a, b), activation)
+
+    def reference(call: Call, a: Array, b: Array) -> Array:
+        return through_reals(call, meaning, a, b)
+
+    def kernel(call: Call) -> Kernel:
+        values = every_value(call.x)
+        with np.errstate(all="ignore"):
+            results = reference(call, np.repeat(values, len(values)), np.tile(values, len(values)))
+        pair = "load_table(((u32(a) & 255u) << 8u) | (u32(b) & 255u))"
+        table = Read("table", None, value=results.reshape(-1))
+        return _place(call, Combine({"combine": Function(("a", "b"), pair)}, tables=(table,)))
+
+    return Quantized(reference, kernel)
 
 
 def _place(call: Call, combine: Combine) -> Kernel:
@@ -308,7 +330,7 @@ def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) ->
         body="binary_flat",
         threads=flat_threads(count),
         workgroup=(64, 1, 1),
-        reads=(a, b),
+        reads=(a, b, *combine.tables),
         writes=(Write(width=lanes),),
         params={"count": count, "period": max(period // lanes, 1), **combine.params},
         constants={"A_MODE": modes[0], "B_MODE": modes[1]},
@@ -332,6 +354,7 @@ def _strided(call: Call, combine: Combine, sizes: Shape, a: Shape, b: Shape) -> 
         reads=(
             Read("a", 0, width=1 if splat(a) else lanes),
             Read("b", 1, width=1 if splat(b) else lanes),
+            *combine.tables,
         ),
         writes=(Write(width=lanes),),
         params={"count": count, **space_params(sizes, {"a": a, "b": b}), **combine.params},

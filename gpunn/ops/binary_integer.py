@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Param
+from gpunn.kernel import Function, Param, Read
 from gpunn.ops.affine import activation_bounds, quantize_multiplier, ratio, rescale, scale_of, store, times
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.op import EIGHT_BITS, Call
@@ -31,11 +31,12 @@ Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """What a kernel makes of two elements: `combine` and other functions, and the numbers that these read."""
+    """What a kernel makes of two elements: `combine` and other functions, and what these read."""
 
     functions: Mapping[str, Function]
     params: Mapping[str, Param] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
+    tables: tuple[Read, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,15 +289,35 @@ def test_squared_difference(dtype: DType, seed: int, backend: str) -> None:
         near(got, np.square(a - b), y, 1.5)
 
 
+PAIRS = {
+    "div": np.divide,
+    "floor_div": np.floor_divide,
+    "floor_mod": np.mod,
+    "pow": np.power,
+    "atan2": np.arctan2,
+}
+
+
 @both
-def test_division_goes_through_reals(dtype: DType, backend: str) -> None:
+@pytest.mark.parametrize("op", PAIRS)
+def test_what_has_no_integer_arithmetic_goes_through_reals(op: str, dtype: DType, backend: str) -> None:
+    """By a table of all pairs; those of divisors of 0 and negative bases among them."""
     draw = Draw(5, dtype)
-    a, b, y = draw.type(40), quantized(dtype, (40,), 0.1, LIMITS[dtype][0]), draw.type(40)
-    values = [draw.values(a), stored(1, b, LIMITS[dtype][0] + 5)]
-    (got,) = check_integer(
-        "div", values, [a, b], {}, y.quantization, backend=backend, host="no GPU kernel for quantised tensors"
-    )
-    near(got, reals(values[0], a) / reals(values[1], b), y, 0.501)
+    for shapes in SHAPES:
+        y, types = draw.type(*shapes[0]), [draw.type(*s) for s in shapes]
+        values = [draw.values(t) for t in types]
+        check_integer(op, values, types, {}, y.quantization, backend=backend)
+    low, y = LIMITS[dtype][0], draw.type(40)
+    positive = quantized(dtype, (40,), 0.1, low)
+    values = [stored(k, positive, low + 5) for k in range(2)]
+    attrs = {"activation": "relu6"} if op == "div" else {}
+    (got,) = check_integer(op, values, [positive] * 2, attrs, y.quantization, backend=backend)
+    real = PAIRS[op](*(reals(v, positive) for v in values))
+    if op in ("div", "pow", "atan2"):  # the others jump
+        near(got, np.minimum(real, 6) if attrs else real, y, 0.51)
+    wide = quantized(DType.INT16, (40,), 0.1)
+    host = "no GPU kernel for quantised tensors"
+    check_integer(op, [stored(k, wide) for k in range(2)], [wide] * 2, {}, backend=backend, host=host)
 
 
 def test_one_quantised_operand_alone_is_refused() -> None:
