@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -110,7 +111,7 @@ def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = No
     return integer_product(call, conv2d.reference, 0, x, filter, bias)
 
 
-def _integer_conv2d_kernel(call: Call) -> Kernel:
+def _integer_conv2d_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     return product_kernel(call, _form(call))
 
 
@@ -220,7 +221,7 @@ def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None =
     return integer_product(call, depthwise_conv2d.reference, 3, x, filter, bias)
 
 
-def _integer_depthwise_kernel(call: Call) -> Kernel:
+def _integer_depthwise_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     if call.x.quantization is not None and constants_only(call):
         cells = math.prod(call.input(1).shape[1:3])
         return of_integers(call, _depthwise_kernel(call), cells, centre_filter)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def _integer_fully_connected(call: Call, x: Array, filter: Array, bias: Array | 
     return integer_product(call, fully_connected.reference, 0, x, filter, bias)
 
 
-def _integer_fully_connected_kernel(call: Call) -> Kernel:
+def _integer_fully_connected_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     pixel = resolve((1, 1), (1, 1), (1, 1), (1, 1), "valid")
     return product_kernel(call, Form(pixel, (1, 1), call.input(1).shape[1]))
 

@@ -8,24 +8,36 @@ padding is zx and so adds nothing. The other kernels are those of reals with ano
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Pack, Read, Unsupported, ceil_div, fits_i32, flat_threads
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Pack,
+    Read,
+    Scratch,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    vec_width,
+)
 from gpunn.ops.affine import LIMITS, short_multiplier, wrap32
 from gpunn.ops.integer_product import MIXED, is_wide
 from gpunn.ops.op import Call
-from gpunn.ops.product_rescaling import FINISH, FINISH_WIDE, Rescaling, rescaling
+from gpunn.ops.product_rescaling import AS_SUMMED, FINISH, FINISH_WIDE, Rescaling, rescaling
 from gpunn.ops.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
-from gpunn.ops.unary import activation_function
+from gpunn.ops.unary import activation_function, elementwise
 from gpunn.ops.window import Pair, Window, window_params
 from gpunn.types import Array, DType, TensorType
 
 DOT_PRODUCTS = {
-    DType.UINT8: "i32(dot4U8Packed(u32(w), u32(x)))",
-    DType.INT8: "dot4I8Packed(u32(w), u32(x))",
+    DType.UINT8: Function(("w", "x"), "i32(dot4U8Packed(u32(w), u32(x)))"),
+    DType.INT8: Function(("w", "x"), "dot4I8Packed(u32(w), u32(x))"),
 }
 
 
@@ -51,6 +63,11 @@ def fold_bias(filter: Array, bias: Array | None, zero_x: int, zero_w: int) -> Ar
     return np.pad(wrap32(folded).astype(np.int32), (0, -folded.size % COLUMNS))
 
 
+def fold_zero(filter: Array, zero_x: int, zero_w: int) -> Array:
+    """The same without a bias."""
+    return fold_bias(filter, None, zero_x, zero_w)
+
+
 def constants_only(call: Call) -> bool:
     """Whether filter and bias are known at compile time, so that they can be packed."""
     return call.constant[1] and (not call.has(2) or call.constant[2])
@@ -72,23 +89,24 @@ class Form:
     axis: int = 0
 
 
-def product_kernel(call: Call, form: Form) -> Kernel:
-    """The kernel of an op whose sums of products have a form."""
+def product_kernel(call: Call, form: Form) -> Kernel | Sequence[Kernel]:
+    """The kernel, or kernels, of an op whose sums of products have a form."""
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
     even = form.groups == 1 or call.y.shape[-1] // form.groups % COLUMNS == 0
-    if constants_only(call) and form.axis == 0 and even and call.x.dtype in MIXED:
-        return _by_words(call, form)
-    reason = "one value at a time: " + (
-        "16 bits" if call.x.dtype is DType.INT16 else "the filter is not a constant, or its groups are uneven"
-    )
-    return of_integers(call, one_by_one(call, form, reason), form.depth * math.prod(form.window.size))
+    terms, how = form.depth * math.prod(form.window.size), rescaling(call)
+    if constants_only(call) and form.axis == 0 and even:
+        if call.x.dtype in MIXED:
+            return _by_words(call, form, how)
+        if 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
+            return _by_planes(call, form, how, terms)
+    reason = "one value at a time: the filter is not a constant, or its groups are uneven"
+    return of_integers(call, one_by_one(call, form, reason), terms)
 
 
-def _by_words(call: Call, form: Form) -> Kernel:
-    how = rescaling(call)
+def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     channels = call.y.shape[-1]
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     rows = call.y.size // max(1, channels)
@@ -115,7 +133,7 @@ def _by_words(call: Call, form: Form) -> Kernel:
             "PAD": (how.zero_x & 255) * 0x01010101,
         },
         constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SLICES": work.slices},
-        functions={"products": Function(("w", "x"), DOT_PRODUCTS[call.x.dtype]), "finish": FINISH},
+        functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]), "finish": FINISH},
         libraries=row_library(rows, channels),
         lanes=4,
         reason="integers, words of 4 input channels: "
@@ -131,6 +149,48 @@ def _word_reads(how: Rescaling, offset: int) -> tuple[Read, ...]:
         Read("bias", 1, 4, Pack(fold_bias, (how.zero_x, how.zero_w)), (2,), DType.INT32),
         Read("scales", None, 4, value=how.table(COLUMNS)),
     )
+
+
+def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[Kernel]:
+    """Products of int16: its upper and its lower bytes are tensors of int8, with zero points of their own."""
+    kernels, sums = [], []
+    for name, byte, zero in (
+        ("low", "(x & 255) - 128", (how.zero_x & 255) - 128),
+        ("high", "x >> 8u", how.zero_x >> 8),
+    ):
+        plane = Scratch(TensorType(DType.INT8, call.x.shape))
+        total = Scratch(TensorType(DType.INT32, call.y.shape))
+        split = replace(elementwise(call, byte), writes=(Write(output=plane, width=4),))
+        words = _by_words(call, form, replace(how, zero_x=zero))
+        x, w, bias, _ = words.reads
+        bias = replace(bias, pack=Pack(fold_zero, (zero, how.zero_w)), also=())
+        words = replace(
+            words,
+            reads=(replace(x, operand=plane), w, bias, Read("scales", None)),
+            writes=(Write(output=total, width=vec_width(call.y.shape[-1])),),
+            functions={**words.functions, "finish": AS_SUMMED},
+        )
+        kernels += [split, words]
+        sums.append(Read(name, total, vec_width(call.y.shape[-1])))
+    return [*kernels, _join_planes(call, sums, terms)]
+
+
+def _join_planes(call: Call, sums: Sequence[Read], terms: int) -> Kernel:
+    """The kernel that makes stored results of the sums of lower and of upper bytes."""
+    lanes = vec_width(call.y.shape[-1])
+    count = call.y.size // lanes
+    real = Kernel(
+        body="join_planes",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(*sums, Read("bias", 2 if call.has(2) else None, lanes)),
+        writes=(Write(width=lanes),),
+        params={"count": count, "N": call.y.shape[-1] // lanes},
+        lanes=lanes,
+        reason="sums of products with lower and with upper bytes",
+    )
+    joined = of_integers(call, real, terms)
+    return replace(joined, constants={**joined.constants, "SPLIT": 8}) if is_wide(call) else joined
 
 
 def of_integers(call: Call, real: Kernel, terms: int, pack: Callable[..., Array] | None = None) -> Kernel:

@@ -19,6 +19,7 @@ FINISH = Function(
     ("sum", "multiplier", "shift", "away"),
     "clamp(rescale(sum, multiplier, shift, away != 0), p.bounds.x, p.bounds.y) + p.zeros.z",
 )
+AS_SUMMED = Function(FINISH.params, "sum")
 # The same of a sum of 64 bits, in parts: lib/requantize_wide.wgsl.
 FINISH_WIDE = Function(
     ("low", "high", "bias_low", "bias_high", "multiplier", "shift"),

@@ -14,6 +14,9 @@ fn add(sum: Sum, x: V, w: V) -> Sum {
   return Sum(sum.low + (product & V(T((1u << SPLIT) - 1u))), sum.high + abovev(product));
 }
 
+// The lower and the upper bytes of x have these parts; SPLIT is 8.
+fn of_planes(n: u32, low: V, high: V) -> Sum { return Sum(low, high); }
+
 fn whole(low: i32, high: i32, bias_low: i32, bias_high: i32) -> Wide {
   let sum = wide_add(wide_left(wide(high), SPLIT), wide(low));
   return wide_add(sum, Wide(u32(bias_low), u32(bias_high)));

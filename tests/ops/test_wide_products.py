@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.ops.affine import dequantize
+from gpunn.ops.conv import conv2d
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.quantized import check_integer, quantized, stored
 
-I16, I8, I32 = DType.INT16, DType.INT8, DType.INT32
+I16, I8, I32, I64 = DType.INT16, DType.INT8, DType.INT32, DType.INT64
 WINDOWS: list[dict[str, Any]] = [
     {"padding": "same", "stride": (2, 1)},
     {"padding": "valid", "stride": (1, 2), "dilation": (2, 1), "activation": "relu"},
@@ -48,7 +50,7 @@ def channels(type: TensorType, axis: int) -> TensorType:
     return TensorType(type.dtype, type.shape, Quantization(scales, (0,) * count, axis))
 
 
-@pytest.mark.parametrize("bias", [None, I32], ids=str)
+@pytest.mark.parametrize("bias", [None, I32, I64], ids=str)
 @pytest.mark.parametrize(("op", "shape", "filter", "axis", "attrs"), CASES, ids=str)
 def test_products(
     op: str,
@@ -75,14 +77,34 @@ def test_products(
         np.testing.assert_array_equal(found, same)
 
 
+@pytest.mark.parametrize("zero", [-(2**15), -3, 1000])
+@pytest.mark.parametrize("pinned", [-(2**15), 2**15 - 1, None], ids=str)
+def test_zero_points(zero: int, pinned: int | None, backend: str) -> None:
+    """Of x, also as what lies beside the image, and of a filter with one scale."""
+    x, w = quantized(I16, (1, 4, 5, 6), 1 / 4000, zero), quantized(I8, (9, 3, 3, 6), 0.01, -7)
+    values: list[Array | None] = [
+        stored(0, x) if pinned is None else np.full(x.shape, pinned, np.int16),
+        stored(1, w),
+    ]
+    y = Quantization((1 / 500,), (11,))
+    for constants in ((1,), ()):
+        (found,) = check_integer("conv2d", values, [x, w], {"padding": "same"}, y, constants, backend=backend)
+    exact = conv2d.reference(
+        *(dequantize(v, t).astype(float) for v, t in zip(values, (x, w), strict=True)), padding="same"
+    )
+    # The factor, of 15 bits, is off by up to 2^-15.
+    steps = np.clip(exact * 500 + 11, -(2**15), 2**15 - 1)
+    assert (np.abs(found - steps) <= 0.51 + 2**-15 * np.abs(steps - 11)).all()
+
+
 @pytest.mark.parametrize("value", [-(2**15), 2**15 - 1])
-@pytest.mark.parametrize(("op", "filter"), [("fully_connected", (4, 5000)), ("conv2d", (4, 10, 10, 50))])
+@pytest.mark.parametrize(("op", "filter"), [("fully_connected", (4, 60000)), ("conv2d", (4, 10, 10, 50))])
 def test_sums_far_beyond_32_bits(op: str, filter: tuple[int, ...], value: int, backend: str) -> None:
-    """5000 products of -2^15 or 2^15 - 1 with -128, in steps of 2^20 products' worth and of one."""
-    x = quantized(I16, (2, *filter[1:]), 1.0)
-    w, terms = quantized(I8, filter, 1.0), 5000
+    """Of products of -2^15 or 2^15 - 1 with -128, in large steps and in steps of one."""
+    x, w = quantized(I16, (2, *filter[1:]), 1.0), quantized(I8, filter, 1.0)
+    terms = int(np.prod(filter[1:]))
     values: list[Array | None] = [np.full(t.shape, v, t.dtype.numpy) for t, v in ((x, value), (w, -128))]
-    for scale in (2.0**20, 1.0):
+    for scale in (2.0**24, 1.0):
         y = Quantization((scale,), (0,))
         (found,) = check_integer(op, values, [x, w], {}, y, (1,), backend=backend)
         exact = np.clip(np.floor(-128 * value * terms / scale + 0.5), -(2**15), 2**15 - 1)
