@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from gpunn.types import Array, DType, TensorType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
+# Times that all loops of an invocation together go round: after 65,535 lavapipe stops them without a word
+# (Mesa, lp_bld_limits.h, LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
+MAX_STEPS = 65_000
 
 Param = int | float | tuple[int, int] | tuple[int, int, int, int]
 Grid = tuple[int, int, int]
@@ -112,7 +115,8 @@ class Kernel:
     like `functions`, `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions
     may call what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the
     vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators, where it is not the result's.
-    `reason` says why this body was chosen (gpunn inspect --plan).
+    `steps`: how often the loops of an invocation go round. `reason` says why this body was chosen (gpunn
+    inspect --plan).
     """
 
     body: str
@@ -126,6 +130,7 @@ class Kernel:
     libraries: tuple[str, ...] = ()
     lanes: int = 1
     accumulator: DType | None = None
+    steps: int = 0
     reason: str = ""
 
     @property

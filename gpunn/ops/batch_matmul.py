@@ -65,6 +65,7 @@ def _kernel(call: Call) -> Kernel:
         },
         libraries=("real",),
         lanes=lanes,
+        steps=depth,
         reason=f"{lanes} columns of a row in an invocation",
     )
 

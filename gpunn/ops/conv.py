@@ -31,7 +31,17 @@ from gpunn.ops.product_kernel import (
 )
 from gpunn.ops.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
 from gpunn.ops.unary import activation_function
-from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
+from gpunn.ops.window import (
+    Padding,
+    Pair,
+    Window,
+    check_window,
+    pad_input,
+    resolve,
+    tap,
+    window_params,
+    window_steps,
+)
 from gpunn.types import Array, TensorType
 
 DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
@@ -96,6 +106,7 @@ def _conv2d_kernel(call: Call) -> Kernel:
         constants={"SLICES": work.slices},
         libraries=row_library(rows, channels),
         functions=activation_function(call),
+        steps=window_steps(window, ceil_div(depth // 4 if vectors else depth, work.slices)),
         reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
         + ("read four at a time" if vectors else "not divisible by 4")
         + work.words,

@@ -91,6 +91,7 @@ def _kernel(call: Call) -> Kernel:
         },
         functions=activation_function(call),
         lanes=lanes,
+        steps=math.prod(n + 1 for n in size) * (call.x.shape[4] + 1),
         reason=f"one output cell x {lanes} channels",
     )
 

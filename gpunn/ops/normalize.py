@@ -14,6 +14,7 @@ from gpunn.kernel import (
     Read,
     Unsupported,
     Write,
+    ceil_div,
     flat_threads,
     keep_nan,
     size_of,
@@ -50,6 +51,7 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Ke
         reads=(Read("x", 0),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
         functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
+        steps=3 * ceil_div(shape[axis], workgroup[0]),
         reason=f"rows of {shape[axis]}: {reason}",
     )
 

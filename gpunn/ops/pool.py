@@ -134,6 +134,7 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
             "finish": Function(("s", "n"), pool.wgsl_finish),
         },
         lanes=lanes,
+        steps=ceil_div(window.size[0], across) * (window.size[1] + 1),
         reason=f"one output pixel x {lanes} channels" + (f", rows in {across} shares" if across > 1 else ""),
     )
 

@@ -32,7 +32,7 @@ from gpunn.ops.op import Call
 from gpunn.ops.product_rescaling import AS_SUMMED, FINISH, FINISH_WIDE, Rescaling, rescaling
 from gpunn.ops.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
 from gpunn.ops.unary import activation_function, elementwise
-from gpunn.ops.window import Pair, Window, window_params
+from gpunn.ops.window import Pair, Window, window_params, window_steps
 from gpunn.types import Array, DType, TensorType
 
 DOT_PRODUCTS = {
@@ -136,6 +136,7 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]), "finish": FINISH},
         libraries=row_library(rows, channels),
         lanes=4,
+        steps=window_steps(form.window, ceil_div(ceil_div(form.depth, 4), work.slices)),
         reason="integers, words of 4 input channels: "
         + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
         + work.words,
@@ -277,5 +278,6 @@ def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
         },
         functions=activation_function(call),
         libraries=("real",),
+        steps=window_steps(form.window, form.depth),
         reason=reason,
     )

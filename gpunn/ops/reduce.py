@@ -230,6 +230,7 @@ def _reduction(call: Call, how: Folding) -> Kernel:
         libraries=how.libraries,
         lanes=lanes,
         accumulator=how.accumulator,
+        steps=ceil_div(terms, across),
         reason="one workgroup per result" if share else "one invocation per result",
     )
 

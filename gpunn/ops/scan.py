@@ -31,6 +31,7 @@ def _kernel(call: Call) -> Kernel:
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
         constants={"EXCLUSIVE": int(call["exclusive"]), "REVERSE": int(call["reverse"])},
         functions={"plus": Function(("a", "b"), plus)},
+        steps=shape[axis],
         reason="one invocation per row",
     )
 

@@ -13,7 +13,7 @@ from gpunn.ops.integer_product import check_types, integer_product
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.product_kernel import centre_filter, constants_only, of_integers
 from gpunn.ops.unary import activation_function
-from gpunn.ops.window import Padding, Pair, Window, check_window, resolve, window_params
+from gpunn.ops.window import Padding, Pair, Window, check_window, resolve, window_params, window_steps
 from gpunn.types import Array, TensorType
 
 PIXELS = 4  # output pixels, a stride apart along x, of one invocation of transpose_conv2d
@@ -86,6 +86,7 @@ def _kernel(call: Call) -> Kernel:
         functions=activation_function(call),
         libraries=("real",),
         lanes=lanes,
+        steps=window_steps(window, depth),
         reason=f"{PIXELS} pixels x {lanes} channels in registers",
     )
 

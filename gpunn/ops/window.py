@@ -102,6 +102,12 @@ def tap(padded: Array, window: Window, row: int, column: int, rows: slice = slic
     return padded[:, y0 : y0 + (last - first - 1) * sy + 1 : sy, x0 : x0 + (ow - 1) * sx + 1 : sx]
 
 
+def window_steps(window: Window, inner: int) -> int:
+    """Times that loops over rows and columns of a window, and `inner` steps in each cell, go round."""
+    rows, columns = window.size
+    return rows * (1 + columns * (1 + inner))
+
+
 def window_params(window: Window, height: int, width: int) -> dict[str, int]:
     """Kernel parameters that every windowed body shares."""
     return {

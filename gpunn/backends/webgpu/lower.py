@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.backends.webgpu.memory import padded
-from gpunn.kernel import MAX_GROUPS, Kernel, Unsupported
+from gpunn.kernel import MAX_GROUPS, MAX_STEPS, Kernel, Unsupported
 from gpunn.operation import Lifetime, Operation
 from gpunn.types import TensorType
 
@@ -63,4 +63,6 @@ def _over_limit(kernel: Kernel, limits: Mapping[str, int]) -> str:
         return f"{bindings} buffers are over the device's limit of {most}"
     if max(kernel.groups) > min(MAX_GROUPS, limits["max-compute-workgroups-per-dimension"]):
         return f"a grid of {kernel.groups} workgroups is over the device's limit"
+    if kernel.steps > MAX_STEPS:
+        return f"{kernel.steps} steps of one invocation are over {MAX_STEPS}, which every driver does"
     return ""
