@@ -1,24 +1,23 @@
 """softmax of quantised int16 as TFLite's reference kernel (softmax.h, SoftmaxInt16) computes it.
 
-exp over -10 ... 0 and 1 / (1 + x) over 0 ... 1 are read from tables of 513 points with 15 bits of fraction;
-between two points goes a straight line (LUTPopulate and LUTLookup in TFLite's common.h). What lies 10 or
-more below a row's maximum counts as exp(-10). shaders/lib/softmax_wide.wgsl has the same for the GPU.
+exp over -10 ... 0 and 1 / (1 + x) over 0 ... 1 are read from tables of 513 points with 15 bits of fraction,
+with straight lines between them (gpunn/ops/lines.py). What lies 10 or more below a row's maximum counts as
+exp(-10). shaders/lib/softmax_wide.wgsl has the same for the GPU.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 
-from gpunn.ops.affine import quantize_multiplier, rescale, round_half_away, scale_of, store
+from gpunn.ops.affine import quantize_multiplier, rescale, scale_of, store
+from gpunn.ops.lines import between, points
 from gpunn.ops.op import Call
 from gpunn.ops.rows import IntegerRows
 from gpunn.types import Array
 
 ONE = 2**15 - 1
-POINTS = 512  # intervals of a table; 128 arguments lie in each
 RANGE = 10.0  # of the exponential's argument
 MOST = 2**16  # elements of a row whose sum cannot overflow 31 bits
 
@@ -32,29 +31,13 @@ def _why_not(call: Call) -> str:
     return ""
 
 
-def _table(meaning: Callable[[Array], Array], low: float, high: float) -> Array:
-    """The function at 513 points, each lowered by half of what the line misses in the middle behind it."""
-    step = (high - low) / POINTS
-    places = low + step * np.arange(POINTS)
-    points = round_half_away(meaning(places) * 2.0**15)
-    line = round_half_away((meaning(places + step) * 2.0**15 + points) / 2)
-    middle = round_half_away(meaning(places + step / 2) * 2.0**15)
-    lowered = points - round_half_away((line - middle) / 2)
-    last = round_half_away(meaning(np.array([high])) * 2.0**15)
-    return _saturated(np.concatenate([lowered, last])).astype(np.int64)
-
-
 @functools.cache
 def _tables() -> tuple[Array, Array]:
     """Those of exp(x), -10 ... 0, and of 1 / (1 + x), 0 ... 1."""
-    return _table(np.exp, -RANGE, 0.0), _table(lambda x: 1 / (1 + x), 0.0, 1.0)
-
-
-def _between(x: Array, table: Array) -> Array:
-    """A table's line at x, 16-bit numbers from one end of the table's range to the other."""
-    index, part = (x >> 7) + POINTS // 2, x & 127
-    slope = table[index + 1] - table[index]
-    return np.asarray(table[index] + ((slope * part + 64) >> 7))
+    return (
+        points(np.exp, -RANGE, 0.0, 2.0**15, np.float64),
+        points(lambda x: 1 / (1 + x), 0.0, 1.0, 2.0**15, np.float64),
+    )
 
 
 def _factor(call: Call) -> tuple[int, int]:
@@ -69,11 +52,11 @@ def _reference(call: Call, x: Array) -> Array:
     exponential, reciprocal = _tables()
     wide = x.astype(np.int64)
     below = wide - np.max(wide, axis=call["axis"], keepdims=True)
-    terms = _between(_saturated(rescale(below, *_factor(call)) + ONE), exponential)
+    terms = between(_saturated(rescale(below, *_factor(call)) + ONE), exponential)
     total = np.sum(terms, axis=call["axis"], keepdims=True)
     digits = np.frexp(total.astype(np.float64))[1].astype(np.int64)
     leading = ((total << (31 - digits)) + (1 << 13)) >> 14
-    inverse = _between(_saturated(leading - 3 * 2**15), reciprocal)
+    inverse = between(_saturated(leading - 3 * 2**15), reciprocal)
     shares = (terms * inverse + (np.int64(1) << (digits - 2))) >> (digits - 1)
     return store(shares, call.y, (0, ONE))
 

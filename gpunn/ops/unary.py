@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
+from gpunn.ops import lines
 from gpunn.ops.affine import LIMITS, fixed_output
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_float, expect_int
 from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
@@ -103,11 +104,12 @@ class Unary:
     """One line: name, meaning, expression, domain (bounds, ends included).
 
     `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers. `nan`:
-    the expression drops NaN, which has to be kept. `table`: all results on a quantised tensor, where
-    they are not the rounded real ones. `output`: scale and, above the lowest stored value, zero point of a
-    result that the file does not quantise. `dtypes`: what x may be. `params`: the numbers of the kernel,
-    where these are not the attributes; checks the attributes. `elementary`: whether the expression calls
-    lib/elementary.wgsl. `wide`: the expression for int64, where it is another.
+    the expression drops NaN, which has to be kept. `table`: all results on a quantised tensor of 8
+    bits, where they are not the rounded real ones; `table16`: on one of 16. `output`: scale and, above the
+    lowest stored value, zero point of a result that the file does not quantise. `dtypes`: what x may be.
+    `params`: the numbers of the kernel, where these are not the attributes; checks the attributes.
+    `elementary`: whether the expression calls lib/elementary.wgsl. `wide`: the expression for int64, where
+    it is another.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Unary:
     nan: bool = False
     integer: bool = False
     table: Callable[[Call], Array] | None = None
+    table16: Callable[[Call], Array] | None = None
     output: tuple[float, int] | None = None
     dtypes: tuple[DType, ...] = FLOATS
     params: Callable[[Call], Mapping[str, Param]] | None = None
@@ -180,10 +183,15 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
         integer=True,
         table=_clamped,
         wide=above if high is None else f"wide_min({above}, wide({high}))",
+        table16=_clamped,
     )
 
 
 _CLAMP = keep_nan("clamp(x, T({0}), T({1}))", "x")
+
+_RSQRT_LINES = lines.lines(_rsqrt, 1, single=_rsqrt)
+_GELU_LINES = lines.lines(_gelu, single=lines.gelu)
+_GELU_TANH_LINES = lines.lines(_gelu_tanh, single=lines.gelu_tanh)
 
 # WGSL leaves exp and tanh loose where they overflow, so their arguments stop where the result no longer
 # moves: exp(-80) is 2e-35, and tanh(10) is 1 - 4e-9.
@@ -199,8 +207,17 @@ TABLE = (
         (-200, 200),
         fused=True,
         output=(1 / 256, 0),
+        table16=lines.logistic(_logistic),
     ),
-    Unary("tanh", _tanh, f"tanh({_CLAMP.format(-10, 10)})", (-100, 100), fused=True, output=(1 / 128, 128)),
+    Unary(
+        "tanh",
+        _tanh,
+        f"tanh({_CLAMP.format(-10, 10)})",
+        (-100, 100),
+        fused=True,
+        output=(1 / 128, 128),
+        table16=lines.tanh(_tanh),
+    ),
     Unary(
         "hard_swish",
         _hard_swish,
@@ -210,7 +227,14 @@ TABLE = (
         table=hard_swish_table,
     ),
     Unary("floor", _leave(np.floor), "floor(x)", (-100, 100)),
-    Unary("leaky_relu", _leaky_relu, "select(x, p.alpha * x, x < T(0))", (-100, 100), table=_leaked),
+    Unary(
+        "leaky_relu",
+        _leaky_relu,
+        "select(x, p.alpha * x, x < T(0))",
+        (-100, 100),
+        table=_leaked,
+        table16=_leaked,
+    ),
     Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SIGNED, wide="magnitude(x)"),
     Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=_SIGNED, wide="wide_negate(x)"),
     Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, wide=_WIDE_SIGN),
@@ -219,15 +243,15 @@ TABLE = (
     Unary("logical_not", _logical_not, "1 - x", (0, 1), dtypes=(DType.BOOL,)),
     Unary("ceil", _leave(np.ceil), "ceil(x)", (-100, 100)),
     Unary("round", _leave(np.rint), "round(x)", (-100, 100)),
-    Unary("exp", _leave(np.exp), "exponential(x)", (-100, 100), elementary=True),
-    Unary("log", _leave(np.log), "logarithm(x)", (-1, 1e4), elementary=True),
+    Unary("exp", _leave(np.exp), "exponential(x)", (-100, 100), table16=lines.lines(np.exp), elementary=True),
+    Unary("log", _leave(np.log), "logarithm(x)", (-1, 1e4), table16=lines.lines(np.log, 0), elementary=True),
     Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), elementary=True),
     Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), elementary=True),
     Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), elementary=True),
-    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), elementary=True),
+    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_LINES, elementary=True),
     Unary("elu", _elu, "select(exponential(x) - 1.0, x, x >= 0.0)", (-100, 100), elementary=True),
-    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), elementary=True),
-    Unary("gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), elementary=True),
+    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_LINES, elementary=True),
+    Unary("gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_LINES, elementary=True),
     Unary(
         "fake_quant",
         _fake_quant,
@@ -257,10 +281,8 @@ def _infer(line: Unary) -> Callable[[Call], TensorType]:
 
 def _facet(line: Unary) -> Quantized:
     def table(call: Call) -> Array:
-        # TFLite's fixed point for hard_swish leaves room for 8 bits only.
-        if line.table is None or (line.table is hard_swish_table and call.x.dtype not in EIGHT_BITS):
-            return real_table(call, lambda x: line.meaning(x, **call.attrs))
-        return line.table(call)
+        special = line.table if call.x.dtype in EIGHT_BITS else line.table16
+        return real_table(call, lambda x: line.meaning(x, **call.attrs)) if special is None else special(call)
 
     return table_facet(table, QUANTIZED)
 
