@@ -132,6 +132,7 @@ INTEGER_BODIES = {
     "check_ranges",
     "integer_product",
     "integer_row",
+    "join_planes",
     "merge_runs",
     "quantize",
     "sort_blocks",
