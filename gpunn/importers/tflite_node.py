@@ -23,6 +23,7 @@ ACTIVATIONS = {
     schema.ActivationFunctionType.RELU: "relu",
     schema.ActivationFunctionType.RELU_N1_TO_1: "relu1",
     schema.ActivationFunctionType.RELU6: "relu6",
+    schema.ActivationFunctionType.SIGN_BIT: "sign_bit",
     schema.ActivationFunctionType.TANH: "tanh",
 }
 
@@ -143,8 +144,6 @@ class Options:
         number = self.get("FusedActivationFunction")
         if number == schema.ActivationFunctionType.NONE:
             return {}
-        if number == schema.ActivationFunctionType.SIGN_BIT:
-            raise RefusedError("the fused activation SIGN_BIT yields bits, not numbers")
         if number not in ACTIVATIONS:
             self.node.corrupt(f"there is no fused activation number {number}")
         return {"activation": ACTIVATIONS[number]}

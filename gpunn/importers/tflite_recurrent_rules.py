@@ -7,7 +7,7 @@ weights below float32 activations are dequantised, where TFLite's hybrid kernels
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tflite as schema
@@ -34,12 +34,12 @@ class _Builder:
     def add(
         self,
         op: str,
-        inputs: tuple[Value, ...],
+        inputs: Sequence[Value],
         attrs: Mapping[str, Any] | None = None,
         quantization: Sequence[Quantization | None] = (),
     ) -> int:
         """Append a layer; its number."""
-        self.layers.append(Layer(op, inputs, attrs or {}, tuple(quantization)))
+        self.layers.append(Layer(op, tuple(inputs), attrs or {}, tuple(quantization)))
         return len(self.layers) - 1
 
     def real(self, index: int) -> Value:
@@ -63,6 +63,13 @@ class _Builder:
         if a is None and b is None:
             return None
         return Result(self.add("concat", (a, b), {"axis": -1}))
+
+    def diagonals(self, vectors: Sequence[Value]) -> Iterator[Value]:
+        """Square matrices instead of the diagonals that the operator has for them."""
+        if self.integer:
+            raise RefusedError("the recurrent weights are diagonals, which is not supported of integers")
+        for value in vectors:
+            yield None if value is None else Result(self.add("matrix_diag", (value,)))
 
     def expect_rank(self, rank: int) -> None:
         """FormatError unless x has this rank."""
@@ -127,16 +134,17 @@ def lstm(node: Node) -> Network:
         return Network(builder.layers, outputs, {1: outputs[0], 4: outputs[1]})
     builder = _Builder(node, integer=True)
     builder.expect_rank(2)
-    return _from_lstm(builder, options, {})
+    return _from_lstm(builder, options, builder.inputs(*_FULL), {})
 
 
 def sequence_lstm(node: Node) -> Network:
     """UNIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 18 and 19."""
     builder, options = _Builder(node, integer=True), node.options("UnidirectionalSequenceLSTMOptions")
     builder.expect_rank(3)
+    inputs = builder.inputs(*_FULL)
     if options.get("DiagonalRecurrentTensors"):
-        raise RefusedError("the recurrent weights are diagonals")
-    return _from_lstm(builder, options, {"time_major": options.get("TimeMajor")})
+        inputs = (*inputs[:5], *builder.diagonals(inputs[5:9]), *inputs[9:])
+    return _from_lstm(builder, options, inputs, {"time_major": options.get("TimeMajor")})
 
 
 def _lstm_attributes(options: Options) -> dict[str, Any]:
@@ -147,9 +155,11 @@ def _lstm_attributes(options: Options) -> dict[str, Any]:
     }
 
 
-def _from_lstm(builder: _Builder, options: Options, attrs: Mapping[str, Any]) -> Network:
+def _from_lstm(
+    builder: _Builder, options: Options, inputs: Sequence[Value], attrs: Mapping[str, Any]
+) -> Network:
     """The answer of one layer, of real or of quantised numbers."""
-    inputs, attrs = builder.inputs(*_FULL), {**_lstm_attributes(options), **attrs}
+    attrs = {**_lstm_attributes(options), **attrs}
     if builder.integer:
         attrs |= _between(builder.node, attrs["activation"], len(inputs) > 20 and inputs[21] is not None)
     layer = builder.add("lstm", inputs, attrs)

@@ -22,6 +22,7 @@ from gpunn.importers.tflite_node import (
     RefusedError,
     Result,
     Step,
+    symmetric,
     when_known,
 )
 from gpunn.importers.tflite_tensor_rules import INDEX_TYPES
@@ -114,13 +115,14 @@ def concat_embeddings(node: Node) -> Step:
 
 def embedding_lookup(node: Node) -> Sequence[Step]:
     """EMBEDDING_LOOKUP; rows of a quantised table come out as reals where the file says FLOAT32."""
-    steps = [Step("embedding_lookup", node.inputs)]
-    result, quantization = node.outputs[0] if node.outputs else None, node.operand(1).type.quantization
+    rows, table = node.operand(0), node.operand(1)
+    result, quantization = node.outputs[0] if node.outputs else None, table.type.quantization
     if quantization is None or result is None or result.dtype is not DType.FLOAT32:
-        return steps
+        return [Step("embedding_lookup", node.inputs)]
+    table = symmetric(table)
     if not quantization.per_tensor:  # which a pick of rows would have to pick from as well
-        return [Step("dequantize", (node.operand(1),)), Step("gather", (PREVIOUS, node.operand(0)))]
-    return [*steps, Step("dequantize", (PREVIOUS,))]
+        return [Step("dequantize", (table,)), Step("gather", (PREVIOUS, rows))]
+    return [Step("embedding_lookup", (rows, table)), Step("dequantize", (PREVIOUS,))]
 
 
 def embedding_lookup_sparse(node: Node) -> Step:

@@ -171,22 +171,22 @@ def divide_by_power(x: Array, exponent: Array | int, away: Array | bool = True) 
 
 
 def inverse_root(x: Array) -> tuple[Array, Array]:
-    """(m, shift) with 1 / sqrt(x) = m / 2^31 * 2^shift, for int64 of 32-bit values x > 0.
+    """(m, shift) with 1 / sqrt(x) = m / 2^31 * 2^shift, for int64 of 32-bit values >= 0; 0 counts as 1.
 
     x is moved to [1/4, 1) of a fixed-point number with three bits before the point; five steps of Newton's
     method from 1 find its inverse root. TensorFlow Lite, kernels/internal/common.h,
     GetInvSqrtQuantizedMultiplierExp.
     """
-    large = x >= 2**29
-    pairs = (29 - np.frexp(np.where(large, x // 4, x))[1]) // 2  # of bits, which bring it to 2^27 at least
-    near = (np.where(large, x // 4, x) << (2 * pairs)) >> 1
-    half, root = divide_by_power(near, 1), np.full_like(x, 2**28)
+    few, large = x <= 1, x >= 2**29
+    near = np.where(large, x >> 2, np.maximum(x, 2))
+    pairs = (29 - np.frexp(near)[1]) // 2  # of bits, which bring it to 2^27 at least
+    half, root = divide_by_power((near << 2 * pairs) >> 1, 1), np.full_like(x, 2**28)
     for _ in range(_ITERATIONS):
         cube = _move_up(high_multiply(high_multiply(root, root), root), 6)
         root = _move_up(high_multiply(root, 3 * 2**27) - high_multiply(half, cube), 3)
-    root, shift = high_multiply(root, _HALF_ROOT_OF_2), 11 + large - pairs
-    m, shift = root << np.maximum(-shift, 0), -np.maximum(shift, 0)
-    return np.where(x == 1, 2**31 - 1, m), np.where(x == 1, 0, shift)
+    down = 11 + large - pairs
+    m = high_multiply(root, _HALF_ROOT_OF_2) << np.maximum(-down, 0)
+    return np.where(few, 2**31 - 1, m), np.where(few, 0, -np.maximum(down, 0))
 
 
 def _move_up(x: Array, bits: int) -> Array:

@@ -7,6 +7,7 @@ WGSL leaves loose is computed by shaders/lib/elementary.wgsl.
 Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8, int8 or int16, for
 which every function is a table of all results (gpunn/ops/tables.py); where the line says so, int32, int64 or
 bool too, and there results wrap around. Raises ModelError for other dtypes.
+sign_bit is 1 below 0, else 0, of -0 and NaN, too.
 Functions are defined on all numbers: what has no real result is NaN (log and sqrt below 0, sin of an
 infinity), log(0) is -inf, rsqrt(0) inf, what is too large inf, and NaN stays NaN. Subnormal numbers may
 count as 0.
@@ -48,6 +49,10 @@ def _logistic(x: Array) -> Array:
 
 def _tanh(x: Array) -> Array:
     return np.asarray(np.tanh(x))
+
+
+def _sign_bit(x: Array) -> Array:
+    return np.asarray(x < 0, x.dtype)
 
 
 def _hard_swish(x: Array) -> Array:
@@ -226,6 +231,7 @@ TABLE = (
         fused=True,
         table=hard_swish_table,
     ),
+    Unary("sign_bit", _sign_bit, "select(T(0), T(1), x < T(0))", (-2, 2), fused=True),
     Unary("floor", _leave(np.floor), "floor(x)", (-100, 100)),
     Unary(
         "leaky_relu",

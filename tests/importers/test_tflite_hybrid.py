@@ -118,10 +118,14 @@ def test_other_mixtures_of_reals_and_integers_are_refused() -> None:
         load(file)
 
 
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8])
 @pytest.mark.parametrize("scales", [(0.03,), (0.03, 0.5, 0.001, 1.0, 0.25, 0.1, 2.0)])
-def test_rows_of_a_quantised_table_come_out_as_reals(scales: tuple[float, ...], backend: str) -> None:
+def test_rows_of_a_quantised_table_come_out_as_reals(
+    scales: tuple[float, ...], dtype: DType, backend: str
+) -> None:
+    """A uint8 table holds int8, too."""
     rounded = tuple(float(np.float32(s)) for s in scales)
-    table = TensorType(DType.INT8, (7, 8), Quantization(rounded, (0,) * len(scales)))
+    table = TensorType(dtype, (7, 8), Quantization(rounded, (0,) * len(scales)))
     graph = Graph()
     rows = graph.input(TensorType(DType.INT32, (3,)))
     values = graph.tensor(table, data=stored(1, table).tobytes())

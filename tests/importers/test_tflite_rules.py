@@ -52,17 +52,18 @@ def test_strided_slice_bounds_agree_with_litert(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("operator", ["ADD", "CONCATENATION", "CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D"])
 @pytest.mark.parametrize(
-    ("fused", "name"), [("RELU", "relu"), ("RELU_N1_TO_1", "relu1"), ("RELU6", "relu6"), ("TANH", "tanh")]
+    ("fused", "name"),
+    [
+        ("RELU", "relu"),
+        ("RELU_N1_TO_1", "relu1"),
+        ("RELU6", "relu6"),
+        ("TANH", "tanh"),
+        ("SIGN_BIT", "sign_bit"),
+    ],
 )
 def test_fused_activation_is_an_attribute(operator: str, fused: str, name: str) -> None:
     file = one(operator, {"fused_activation_function": fused})
     assert load(file).operations[0].attrs["activation"] == name
-
-
-@pytest.mark.parametrize("operator", ["ADD", "CONCATENATION", "CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D"])
-def test_sign_bit_is_refused_with_a_reason(operator: str) -> None:
-    with pytest.raises(UnsupportedError, match=f"operation 0, {operator} v1: .*SIGN_BIT"):
-        load(one(operator, {"fused_activation_function": "SIGN_BIT"}))
 
 
 def one(operator: str, options: Mapping[str, Any]) -> bytes:
