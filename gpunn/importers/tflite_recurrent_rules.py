@@ -17,6 +17,7 @@ from gpunn.operation import Operand
 from gpunn.types import DType, Quantization
 
 _FULL = (20, 24)  # inputs of a full LSTM, without or with coefficients of layer normalisation
+_INTERMEDIATES = (5, 12)  # of an integer LSTM, by its form; sequences have the first only
 
 
 class _Builder:
@@ -161,24 +162,23 @@ def _from_lstm(
     """The answer of one layer, of real or of quantised numbers."""
     attrs = {**_lstm_attributes(options), **attrs}
     if builder.integer:
-        attrs |= _between(builder.node, attrs["activation"], len(inputs) > 20 and inputs[21] is not None)
+        attrs["intermediates"] = _intermediates(builder.node, attrs["activation"], "time_major" in attrs)
     layer = builder.add("lstm", inputs, attrs)
     return Network(builder.layers, (Result(layer, 3),), {18: Result(layer, 1), 19: Result(layer, 2)})
 
 
-def _between(node: Node, activation: str | None, normal: bool) -> dict[str, Any]:
-    """What the intermediate tensors of an integer LSTM say: of what is projected, the last, and of sums."""
+def _intermediates(
+    node: Node, activation: str | None, sequence: bool
+) -> tuple[tuple[float, int] | None, ...]:
+    """Scales and zero points of the intermediate tensors of an integer LSTM, where they have some."""
     if activation != "tanh":
         raise RefusedError(f"on integers only the activation TANH is supported, got {activation}")
-    if len(node.intermediates) != 5:
-        raise RefusedError(f"has {len(node.intermediates)} intermediate tensors, only 5 are supported")
-    scales = [None if t is None else t.quantization for t in node.intermediates]
-    found: dict[str, Any] = {}
-    if scales[4] is not None:
-        found["hidden"] = scales[4].scale[0], scales[4].zero_point[0]
-    if normal and None not in scales:
-        found["sums"] = tuple(q.scale[0] for q in scales[:4] if q is not None)
-    return found
+    expected = _INTERMEDIATES[:1] if sequence else _INTERMEDIATES
+    if len(node.intermediates) not in expected:
+        counts = " or ".join(map(str, expected))
+        raise RefusedError(f"has {len(node.intermediates)} intermediate tensors, only {counts} are supported")
+    scales = (None if t is None else t.quantization for t in node.intermediates)
+    return tuple(None if q is None else (q.scale[0], q.zero_point[0]) for q in scales)
 
 
 def sequence_rnn(node: Node) -> Network:

@@ -15,7 +15,8 @@ import numpy as np
 
 from gpunn.ops import basic_lstm_integer
 from gpunn.ops.check import expect_float
-from gpunn.ops.lstm_integer import INTEGER, expect_integers, gates_type
+from gpunn.ops.lstm_integer import expect_integers, gates_type
+from gpunn.ops.lstm_integer8 import INTEGER
 from gpunn.ops.op import Call, Op, matrices, op
 from gpunn.ops.recurrent import (
     THERE,
@@ -191,8 +192,7 @@ def lstm(
     proj_clip: float = 0.0,
     time_major: bool = False,
     reverse: bool = False,
-    hidden: tuple[float, int] | None = None,
-    sums: tuple[float, float, float, float] | None = None,
+    intermediates: tuple[tuple[float, int] | None, ...] | None = None,
 ) -> tuple[Array, Array, Array, Array]:
     """A step or a sequence of a long short-term memory: (scratch, output state, cell state, output).
 
@@ -204,8 +204,8 @@ def lstm(
     is 1 - forget gate. The cell_to_* weights are peepholes, the output gate's onto the new cell state. With
     coefficients, what a gate sums is normalised to mean 0 and variance 1 and multiplied by them before the
     bias is added. Clips of 0 are off. Quantised: x, matrices, output state and y int8, peepholes, cell
-    state and coefficients int16, biases int32; `hidden` is the scale and zero point of what is projected,
-    `sums` the scales of what is normalised in each gate, and they mean nothing elsewhere. Raises ModelError
+    state and coefficients int16, biases int32; `intermediates` are scales and zero points of what is
+    normalised in each gate, and of what is projected, or the 12 of lstm_integer8.py. Raises ModelError
     for other shapes, mixed dtypes, optional operands in combinations that are not documented, an unknown
     activation and negative clips.
     NeuralNetworks.h, ANEURALNETWORKS_LSTM; TFLite schema, LSTMOptions, UnidirectionalSequenceLSTMOptions.

@@ -1,4 +1,4 @@
-"""LSTM in TFLite's integer arithmetic: the integer facet of ops.lstm.lstm.
+"""LSTM in TFLite's integer arithmetic.
 
 Inputs and outputs are int8, gates and cell state 16-bit fixed-point numbers: 12 bits of fraction before a
 gate's activation, 15 after it. TensorFlow Lite, kernels/lstm_eval.cc, EvalInteger8x8_16.
@@ -21,9 +21,9 @@ from gpunn.ops.affine import (
     times,
     wrap32,
 )
-from gpunn.ops.check import expect_entries, expect_stored
+from gpunn.ops.check import expect_stored
 from gpunn.ops.fixed16 import ONE, logistic, saturate, tanh
-from gpunn.ops.op import Call, Quantized
+from gpunn.ops.op import Call
 from gpunn.ops.recurrent import in_time, out_of_time
 from gpunn.types import Array, DType, Quantization, Shape, TensorType
 
@@ -35,7 +35,8 @@ _DTYPES = {
     **dict.fromkeys((12, 13, 14, 15, 17), DType.INT32),
 }
 _SYMMETRIC = (*range(1, 12), 16, *range(19, 24))
-_FORGET, _CELL, _OUTPUT = 1, 2, 3  # gates by number; 0 is the input gate
+FORGET, CELL, OUTPUT = 1, 2, 3  # gates by number; 0 is the input gate
+_HIDDEN = 4  # the intermediate tensor of what is projected
 _PEEPHOLE = {0: 9, 1: 10, 3: 11}
 
 
@@ -51,27 +52,29 @@ def gates_type(shape: Shape) -> TensorType:
     return TensorType(DType.INT16, shape, _GATE)
 
 
+def between(call: Call, index: int, dtype: DType) -> tuple[float, int]:
+    """Scale and zero point of an intermediate tensor."""
+    try:
+        scale, zero = call["intermediates"][index]
+        quantization = Quantization((float(scale),), (int(zero),))
+    except (TypeError, ValueError, IndexError):
+        call.fail(f"attribute intermediates must have a scale and a zero point of tensor {index}")
+    return scale_of(call, TensorType(dtype, (), quantization))
+
+
 def _hidden(call: Call) -> tuple[float, int]:
     """Scale and zero point of what is projected; without projection, of the output."""
     if not call.has(16):
         return scale_of(call, call.input(18))
-    if call["hidden"] is None:
-        call.fail("a quantised projection needs attribute hidden")
-    scale, zero = expect_entries(call, "hidden", 2)
-    scale, zero = scale_of(call, TensorType(DType.INT8, (), Quantization((float(scale),), (int(zero),))))
+    scale, zero = between(call, _HIDDEN, DType.INT8)
     return scale, -zero  # with that sign TFLite's kernel reads it
 
 
 def _sums(call: Call) -> tuple[float, ...]:
     """The scale of each gate before its activation, or before it is normalised."""
-    if not call.has(20 + _FORGET):
+    if not call.has(20 + FORGET):
         return (_SUMS,) * 4
-    if call["sums"] is None:
-        call.fail("quantised layer normalisation needs attribute sums")
-    types = (
-        TensorType(DType.INT16, (), Quantization((float(s),), (0,))) for s in expect_entries(call, "sums", 4)
-    )
-    return tuple(scale_of(call, type)[0] for type in types)
+    return tuple(between(call, gate, DType.INT16)[0] for gate in range(4))
 
 
 def _fraction_bits(call: Call) -> int:
@@ -82,20 +85,25 @@ def _fraction_bits(call: Call) -> int:
     return 1 - exponent
 
 
-def _check(call: Call) -> None:
+def check(call: Call) -> None:
     """ModelError for scales and zero points that the arithmetic is not defined for."""
-    if any(scale_of(call, call.input(k))[1] for k in filter(call.has, _SYMMETRIC)):
-        call.fail("weights and cell state must have zero points of 0")
+    check_states(call)
     _hidden(call)
     _sums(call)
     _fraction_bits(call)
+
+
+def check_states(call: Call) -> None:
+    """What holds for both forms."""
+    if any(scale_of(call, call.input(k))[1] for k in filter(call.has, _SYMMETRIC)):
+        call.fail("weights and cell state must have zero points of 0")
     expected = call.input(18).quantization, call.input(19).quantization, call.input(18).quantization
     if tuple(t.quantization for t in call.outputs[1:]) != expected:
         call.fail("the states must have one quantisation before and after, and the result that of the output")
 
 
 @dataclass(frozen=True, slots=True)
-class _Integers:
+class Integers:
     """The operands of a call, and what its steps do with them."""
 
     call: Call
@@ -104,7 +112,7 @@ class _Integers:
     @property
     def normal(self) -> bool:
         """Whether gates are normalised."""
-        return self.call.has(20 + _FORGET)
+        return self.call.has(20 + FORGET)
 
     def value(self, index: int) -> Array:
         """A mandatory operand."""
@@ -128,18 +136,18 @@ class _Integers:
         if not self.normal:
             sums = sums + self.value(12 + gate)
         factor = ratio(times(self.scale(1 + gate), scale), _sums(self.call)[gate])
-        found = saturate(_times(sums, factor))
+        found = saturate(by(sums, factor))
         return np.asarray(found.reshape(*steps.shape[:2], found.shape[1]))
 
     def sums(self, gate: int, share: Array, h: Array, c: Array) -> Array:
         """A gate before its activation; each part is rounded and clamped by itself."""
         (scale, zero), unit = scale_of(self.call, self.call.input(18)), _sums(self.call)[gate]
         factor = ratio(times(self.scale(5 + gate), scale), unit)
-        total = saturate(share + _times(self.product(h, zero, 5 + gate), factor))
+        total = saturate(share + by(self.product(h, zero, 5 + gate), factor))
         peephole = _PEEPHOLE.get(gate, -1)
-        if gate != _CELL and self.call.has(peephole):
+        if gate != CELL and self.call.has(peephole):
             factor = ratio(times(self.scale(19), self.scale(peephole)), unit)
-            total = saturate(total + _times(self.value(peephole) * c, factor))
+            total = saturate(total + by(self.value(peephole) * c, factor))
         return self.normalised(gate, total) if self.normal else total
 
     def normalised(self, gate: int, sums: Array) -> Array:
@@ -158,26 +166,34 @@ class _Integers:
         factor, places = quantize_multiplier(scale)
         return saturate(rescale(divide_by_power(total, 10), factor, places + 12))
 
+    def logistic(self, x: Array) -> Array:
+        """Of numbers with 12 bits of fraction."""
+        return logistic(x)
+
+    def tanh(self, x: Array, bits: int) -> Array:
+        """Of numbers with `bits` bits before the point."""
+        return tanh(x, bits)
+
     def output(self, leave: Array, c: Array) -> Array:
         """The output of a step: the cell state through its gate, projected."""
         scale, zero = _hidden(self.call)
-        values = leave * tanh(c, 15 - _fraction_bits(self.call))
-        y: Array = np.clip(_times(values, 2.0**-15 / scale * 2.0**-15) + zero, -128, 127)
+        values = leave * self.tanh(c, 15 - _fraction_bits(self.call))
+        y: Array = np.clip(by(values, ratio(2.0**-30, scale)) + zero, -128, 127)
         if not self.call.has(16):
             return y
         sums = self.product(y, zero, 16) + (self.value(17) if self.call.has(17) else 0)
         scale_y, zero_y = scale_of(self.call, self.call.input(18))
         factor = ratio(times(self.scale(16), scale), scale_y)
-        y = np.clip(_times(sums, factor) + zero_y, -128, 127)
-        return _clip(y, self.call["proj_clip"], scale_y, 127)
+        y = np.clip(by(sums, factor) + zero_y, -128, 127)
+        return clip(y, self.call["proj_clip"], scale_y, 127)
 
 
-def _times(x: Array, factor: float) -> Array:
+def by(x: Array, factor: float) -> Array:
     """x times a factor as TFLite's kernels multiply integers."""
     return rescale(wrap32(x), *quantize_multiplier(factor))
 
 
-def _clip(x: Array, bound: float, scale: float, most: int) -> Array:
+def clip(x: Array, bound: float, scale: float, most: int) -> Array:
     """x within a real bound, which is rounded to a stored integer towards 0; a bound of 0 is off."""
     if not bound > 0:
         return x
@@ -185,27 +201,24 @@ def _clip(x: Array, bound: float, scale: float, most: int) -> Array:
     return np.clip(x, -stored, stored)
 
 
-def _reference(call: Call, *values: Array | None) -> tuple[Array, ...]:
+def run(how: Integers) -> tuple[Array, ...]:
     """As the op says, on integers."""
-    how = _Integers(call, values)
+    call = how.call
     time_major, reverse = call["time_major"], call["reverse"]
     steps = in_time(how.value(0), time_major, reverse)
-    first = 0 if call.has(1) else _FORGET
+    first = 0 if call.has(1) else FORGET
     shares = [how.share(gate, steps) for gate in range(first, 4)]
     h, c, bits = how.value(18), how.value(19), _fraction_bits(call)
     hidden = np.empty((len(steps), *h.shape), np.int64)
     gates = np.zeros((len(h), (4 - first) * c.shape[1]), np.int64)
     for step in range(len(steps)):
         sums = [how.sums(first + k, share[step], h, c) for k, share in enumerate(shares[:-1])]
-        fresh, forget = tanh(sums.pop(), 3), logistic(sums.pop())
-        enter = logistic(sums.pop()) if sums else ONE - forget
+        fresh, forget = how.tanh(sums.pop(), 3), how.logistic(sums.pop())
+        enter = how.logistic(sums.pop()) if sums else ONE - forget
         c = saturate(divide_by_power(forget * c, 15) + divide_by_power(enter * fresh, 30 - bits))
-        c = _clip(c, call["cell_clip"], how.scale(19), ONE)
-        leave = logistic(how.sums(_OUTPUT, shares[-1][step], h, c))
+        c = clip(c, call["cell_clip"], how.scale(19), ONE)
+        leave = how.logistic(how.sums(OUTPUT, shares[-1][step], h, c))
         h = hidden[step] = how.output(leave, c)
         gates = np.concatenate([*([] if first else [enter]), fresh, forget, leave], axis=1)
     y = out_of_time(hidden, how.value(0), time_major, reverse)
     return gates.astype(np.int16), h.astype(np.int8), c.astype(np.int16), y.astype(np.int8)
-
-
-INTEGER = Quantized(_reference, check=_check)
