@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import tflite as schema
-
+from gpunn.importers import tflite_dense_rules as dense_rules
 from gpunn.importers import tflite_recurrent_rules as recurrent_rules
 from gpunn.importers import tflite_tensor_rules as tensor_rules
 from gpunn.importers import tflite_value_rules as value_rules
@@ -74,16 +73,6 @@ def depthwise_conv(node: Node) -> Step:
     """DEPTHWISE_CONV_2D: filter [1, KH, KW, O]; the option depth_multiplier only repeats O / C."""
     options = node.options("DepthwiseConv2DOptions")
     return Step("depthwise_conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
-
-
-def fully_connected(node: Node) -> Step:
-    """FULLY_CONNECTED, with keep_num_dims (since version 5)."""
-    options = node.options("FullyConnectedOptions")
-    if options.get("WeightsFormat") != schema.FullyConnectedOptionsWeightsFormat.DEFAULT:
-        raise RefusedError("the weights are shuffled (SHUFFLED4x16INT8)")
-    return Step(
-        "fully_connected", node.inputs, {"keep_dims": options.get("KeepNumDims"), **options.activation()}
-    )
 
 
 def concatenation(node: Node) -> Step:
@@ -292,7 +281,7 @@ OPERATORS: Mapping[str, Rule] = {
     "FLOOR": plain("floor"),
     "FLOOR_DIV": plain("floor_div"),
     "FLOOR_MOD": plain("floor_mod"),
-    "FULLY_CONNECTED": fully_connected,
+    "FULLY_CONNECTED": dense_rules.fully_connected,
     "GATHER": tensor_rules.gather,
     "GATHER_ND": plain("gather_nd"),
     "GELU": value_rules.gelu,

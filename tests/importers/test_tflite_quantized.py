@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
+import tflite
 
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.importers import load
-from gpunn.types import DType, Quantization, TensorType, float32
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.importers.tflite_case import ints
 from tests.importers.tflite_cases_quantized import I8, U8, channels, i8, u8
-from tests.ops.quantized import quantized
-from tests.tflite_builder import Graph
+from tests.ops.quantized import quantized, stored
+from tests.tflite_builder import Graph, litert_run
 
 
 def typed(type: TensorType) -> TensorType:
@@ -113,3 +114,45 @@ def test_float16_weights_are_widened() -> None:
     (y,) = graph.add("MUL", [graph.input(float32(2)), wide], [float32(2)])
     with load(graph.build([y])).compile(backend="cpu") as compiled:
         assert compiled(np.array([3, 4], np.float32)).tolist() == [1.5, -8.0]
+
+
+def shuffled(
+    batch: int, depth: int, units: int, zero: int = 128, activation: str = "NONE"
+) -> tuple[bytes, TensorType, Array]:
+    """A file of FULLY_CONNECTED with shuffled weights, its input's type, and the weights as a matrix."""
+    graph, generator = Graph(), np.random.default_rng(units)
+    x, y = quantized(U8, (batch, depth), 1 / 128, zero), quantized(DType.INT16, (batch, units), 2.0**-11)
+    w = generator.integers(-128, 128, (units, depth)).astype(np.int8)
+    blocks = w.reshape(units // 4, 4, depth // 16, 16).swapaxes(1, 2)
+    bias = generator.integers(-9000, 9000, units).astype(np.int32)
+    inputs = [
+        graph.input(x),
+        graph.tensor(quantized(U8, w.shape, 0.01, 128), data=blocks.tobytes()),
+        graph.tensor(quantized(DType.INT32, (units,), 0.01 / 128), data=bias.tobytes()),
+    ]
+    outputs = [y, TensorType(U8, x.shape)]
+    options = {
+        "weights_format": tflite.FullyConnectedOptionsWeightsFormat.SHUFFLED4x16INT8,
+        "fused_activation_function": activation,
+    }
+    (result, _) = graph.add("FULLY_CONNECTED", inputs, outputs, options, version=2)
+    return graph.build([result]), x, w
+
+
+@pytest.mark.parametrize("sizes", [(1, 16, 4), (4, 48, 20), (1, 64, 12)])
+def test_shuffled_weights_are_put_in_order(sizes: tuple[int, int, int], backend: str) -> None:
+    file, type, w = shuffled(*sizes)
+    model = load(file)
+    filter = model.operations[1].inputs[1]
+    assert filter is not None
+    np.testing.assert_array_equal(filter.value, w)
+    x = stored(1, type)
+    with model.compile(backend=backend) as compiled:
+        np.testing.assert_array_equal(compiled(x), litert_run(file, [x])[0])
+
+
+def test_shuffled_weights_take_numbers_around_128() -> None:
+    with pytest.raises(UnsupportedError, match="t0 must have a scale and zero point 128"):
+        load(shuffled(1, 16, 4, zero=127)[0])
+    clamped = load(shuffled(1, 16, 4, activation="RELU")[0]).operations[1]
+    assert clamped.attrs["activation"] == "relu", "which LiteRT leaves out"

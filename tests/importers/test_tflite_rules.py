@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, 
         "FULLY_CONNECTED",
         [float32(2, 3), rand(3, 3)],
         {"weights_format": 1},
-        "SHUFFLED4x16INT8",
+        "with shuffled weights, input and weights must be UINT8 and the output INT16",
     ),
     "integers": ("FULLY_CONNECTED", [INDICES, INDICES], None, r"input 0 \(t0\) is INT32, only FLOAT32"),
     "no rule": ("RFFT2D", [float32(2, 3)], None, "this operator is not supported"),
@@ -107,6 +107,12 @@ def test_refusals_have_reasons(
 
 WINDOW = {"stride_w": 1, "stride_h": 1}
 WRONG: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, Any] | None, str]] = {
+    "weights format": (
+        "FULLY_CONNECTED",
+        [float32(2, 3), rand(3, 3)],
+        {"weights_format": 2},
+        "there is no weights",
+    ),
     "stride 0": ("CONV_2D", [IMAGE, rand(5, 3, 2, 4)], None, "stride must be"),
     "negative stride": ("CONV_2D", [IMAGE, rand(5, 3, 2, 4)], {**WINDOW, "stride_w": -1}, "stride must be"),
     "padding name": ("CONV_2D", [IMAGE, rand(5, 3, 2, 4)], {**WINDOW, "padding": 7}, "no padding number 7"),
