@@ -84,6 +84,26 @@ class _Builder:
         sums = self.add("fully_connected", (x, w, bias), {"keep_dims": True})
         return self.add("recurrence", (Result(sums), r, h), attrs)
 
+    def memory(
+        self, gates: Sequence[Value], places: Sequence[int], norms: Sequence[Value], attrs: Mapping[str, Any]
+    ) -> tuple[Result, dict[int, Result]]:
+        """A layer of LSTM: its result, and what becomes of the states, which are the inputs at `places`.
+
+        As vectors, which TFLite takes as well, these have the rows of the batch one after the other.
+        """
+        x, states = self.node.operand(0).type, {place: self.node.operand(place) for place in places}
+        batch = max(1, x.shape[1 if x.rank == 3 and attrs.get("time_major") else 0])
+        vectors = {place: state.type for place, state in states.items() if state.type.rank == 1}
+        rows: dict[int, Value] = dict(states)
+        for place, type in vectors.items():
+            shape = batch, type.size // batch
+            rows[place] = Result(self.add("reshape", (states[place],), {"shape": shape}))
+        layer = self.add("lstm", (*gates, *rows.values(), *norms), attrs)
+        new = {place: Result(layer, 1 + k) for k, place in enumerate(places)}
+        for place, type in vectors.items():
+            new[place] = Result(self.add("reshape", (new[place],), {"shape": type.shape}))
+        return Result(layer, 3), new
+
     def joined(
         self, x: Value, auxiliary: Value, direction: int, weights: Sequence[Value], more: Sequence[Value]
     ) -> tuple[Value, list[Value]]:
@@ -163,8 +183,8 @@ def _from_lstm(
     attrs = {**_lstm_attributes(options), **attrs}
     if builder.integer:
         attrs["intermediates"] = _intermediates(builder.node, attrs["activation"], "time_major" in attrs)
-    layer = builder.add("lstm", inputs, attrs)
-    return Network(builder.layers, (Result(layer, 3),), {18: Result(layer, 1), 19: Result(layer, 2)})
+    result, states = builder.memory(inputs[:18], (18, 19), inputs[20:], attrs)
+    return Network(builder.layers, (result,), states)
 
 
 def _intermediates(
@@ -212,11 +232,15 @@ def bidirectional_lstm(node: Node) -> Network:
     builder.expect_rank(3)
     inputs = builder.inputs(48)
     attrs = {**_lstm_attributes(options), "time_major": options.get("TimeMajor")}
-    layers = []
+    results: list[Result] = []
+    states: dict[int, Result] = {}
     for number in range(2):
         own, more = inputs[1 + 17 * number :][:17], inputs[40 + 4 * number :][:4]
         source, joined = builder.joined(inputs[0], inputs[39], number, own[:4], more)
-        operands = source, *joined, *own[4:], *inputs[35 + 2 * number :][:2]
-        layers.append(builder.add("lstm", operands, {**attrs, "reverse": number == 1}))
-    states = {35 + k: Result(layers[k // 2], 1 + k % 2) for k in range(4)}
-    return builder.both([Result(layer, 3) for layer in layers], states, options)
+        places = 35 + 2 * number, 36 + 2 * number
+        result, own_states = builder.memory(
+            (source, *joined, *own[4:]), places, (), {**attrs, "reverse": number == 1}
+        )
+        results.append(result)
+        states |= own_states
+    return builder.both(results, states, options)

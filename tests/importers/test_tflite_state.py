@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -119,6 +120,12 @@ def diagonal(case: Case) -> Case:
     return replace(case, inputs=inputs, options={**case.options, "diagonal_recurrent_tensors": True})
 
 
+def states_as_vectors(case: Case) -> Case:
+    """The same, as LSTM operators may also have it."""
+    flat = [(math.prod(i),) if isinstance(i, tuple) else i for i in case.inputs]
+    return replace(case, inputs=flat)
+
+
 def bidirectional_lstm(
     steps: int, batch: int, depth: int, units: int, width: int | None = None, auxiliary: str = "", **how: Any
 ) -> Case:
@@ -163,6 +170,7 @@ CASES = {
     ),
     "lstm both ways, beside another": bidirectional_lstm(4, 2, 3, 5, auxiliary="beside", time_major=True),
     "lstm both ways, second apart": bidirectional_lstm(2, 3, 3, 5, cifg=True, auxiliary="instead"),
+    "lstm both ways, states as vectors": states_as_vectors(bidirectional_lstm(3, 2, 4, 5, 2)),
     "rnn sequence": sequence_rnn(6, 2, 5, 7, fused_activation_function="TANH"),
     "rnn sequence, time first": sequence_rnn(4, 3, 5, 2, time_major=True),
     "rnn both ways": bidirectional_rnn(5, 2, 3, (4, 6), fused_activation_function="TANH"),
