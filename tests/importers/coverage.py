@@ -23,8 +23,14 @@ from gpunn.model import Model
 from gpunn.passes import optimise
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.types import DType, TensorType
-from tests.importers.test_tflite_state import file_of, integer_svdf
-from tests.importers.test_tflite_state_integer import SEQUENCE, VARIANTS, basic_lstm, integer_lstm
+from tests.importers.test_tflite_state import file_of
+from tests.importers.test_tflite_state_integer import (
+    SEQUENCE,
+    VARIANTS,
+    basic_lstm,
+    integer_lstm,
+    integer_svdf,
+)
 from tests.importers.tflite_case import prepare
 from tests.importers.tflite_cases import CASES, ELSEWHERE, NEWEST, STATEFUL
 from tests.nnapi.coverage import LIMITS

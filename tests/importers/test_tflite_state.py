@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.errors import FormatError, UnsupportedError
 from gpunn.importers import load
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.harness import random
-from tests.ops.quantized import quantized, stored
 from tests.tflite_builder import ABSENT, Graph, litert_runs
 
 RUNS = 4
@@ -270,62 +269,6 @@ def test_state_stays_on_the_gpu(name: str, gpu: str) -> None:
         stats = compiled.stats
         assert (stats.bytes_uploaded, stats.bytes_read_back) == (RUNS * frame[0].nbytes, RUNS * y.nbytes)
         assert stats.state_bytes > 0
-
-
-def integer_svdf(
-    sizes: tuple[int, int, int, int, int], bias: bool = True, scale: float = 0.04
-) -> tuple[bytes, TensorType]:
-    """A file of the integer form, and the type of its input; the result's scale says how much is clamped."""
-    batch, depth, units, rank, memory = sizes
-    generator, filters = np.random.default_rng(3), units * rank
-    x = quantized(DType.INT8, (batch, depth), 0.02, -3)
-    graph = Graph()
-    numbers = [graph.input(x)]
-    for dtype, shape, size, step in (
-        (DType.INT8, (filters, depth), 127, 0.01),
-        (DType.INT16, (filters, memory), 32767, 2e-5),
-        (DType.INT32, (units,), 2_000_000, 1e-8),
-    ):
-        value = generator.integers(-size, size + 1, shape).astype(dtype.numpy)
-        numbers.append(graph.tensor(quantized(dtype, shape, step, 0), data=value.tobytes()))
-    numbers[3] = numbers[3] if bias else ABSENT
-    state = quantized(DType.INT16, (batch, filters * memory), 0.0005, 0)
-    numbers.append(graph.tensor(state, is_variable=True))
-    options = {"rank": rank, "fused_activation_function": "RELU"}
-    y = quantized(DType.INT8, (batch, units), scale, -128)
-    return graph.build(graph.add("SVDF", numbers, [y], options, version=3)), x
-
-
-@pytest.mark.parametrize("sizes", [(1, 4, 3, 1, 2), (3, 9, 17, 2, 6), (2, 30, 5, 3, 1)])
-@pytest.mark.parametrize(("bias", "scale"), [(True, 0.04), (False, 0.01)])
-@pytest.mark.parametrize("resolver", ["BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"])
-def test_integer_svdf_has_the_bits_of_litert(
-    sizes: tuple[int, int, int, int, int], bias: bool, scale: float, resolver: str, backend: str
-) -> None:
-    file, x = integer_svdf(sizes, bias, scale)
-    runs = [[stored(seed, x)] for seed in range(8)]
-    expected = litert_runs(file, [*runs, None, *runs], resolver)
-    with load(file).compile(backend=backend) as compiled:
-        found = [compiled(*frame) for frame in runs]
-        compiled.reset_state()
-        found += [compiled(*frame) for frame in runs]
-    assert len(np.unique(found)) > 5, "not all is clamped"
-    np.testing.assert_array_equal(found, [y for (y,) in expected])
-
-
-def test_integer_svdf_wants_its_own_element_types() -> None:
-    (operation,) = load(integer_svdf((1, 4, 3, 1, 2))[0]).operations
-    types = [o.type for o in operation.inputs if o is not None]
-    wrong = {
-        1: replace(types[1], dtype=DType.UINT8),
-        2: quantized(DType.INT16, types[2].shape, 2e-5, 1),
-        4: TensorType(DType.INT16, types[4].shape),
-    }
-    for index, type in wrong.items():
-        other = Model()
-        operands = [other.input(f"x{k}", type if k == index else t) for k, t in enumerate(types)]
-        with pytest.raises(ModelError, match=f"svdf: .*(input {index} must be quantised|zero points of 0)"):
-            other.add("svdf", operands, operation.attrs)
 
 
 def test_operators_that_share_a_state_take_turns(backend: str) -> None:

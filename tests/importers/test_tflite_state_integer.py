@@ -1,4 +1,4 @@
-"""Integer LSTM: the bits of LiteRT over several runs, and what is refused."""
+"""Integer LSTM and SVDF: the bits of LiteRT over several runs, and what is refused."""
 
 from __future__ import annotations
 
@@ -115,21 +115,14 @@ def check_bits(variant: dict[str, Any], seed: int, backend: str, resolver: str) 
 
 
 def basic_lstm(
-    batch: int,
-    depth: int,
-    units: int,
-    *,
-    zero: int = 128,
-    scale: float = 0.02,
-    state: float = 2.0**-11,
-    seed: int = 0,
+    batch: int, depth: int, units: int, *, zero: int = 128, scale: float = 0.02, seed: int = 0
 ) -> tuple[bytes, TensorType]:
     """A file of the kernel BASIC, with a zero point and a scale of the weights, and the type of its input."""
     generator, graph = np.random.default_rng(seed), Graph()
     x, y = (quantized(DType.UINT8, (batch, n), 2.0**-7, 128) for n in (depth, units))
     w = quantized(DType.UINT8, (4 * units, depth + units), scale, zero)
     bias = quantized(DType.INT32, (4 * units,), scale / 128)
-    c = quantized(DType.INT16, (batch, units), state)
+    c = quantized(DType.INT16, (batch, units), 2.0**-11)
     inputs = [graph.input(x), graph.tensor(y, is_variable=True)]
     inputs.append(graph.tensor(w, data=stored(seed, w).tobytes()))
     inputs.append(graph.tensor(bias, data=generator.integers(-8000, 8000, bias.shape, np.int32).tobytes()))
@@ -161,22 +154,27 @@ def test_basic_lstm_has_the_bits_of_litert(sizes: tuple[int, int, int], zero: in
             np.testing.assert_array_equal(a, b)
 
 
-def test_basic_lstm_has_its_scales() -> None:
-    with pytest.raises(ModelError, match=r"basic_lstm .*: the cell state must have scale 2\^-11"):
-        load(basic_lstm(1, 2, 3, state=2.0**-10)[0])
-    model = load(basic_lstm(1, 2, 3)[0])
-    (operation,) = model.operations
+def check_refusal(file: bytes, position: int, type: TensorType, message: str) -> None:
+    """The operation of a file does not take an input of this type."""
+    (operation,) = load(file).operations
     types = [o.type for o in operation.inputs if o is not None]
-    wrong = {
-        0: (quantized(DType.UINT8, (1, 2), 0.01, 128), "scale 1/128 and zero point 128"),
-        2: (quantized(DType.INT8, (12, 5), 0.02), "input 2 must be quantised uint8"),
-        3: (quantized(DType.INT32, (12,), 0.02), "the bias must have the scale of input"),
-    }
-    for index, (type, message) in wrong.items():
-        other = Model()
-        operands = [other.input(f"x{k}", type if k == index else t) for k, t in enumerate(types)]
-        with pytest.raises(ModelError, match=f"basic_lstm: .*{message}"):
-            other.add("basic_lstm", operands, operation.attrs)
+    model = Model()
+    operands = [model.input(f"x{k}", type if k == position else t) for k, t in enumerate(types)]
+    with pytest.raises(ModelError, match=f"{operation.op}: .*{message}"):
+        model.add(operation.op, operands, operation.attrs)
+
+
+@pytest.mark.parametrize(
+    ("position", "type", "message"),
+    [
+        (0, quantized(DType.UINT8, (1, 2), 0.01, 128), "scale 1/128 and zero point 128"),
+        (2, quantized(DType.INT8, (12, 5), 0.02), "input 2 must be quantised uint8"),
+        (3, quantized(DType.INT32, (12,), 0.02), "the bias must have the scale of input"),
+        (4, quantized(DType.INT16, (1, 3), 2.0**-10), r"the cell state must have scale 2\^-11"),
+    ],
+)
+def test_basic_lstm_has_its_types(position: int, type: TensorType, message: str) -> None:
+    check_refusal(basic_lstm(1, 2, 3)[0], position, type, message)
 
 
 @pytest.mark.parametrize(
@@ -228,3 +226,56 @@ def test_operands_have_their_element_types(position: int, type: TensorType, mess
     operands[position] = model.input("other", type)
     with pytest.raises(ModelError, match=f"lstm: .*{message}"):
         model.add("lstm", operands, operation.attrs)
+
+
+def integer_svdf(
+    sizes: tuple[int, int, int, int, int], bias: bool = True, scale: float = 0.04
+) -> tuple[bytes, TensorType]:
+    """A file of the integer form, and the type of its input; the result's scale says how much is clamped."""
+    batch, depth, units, rank, memory = sizes
+    generator, filters = np.random.default_rng(3), units * rank
+    x = quantized(DType.INT8, (batch, depth), 0.02, -3)
+    graph = Graph()
+    numbers = [graph.input(x)]
+    for dtype, shape, size, step in (
+        (DType.INT8, (filters, depth), 127, 0.01),
+        (DType.INT16, (filters, memory), 32767, 2e-5),
+        (DType.INT32, (units,), 2_000_000, 1e-8),
+    ):
+        value = generator.integers(-size, size + 1, shape).astype(dtype.numpy)
+        numbers.append(graph.tensor(quantized(dtype, shape, step, 0), data=value.tobytes()))
+    numbers[3] = numbers[3] if bias else ABSENT
+    state = quantized(DType.INT16, (batch, filters * memory), 0.0005, 0)
+    numbers.append(graph.tensor(state, is_variable=True))
+    options = {"rank": rank, "fused_activation_function": "RELU"}
+    y = quantized(DType.INT8, (batch, units), scale, -128)
+    return graph.build(graph.add("SVDF", numbers, [y], options, version=3)), x
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 3, 1, 2), (3, 9, 17, 2, 6), (2, 30, 5, 3, 1)])
+@pytest.mark.parametrize(("bias", "scale"), [(True, 0.04), (False, 0.01)])
+@pytest.mark.parametrize("resolver", ["BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"])
+def test_integer_svdf_has_the_bits_of_litert(
+    sizes: tuple[int, int, int, int, int], bias: bool, scale: float, resolver: str, backend: str
+) -> None:
+    file, x = integer_svdf(sizes, bias, scale)
+    runs = [[stored(seed, x)] for seed in range(8)]
+    expected = litert_runs(file, [*runs, None, *runs], resolver)
+    with load(file).compile(backend=backend) as compiled:
+        found = [compiled(*frame) for frame in runs]
+        compiled.reset_state()
+        found += [compiled(*frame) for frame in runs]
+    assert len(np.unique(found)) > 5, "not all is clamped"
+    np.testing.assert_array_equal(found, [y for (y,) in expected])
+
+
+@pytest.mark.parametrize(
+    ("position", "type", "message"),
+    [
+        (1, quantized(DType.UINT8, (3, 4), 0.01), "input 1 must be quantised int8"),
+        (2, quantized(DType.INT16, (3, 2), 2e-5, 1), "zero points of 0"),
+        (4, TensorType(DType.INT16, (1, 6)), "input 4 must be quantised int16"),
+    ],
+)
+def test_integer_svdf_has_its_types(position: int, type: TensorType, message: str) -> None:
+    check_refusal(integer_svdf((1, 4, 3, 1, 2))[0], position, type, message)
