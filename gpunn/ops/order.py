@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, flat_threads, size_of
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, ceil_div, flat_threads, size_of
 from gpunn.ops.check import (
     FLOATS,
     NUMBERS,
@@ -29,7 +29,9 @@ from gpunn.ops.op import Call, Op, op
 from gpunn.ops.team import teams
 from gpunn.types import Array, DType, TensorType
 
-MAX_RANKED = 4096  # length of a row that top_k sorts on the GPU: the work grows with its square
+MAX_RANKED = 4096  # length of a row up to which top_k may compare all pairs on the GPU
+_STEPS = 65_000  # of an invocation: after 65,535 times around loops lavapipe stops them without a word
+_WALKED = 16  # how many times as long as k a row must be, so that k walks are faster (measured on lavapipe)
 _INDICES = {d.value: d for d in (DType.INT32, DType.INT64)}
 
 
@@ -44,19 +46,35 @@ def _infer_arg(call: Call) -> TensorType:
 
 
 def _arg_kernel(call: Call, descending: int) -> Kernel:
+    return _extremes(call, call.axis(call["axis"], call.x.rank), 1, descending)
+
+
+def _extremes(
+    call: Call, axis: int, k: int, descending: int, picked: str = "index", output: int = 0
+) -> Kernel:
+    """The kernel that finds the first k along an axis, of which y has the `picked`: "value" or "index"."""
     shape = call.x.shape
-    axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // shape[axis]
     threads, workgroup, reason = teams(rows, shape[axis])
+    steps = k * (1 + ceil_div(shape[axis], workgroup[0]) + workgroup[0].bit_length())
+    if steps > _STEPS:
+        raise Unsupported(f"{steps} steps of one invocation are over {_STEPS}, which every driver does")
     return Kernel(
-        body="arg_extreme",
+        body="extremes",
         threads=threads,
         workgroup=workgroup,
         reads=(Read("x", 0),),
-        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
+        writes=(Write(output=output),),
+        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
+        functions=_pick(picked),
         **_order(call, descending),
         reason=f"rows of {shape[axis]}: {reason}",
     )
+
+
+def _pick(picked: str) -> dict[str, Function]:
+    """What a kernel stores of a value and its index."""
+    return {"pick": Function(("value", "index"), picked, ("x", ""))}
 
 
 def _order(call: Call, descending: int) -> dict[str, Any]:
@@ -97,30 +115,35 @@ def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
 
 def _top_kernels(call: Call) -> list[Kernel]:
     length, k = call.x.shape[-1], call["k"]
-    if length > MAX_RANKED:
-        raise Unsupported(f"rows of {length} are over {MAX_RANKED}, up to which the GPU compares all pairs")
-    return [
-        Kernel(
-            body="top_k",
-            threads=flat_threads(call.x.size if k else 0),
-            workgroup=(64, 1, 1),
-            reads=(Read("x", 0),),
-            writes=(Write(output=output),),
-            params={"count": call.x.size, "length": length, "k": k},
-            functions={"pick": Function(("value", "index"), picked, ("x", ""))},
-            **_order(call, 1),
-            reason="every value counts those before it",
-        )
-        for output, picked in enumerate(("value", "index"))
-    ]
+    kernel = _extreme_top if length > MAX_RANKED or length > _WALKED * k else _ranked_top
+    return [kernel(call, output, picked) for output, picked in enumerate(("value", "index")) if k]
+
+
+def _extreme_top(call: Call, output: int, picked: str) -> Kernel:
+    return _extremes(call, call.x.rank - 1, call["k"], 1, picked, output)
+
+
+def _ranked_top(call: Call, output: int, picked: str) -> Kernel:
+    return Kernel(
+        body="top_k",
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0),),
+        writes=(Write(output=output),),
+        params={"count": call.x.size, "length": call.x.shape[-1], "k": call["k"]},
+        functions=_pick(picked),
+        **_order(call, 1),
+        reason="every value counts those before it",
+    )
 
 
 @op(_infer_top, _top_kernels, raw=True)
 def top_k(x: Array, *, k: int) -> tuple[Array, Array]:
     """The k greatest values of each row (the last dimension), in descending order, and their indices.
 
-    values have x's type, indices are int32. On the GPU for rows of up to 4096 values. Raises ModelError for
-    other dtypes, a scalar, and unless k is within the row. TFLite schema, TOPK_V2.
+    values have x's type, indices are int32. Rows of over 4096 values are on the GPU up to k times their
+    length of 4 million. Raises ModelError for other dtypes, a scalar, and unless k is within the row.
+    TFLite schema, TOPK_V2.
     """
     number = ~np.isnan(x)
     descending = np.where(number, -x, 0) if x.dtype.kind == "f" else ~x

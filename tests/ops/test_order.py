@@ -96,8 +96,14 @@ def test_small_integers(dtype: type, backend: str) -> None:
         check("top_k", [x], {"k": 7}, backend=backend)
 
 
-def test_long_rows_run_on_the_host(backend: str) -> None:
-    check("top_k", [random(0, 1, 5000)], {"k": 3}, backend=backend, host="5000 are over 4096", **EXACT)
+def test_long_rows(backend: str) -> None:
+    """They are walked k times, and not ranked."""
+    many = np.random.default_rng(0).integers(-9, 9, (3, 5000))
+    for x in (random(0, 2, 9000), awkward(2, 5000), *map(many.astype, (np.int8, np.int32, np.int64))):
+        check("top_k", [x], {"k": 20}, backend=backend, **EXACT)
+    check("top_k", [random(0, 1, 70_001)], {"k": 55}, backend=backend, **EXACT)  # of 65,000 steps 61,000
+    host = "steps of one invocation"
+    check("top_k", [random(0, 1, 70_001)], {"k": 60}, backend=backend, host=host, **EXACT)
 
 
 def test_buckets(backend: str) -> None:
