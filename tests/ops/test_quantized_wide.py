@@ -14,7 +14,7 @@ from gpunn.ops.affine import dequantize, quantize, rescale_wide
 from gpunn.ops.tables import every_value
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
-from tests.tflite_builder import Graph
+from tests.tflite_builder import Graph, litert_run
 
 I16, I8, I32, I64 = DType.INT16, DType.INT8, DType.INT32, DType.INT64
 
@@ -295,3 +295,44 @@ def test_far_enlarged_images(backend: str) -> None:
     for mode in ({}, {"half_pixel_centers": True}, {"align_corners": True}):
         attrs = {"size": (1999, 5), **mode}
         check_integer("resize_bilinear", [stored(1, x)], [x], attrs, backend=backend)
+
+
+def network() -> bytes:
+    """A file of 16x8 quantisation, from float32 to float32."""
+    graph, biases = Graph(), np.random.default_rng(3).integers(-(10**5), 10**5, (3, 5))
+
+    def conv(x: int, filter: TensorType, into: TensorType, layer: int) -> int:
+        weights = graph.tensor(filter, data=stored(layer, filter, -15, 15).tobytes())
+        options = {**WINDOW, "fused_activation_function": "RELU" if layer == 0 else "NONE"}
+        return graph.add("CONV_2D", [x, weights, graph.constant(biases[layer])], [into], options)[0]
+
+    def add(name: str, inputs: Sequence[int], result: TensorType, **options: Any) -> int:
+        return graph.add(name, inputs, [result], options)[0]
+
+    x, y, unit = (wide(2, 9, 7, 5, scale=scale) for scale in (1 / 4000, 1 / 300, 2**-15))
+    image = add("QUANTIZE", [graph.input(float32(2, 9, 7, 3))], wide(2, 9, 7, 3))
+    stem = conv(image, per_channel(0, 5, 3, 3, 3), y, 0)
+    gated = add("MUL", [stem, add("LOGISTIC", [stem], unit)], x)
+    angle = add("TANH", [conv(gated, per_channel(0, 5, 1, 1, 5), y, 1)], unit)
+    leaky = add("LEAKY_RELU", [add("ADD", [gated, angle], x, pot_scale_int16=False)], x, alpha=0.2)
+    window = {**POOL, "stride_w": 2, "stride_h": 2, "padding": "VALID"}
+    pools = [add(f"{kind}_POOL_2D", [leaky], wide(2, 4, 3, 5), **window) for kind in ("MAX", "AVERAGE")]
+    both = add("CONCATENATION", pools, wide(2, 4, 3, 10), axis=3)
+    large = add("RESIZE_BILINEAR", [both, graph.constant(np.array([6, 5], np.int32))], wide(2, 6, 5, 10))
+    mean = add("MEAN", [large, graph.constant(AXES)], wide(2, 1, 1, 10), keep_dims=True)
+    last = conv(mean, per_channel(0, 5, 1, 1, 10), wide(2, 1, 1, 5), 2)
+    flat = add("RESHAPE", [last, graph.constant(np.array([2, 5], np.int32))], wide(2, 5))
+    shares = add("SOFTMAX", [flat], wide(2, 5, scale=2**-15), beta=1.0)
+    return graph.build([add("DEQUANTIZE", [shares], float32(2, 5))])
+
+
+def test_a_network_has_the_bits_of_litert(backend: str) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
+    file, x = network(), np.random.default_rng(1).uniform(-8, 8, (2, 9, 7, 3)).astype(np.float32)
+    (expected,) = litert_run(file, [x])
+    with load(file).compile(backend=backend) as compiled:
+        found = compiled(x)
+        hosts = {p.operation.op for p in compiled.placement if p.backend == "cpu"}
+    assert backend == "cpu" or hosts <= {"conv2d"}, hosts
+    np.testing.assert_array_equal(found, expected)
+    assert len(np.unique(expected)) > 5
