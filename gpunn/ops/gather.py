@@ -1,6 +1,6 @@
 """Picking by computed indices: gather, gather_nd.
 
-Indices are int32 or int64; one that is out of range raises ModelError, at compilation where
+Indices are int32, int64 or int16; one that is out of range raises ModelError, at compilation where
 indices are constants, else in the run. Values are of any dtype and keep their type, quantisation included.
 """
 
@@ -12,7 +12,7 @@ from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import dense
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 
 def rows_kernel(
@@ -46,7 +46,7 @@ def _batch_dims(call: Call) -> int:
 
 
 def _infer_gather(call: Call) -> TensorType:
-    x, indices = call.x, expect_unquantised(call, 1, *INDICES)
+    x, indices = call.x, expect_unquantised(call, 1, *INDICES, DType.INT16)
     axis = call.axis(expect_int(call, "axis", call["axis"]), x.rank)
     batch = _batch_dims(call)
     if batch > axis:
@@ -94,7 +94,7 @@ def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> A
 
 
 def _infer_gather_nd(call: Call) -> TensorType:
-    x, indices = call.x, expect_unquantised(call, 1, *INDICES)
+    x, indices = call.x, expect_unquantised(call, 1, *INDICES, DType.INT16)
     if indices.rank < 1:
         call.fail("indices must have rank 1 or more, got a scalar")
     depth = indices.shape[-1]

@@ -130,6 +130,8 @@ ROWS: list[tuple[str, Sequence[Item], Sequence[DType], Mapping[str, Any]]] = [
     ("CUMSUM", [float32(2, 3, 4), ints(-1)[0]], [F32], {}),
     ("EXPAND_DIMS", [MATRIX, np.array([1])], [F32], {}),
     ("GATHER", [MATRIX, np.array([2, 0])], [F32], {"axis": -1}),
+    ("GATHER", [MATRIX, np.array([2, 0], np.int16)], [F32], {}),
+    ("GATHER_ND", [MATRIX, np.array([[2, 0], [0, 3]], np.int16)], [F32], {}),
     ("GATHER_ND", [MATRIX, np.array([[2, 0], [1, 1]])], [F32], {}),
     ("GATHER_ND", [MATRIX, ints([2], [1])], [F32], {}),
     ("LOG_SOFTMAX", [IMAGE], [F32], {}),

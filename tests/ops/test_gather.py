@@ -82,10 +82,11 @@ def test_other_dtypes(dtype: type, backend: str) -> None:
     check("gather_nd", [x, names((6,), (5, 7))], backend=backend)
 
 
-def test_indices_of_64_bits(backend: str) -> None:
+@pytest.mark.parametrize("dtype", [np.int64, np.int16])
+def test_indices_of_other_widths(dtype: type, backend: str) -> None:
     x = random(0, 5, 4)
-    check("gather", [x, picks((3,), 5).astype(np.int64)], {}, backend=backend, **EXACT)
-    check("gather_nd", [x, names((6,), (5, 4)).astype(np.int64)], backend=backend, **EXACT)
+    check("gather", [x, picks((3,), 5).astype(dtype)], {}, backend=backend, **EXACT)
+    check("gather_nd", [x, names((7,), (5, 4)).astype(dtype)], backend=backend, **EXACT)
 
 
 @pytest.mark.parametrize("wrong", [-1, 5, 2**31 - 1, -(2**31)])
@@ -131,7 +132,7 @@ def test_errors(op: str, shapes: Any, attrs: dict[str, Any], message: str) -> No
 
 
 def test_float_indices_are_refused() -> None:
-    with pytest.raises(ModelError, match="gather: input 1 must be int32 or int64, got float32"):
+    with pytest.raises(ModelError, match="gather: input 1 must be int32 or int64 or int16, got float32"):
         model_of("gather", [random(0, 2), random(0, 2)], {})
 
 
