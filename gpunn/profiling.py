@@ -23,7 +23,8 @@ from gpunn.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operation of the optimised model, which is what runs.
+    """One operation of the optimised model, which is what runs. name, shape: of its first result; of what is
+    read back where shapes depend on values.
 
     seconds: median over the traced runs, of all its dispatches; share: of all operations' seconds. flops:
     additions and multiplications by the textbook formula; bytes: inputs, constants and results, each once.
@@ -217,16 +218,17 @@ def _by_operation(trace: Trace) -> dict[Operation, float]:
 def _row(
     index: int, operation: Operation, backend: str, kernels: tuple[str, ...], seconds: float, total: float
 ) -> Row:
-    operands = {*operation.inputs, *operation.outputs} - {None}
-    moved = sum(o.type.nbytes for o in operands if o is not None)
+    operands = dict.fromkeys(o for o in (*operation.outputs, *operation.inputs) if o is not None)
+    shown = next(iter(operands))
+    moved = sum(o.type.nbytes for o in operands)
     flops = operation.definition.work(operation.call())
     return Row(
         index=index,
-        name=operation.outputs[0].name,
+        name=shown.name,
         op=operation.op,
         activation=operation.attrs.get("activation"),
         origin=operation.origin,
-        shape=operation.outputs[0].type.shape,
+        shape=shown.type.shape,
         backend=backend,
         kernels=kernels,
         seconds=seconds,
@@ -242,7 +244,9 @@ def _event(span: Span, track: int) -> dict[str, Any]:
     """A complete event of the Trace Event Format."""
     arguments: dict[str, Any] = {}
     if span.operation is not None:
-        arguments = {"operation": span.operation.origin, "result": span.operation.outputs[0].name}
+        arguments = {"operation": span.operation.origin}
+        if span.operation.outputs:
+            arguments["result"] = span.operation.outputs[0].name
     if span.kernel is not None:
         arguments |= {"groups": list(span.kernel.groups), "workgroup": list(span.kernel.workgroup)}
     return {

@@ -40,6 +40,10 @@ class Rest:
         inputs = tuple(outputs[:count])
         return (inputs if self.by_value else (*inputs, *results)), results
 
+    def begun(self, rest: Model) -> Operation:
+        """The host's operation once the model that it led to has been built: with results, if it has any."""
+        return replace(self.operation, outputs=tuple(rest.inputs[len(self.inputs) :]))
+
     def key(self, results: Sequence[Array]) -> tuple[Hashable, ...]:
         """What decides on the rest."""
         return tuple((r.shape, r.tobytes() if self.by_value else b"") for r in results)

@@ -24,8 +24,7 @@ from gpunn.model import Model
 from gpunn.operation import Operation
 from gpunn.ops.control import while_loop
 from gpunn.reshape import as_input
-from gpunn.rest import expect_whole
-from gpunn.specialise import Specialisation, Specialisations
+from gpunn.specialise import Specialisation, Specialisations, Tracer
 from gpunn.types import Array
 
 _T = TypeVar("_T")
@@ -161,12 +160,10 @@ class Compilation:
     def trace(self, *inputs: Any) -> Trace:
         """Run with every dispatch and host operation timed; see gpunn.profile, which makes a table of it.
 
-        It takes longer than a run. Raises what a run raises; UnsupportedError where shapes depend on values.
+        It takes longer than a run. Raises what a run raises.
         """
-        expect_whole(self.model, "cannot trace")
-        arrays = self._arrays(inputs)
-        with self._ready(arrays) as specialisation:
-            return specialisation.program.trace(arrays)
+        tracer = Tracer()
+        return tracer.trace(self._run(self._arrays(inputs), tracer))
 
     def reset_state(self) -> None:
         """Give the model's variables their initial values, as they were before the first run.
@@ -196,13 +193,14 @@ class Compilation:
     ) -> None:
         self.close()
 
-    def _run(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def _run(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
         carry_out = self._carrying_out()
         with self._ready(arrays) as first:
-            results = carry_out(partial(first.program.run, arrays))
+            run = first.program.run if tracer is None else partial(tracer.run, first.program)
+            results = carry_out(partial(run, arrays))
         if first.rest is not None:
             shapes = tuple(array.shape for array in arrays)
-            finish = partial(self._specialisations.finish, shapes, first, results)
+            finish = partial(self._specialisations.finish, shapes, first, results, tracer)
             results, self.placement = carry_out(finish)
         return results
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from gpunn.backends.base import Program, Stats
+from gpunn.backends.base import Program, Span, Stats, Trace
 from gpunn.errors import DeviceError
 from gpunn.model import Model
 from gpunn.ops.op import Call, Guard
@@ -45,7 +46,8 @@ class Body(Protocol):
 class Specialisation:
     """A model built for a backend, for the shapes that its inputs have; and its `rest`, if there is one.
 
-    `placements` has, below an operation with bodies, those of the bodies.
+    `placements` has, below an operation with bodies, those of the bodies. What the host does before a rest
+    stands at the end, without results, and once the rest is built at the beginning of that.
     """
 
     model: Model
@@ -108,6 +110,31 @@ class Specialisation:
         return found
 
 
+class Tracer:
+    """Runs one part of a model after the other, and puts their traces together."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._spans: list[Span] = []
+        self._method = ""
+
+    def run(self, program: Program, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs of a program, which is traced."""
+        before = time.perf_counter() - self._began
+        trace = program.trace(inputs)
+        self._spans += (replace(span, begin=before + span.begin) for span in trace.spans)
+        self._method = trace.method
+        return trace.outputs
+
+    def host(self, operation: Operation, began: float, ended: float) -> None:
+        """Note what the host has done between two parts, by time.perf_counter()."""
+        self._spans.append(Span(operation.op, began - self._began, ended - began, operation))
+
+    def trace(self, outputs: tuple[Array, ...]) -> Trace:
+        """What has come together."""
+        return Trace(tuple(self._spans), self._method, outputs)
+
+
 class Specialisations:
     """The programs of a compilation: for the last used shapes, and for what was found to follow there."""
 
@@ -130,7 +157,11 @@ class Specialisations:
         return self._first.lend((shapes,), make)
 
     def finish(
-        self, shapes: tuple[Shape, ...], first: Specialisation, results: tuple[Array, ...]
+        self,
+        shapes: tuple[Shape, ...],
+        first: Specialisation,
+        results: tuple[Array, ...],
+        tracer: Tracer | None = None,
     ) -> tuple[tuple[Array, ...], tuple[Placement, ...]]:
         """The outputs of a run whose first part has given `results`, and where all operations ran."""
         path: _Path = (shapes,)
@@ -138,15 +169,19 @@ class Specialisations:
         for depth in itertools.count():
             if part.rest is None:
                 break
+            began = time.perf_counter()
             try:
                 inputs, values = part.rest.split(results)
             except MemoryError as error:
                 raise DeviceError(f"out of memory: {part.rest.operation.origin}: {error}") from error
+            ended = time.perf_counter()
             path = (*path, part.rest.key(values))
             with self._rest(depth).lend(path, partial(self._make_rest, part.rest, values)) as part:
                 part.check(inputs)
-                results = part.program.run(inputs)
-            placements = (*placements, *part.placements)
+                if tracer is not None:
+                    tracer.host(part.placements[0].operation, began, ended)
+                results = part.program.run(inputs) if tracer is None else tracer.run(part.program, inputs)
+            placements = (*placements[:-1], *part.placements)
         return results, placements
 
     def stats(self) -> Stats:
@@ -186,7 +221,10 @@ class Specialisations:
             return self._rests[depth]
 
     def _make_rest(self, rest: Rest, values: tuple[Array, ...]) -> Specialisation:
-        return self._build(rest.build(values))
+        model = rest.build(values)
+        built = self._build(model)
+        before = Placement(rest.begun(model), HOST, rest.reason)
+        return replace(built, placements=(before, *built.placements))
 
     def _discard(self, part: Specialisation, rest: bool = False) -> None:
         part.close()

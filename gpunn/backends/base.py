@@ -83,12 +83,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened in one run. `method`: how operations were timed, "timestamps" or "submissions"
-    of the device, or "host clock".
+    """What happened in one run, and what it gave. `method`: how operations were timed, "timestamps" or
+    "submissions" of the device, or "host clock".
     """
 
     spans: tuple[Span, ...]
     method: str
+    outputs: tuple[Array, ...]
 
 
 class Pending(Protocol):

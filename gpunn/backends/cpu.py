@@ -107,8 +107,8 @@ class CpuProgram:
 
     def trace(self, inputs: Sequence[Array]) -> Trace:
         spans: list[Span] = []
-        self._run(inputs, spans)
-        return Trace(tuple(spans), "host clock")
+        outputs = self._run(inputs, spans)
+        return Trace(tuple(spans), "host clock", outputs)
 
     def reset_state(self) -> None:
         with self._lock:

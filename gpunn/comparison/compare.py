@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpunn.comparison.files import OtherFileSide
 from gpunn.comparison.findings import find
 from gpunn.comparison.inputs import Sample, Source, array_sample, file_source, random_source
 from gpunn.comparison.litert import RESOLVERS, LitertSide
+from gpunn.comparison.parts import joined, parts, path
 from gpunn.comparison.result import Comparison, Inputs
 from gpunn.comparison.sides import EXACT, Arithmetic, CompiledSide, Side, open_side, pick_names
 from gpunn.comparison.source import CompiledLayers, LayerSource
@@ -29,10 +31,8 @@ from gpunn.model import Model
 from gpunn.operation import Operation
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
-from gpunn.rest import expect_whole
 from gpunn.types import Array
 
-_CANNOT = "cannot compare"
 RANDOM_SAMPLES = 4  # where no inputs are given
 PACKAGES = ("gpunn", "numpy", "wgpu", "ai-edge-litert")
 
@@ -74,7 +74,8 @@ def compare(
     `tolerance` states the largest absolute error, from 0 (of quantised outputs in steps).
 
     per_layer: also compare every tensor between the layers, on the first `layer_samples` samples, in two
-    modes: isolated, with exact inputs, and accumulated, with the backend's own (gpunn.comparison.walk).
+    modes: isolated, with exact inputs, and accumulated, with the backend's own (gpunn.comparison.walk). Where
+    shapes depend on values, the layers are those of the first sample, and of others that lead to the same.
 
     other: another file of the same network, which joins the backends, in float64; with per_layer its
     tensors are compared with those of the model that belong to them (gpunn.comparison.files).
@@ -133,18 +134,18 @@ def compare(
 def _model(model: Model | File, inputs: Any) -> tuple[Model, Any]:
     """The model, and the inputs, which a case brings along."""
     if isinstance(model, Model):
-        return expect_whole(model, _CANNOT), inputs
+        return model, inputs
     if isinstance(model, (str, os.PathLike)) and Path(model).suffix.lower() == SUFFIX:
         network, sample = load_case(model)
         return network, [sample.arrays] if inputs is None else inputs
-    return expect_whole(load(model), _CANNOT), inputs
+    return load(model), inputs
 
 
 def _other(
     model: Model, other: Model | File, names: Sequence[str], mean: float | None, std: float | None
 ) -> OtherFileSide:
     """The other file as a side, under a name of its own."""
-    network = expect_whole(other if isinstance(other, Model) else load(other), _CANNOT)
+    network = other if isinstance(other, Model) else load(other)
     name = network.name
     while name in names:
         name += "'"
@@ -195,11 +196,14 @@ def _walk(
 
     That is a matter of bits, which a GPU repeats; numpy's products depend on where arrays lie in memory.
     """
-    optimised = optimise(model)
+    found = [parts(model, sample.arrays) for sample in samples]
+    samples = [s for s, others in zip(samples, found, strict=True) if path(others) == path(found[0])]
+    optimised = joined(found[0], optimise)
     arithmetics = [side.info.arithmetic for side in sides]
     variants: dict[Operation, Operation] = {}
     if Arithmetic.FLOAT16 in arithmetics:
-        variants.update(zip(optimised.operations, relax(optimised).operations, strict=True))
+        relaxed = joined(found[0], lambda part: relax(optimise(part)))
+        variants.update(zip(optimised.operations, relaxed.operations, strict=True))
     layered: list[LayerSource] = []
     for side in sides if per_layer else ():
         if isinstance(side, CompiledSide):
@@ -208,5 +212,10 @@ def _walk(
             layered.append(side.layers(samples))
     walk = Walk(optimised, samples, arithmetics, layered, {Arithmetic.FLOAT16: variants})
     walked = walk.run(progress)
+    drift = {
+        a: {ours: found[o] for ours, o in zip(model.outputs, optimised.outputs, strict=True) if o in found}
+        for a, found in walked.drift.items()
+    }
+    walked = replace(walked, drift=drift)
     ours = [layers for layers in layered if isinstance(layers, CompiledLayers) and layers.on_gpu]
     return walked, [layers.info.name for layers in ours if not layers.as_whole()]

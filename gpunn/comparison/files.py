@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from gpunn import vision
-from gpunn.comparison.exact import evaluate, last_readers, run_exact, start
+from gpunn.comparison.exact import evaluate, last_readers, start
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Tally
+from gpunn.comparison.parts import joined, parts, run_parts
 from gpunn.comparison.result import LayerPair
 from gpunn.comparison.sides import Arithmetic, SideInfo, reals
 from gpunn.errors import ModelError
@@ -31,30 +32,30 @@ class OtherFileSide:
     """Another file of the same network, computed exactly; inputs and outputs go by their order.
 
     It may be as far away as float32 arithmetic, since a conversion of weights rounds as that does. Where
-    either network is quantised nothing can be stated.
+    either network is quantised, or has shapes that depend on values, nothing can be stated.
 
     Photos are read again as that model takes them. Arrays are taken as they are where dtype and quantisation
     are the same, else as the reals that they stand for.
     """
 
     def __init__(self, name: str, model: Model, other: Model, mean: float | None, std: float | None) -> None:
-        exact = not (_quantised(model) or _quantised(other))
+        exact = not any(_quantised(m) or m.rest is not None for m in (model, other))
         arithmetic = Arithmetic.FLOAT32 if exact else Arithmetic.OTHER
         self.info = SideInfo(name, other.name, "numpy, float64", arithmetic)
         self._model, self._other = model, other
         self._mean, self._std = mean, std
         for role in ("inputs", "outputs"):
             ours, theirs = (getattr(m, role) for m in (model, other))
-            if [o.type.size for o in ours] != [o.type.size for o in theirs]:
+            if not _alike(ours, theirs):
                 shapes = [", ".join(str(o.type) for o in operands) for operands in (ours, theirs)]
                 raise ModelError(
                     f"the {role} of {other.name} are {shapes[1]}, those of {model.name} {shapes[0]}"
                 )
 
     def run(self, sample: Sample) -> tuple[Array, ...]:
-        found = run_exact(self._other, self._arrays(sample))
+        found = run_parts(self._other, self._arrays(sample))
         pairs = zip(found, self._other.outputs, self._model.outputs, strict=True)
-        return tuple(reals(y, theirs.type).reshape(ours.type.shape) for y, theirs, ours in pairs)
+        return tuple(_fitting(reals(y, theirs.type), ours) for y, theirs, ours in pairs)
 
     def close(self) -> None:
         pass
@@ -70,7 +71,8 @@ class OtherFileSide:
 
     def layer_pairs(self, sample: Sample) -> tuple[LayerPair, ...]:
         """Tensors of both models that belong together, for one sample."""
-        ours, theirs = optimise(self._model), optimise(self._other)
+        ours = joined(parts(self._model, sample.arrays), optimise)
+        theirs = joined(parts(self._other, self._arrays(sample)), optimise)
         pairs = paired(ours, theirs)
         mates = {b: a for a, b, _ in pairs}
         wanted = set(mates.values())
@@ -91,6 +93,23 @@ class OtherFileSide:
 
 def _quantised(model: Model) -> bool:
     return any(o.type.quantization is not None for operation in model.operations for o in operation.outputs)
+
+
+def _alike(ours: Sequence[Operand], theirs: Sequence[Operand]) -> bool:
+    """Whether tensors may be compared element by element, as far as their shapes are known."""
+    if len(ours) != len(theirs):
+        return False
+    known = ((a, b) for a, b in zip(ours, theirs, strict=True) if _is_known(a) and _is_known(b))
+    return all(a.type.size == b.type.size for a, b in known)
+
+
+def _is_known(operand: Operand) -> bool:
+    return operand.open is None or operand.open.extents is not None
+
+
+def _fitting(value: Array, operand: Operand) -> Array:
+    """A value in the shape of an output, if that has one."""
+    return value.reshape(operand.type.shape) if _is_known(operand) else value
 
 
 def _converted(value: Array, have: TensorType, want: TensorType) -> Array:

@@ -83,7 +83,7 @@ def _outputs(pair: Pair) -> Iterator[Finding]:
         if output.ok is not False:
             continue
         if output.metrics.unmatched:
-            what = f"{output.metrics.unmatched} values are finite on one side only"
+            what = f"{output.metrics.unmatched} values are finite, or there at all, on one side only"
         elif output.metrics.max_steps is not None:
             what = f"off by up to {output.metrics.max_steps} steps, tolerance {output.tolerance:.3g}"
         else:

@@ -73,9 +73,9 @@ class Metrics:
     """The module's formulas for one pair of tensors.
 
     count: elements compared. different: those that are not equal. unmatched: those that are NaN or infinite
-    on one side only, or differently; they count as different and in nothing else. max_steps: of quantised
-    tensors the largest difference of stored integers. histogram: how many |e| are 0, below the first of
-    HISTOGRAM_EDGES, between each two of them, and from the last on.
+    on one side only, or differently, and all of tensors of different shapes; they count as different and in
+    nothing else. max_steps: of quantised tensors the largest difference of stored integers. histogram: how
+    many |e| are 0, below the first of HISTOGRAM_EDGES, between each two of them, and from the last on.
     """
 
     count: int
@@ -141,7 +141,13 @@ class Tally:
     _moments: _Moments = field(default_factory=_Moments)
 
     def add(self, reference: Array, candidate: Array) -> None:
-        """Count a pair of reals of one shape."""
+        """Count a pair of reals; of two shapes all elements of the larger tensor are unmatched."""
+        if np.shape(reference) != np.shape(candidate):
+            count = max(np.size(reference), np.size(candidate), 1)
+            self.count += count
+            self.different += count
+            self.unmatched += count
+            return
         r = np.asarray(reference, np.float64).reshape(-1)
         c = np.asarray(candidate, np.float64).reshape(-1)
         both = np.isfinite(r) & np.isfinite(c)

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from gpunn.backends.webgpu.device import adapter_infos
-from gpunn.comparison.exact import run_exact
 from gpunn.comparison.inputs import Sample
+from gpunn.comparison.parts import run_parts
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.ops.affine import dequantize
@@ -70,7 +70,7 @@ class ExactSide:
         self._model = model
 
     def run(self, sample: Sample) -> tuple[Array, ...]:
-        return run_exact(self._model, sample.arrays)
+        return run_parts(self._model, sample.arrays)
 
     def close(self) -> None:
         pass

@@ -30,6 +30,9 @@ Drift = Mapping[Arithmetic, Mapping[Operand, float]]
 
 def class_count(model: Model, labels: Sequence[str]) -> int | None:
     """How many classes a classifier of photos, or of what `labels` name, has; None for other models."""
+    shape = model.outputs[0].open if model.outputs else None
+    if shape is not None and (shape.extents is None or shape.extents[-1:] == (None,)):
+        return None
     try:
         return vision.score_output(model).classes
     except (ModelError, UnsupportedError):
@@ -120,6 +123,7 @@ class _PairTally:
 
     def __init__(self, model: Model, first: int, second: int) -> None:
         self._outputs = model.outputs
+        self._shapes = [o.type.shape for o in model.outputs]
         self._sides = first, second
         self._tallies = [Tally() for _ in model.outputs]
         self._agreement = AgreementTally()
@@ -132,9 +136,11 @@ class _PairTally:
     ) -> None:
         a, b = self._sides
         for k, (operand, tally) in enumerate(zip(self._outputs, self._tallies, strict=True)):
+            first, second = results[a][k], results[b][k]
+            self._shapes[k] = first.shape
             tally.add(values[a][k], values[b][k])
-            if stored(operand.type) and results[b][k].dtype == results[a][k].dtype:
-                tally.add_steps(results[a][k], results[b][k])
+            if stored(operand.type) and (first.dtype, first.shape) == (second.dtype, second.shape):
+                tally.add_steps(first, second)
         if best:
             self._agreement.add(best[a], best[b])
 
@@ -155,7 +161,7 @@ class _PairTally:
                 OutputPair(
                     operand.name,
                     operand.type.dtype.value,
-                    operand.type.shape,
+                    self._shapes[k],
                     stored(operand.type),
                     tally.metrics(),
                     found[self._sides[0]][k],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers.tflite_file import FileGraph
 from gpunn.importers.tflite_node import Computed, ComputedError, Node, RefusedError, is_short
@@ -83,13 +85,15 @@ def _on_host(halt: Halt) -> Operation:
 
     def compute(*values: Array) -> tuple[Array, ...]:
         assert halt.computed is not None
+        stored = (np.asarray(v, o.type.dtype.numpy) for v, o in zip(values, halt.needed, strict=True))
         try:
-            return halt.computed.function(*values)
+            return halt.computed.function(*stored)
         except RefusedError as refusal:
             raise UnsupportedError(f"{halt.origin}: {refusal}") from None
         except FormatError as error:
             raise ModelError(str(error)) from None
 
     name = halt.code.lower() if halt.computed else "read_back"
-    definition = op(like, name=name, host_reason=halt.reason)(compute if halt.computed else read_back)
+    declare = op(like, name=name, host_reason=halt.reason, raw=True, strings=True)
+    definition = declare(compute if halt.computed else read_back)
     return Operation(name, halt.needed, (), {}, halt.origin, definition)

@@ -224,8 +224,8 @@ class WebGpuProgram:
         with self._lock:
             self._check_usable()
             run = self._start(inputs, recorder)
-        run.result()
-        return Trace(tuple(recorder.spans), recorder.method)
+        outputs = run.result()
+        return Trace(tuple(recorder.spans), recorder.method, outputs)
 
     def _start(self, inputs: Sequence[Array], recorder: Recorder | None = None) -> Run:
         """Run all stages up to the last one on the device, which is only submitted."""
