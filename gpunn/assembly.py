@@ -15,15 +15,15 @@ from gpunn.backends.webgpu.device import (
 )
 from gpunn.backends.webgpu.lower import lower
 from gpunn.backends.webgpu.program import WebGpuProgram
-from gpunn.model import Model, with_bodies
+from gpunn.model import Model, with_bodies, with_graphs
 from gpunn.operation import Operation
 from gpunn.ops.op import as_tuple
 from gpunn.passes import optimise
-from gpunn.passes.partition import Placement, partition
+from gpunn.passes.partition import HOST, Placement, partition
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
 from gpunn.plan import make_plan
-from gpunn.rest import Rest, front
+from gpunn.rest import OpenBody, Rest, front
 from gpunn.runtime import Compilation
 from gpunn.specialise import Specialisation
 from gpunn.types import Array, TensorType
@@ -41,19 +41,35 @@ def compilation(
 def built(model: Model, gpu: Device | None, frames: int, relaxed: bool) -> Specialisation:
     """A model made ready for a device, or else for the CPU backend."""
     optimised = optimise(front(model))
-    return _assembled(everywhere(relax)(optimised) if relaxed else optimised, gpu, frames, model.rest)
+    ready = everywhere(relax)(optimised) if relaxed else optimised
+    made = _assembled(ready, gpu, frames, relaxed, model.rest)
+    return made if model.rest is None else made.keeping(model.variables.values())
 
 
-def _assembled(model: Model, gpu: Device | None, frames: int, rest: Rest | None = None) -> Specialisation:
+def _assembled(
+    model: Model, gpu: Device | None, frames: int, relaxed: bool, rest: Rest | None = None
+) -> Specialisation:
     """An optimised model, and the bodies in it, for a device, or else for the CPU backend."""
     with ExitStack() as undo:
 
-        def compile_body(body: Model) -> _CompiledBody:
-            compiled = compilation(body, partial(_assembled, gpu=gpu, frames=frames), gpu, frames)
-            undo.callback(compiled.close)
-            return _CompiledBody(compiled)
+        def compiled(body: Model, build: Callable[[Model], Specialisation]) -> _CompiledBody:
+            made = compilation(body, build, gpu, frames)
+            undo.callback(made.close)
+            return _CompiledBody(made)
 
-        ready = model.with_operations(with_bodies(o, compile_body) for o in model.operations)
+        def compile_body(body: Model) -> _CompiledBody:
+            return compiled(body, partial(_assembled, gpu=gpu, frames=frames, relaxed=relaxed))
+
+        def compile_open(body: OpenBody) -> _CompiledBody:
+            how = partial(built, gpu=gpu, frames=frames, relaxed=relaxed or body.relaxed)
+            return compiled(body.model, how)
+
+        def compile_bodies(operation: Operation) -> Operation:
+            return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
+
+        ready = model.with_operations(map(compile_bodies, model.operations))
+        if rest is not None:
+            rest = replace(rest, operation=compile_bodies(rest.operation))
         program: Program
         if gpu is None:
             placements = partition(ready, None)
@@ -63,8 +79,10 @@ def _assembled(model: Model, gpu: Device | None, frames: int, rest: Rest | None 
             placements = partition(ready, lambda operation: lower(operation, limits, parallel))
             program = WebGpuProgram(make_plan(ready, placements), gpu, frames)
         undo.pop_all()
-        bodies = [body for o in ready.operations for body in _compiled_bodies(o)]
-        return Specialisation.of(ready, tuple(_with_those_of_bodies(placements)), program, bodies, rest)
+        after = [] if rest is None else [Placement(rest.operation, HOST, rest.reason)]
+        bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
+        here, there = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
+        return Specialisation.of(ready, here, program, bodies, rest, there)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpunn.rest import Rest
     from gpunn.runtime import Compilation, Preference
 
+_G = TypeVar("_G")
 MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
 MAX_EXTENTS = 2**56  # what the extents of an empty tensor that are not 0 may multiply to: numpy counts bytes
 
@@ -50,12 +51,14 @@ class Model:
     rest: Rest | None = field(default=None, repr=False)
     _known: set[Operand] = field(default_factory=set, repr=False)
 
-    def input(self, name: str, type: TensorType, *, open: Iterable[int] = ()) -> Operand:
-        """A new input of the model. The extents along the axes `open` may be others in each run."""
-        axes = {operator.index(axis) for axis in open}
+    def input(self, name: str, type: TensorType, *, open: Iterable[int] | None = ()) -> Operand:
+        """A new input of the model. The extents along the axes `open` may be others in each run; if that is
+        None, so may their number."""
+        axes = {operator.index(axis) for axis in open or ()}
         if not axes <= {*range(type.rank)}:
             raise ModelError(f"input {name!r} of rank {type.rank} has no axes {sorted(axes)}")
         shape = OpenShape(tuple(None if k in axes else n for k, n in enumerate(type.shape))) if axes else None
+        shape = OpenShape(None) if open is None else shape
         operand = Operand(name, _bounded(name, type), Lifetime.INPUT, open=shape)
         self.inputs.append(operand)
         self._known.add(operand)
@@ -307,7 +310,12 @@ def bodies(operation: Operation) -> tuple[Model, ...]:
 
 def with_bodies(operation: Operation, change: Callable[[Model], Body]) -> Operation:
     """The operation with something else in place of each graph among its attributes."""
-    if not bodies(operation):
+    return with_graphs(operation, Model, change)
+
+
+def with_graphs(operation: Operation, kind: type[_G], change: Callable[[_G], Body]) -> Operation:
+    """The operation with something else in place of each graph of one kind among its attributes."""
+    if not any(isinstance(v, kind) for v in operation.attrs.values()):
         return operation
-    attrs = {k: change(v) if isinstance(v, Model) else v for k, v in operation.attrs.items()}
+    attrs = {k: change(v) if isinstance(v, kind) else v for k, v in operation.attrs.items()}
     return replace(operation, attrs=attrs)

@@ -41,7 +41,9 @@ def rebuilt(model: Model, shapes: Sequence[Shape]) -> Model:
     made = Model(model.name, labels=model.labels)
     new: dict[Operand, Operand] = {}
     for i, shape in zip(model.inputs, shapes, strict=True):
-        new[i] = made.input(i.name, i.type.with_shape(shape), open=i.open.axes(shape) if i.open else ())
+        whole = i.open is not None and i.open.extents is None
+        axes = i.open.axes(shape) if i.open else ()
+        new[i] = made.input(i.name, i.type.with_shape(shape), open=None if whole else axes)
     for variable, value in model.variables.items():
         new[variable] = made.variable(variable.name, variable.type, value)
     for o in model.operations:

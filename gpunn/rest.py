@@ -9,13 +9,18 @@ from gpunn.errors import UnsupportedError
 from gpunn.model import Model
 from gpunn.operation import Operand, Operation
 from gpunn.ops.op import as_tuple
-from gpunn.types import Array
+from gpunn.reshape import rebuilt
+from gpunn.types import Array, TensorType
+
+Evaluate = Callable[[Model, Sequence[Array]], tuple[Array, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
     """What follows a model's operations where it cannot be planned without their results.
 
+    The model's variables are inputs of front() then, behind the others, and their next values outputs of the
+    last rest, behind the others: nothing that is built for some values can keep them for other ones.
     `operation`, whose inputs are operands of the model, is the host's: its results are values that the rest
     is built for (`by_value`), or further inputs of the rest, built for their shapes. `inputs` are operands of
     the model that are inputs of the rest, in order, before those. `build` makes the rest, which computes the
@@ -36,7 +41,8 @@ class Rest:
     def split(self, outputs: Sequence[Array]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """Of what front() gives: the inputs of the rest, and what the rest is built for."""
         count = len(self.inputs)
-        results = as_tuple(self.operation.definition.reference(*outputs[count:]))
+        reference, attrs = self.operation.definition.reference, self.operation.attrs
+        results = as_tuple(reference(*outputs[count:], **attrs))
         inputs = tuple(outputs[:count])
         return (inputs if self.by_value else (*inputs, *results)), results
 
@@ -47,6 +53,54 @@ class Rest:
     def key(self, results: Sequence[Array]) -> tuple[Hashable, ...]:
         """What decides on the rest."""
         return tuple((r.shape, r.tobytes() if self.by_value else b"") for r in results)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBody:
+    """A graph as an attribute (gpunn.ops.control.Body) whose shapes only a run tells: it is built for them.
+
+    `relaxed`: it is compiled so, whatever is around it.
+    """
+
+    model: Model
+    relaxed: bool = False
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        return self.model.input_types
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        return self.model.output_types
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        shapes = [x.shape for x in inputs]
+        same = shapes == [i.type.shape for i in self.model.inputs]
+        last = parts(self.model if same else rebuilt(self.model, shapes), inputs, Model.evaluate)[-1]
+        return last.model.evaluate(last.inputs)[: len(self.model.outputs)]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a model, its inputs, and the values that what follows it was built for."""
+
+    model: Model
+    inputs: tuple[Array, ...]
+    values: tuple[Array, ...] = ()
+
+
+def parts(model: Model, inputs: Sequence[Array], evaluate: Evaluate) -> tuple[Part, ...]:
+    """The parts of a model, in order, that the values lead to from its initial state; of most there is one.
+
+    The last one is left to be evaluated.
+    """
+    found: list[Part] = []
+    arrays = tuple(inputs) if model.rest is None else (*inputs, *model.variables.values())
+    while model.rest is not None:
+        following, values = model.rest.split(evaluate(front(model), arrays))
+        found.append(Part(model, arrays, values))
+        model, arrays = model.rest.build(values), following
+    return (*found, Part(model, arrays))
 
 
 def expect_whole(model: Model, what: str) -> Model:
@@ -61,4 +115,5 @@ def front(model: Model) -> Model:
     if model.rest is None:
         return model
     needed = [o for o in model.rest.operation.inputs if o is not None]
-    return replace(model, outputs=[*model.rest.inputs, *needed], rest=None, source=None)
+    inputs, outputs = [*model.inputs, *model.variables], [*model.rest.inputs, *needed]
+    return replace(model, inputs=inputs, outputs=outputs, variables={}, updates={}, rest=None, source=None)

@@ -23,6 +23,7 @@ from gpunn.kernel import Kernel
 from gpunn.model import Model
 from gpunn.operation import Operation
 from gpunn.ops.control import while_loop
+from gpunn.ops.op import as_tuple
 from gpunn.reshape import as_input
 from gpunn.specialise import Specialisation, Specialisations, Tracer
 from gpunn.types import Array
@@ -95,11 +96,12 @@ class Compilation:
         loops = (o.definition is while_loop for m in model.walk() for o in m.operations)
         self._loops = model.rest is not None or any(loops)  # a rest may hold some
         self._lock = threading.Lock()
+        self._one_at_a_time = threading.Lock()  # runs that go on with a rest
         self._specialisations = Specialisations(model, build)
         self._executor: ThreadPoolExecutor | None = None  # of submitted runs that go on with a rest
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
         with self._specialisations.lend(self._shapes) as first:
-            self.placement = first.placements
+            self.placement = (*first.placements, *first.after)
 
     @property
     def stats(self) -> Stats:
@@ -119,7 +121,7 @@ class Compilation:
 
         Raises ModelError for a wrong number, shape or dtype of inputs, DeviceError when the GPU fails.
         """
-        return _single(self._run(self._arrays(inputs)))
+        return _single(self._answer(self._arrays(inputs)))
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call."""
@@ -128,7 +130,7 @@ class Compilation:
             raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
         if len(inputs) != len(names) or {*inputs} != {*names}:
             raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
-        results = self._run(self._arrays([inputs[n] for n in names]))
+        results = self._answer(self._arrays([inputs[n] for n in names]))
         return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
 
     def submit(self, *inputs: Any) -> Event:
@@ -140,8 +142,7 @@ class Compilation:
         with self._ready(arrays) as specialisation:
             if specialisation.rest is None:
                 return Event(carry_out(partial(specialisation.program.submit, arrays)), carry_out)
-        frozen = [np.array(array) for array in arrays]
-        return Event(carry_out(lambda: self._start(frozen)), carry_out)
+        return self._event([np.array(array) for array in arrays])
 
     def stream(self, frames: Iterable[Any]) -> Iterator[Array | tuple[Array, ...]]:
         """Results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
@@ -171,8 +172,14 @@ class Compilation:
         Runs that have been submitted before do not see it, later ones do. Without variables nothing happens.
         State is reset, too, when inputs come with other shapes than in the run before.
         """
-        with self._lock, self._specialisations.lend(self._shapes) as last:
-            last.reset_state()
+        with self._lock:
+            shapes, executor = self._shapes, self._executor
+        with self._specialisations.lend(shapes) as last:
+            if executor is not None:
+                executor.submit(last.reset_state).result()
+            else:
+                with self._one_at_a_time, self._lock:
+                    last.reset_state()
 
     def close(self) -> None:
         """Free the device memory of this compilation; later runs raise DeviceError."""
@@ -193,16 +200,31 @@ class Compilation:
     ) -> None:
         self.close()
 
+    def _answer(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The results of a run that sees what the runs before have left in variables."""
+        if self._executor is None or not self.model.variables:
+            return self._run(arrays)
+        return as_tuple(self._event(arrays).result())
+
     def _run(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
         carry_out = self._carrying_out()
         with self._ready(arrays) as first:
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
-            results = carry_out(partial(run, arrays))
-        if first.rest is not None:
-            shapes = tuple(array.shape for array in arrays)
-            finish = partial(self._specialisations.finish, shapes, first, results, tracer)
-            results, self.placement = carry_out(finish)
-        return results
+            if first.rest is None:
+                return carry_out(partial(run, arrays))
+            with self._one_at_a_time:
+                results = carry_out(partial(run, [*arrays, *first.state]))
+                shapes = tuple(array.shape for array in arrays)
+                finish = partial(self._specialisations.finish, shapes, first, results, tracer)
+                results, self.placement = carry_out(finish)
+                count = len(self.model.outputs)
+                first.state[:] = results[count:]
+                return results[:count]
+
+    def _event(self, arrays: Sequence[Array]) -> Event:
+        """A run that goes on with a rest, submitted."""
+        carry_out = self._carrying_out()
+        return Event(carry_out(lambda: self._start(arrays)), carry_out)
 
     def _start(self, arrays: Sequence[Array]) -> Later:
         """Start a run that goes on with a rest."""

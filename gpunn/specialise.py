@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 from gpunn.backends.base import Program, Span, Stats, Trace
 from gpunn.errors import DeviceError
 from gpunn.model import Model
+from gpunn.operation import Operation
 from gpunn.ops.op import Call, Guard
-from gpunn.passes.partition import HOST, Placement
+from gpunn.passes.partition import Placement
 from gpunn.reshape import rebuilt
 from gpunn.rest import Rest
 from gpunn.shelf import Shelf
@@ -46,16 +47,20 @@ class Body(Protocol):
 class Specialisation:
     """A model built for a backend, for the shapes that its inputs have; and its `rest`, if there is one.
 
-    `placements` has, below an operation with bodies, those of the bodies. What the host does before a rest
-    stands at the end, without results, and once the rest is built at the beginning of that.
+    `placements` has, below an operation with bodies, those of the bodies; where this is the rest of another
+    they begin with what the host did before. `after` are those of what it does before the rest of this.
+    `state`, where there is a rest, has what variables hold and `initial` what they began with.
     """
 
     model: Model
     placements: tuple[Placement, ...]
+    after: tuple[Placement, ...]
     program: Program
     bodies: tuple[Body, ...]
     rest: Rest | None
     guarded: tuple[tuple[int, Guard, Call], ...]
+    initial: tuple[Array, ...] = ()
+    state: list[Array] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -65,6 +70,7 @@ class Specialisation:
         program: Program,
         bodies: Sequence[Body],
         rest: Rest | None,
+        after: tuple[Placement, ...],
     ) -> Specialisation:
         """With the operations on the device that cannot refuse a value of an input themselves."""
         guarded = (
@@ -74,9 +80,12 @@ class Specialisation:
             for guard, operand in p.operation.guarded
             if operand in model.inputs
         )
-        if rest is not None:
-            placements = (*placements, Placement(rest.operation, HOST, rest.reason))
-        return cls(model, placements, program, tuple(bodies), rest, tuple(guarded))
+        return cls(model, placements, after, program, tuple(bodies), rest, tuple(guarded))
+
+    def keeping(self, initial: Iterable[Array]) -> Specialisation:
+        """With the state of variables that begin like this."""
+        values = tuple(initial)
+        return replace(self, initial=values, state=list(values))
 
     def check(self, inputs: Sequence[Array]) -> None:
         """ModelError where an input has a value that must be refused."""
@@ -86,6 +95,7 @@ class Specialisation:
     def reset_state(self) -> None:
         """Give variables their initial values."""
         self.program.reset_state()
+        self.state[:] = self.initial
         for body in self.bodies:
             body.reset_state()
 
@@ -176,12 +186,12 @@ class Specialisations:
                 raise DeviceError(f"out of memory: {part.rest.operation.origin}: {error}") from error
             ended = time.perf_counter()
             path = (*path, part.rest.key(values))
-            with self._rest(depth).lend(path, partial(self._make_rest, part.rest, values)) as part:
+            with self._rest(depth).lend(path, partial(self._make_rest, part, part.rest, values)) as part:
                 part.check(inputs)
                 if tracer is not None:
                     tracer.host(part.placements[0].operation, began, ended)
                 results = part.program.run(inputs) if tracer is None else tracer.run(part.program, inputs)
-            placements = (*placements[:-1], *part.placements)
+            placements = (*placements, *part.placements)
         return results, placements
 
     def stats(self) -> Stats:
@@ -220,11 +230,11 @@ class Specialisations:
                 self._rests.append(Shelf(MAX_SPECIALISATIONS, partial(self._discard, rest=True)))
             return self._rests[depth]
 
-    def _make_rest(self, rest: Rest, values: tuple[Array, ...]) -> Specialisation:
+    def _make_rest(self, part: Specialisation, rest: Rest, values: tuple[Array, ...]) -> Specialisation:
         model = rest.build(values)
         built = self._build(model)
-        before = Placement(rest.begun(model), HOST, rest.reason)
-        return replace(built, placements=(before, *built.placements))
+        begun = replace(part.after[0], operation=rest.begun(model))
+        return replace(built, placements=(begun, *part.after[1:], *built.placements))
 
     def _discard(self, part: Specialisation, rest: bool = False) -> None:
         part.close()

@@ -17,11 +17,10 @@ import numpy as np
 
 from gpunn.comparison.exact import evaluate, last_readers, narrow, start
 from gpunn.comparison.inputs import Sample, array_sample, read_arrays
-from gpunn.comparison.parts import joined, parts
+from gpunn.comparison.parts import exact_parts, joined
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.model import Model
 from gpunn.operation import Operand, Operation
-from gpunn.passes import optimise
 from gpunn.types import Array, DType, Quantization, TensorType
 
 FORMAT = "gpunn case 1"
@@ -39,7 +38,7 @@ def save_layer(model: Model, index: int, sample: Sample, path: str | os.PathLike
     Raises ModelError when there is no such operation, UnsupportedError when it cannot be written: a custom
     one, or one with strings or attributes that are no plain values.
     """
-    optimised = joined(parts(model, sample.arrays), optimise)
+    optimised = joined(exact_parts(model, sample.arrays))
     if not 0 <= index < len(optimised.operations):
         raise ModelError(f"{model.name} has layers 0 to {len(optimised.operations) - 1}, got {index}")
     wanted = optimised.operations[index]

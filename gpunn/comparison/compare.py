@@ -17,7 +17,7 @@ from gpunn.comparison.files import OtherFileSide
 from gpunn.comparison.findings import find
 from gpunn.comparison.inputs import Sample, Source, array_sample, file_source, random_source
 from gpunn.comparison.litert import RESOLVERS, LitertSide
-from gpunn.comparison.parts import joined, parts, path
+from gpunn.comparison.parts import exact_parts, joined, path
 from gpunn.comparison.result import Comparison, Inputs
 from gpunn.comparison.sides import EXACT, Arithmetic, CompiledSide, Side, open_side, pick_names
 from gpunn.comparison.source import CompiledLayers, LayerSource
@@ -29,8 +29,6 @@ from gpunn.importers import load
 from gpunn.machine import describe_machine, versions
 from gpunn.model import Model
 from gpunn.operation import Operation
-from gpunn.passes import optimise
-from gpunn.passes.relax import relax
 from gpunn.types import Array
 
 RANDOM_SAMPLES = 4  # where no inputs are given
@@ -196,13 +194,13 @@ def _walk(
 
     That is a matter of bits, which a GPU repeats; numpy's products depend on where arrays lie in memory.
     """
-    found = [parts(model, sample.arrays) for sample in samples]
+    found = [exact_parts(model, sample.arrays) for sample in samples]
     samples = [s for s, others in zip(samples, found, strict=True) if path(others) == path(found[0])]
-    optimised = joined(found[0], optimise)
+    optimised = joined(found[0])
     arithmetics = [side.info.arithmetic for side in sides]
     variants: dict[Operation, Operation] = {}
     if Arithmetic.FLOAT16 in arithmetics:
-        relaxed = joined(found[0], lambda part: relax(optimise(part)))
+        relaxed = joined(found[0], relaxed=True)
         variants.update(zip(optimised.operations, relaxed.operations, strict=True))
     layered: list[LayerSource] = []
     for side in sides if per_layer else ():

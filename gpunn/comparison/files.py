@@ -15,14 +15,13 @@ from gpunn import vision
 from gpunn.comparison.exact import evaluate, last_readers, start
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Tally
-from gpunn.comparison.parts import joined, parts, run_parts
+from gpunn.comparison.parts import exact_parts, joined, run_parts
 from gpunn.comparison.result import LayerPair
 from gpunn.comparison.sides import Arithmetic, SideInfo, reals
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.operation import Operand
 from gpunn.ops.affine import dequantize, quantize
-from gpunn.passes import optimise
 from gpunn.types import Array, TensorType
 
 MAX_ORDERED = 2000  # operations of a model up to which they are compared by order, which takes their square
@@ -71,8 +70,8 @@ class OtherFileSide:
 
     def layer_pairs(self, sample: Sample) -> tuple[LayerPair, ...]:
         """Tensors of both models that belong together, for one sample."""
-        ours = joined(parts(self._model, sample.arrays), optimise)
-        theirs = joined(parts(self._other, self._arrays(sample)), optimise)
+        ours = joined(exact_parts(self._model, sample.arrays))
+        theirs = joined(exact_parts(self._other, self._arrays(sample)))
         pairs = paired(ours, theirs)
         mates = {b: a for a, b, _ in pairs}
         wanted = set(mates.values())

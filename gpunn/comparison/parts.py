@@ -1,43 +1,31 @@
-"""Models whose shapes depend on values, as given inputs make them: part by part, or joined to one graph."""
+"""Models whose shapes depend on values, as given inputs make them: the exact parts, joined to one graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from gpunn.comparison.exact import run_exact
-from gpunn.model import Model
+from gpunn.model import Model, with_graphs
 from gpunn.operation import Operand, Operation
 from gpunn.ops.op import as_tuple
+from gpunn.passes import optimise
+from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import replace_inputs
-from gpunn.rest import front
+from gpunn.rest import OpenBody, Part, front, parts
 from gpunn.types import Array
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a model, its exact inputs, and the values that what follows it was built for."""
-
-    model: Model
-    inputs: tuple[Array, ...]
-    values: tuple[Array, ...] = ()
-
-
-def parts(model: Model, inputs: Sequence[Array]) -> tuple[Part, ...]:
-    """The parts of a model, in order, as the exact values lead to them; of most models there is one."""
-    found: list[Part] = []
-    arrays = tuple(inputs)
-    while model.rest is not None:
-        following, values = model.rest.split(run_exact(front(model), arrays))
-        found.append(Part(model, arrays, values))
-        model, arrays = model.rest.build(values), following
-    return (*found, Part(model, arrays))
+def exact_parts(model: Model, inputs: Sequence[Array]) -> tuple[Part, ...]:
+    """The parts that the exact values lead to."""
+    return parts(model, inputs, run_exact)
 
 
 def run_parts(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The exact outputs of a model in its initial state."""
-    last = parts(model, inputs)[-1]
-    return run_exact(last.model, last.inputs)
+    last = exact_parts(model, inputs)[-1]
+    return run_exact(last.model, last.inputs)[: len(model.outputs)]
 
 
 def path(found: Sequence[Part]) -> tuple[object, ...]:
@@ -45,38 +33,44 @@ def path(found: Sequence[Part]) -> tuple[object, ...]:
     return tuple(part.model.rest.key(part.values) for part in found if part.model.rest is not None)
 
 
-def joined(found: Sequence[Part], change: Callable[[Model], Model]) -> Model:
-    """The parts, changed one by one, as one model; what the host does between them is an operation there."""
-    if len(found) == 1:
-        return change(found[0].model)
+def joined(found: Sequence[Part], *, relaxed: bool = False) -> Model:
+    """The parts, optimised one by one, as one model; what the host does between them is an operation there.
+
+    `relaxed`: with float16 in place of float32.
+    """
     exchange: dict[Operand, Operand] = {}
     operations: list[Operation] = []
-    for part, following in zip(found, (*found[1:], None), strict=True):
-        changed = change(front(part.model))
+    for number, part in enumerate(found):
+        changed = optimise(front(part.model))
+        changed = relax(changed) if relaxed else changed
+        if len(found) == 1:
+            return changed
         operations += (replace_inputs(o, exchange) for o in changed.operations)
         rest = part.model.rest
-        if rest is None or following is None:
-            break
-        begun = rest.begun(following.model)
-        if begun.outputs:
-            operations.append(replace_inputs(_led_along(begun, part.values), exchange))
-        given = [exchange.get(o, o) for o in rest.inputs]
-        exchange.update(zip(following.model.inputs, given, strict=False))
+        if rest is not None:
+            following = found[number + 1].model
+            begun = rest.begun(following)
+            if begun.outputs:
+                operations.append(replace_inputs(_led_along(begun, part.values, relaxed), exchange))
+            given = [exchange.get(o, o) for o in rest.inputs]
+            exchange.update(zip(following.inputs, given, strict=False))
     first, last = found[0].model, found[-1].model
-    whole = front(first).with_operations(operations)
-    whole.outputs = [exchange.get(o, o) for o in last.outputs]
+    whole = first.with_operations(operations)
+    whole.outputs = [exchange.get(o, o) for o in last.outputs[: len(first.outputs)]]
+    whole.rest = None
     return whole
 
 
-def _led_along(operation: Operation, values: tuple[Array, ...]) -> Operation:
+def _led_along(operation: Operation, values: tuple[Array, ...], relaxed: bool) -> Operation:
     """The host's operation in a model that was made for its results, which it gives in place of others.
 
     So a backend whose own values lead to other shapes goes on with the exact ones.
     """
     definition = operation.definition
 
-    def follow(*inputs: Array) -> tuple[Array, ...]:
-        found = as_tuple(definition.reference(*inputs))
+    def follow(*inputs: Array, **attrs: Any) -> tuple[Array, ...]:
+        found = as_tuple(definition.reference(*inputs, **attrs))
         return found if [v.shape for v in found] == [v.shape for v in values] else values
 
-    return replace(operation, custom=replace(definition, reference=follow))
+    changed = with_graphs(operation, OpenBody, lambda body: replace(body, relaxed=relaxed))
+    return replace(changed, custom=replace(definition, reference=follow))

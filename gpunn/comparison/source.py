@@ -89,7 +89,7 @@ class CompiledLayers:
         self._sources = tuple(places[source] for source in sources)
         self._operation = operation
         self._compiled = self._side.compile(model)
-        (placement,) = self._compiled.placement
+        placement = self._compiled.placement[0]  # those of bodies follow
         return placement.backend, placement.reason
 
     def isolated(self, sample: int, given: Values) -> tuple[Values, tuple[Array, ...]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
 from gpunn.importers.tflite_file import FileGraph
 from gpunn.importers.tflite_node import Node, RefusedError
 from gpunn.importers.tflite_resources import RESOURCES, UNCERTAIN
-from gpunn.importers.tflite_scope import Control, Scope
+from gpunn.importers.tflite_scope import Control, Deferred, Scope, Source
 from gpunn.importers.tflite_target import States, Target
 from gpunn.importers.tflite_work import Key
-from gpunn.model import zeros
+from gpunn.model import Model, zeros
 from gpunn.operation import Operand
+from gpunn.rest import OpenBody
 from gpunn.types import DType, TensorType
 
 _BOOL = TensorType(DType.BOOL, ())
@@ -22,13 +23,13 @@ _BOOL = TensorType(DType.BOOL, ())
 def call(options: str, field: str) -> Control:
     """A rule for CALL and STABLEHLO_COMPOSITE: the subgraph's operators stand here instead."""
 
-    def rule(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+    def rule(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
         return scope.nested(node.options(options).get(field), _arguments(node, 0), names)
 
     return rule
 
 
-def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
     """IF: one of two subgraphs on the inputs after the first; inlined where the condition is constant.
 
     Their variable tensors begin anew each time; of resources, what either assigns comes out of both.
@@ -41,8 +42,15 @@ def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...
     if condition.value is not None:
         return scope.nested(indices[0] if condition.value.item() else indices[1], arguments, names, around)
     constants = frozenset(i for i, a in enumerate(arguments) if a.value is not None)
-    bodies = [_body(scope, i, arguments, constants, around.body(f"subgraph {i}")) for i in indices]
+    bodies = [around.body(f"subgraph {i}") for i in indices]
+    sources = [scope.body(i, arguments, constants, b) for i, b in zip(indices, bodies, strict=True)]
     inputs = [condition, *(a for a in arguments if a.value is None)]
+    then, otherwise = (b.model for b in bodies)
+    types = then.output_types, otherwise.output_types
+    if _same_but_for_shapes(*types) and (then.rest or otherwise.rest or types[0] != types[1]):
+        _expect_stateless(bodies)
+        attrs = {"then": then, "otherwise": otherwise}
+        return _deferred("if_else", inputs, attrs, sources, dict(enumerate(types[0])))
     return _choice(node, names, around, inputs, bodies)
 
 
@@ -93,13 +101,14 @@ def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
         around = scope.target.entered(scope.work)
         first = around.model.variable(around.names.unique("first run"), _BOOL, np.array(True))
         around.model.update(first, around.model.constant("not the first", np.array(False)))
-        body = _body(scope, index, (), frozenset(), around.body(f"subgraph {index}"))
-        _choice(node, (), around, [first], [body, around.body("later runs")])
+        bodies = [around.body(f"subgraph {index}"), around.body("later runs")]
+        scope.body(index, (), frozenset(), bodies[0])
+        _choice(node, (), around, [first], bodies)
     return ()
 
 
-def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """WHILE: the inputs go through a subgraph as long as another says so; their types must stay.
+def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
+    """WHILE: the inputs go through a subgraph as long as another says so; shapes may change, types must stay.
 
     A constant that the body hands on stays one, inside, too: it may be the shape or the axes of something.
     Variable tensors begin anew when the loop does and go round with it, as resources do.
@@ -107,18 +116,24 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     options = node.options("WhileOptions")
     indices = options.get("CondSubgraphIndex"), options.get("BodySubgraphIndex")
     arguments = _arguments(node, 0)
-    fixed = _handed_on(scope.subgraph(indices[1]), arguments)
-    fixed |= {i for i, a in enumerate(arguments) if a in scope.work.resources}
+    handed_on = _handed_on(scope.subgraph(indices[1]), arguments)
+    handles = {i for i, a in enumerate(arguments) if a in scope.work.resources} - handed_on
+    fixed = handed_on | handles
     around = scope.target.entered(scope.work)
-    condition, body = bodies = [
-        _body(scope, i, arguments, fixed, around.body(f"subgraph {i}", loop=True)) for i in indices
-    ]
+    condition, body = bodies = [around.body(f"subgraph {i}", loop=True) for i in indices]
+    sources = [scope.body(i, arguments, fixed, b) for i, b in zip(indices[:1], bodies, strict=False)]
+    sources.append(scope.body(indices[1], arguments, fixed, body, without=handed_on))
     if len(condition.model.outputs) != 1:
         node.corrupt(f"expected one output of subgraph {indices[0]}, got {len(condition.model.outputs)}")
     _expect_decision(node, "what the condition gives", condition.model.outputs[0].type)
-    _expect_same_types(node, arguments, body.model.outputs, fixed)
-    body.model.outputs = [o for i, o in enumerate(body.model.outputs) if i not in fixed]
-    state = [a for i, a in enumerate(arguments) if i not in fixed]
+    _expect_same_types(node, arguments, body.model, handed_on, handles)
+    types = {i: a.type for i, a in enumerate(arguments) if i not in fixed}
+    attrs = {"condition": condition.model, "body": body.model}
+    state = [arguments[i] for i in types]
+    if condition.model.rest or body.model.rest or body.model.output_types != tuple(types.values()):
+        _expect_stateless(bodies)
+        _expect_change(state)
+        return _deferred("while_loop", state, attrs, sources, types, arguments)
     named = [n for i, n in enumerate(names) if i not in fixed]
     for kind in _tensors, _resources:
         outside, inside = kind(around), kind(body)
@@ -130,9 +145,7 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
         state += map(outside.get, carried)
         body.model.output(*map(inside.get, carried))
         named += (inside.start(k).name for k in carried)
-    if not state:
-        raise RefusedError("nothing in it changes, so it ends at once or never")
-    attrs = {"condition": condition.model, "body": body.model}
+    _expect_change(state)
     named = [around.names.unique(n) for n in named]
     last = around.model.add("while_loop", state, attrs, origin=node.origin, names=named)
     after = zip(carried, last[len(last) - len(carried) :], strict=True)  # those of resources
@@ -158,33 +171,60 @@ def _begin_alike(bodies: Sequence[Target], kind: Callable[[Target], States]) -> 
     return keys
 
 
+def _deferred(
+    op: str,
+    inputs: Iterable[Operand],
+    bodies: Mapping[str, Model],
+    sources: Iterable[Source],
+    types: Mapping[int, TensorType],
+    arguments: Sequence[Operand] = (),
+) -> Deferred:
+    """What runs on the host, and gives results of these types; the others are arguments handed on."""
+    for body, source in zip(bodies.values(), sources, strict=True):
+        body.source = source
+    open = {name: OpenBody(body) for name, body in bodies.items()}
+    return Deferred(op, tuple(inputs), open, types, {i: a for i, a in enumerate(arguments) if i not in types})
+
+
+def _expect_change(state: Sequence[Operand]) -> None:
+    if not state:
+        raise RefusedError("nothing in it changes, so it ends at once or never")
+
+
+def _expect_stateless(bodies: Iterable[Target]) -> None:
+    """RefusedError where bodies that are built anew for each shape have state."""
+    if any(states.begun or states.written for b in bodies for states in (b.tensors, b.resources)):
+        raise RefusedError("shapes follow from what it runs (beside variables)")
+
+
 def _handed_on(body: FileGraph, arguments: Sequence[Operand]) -> frozenset[int]:
-    """The numbers of constant arguments that a loop's body says it does not change."""
-    same = (i for i, (x, y) in enumerate(zip(body.inputs, body.outputs, strict=False)) if x == y)
-    return frozenset(i for i in same if i < len(arguments) and arguments[i].value is not None)
+    """The numbers of constant arguments that a loop's body does not change."""
+    written = {tensor for operator in body.operators for tensor in operator.outputs}
+    pairs = enumerate(zip(arguments, body.inputs, body.outputs, strict=False))
+    return frozenset(i for i, (a, x, y) in pairs if a.value is not None and x == y not in written)
 
 
 def _expect_same_types(
-    node: Node, before: Sequence[Operand], after: Sequence[Operand], fixed: frozenset[int]
+    node: Node, before: Sequence[Operand], body: Model, handed_on: Set[int], handles: Set[int]
 ) -> None:
-    """FormatError or RefusedError unless a loop's body gives what it takes."""
-    if len(after) != len(before):
-        node.corrupt(f"its body gives {len(after)} tensors, expected {len(before)}")
-    for index, (old, new) in enumerate(zip(before, after, strict=True)):
-        if index in fixed and old is not new:
-            raise RefusedError("its body writes to one of its own inputs")
-        if old.type != new.type:
-            raise RefusedError(f"it makes {new.type} of {old.type}, a loop must leave types as they are")
+    """FormatError or RefusedError unless a loop's body gives what it takes; after that without `handles`."""
+    numbers = [i for i in range(len(before)) if i not in handed_on]
+    if len(body.outputs) != len(numbers):
+        node.corrupt(f"its body gives {len(body.outputs) + len(handed_on)} tensors, expected {len(before)}")
+    after = dict(zip(numbers, body.outputs, strict=True))
+    if any(after.pop(i) is not before[i] for i in handles):
+        raise RefusedError("its body makes another resource of one")
+    body.outputs = [*after.values()]
+    types = tuple(before[i].type for i in after)
+    if not _same_but_for_shapes(types, body.output_types):
+        made = f"{_words(body.output_types)} of {_words(types)}"
+        raise RefusedError(f"it makes {made}, a loop must leave dtypes and quantisations as they are")
 
 
-def _body(
-    scope: Scope, index: int, arguments: Sequence[Operand], fixed: frozenset[int], target: Target
-) -> Target:
-    """A subgraph read into a model of its own, whose inputs are the arguments that are not `fixed`."""
-    model = target.model
-    inputs = [a if i in fixed else model.input(a.name, a.type) for i, a in enumerate(arguments)]
-    model.output(*scope.nested(index, inputs, target=target))
-    return target
+def _same_but_for_shapes(types: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
+    """Whether types differ in nothing else."""
+    pairs = zip(types, others, strict=False)
+    return len(types) == len(others) and all(a.with_shape(b.shape) == b for a, b in pairs)
 
 
 def _arguments(node: Node, start: int) -> tuple[Operand, ...]:

@@ -8,92 +8,130 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
-from gpunn.importers.tflite_file import FileGraph
+from gpunn.importers.tflite_file import FileGraph, FileOperator
 from gpunn.importers.tflite_node import Computed, ComputedError, Node, RefusedError, is_short
+from gpunn.importers.tflite_scope import Deferred
+from gpunn.importers.tflite_target import Held
 from gpunn.model import Model
 from gpunn.operation import Operand, Operation
 from gpunn.ops.op import like, op
 from gpunn.rest import Rest
 from gpunn.types import Array, DType, TensorType
 
-GoOn = Callable[[Model, dict[int, Operand], int], None]  # read operators from n on into a model
+GoOn = Callable[[Model, list[dict[int, Operand]], Held], None]  # read on with known operands into a model
+
+
+_FOR_VALUES = "what follows is planned for each value"
+_FOR_SHAPES = "the shape of the result follows from values: what follows is planned for each shape"
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Reading has come to operator `position`, which wants the values of `needed`.
+    """Reading has come to an operator, and cannot go on without results of the host's `operation`.
 
-    `computed` says how the host makes its results of them; without it the operator is read again.
+    `results` are the tensors that these become, with their types where these follow from no array; the shapes
+    do. Where it is None they are the values of the operation's inputs, with which the operator is read again.
     """
 
-    position: int
-    code: str
-    origin: str
+    operation: Operation
     reason: str
-    needed: tuple[Operand, ...]
-    computed: Computed | None = None
+    results: Mapping[int, TensorType | None] | None = None
 
 
-def halt_for_values(position: int, code: str, node: Node, error: ComputedError) -> Halt:
+class HaltedError(Exception):
+    """Reading has stopped in a subgraph that is inlined."""
+
+    def __init__(self, halt: Halt) -> None:
+        super().__init__(halt.reason)
+        self.halt = halt
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Where reading has stopped in one of the subgraphs that are inlined in one another.
+
+    `operands` are known of its tensors, operators from `position` on have not been read.
+    """
+
+    graph: FileGraph
+    operands: Mapping[int, Operand]
+    position: int
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the subgraph has variables."""
+        return any(tensor.is_variable or tensor.is_handle for tensor in self.graph.tensors)
+
+    def known(self) -> dict[int, Operand]:
+        """The operands that are still read."""
+        remaining = self.graph.operators[self.position :]
+        wanted = {*self.graph.outputs, *(i for operator in remaining for i in operator.inputs)}
+        return {index: operand for index, operand in self.operands.items() if index in wanted}
+
+
+def halt_for_values(node: Node, error: ComputedError) -> Halt:
     """Stop for the value of an operand, and for whatever else the operator reads that may be a shape."""
     others = (o for o in node.inputs if o is not None and o.value is None and is_short(o.type))
     needed = tuple(dict.fromkeys((error.operand, *others)))
-    return Halt(position, code, node.origin, f"{error}: what follows is planned for each value", needed)
-
-
-def halt_for_results(position: int, code: str, node: Node, computed: Computed) -> Halt:
-    """Stop for results whose shapes follow from values."""
-    reason = "the shape of the result follows from values: what follows is planned for each shape"
-    return Halt(position, code, node.origin, reason, computed.inputs, computed)
-
-
-def rest_of(halt: Halt, graph: FileGraph, model: Model, operands: Mapping[int, Operand], go_on: GoOn) -> Rest:
-    """The rest of a subgraph, of whose tensors `operands` are known."""
-    remaining = graph.operators[halt.position :]
-    wanted = {*graph.outputs, *(i for operator in remaining for i in operator.inputs)}
-    known = {index: operand for index, operand in operands.items() if index in wanted}
-    as_values = () if halt.computed else halt.needed
-    crossing = tuple(dict.fromkeys(o for o in known.values() if o.value is None and o not in as_values))
-
-    def build(results: Sequence[Array]) -> Model:
-        rest = Model(model.name)
-        new = {o: rest.input(o.name, o.type) for o in crossing}
-        new.update((o, rest.constant(o.name, v, o.type)) for o, v in zip(as_values, results, strict=False))
-        there = {index: new.get(operand, operand) for index, operand in known.items()}
-        if halt.computed:
-            outputs = remaining[0].outputs
-            if len(outputs) != len(results):
-                raise ModelError(f"{halt.origin}: has {len(results)} results, got {len(outputs)} outputs")
-            for index, value in zip(outputs, results, strict=True):
-                there[index] = rest.input(
-                    graph.tensors[index].name, TensorType(DType.of(value.dtype), value.shape)
-                )
-        try:
-            go_on(rest, there, halt.position + (1 if halt.computed else 0))
-        except FormatError as error:  # not the file's fault, but that of values
-            raise ModelError(str(error)) from None
-        return rest
-
-    return Rest(_on_host(halt), halt.reason, crossing, halt.computed is None, build)
-
-
-def _on_host(halt: Halt) -> Operation:
-    """What the host does before the rest."""
+    reason = f"{error}: {_FOR_VALUES}"
 
     def read_back(*values: Array) -> tuple[Array, ...]:
         return values
 
+    definition = op(like, host_reason=reason, raw=True, strings=True)(read_back)
+    operation = Operation(definition.name, needed, (), {}, node.origin, definition)
+    return Halt(operation, reason)
+
+
+def halt_for_results(operator: FileOperator, node: Node, computed: Computed) -> Halt:
+    """Stop for results whose shapes follow from values."""
+
     def compute(*values: Array) -> tuple[Array, ...]:
-        assert halt.computed is not None
-        stored = (np.asarray(v, o.type.dtype.numpy) for v, o in zip(values, halt.needed, strict=True))
+        stored = (np.asarray(v, o.type.dtype.numpy) for v, o in zip(values, computed.inputs, strict=True))
         try:
-            return halt.computed.function(*stored)
+            results = computed.function(*stored)
+            if len(results) != len(operator.outputs):
+                node.corrupt(f"expected {len(results)} outputs, got {len(operator.outputs)}")
+            return results
         except RefusedError as refusal:
-            raise UnsupportedError(f"{halt.origin}: {refusal}") from None
+            raise UnsupportedError(f"{node.origin}: {refusal}") from None
         except FormatError as error:
             raise ModelError(str(error)) from None
 
-    name = halt.code.lower() if halt.computed else "read_back"
-    declare = op(like, name=name, host_reason=halt.reason, raw=True, strings=True)
-    definition = declare(compute if halt.computed else read_back)
-    return Operation(name, halt.needed, (), {}, halt.origin, definition)
+    name = operator.code.lower()
+    definition = op(like, name=name, host_reason=_FOR_SHAPES, raw=True, strings=True)(compute)
+    operation = Operation(name, computed.inputs, (), {}, node.origin, definition)
+    return Halt(operation, _FOR_SHAPES, dict.fromkeys(operator.outputs))
+
+
+def halt_for_bodies(operator: FileOperator, node: Node, deferred: Deferred) -> Halt:
+    """Stop for what subgraphs give, whose shapes are known when they have run."""
+    operation = Operation(deferred.op, deferred.inputs, (), deferred.bodies, node.origin)
+    results = {operator.outputs[number]: type for number, type in deferred.types.items()}
+    return Halt(operation, _FOR_SHAPES, results)
+
+
+def rest_of(halt: Halt, levels: Sequence[Level], name: str, held: Held, go_on: GoOn) -> Rest:
+    """The rest of subgraphs, the outermost first; it hands on what state holds."""
+    known = [level.known() for level in levels]
+    by_value = halt.results is None
+    as_values = tuple(o for o in halt.operation.inputs if o is not None) if by_value else ()
+    needed = (*(operand for found in known for operand in found.values()), *held.values())
+    crossing = tuple(dict.fromkeys(o for o in needed if o.value is None and o not in as_values))
+
+    def build(results: Sequence[Array]) -> Model:
+        rest = Model(name)
+        new = {o: rest.input(o.name, o.type) for o in crossing}
+        new.update((o, rest.constant(o.name, v, o.type)) for o, v in zip(as_values, results, strict=False))
+        there = [{index: new.get(o, o) for index, o in found.items()} for found in known]
+        for (index, type), value in zip((halt.results or {}).items(), results, strict=False):
+            found = TensorType(DType.of(value.dtype), value.shape) if type is None else type
+            title = levels[-1].graph.tensors[index].name
+            there[-1][index] = rest.input(title, found.with_shape(value.shape))
+        try:
+            go_on(rest, there, {key: new.get(operand, operand) for key, operand in held.items()})
+        except FormatError as error:  # not the file's fault, but that of values
+            raise ModelError(str(error)) from None
+        return rest
+
+    return Rest(halt.operation, halt.reason, crossing, by_value, build)

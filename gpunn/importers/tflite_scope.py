@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Protocol
 
 from gpunn.importers.tflite_file import FileGraph
 from gpunn.importers.tflite_node import Node
 from gpunn.importers.tflite_target import Target
 from gpunn.importers.tflite_work import Work
+from gpunn.model import Model
 from gpunn.operation import Operand
+from gpunn.rest import OpenBody
+from gpunn.types import Shape, TensorType
+
+Source = Callable[[Sequence[Shape]], Model]  # a subgraph read again for inputs of other shapes
 
 
 class Scope(Protocol):
@@ -30,5 +36,33 @@ class Scope(Protocol):
     ) -> tuple[Operand, ...]:
         """The results of a subgraph on given operands: inlined, or read into another `target`."""
 
+    def body(
+        self,
+        index: int,
+        arguments: Sequence[Operand],
+        fixed: Set[int],
+        target: Target,
+        without: Set[int] = frozenset(),
+    ) -> Source:
+        """Read a subgraph into a model of its own, whose inputs are the arguments that are not `fixed`.
 
-Control = Callable[[Node, Sequence[str], Scope], tuple[Operand, ...]]
+        It is `without` the outputs of those numbers. Where shapes in it depend on values it has a rest.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """What an operator comes to where shapes of its results are known only when its subgraphs have run.
+
+    `op` of `inputs` and `bodies` gives the outputs that `types` has, by number, without the shapes that are
+    said there. The others are `known`.
+    """
+
+    op: str
+    inputs: tuple[Operand, ...]
+    bodies: Mapping[str, OpenBody]
+    types: Mapping[int, TensorType]
+    known: Mapping[int, Operand]
+
+
+Control = Callable[[Node, Sequence[str], Scope], tuple[Operand, ...] | Deferred]

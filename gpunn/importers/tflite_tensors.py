@@ -65,6 +65,13 @@ class Tensors:
             self.work.constants[key] = self.model.constant(self.names.unique(tensor.name), value, tensor.type)
         return self.work.constants[key]
 
+    def begin_states(self) -> None:
+        """Let all variable tensors exist that the subgraph reads."""
+        for operator in self.graph.operators:
+            for index in operator.inputs:
+                if index is not None and self.graph.tensors[index].is_variable:
+                    self.states.start((self.graph.index, index))
+
     def set(self, index: int, operand: Operand) -> None:
         """Let a tensor be an operand: a file may write it again, readers see the latest."""
         self.operands[index] = operand

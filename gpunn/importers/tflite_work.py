@@ -78,6 +78,10 @@ class Work:
     def __post_init__(self) -> None:
         self.unsupported = Refusals(self.file.name)
 
+    def again(self) -> Work:
+        """The work of reading on, or again, where shapes are others than the file's."""
+        return replace(self, as_stored=False, known=0, begun=set(), repeated=0)
+
     def handle(self, resource: Variable | Table) -> Operand:
         """The constant that stands for a resource, which only operators of resources understand."""
         if resource not in self.handles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from gpunn.errors import ModelError
 from gpunn.ops.op import Call, op
 from gpunn.types import Array, DType, TensorType
 
@@ -91,9 +92,16 @@ def while_loop(*state: Array, condition: Body, body: Body) -> tuple[Array, ...]:
     The condition is asked first, so the body may not run at all. How often it runs nobody can know
     beforehand: a loop may never end. KeyboardInterrupt ends it, and so does closing the compilation.
     """
-    while condition.evaluate(state)[0].item():
+    while _holds(condition.evaluate(state)[0]):
         state = body.evaluate(state)
     return tuple(state)
+
+
+def _holds(decision: Array) -> bool:
+    """What a condition gave; ModelError unless it is one bool: where shapes are open only a run tells."""
+    if decision.size != 1:
+        raise ModelError(f"while_loop: the condition must give one bool, got shape {list(decision.shape)}")
+    return bool(decision.item())
 
 
 OPS = (if_else, while_loop)

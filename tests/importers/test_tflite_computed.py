@@ -259,13 +259,49 @@ def test_what_is_not_supported_later_is_told_at_once() -> None:
         gpunn.load(graph.build([z]))
 
 
-def test_where_it_cannot_stop() -> None:
-    graph = Graph()
-    x, shape = graph.input(float32(2, 3)), graph.input(TensorType(DType.INT32, (2,)))
-    graph.tensor(float32(2), is_variable=True)
-    (y,) = graph.add("RESHAPE", [x, shape], [UNKNOWN])
-    with pytest.raises(gpunn.UnsupportedError, match=r"are computed at run time \(beside variables\)"):
-        gpunn.load(graph.build([y]))
+def composite(graph: Graph, index: int, inputs: Sequence[int], operator: str) -> tuple[int, ...]:
+    """Another subgraph put in here: two tensors without known extents."""
+    made_of = {
+        "name": b"mine",
+        "decomposition_subgraph_index": index,
+        "composite_attributes": np.zeros(3, np.uint8),
+    }
+    options = made_of if operator == "STABLEHLO_COMPOSITE" else {"subgraph": index}
+    return graph.add(operator, inputs, [UNKNOWN, UNKNOWN], options, signatures=[(-1,), (-1,)])
+
+
+def inside(operator: str) -> bytes:
+    """Subgraph 2 stops twice, subgraph 1 once before it and once behind, the model behind them all."""
+    main, middle, inner = Graph(), Graph(), Graph()
+    x = inner.input(float32(1), signature=(-1,))
+    (large,) = inner.add("GREATER", [x, inner.constant(np.float32(0))], [TensorType(DType.BOOL, (1,))])
+    (places,) = inner.add("WHERE", [large], [TensorType(DType.INT64, (1, 1))])
+    (found,) = inner.add("GATHER_ND", [x, places], [UNKNOWN])
+    (count,) = inner.add("SHAPE", [found], [TensorType(DType.INT32, (1,))], {"out_type": "INT32"})
+    (tiled,) = inner.add("TILE", [found, count], [UNKNOWN])
+    x, times = middle.input(float32(2)), middle.input(TensorType(DType.INT32, (1,)))
+    (twice,) = middle.add("TILE", [x, times], [UNKNOWN], signatures=[(-1,)])
+    a, b = composite(middle, 2, [twice], operator)
+    (c,) = middle.add("TILE", [a, times], [UNKNOWN])
+    x, times = main.input(float32(2)), main.input(TensorType(DType.INT32, (1,)))
+    a, b = composite(main, 1, [x, times], operator)
+    (y,) = main.add("TILE", [main.add("NEG", [a], [UNKNOWN])[0], times], [UNKNOWN])
+    return main.build([y, b, x], called=[(middle, [c, b]), (inner, [tiled, x])])
+
+
+@pytest.mark.parametrize("operator", ["CALL", "STABLEHLO_COMPOSITE"])
+def test_stops_inside_of_what_is_put_in(backend: str, operator: str) -> None:
+    """LiteRT, which has no CALL, as of the same subgraphs as composites."""
+    wanted = inside("STABLEHLO_COMPOSITE")
+    with gpunn.load(inside(operator)).compile(backend) as compiled:
+        for x, times in (([3, -1], 2), ([1, 2], 1), ([3, 4], 3), ([3, -1], 2)):
+            inputs = [np.array(x, np.float32), ints(times)]
+            for y, expected in zip(compiled(*inputs), litert_run(wanted, inputs), strict=True):
+                np.testing.assert_array_equal(y, expected)
+        stops = [p.operation.op for p in compiled.placement if p.operation.op in ("read_back", "where")]
+    assert stops == ["read_back", "where"], (
+        "the count that SHAPE gives is a constant once WHERE has been done"
+    )
 
 
 def test_what_needs_the_whole_graph_says_so() -> None:
