@@ -16,8 +16,8 @@ from gpunn.backends.webgpu.device import (
 from gpunn.backends.webgpu.lower import lower
 from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.model import Model, with_bodies, with_graphs
-from gpunn.operation import Operation
-from gpunn.ops.op import as_tuple
+from gpunn.operation import Operand, Operation
+from gpunn.ops.control import while_loop
 from gpunn.passes import optimise
 from gpunn.passes.partition import HOST, Placement, partition
 from gpunn.passes.relax import relax
@@ -38,38 +38,23 @@ def compilation(
     return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
 
 
-def built(model: Model, gpu: Device | None, frames: int, relaxed: bool) -> Specialisation:
-    """A model made ready for a device, or else for the CPU backend."""
+def built(model: Model, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False) -> Specialisation:
+    """A model made ready for a device, or else for the CPU backend; with `hold` its outputs stay there."""
     optimised = optimise(front(model))
     ready = everywhere(relax)(optimised) if relaxed else optimised
-    made = _assembled(ready, gpu, frames, relaxed, model.rest)
+    made = _assembled(ready, gpu, frames, relaxed, hold, model.rest)
     return made if model.rest is None else made.keeping(model.variables.values())
 
 
 def _assembled(
-    model: Model, gpu: Device | None, frames: int, relaxed: bool, rest: Rest | None = None
+    model: Model, gpu: Device | None, frames: int, relaxed: bool, hold: bool, rest: Rest | None = None
 ) -> Specialisation:
     """An optimised model, and the bodies in it, for a device, or else for the CPU backend."""
     with ExitStack() as undo:
-
-        def compiled(body: Model, build: Callable[[Model], Specialisation]) -> _CompiledBody:
-            made = compilation(body, build, gpu, frames)
-            undo.callback(made.close)
-            return _CompiledBody(made)
-
-        def compile_body(body: Model) -> _CompiledBody:
-            return compiled(body, partial(_assembled, gpu=gpu, frames=frames, relaxed=relaxed))
-
-        def compile_open(body: OpenBody) -> _CompiledBody:
-            how = partial(built, gpu=gpu, frames=frames, relaxed=relaxed or body.relaxed)
-            return compiled(body.model, how)
-
-        def compile_bodies(operation: Operation) -> Operation:
-            return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
-
-        ready = model.with_operations(map(compile_bodies, model.operations))
+        compiled = partial(_with_compiled_bodies, gpu=gpu, frames=frames, relaxed=relaxed, undo=undo)
+        ready = model.with_operations(map(compiled, model.operations))
         if rest is not None:
-            rest = replace(rest, operation=compile_bodies(rest.operation))
+            rest = replace(rest, operation=compiled(rest.operation))
         program: Program
         if gpu is None:
             placements = partition(ready, None)
@@ -77,12 +62,42 @@ def _assembled(
         else:
             limits, parallel = gpu.limits, gpu.parallel
             placements = partition(ready, lambda operation: lower(operation, limits, parallel))
-            program = WebGpuProgram(make_plan(ready, placements), gpu, frames)
+            program = WebGpuProgram(make_plan(ready, placements, _held(ready, rest, hold)), gpu, frames)
         undo.pop_all()
         after = [] if rest is None else [Placement(rest.operation, HOST, rest.reason)]
         bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
         here, there = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
         return Specialisation.of(ready, here, program, bodies, rest, there)
+
+
+def _with_compiled_bodies(
+    operation: Operation, gpu: Device | None, frames: int, relaxed: bool, undo: ExitStack
+) -> Operation:
+    """The operation with its bodies compiled; what a loop's body gives stays on the device."""
+    loops = operation.op == while_loop.name and operation.attrs["body"]
+
+    def compiled(body: Model, build: Callable[[Model], Specialisation]) -> _CompiledBody:
+        made = compilation(body, build, gpu, frames)
+        undo.callback(made.close)
+        return _CompiledBody(made)
+
+    def compile_body(body: Model) -> _CompiledBody:
+        how = partial(_assembled, gpu=gpu, frames=frames, relaxed=relaxed, hold=body is loops)
+        return compiled(body, how)
+
+    def compile_open(body: OpenBody) -> _CompiledBody:
+        how = partial(built, gpu=gpu, frames=frames, relaxed=relaxed or body.relaxed, hold=body is loops)
+        return compiled(body.model, how)
+
+    return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
+
+
+def _held(model: Model, rest: Rest | None, hold: bool) -> list[Operand]:
+    """The outputs that another program reads: a rest; the host has what it works on itself."""
+    if rest is None:
+        return model.outputs if hold else []
+    needed = () if _compiled_bodies(rest.operation) else rest.operation.inputs
+    return [o for o in model.outputs if o not in needed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +116,7 @@ class _CompiledBody:
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         check()
-        return as_tuple(self.compilation(*inputs))
+        return self.compilation.evaluate(inputs)
 
 
 def _compiled_bodies(operation: Operation) -> tuple[Compilation, ...]:

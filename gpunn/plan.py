@@ -6,12 +6,12 @@ A plan knows no device: it is arithmetic over operands, and tested as such.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpunn.kernel import Note, Scratch
 from gpunn.model import Model
-from gpunn.operation import Operand
+from gpunn.operation import Operand, Operation
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, Placement
 
 
@@ -46,13 +46,15 @@ class Slot:
 class Plan:
     """All decisions of an execution. Operands that are aliases of one another share a root.
 
-    `resident` are the variables that stay on the device from run to run; the others stay on the host.
+    `resident` are the variables that stay on the device from run to run; the others stay on the host. `held`
+    are outputs that stay there for another program.
     """
 
     model: Model
     segments: tuple[Segment, ...]
     roots: Mapping[Operand, Operand]
     resident: tuple[Operand, ...] = ()
+    held: tuple[Operand, ...] = ()
 
     def root(self, operand: Operand) -> Operand:
         """The operand that owns the bytes of this one."""
@@ -93,8 +95,11 @@ class Arenas:
     peak_live_bytes: int
 
 
-def make_plan(model: Model, placements: Sequence[Placement]) -> Plan:
-    """Cut placed operations into segments and find every crossing."""
+def make_plan(model: Model, placements: Sequence[Placement], hold: Collection[Operand] = ()) -> Plan:
+    """Cut placed operations into segments and find every crossing.
+
+    The outputs in `hold` stay on the device, where it has them.
+    """
     roots: dict[Operand, Operand] = {}
     for placement in placements:
         if placement.backend == ALIAS:
@@ -103,8 +108,16 @@ def make_plan(model: Model, placements: Sequence[Placement]) -> Plan:
             roots[placement.operation.outputs[0]] = roots.get(source, source)
     runs = _runs(placements)
     plan = Plan(model, (), roots)
-    plan = replace(plan, resident=tuple(_resident(plan, placements)))
+    there = {plan.root(o) for p in placements if p.backend == DEVICE for o in _tensors(p.operation)}
+    held = tuple(dict.fromkeys(o for o in hold if plan.root(o) in there))
+    plan = replace(plan, resident=tuple(_resident(plan, placements)), held=held)
     return replace(plan, segments=tuple(_with_crossings(plan, runs)))
+
+
+def _tensors(operation: Operation) -> Iterator[Operand]:
+    """What an operation reads and writes, constants apart."""
+    yield from (i for i in operation.inputs if i is not None and i.value is None)
+    yield from operation.outputs
 
 
 def _resident(plan: Plan, placements: Sequence[Placement]) -> Iterable[Operand]:
@@ -162,7 +175,8 @@ def _with_crossings(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> Iter
 
 def _wanted_on_host(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> list[set[Operand]]:
     """For each run the operands that the host reads after it."""
-    wanted = {plan.root(o) for o in (*plan.model.outputs, *plan.host_updates.values())}
+    outputs = (o for o in plan.model.outputs if o not in plan.held)
+    wanted = {plan.root(o) for o in (*outputs, *plan.host_updates.values())}
     result: list[set[Operand]] = []
     for backend, placements in reversed(runs):
         result.append(set(wanted))
@@ -202,7 +216,8 @@ def device_intervals(
                 first[result] = last[result] = step
             step += 1
         last.update(dict.fromkeys(segment.readbacks, step - 1))
-    last.update(dict.fromkeys(plan.device_updates.values(), step - 1))
+    kept = (*plan.device_updates.values(), *(plan.root(o) for o in plan.held))
+    last.update((o, step - 1) for o in kept if o in first)
     return {o: Interval(nbytes(o), first[o], last[o]) for o in first}
 
 

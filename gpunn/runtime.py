@@ -123,6 +123,13 @@ class Compilation:
         """
         return _single(self._answer(self._arrays(inputs)))
 
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs for inputs of the right types, for a compilation of which this is a body.
+
+        Either may be on the device, for as long as somebody refers to them; numpy.asarray() reads them back.
+        """
+        return self._run(inputs)
+
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call."""
         names = [i.name for i in self.model.inputs]

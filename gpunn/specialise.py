@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
+import numpy as np
+
 from gpunn.backends.base import Program, Span, Stats, Trace
 from gpunn.errors import DeviceError
 from gpunn.model import Model
@@ -90,7 +92,7 @@ class Specialisation:
     def check(self, inputs: Sequence[Array]) -> None:
         """ModelError where an input has a value that must be refused."""
         for index, guard, call in self.guarded:
-            guard.check(call, inputs[index])
+            guard.check(call, np.asarray(inputs[index]))
 
     def reset_state(self) -> None:
         """Give variables their initial values."""

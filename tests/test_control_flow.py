@@ -202,10 +202,10 @@ def test_a_body_that_cannot_be_compiled_leaves_nothing_behind(
     before = device.constants.nbytes
     real = gpunn.assembly.make_plan
 
-    def make_plan(model: Model, placements: Any) -> Any:
+    def make_plan(model: Model, *others: Any) -> Any:
         if model.name == "body":
             raise DeviceError("no room for this one")
-        return real(model, placements)
+        return real(model, *others)
 
     monkeypatch.setattr("gpunn.assembly.make_plan", make_plan)
     with pytest.raises(DeviceError, match="no room"):

@@ -22,7 +22,8 @@ class Stats:
     resident_bytes: constants this compilation uses on the device. arena_bytes: intermediates' buffers;
     peak_live_bytes: the largest sum of simultaneously live intermediates, below which arena_bytes
     cannot go. state_bytes: buffers of variables that stay on the device. staging_bytes: read-back ring.
-    buffers, bind_groups, pipelines: objects made at compile; none is made by a run. encode_seconds: host
+    buffers, bind_groups, pipelines: objects made at compile; none is made by a run, but for buffers of what
+    goes on the device from one program to another, which are made when first needed. encode_seconds: host
     time for recording and submitting dispatches; upload_seconds: host time for handing inputs to the queue.
     programs: how often the model was built for a backend, once for the shapes of its inputs and again for
     others.

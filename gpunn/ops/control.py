@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from gpunn.errors import ModelError
 from gpunn.ops.op import Call, op
 from gpunn.types import Array, DType, TensorType
@@ -66,7 +68,7 @@ def if_else(*inputs: Array, then: Body, otherwise: Body) -> tuple[Array, ...]:
     Both graphs give results of the same types (TFLite schema, IF).
     """
     condition, *arguments = inputs
-    return (then if condition.item() else otherwise).evaluate(arguments)
+    return (then if np.asarray(condition).item() else otherwise).evaluate(arguments)
 
 
 def _infer_while_loop(call: Call) -> tuple[TensorType, ...]:

@@ -38,20 +38,19 @@ class Copy:
     size: int
 
 
-def submit(device: Any, dispatches: Iterable[Dispatch], copies: Iterable[Copy]) -> int:
-    """Record dispatches into one compute pass and copies after it, and submit both; the submission's number.
+def submit(
+    device: Any, dispatches: Iterable[Dispatch], copies: Iterable[Copy], before: Iterable[Copy] = ()
+) -> int:
+    """Record dispatches into one compute pass, and copies around it, and submit; the submission's number.
 
     Raises wgpu's errors: what is wrong in a pass is found when its encoder is finished.
     """
     null = ffi.NULL
     encoder = libf.wgpuDeviceCreateCommandEncoder(device._internal, null)
     try:
+        _copy(encoder, before)
         _record(encoder, dispatches)
-        for copy in copies:
-            source, target = copy.source._internal, copy.target._internal
-            libf.wgpuCommandEncoderCopyBufferToBuffer(
-                encoder, source, copy.source_offset, target, copy.target_offset, copy.size
-            )
+        _copy(encoder, copies)
         commands = libf.wgpuCommandEncoderFinish(encoder, null)
         try:
             queue, batch = device.queue._internal, ffi.new("WGPUCommandBuffer[]", [commands])
@@ -60,6 +59,14 @@ def submit(device: Any, dispatches: Iterable[Dispatch], copies: Iterable[Copy]) 
             lib.wgpuCommandBufferRelease(commands)
     finally:
         lib.wgpuCommandEncoderRelease(encoder)
+
+
+def _copy(encoder: Any, copies: Iterable[Copy]) -> None:
+    for copy in copies:
+        source, target = copy.source._internal, copy.target._internal
+        libf.wgpuCommandEncoderCopyBufferToBuffer(
+            encoder, source, copy.source_offset, target, copy.target_offset, copy.size
+        )
 
 
 def _record(encoder: Any, dispatches: Iterable[Dispatch]) -> None:

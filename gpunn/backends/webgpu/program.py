@@ -16,6 +16,7 @@ import wgpu
 
 from gpunn.backends.base import Stats, Trace
 from gpunn.backends.webgpu.device import Device
+from gpunn.backends.webgpu.held import Held, Shelter
 from gpunn.backends.webgpu.memory import (
     Constant,
     arena_buffer,
@@ -48,6 +49,7 @@ class WebGpuProgram:
         self._arenas: list[Any] = []
         self._slots: dict[Operand | Scratch, Slot] = {}
         self._late_updates: tuple[Copy, ...] = ()
+        self._shelter = Shelter(device, self.stats, self._device_errors)
         self._in_flight: deque[Run] = deque()
         self._closed = False
         before = device.pipeline_count
@@ -212,6 +214,7 @@ class WebGpuProgram:
             self.device.constants.release(constant)
         for buffer in self._buffers:
             buffer.destroy()
+        self._shelter.close()
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -229,7 +232,8 @@ class WebGpuProgram:
 
     def _start(self, inputs: Sequence[Array], recorder: Recorder | None = None) -> Run:
         """Run all stages up to the last one on the device, which is only submitted."""
-        kept = (np.array(x) for x in inputs) if self._late_inputs else inputs
+        late = self._late_inputs
+        kept = (np.array(x) if late and not isinstance(x, Held) else x for x in inputs)
         values = {**self._state, **dict(zip(self.plan.model.inputs, kept, strict=True))}
         run = Run(self, values, self._stages[self._split :], recorder)
         for stage in self._stages[: self._split]:
@@ -251,22 +255,30 @@ class WebGpuProgram:
         self._state.update(run.state)
 
     def encode(
-        self, stage: Stage, values: Mapping[Operand, Array], recorder: Recorder | None
+        self,
+        stage: Stage,
+        values: Mapping[Operand, Array],
+        held: dict[Operand, Held],
+        recorder: Recorder | None,
     ) -> tuple[Any, MappedRead | None]:
-        """Submit a stage: uploads, dispatches, copies to a staging buffer; that buffer and its mapping."""
+        """Submit a stage: uploads, dispatches, copies to a staging buffer; that buffer and its mapping.
+
+        `held` receives what stays on the device for other programs.
+        """
         with self.device.lock, self._device_errors(), self._staging(stage) as staging:
             start = time.perf_counter()
-            for operand in stage.segment.uploads:
-                self._write(operand, values[operand])
-                self.stats.bytes_uploaded += values[operand].nbytes
+            before = [copy for o in stage.segment.uploads for copy in self._bring(o, values[o])]
             uploaded = time.perf_counter()
-            readbacks = [self._copy(operand, staging, offset) for operand, offset in stage.readbacks]
-            copies = (*stage.updates, *readbacks)
+            if stage is self._stages[self._split - 1]:
+                held.update((o, self._shelter.take(o.type)) for o in self.plan.held)
+            copies = [self._copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
+            copies += stage.updates
+            copies += (self._copy(operand, staging, offset) for operand, offset in stage.readbacks)
             if recorder is not None:
                 recorder.host("upload", start)
-                number = recorder.submit(stage, copies)
+                number = recorder.submit(stage, copies, before)
             else:
-                number = submit(self.device.wgpu, stage.dispatches, copies)
+                number = submit(self.device.wgpu, stage.dispatches, copies, before)
             submitted = time.perf_counter()
             mapping = MappedRead(self.device.wgpu, staging, number, self.device.turn) if staging else None
             self.stats.dispatches += len(stage.dispatches)
@@ -285,6 +297,15 @@ class WebGpuProgram:
             if staging is not None:
                 self._free.append(staging)
             raise
+
+    def _bring(self, operand: Operand, value: Array | Held) -> Iterator[Copy]:
+        """Write an operand's value to its place, or give the copy that does so on the device."""
+        if isinstance(value, Held):
+            slot = self._slots[operand]
+            yield Copy(value.buffer, 0, self._arenas[slot.arena], slot.offset, _device_bytes(operand))
+            return
+        self._write(operand, value)
+        self.stats.bytes_uploaded += value.nbytes
 
     def _write(self, operand: Operand, value: Array) -> None:
         slot, data = self._slots[operand], as_words(value)

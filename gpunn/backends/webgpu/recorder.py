@@ -39,8 +39,10 @@ class Recorder:
         """Note what the host has done since `began` (time.perf_counter())."""
         self.spans.append(Span(name, began - self._started, time.perf_counter() - began, operation))
 
-    def submit(self, stage: Stage, copies: Iterable[Copy]) -> int:
-        """Run a stage's dispatches, then the copies; the number of the last submission."""
+    def submit(self, stage: Stage, copies: Iterable[Copy], before: Sequence[Copy]) -> int:
+        """Run copies, a stage's dispatches, more copies; the number of the last submission."""
+        if before:
+            submit(self._device.wgpu, (), before)
         began = time.perf_counter() - self._started
         timed = self._by_timestamps if self.method == "timestamps" else self._by_submissions
         for (operation, kernel), (begin, seconds) in zip(stage.work, timed(stage.dispatches), strict=True):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gpunn.backends.cpu import run_operation
+from gpunn.backends.webgpu.held import Held
 from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead
 from gpunn.errors import DeviceError, ModelError
 from gpunn.kernel import Kernel, Note
@@ -62,6 +63,7 @@ class Run:
         self._rest = rest
         self._recorder = recorder
         self.state: dict[Operand, Array] = {}
+        self._held: dict[Operand, Held] = {}
         self._lock = threading.Lock()
         self._under_way: tuple[Stage, Any, MappedRead] | None = None
         self._outputs: tuple[Array, ...] | None = None
@@ -72,7 +74,7 @@ class Run:
         if not stage.on_device:
             self._run_host(stage)
             return
-        staging, mapping = self._program.encode(stage, self._values, self._recorder)
+        staging, mapping = self._program.encode(stage, self._values, self._held, self._recorder)
         if mapping is not None:
             self._under_way = stage, staging, mapping
             self._program.enter(self)
@@ -104,15 +106,17 @@ class Run:
             if self._outputs is None:
                 for stage in self._rest:
                     self._run_host(stage)
-                self._outputs = self._copies(self._program.plan.model.outputs)
+                outputs = self._program.plan.model.outputs
+                self._outputs = tuple(cast(Array, self._held.get(o)) or self._copy(o) for o in outputs)
                 updates = self._program.plan.host_updates
-                self.state = dict(zip(updates, self._copies(updates.values()), strict=True))
+                self.state = {variable: self._copy(o) for variable, o in updates.items()}
                 self._values.clear()
+                self._held.clear()
             return self._outputs
 
-    def _copies(self, operands: Iterable[Operand]) -> tuple[Array, ...]:
-        """What is known of operands on the host, in arrays that nobody else has."""
-        return tuple(np.array(self._value(o)) for o in operands)
+    def _copy(self, operand: Operand) -> Array:
+        """What is known of an operand on the host, in an array that nobody else has."""
+        return np.array(self._value(operand))
 
     def _run_host(self, stage: Stage) -> None:
         for placement in stage.segment.placements:
@@ -127,6 +131,8 @@ class Run:
     def _value(self, operand: Operand) -> Array:
         """What is known of an operand on the host, through its aliases."""
         if operand in self._values:
+            if isinstance(self._values[operand], Held):
+                self._values[operand] = np.asarray(self._values[operand])
             return self._values[operand]
         if operand.value is not None:
             return operand.value
