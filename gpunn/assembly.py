@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,29 +25,38 @@ from gpunn.passes.rewrite import everywhere
 from gpunn.plan import make_plan
 from gpunn.rest import OpenBody, Rest, front
 from gpunn.runtime import Compilation
-from gpunn.specialise import Specialisation
+from gpunn.specialise import Build, Specialisation
 from gpunn.types import Array, TensorType
 
 
-def compilation(
-    model: Model, build: Callable[[Model], Specialisation], gpu: Device | None, frames: int
-) -> Compilation:
+def compilation(model: Model, build: Build, gpu: Device | None, frames: int) -> Compilation:
     """A model with how it is built for given shapes, for a device, or else for the CPU backend."""
     if gpu is None:
         return Compilation(model, build, "cpu", "cpu (numpy)", frames)
     return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
 
 
-def built(model: Model, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False) -> Specialisation:
-    """A model made ready for a device, or else for the CPU backend; with `hold` its outputs stay there."""
+def built(
+    model: Model, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
+) -> Specialisation:
+    """A model made ready for a device, or else for the CPU backend.
+
+    With `hold` all its outputs stay there, else the last ones, as many as `state` says.
+    """
     optimised = optimise(front(model))
     ready = everywhere(relax)(optimised) if relaxed else optimised
-    made = _assembled(ready, gpu, frames, relaxed, hold, model.rest)
+    made = _assembled(ready, gpu, frames, relaxed, hold, state, model.rest)
     return made if model.rest is None else made.keeping(model.variables.values())
 
 
 def _assembled(
-    model: Model, gpu: Device | None, frames: int, relaxed: bool, hold: bool, rest: Rest | None = None
+    model: Model,
+    gpu: Device | None,
+    frames: int,
+    relaxed: bool,
+    hold: bool,
+    state: int = 0,
+    rest: Rest | None = None,
 ) -> Specialisation:
     """An optimised model, and the bodies in it, for a device, or else for the CPU backend."""
     with ExitStack() as undo:
@@ -62,7 +71,8 @@ def _assembled(
         else:
             limits, parallel = gpu.limits, gpu.parallel
             placements = partition(ready, lambda operation: lower(operation, limits, parallel))
-            program = WebGpuProgram(make_plan(ready, placements, _held(ready, rest, hold)), gpu, frames)
+            held = _held(ready, rest, len(ready.outputs) if hold else state)
+            program = WebGpuProgram(make_plan(ready, placements, held), gpu, frames)
         undo.pop_all()
         after = [] if rest is None else [Placement(rest.operation, HOST, rest.reason)]
         bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
@@ -76,7 +86,7 @@ def _with_compiled_bodies(
     """The operation with its bodies compiled; what a loop's body gives stays on the device."""
     loops = operation.op == while_loop.name and operation.attrs["body"]
 
-    def compiled(body: Model, build: Callable[[Model], Specialisation]) -> _CompiledBody:
+    def compiled(body: Model, build: Build) -> _CompiledBody:
         made = compilation(body, build, gpu, frames)
         undo.callback(made.close)
         return _CompiledBody(made)
@@ -92,10 +102,10 @@ def _with_compiled_bodies(
     return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
 
 
-def _held(model: Model, rest: Rest | None, hold: bool) -> list[Operand]:
-    """The outputs that another program reads: a rest; the host has what it works on itself."""
+def _held(model: Model, rest: Rest | None, count: int) -> list[Operand]:
+    """The outputs that another program reads: the last ones, or before a rest what the host does not need."""
     if rest is None:
-        return model.outputs if hold else []
+        return model.outputs[len(model.outputs) - count :]
     needed = () if _compiled_bodies(rest.operation) else rest.operation.inputs
     return [o for o in model.outputs if o not in needed]
 

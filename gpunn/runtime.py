@@ -25,7 +25,7 @@ from gpunn.operation import Operation
 from gpunn.ops.control import while_loop
 from gpunn.ops.op import as_tuple
 from gpunn.reshape import as_input
-from gpunn.specialise import Specialisation, Specialisations, Tracer
+from gpunn.specialise import Build, Specialisation, Specialisations, Tracer
 from gpunn.types import Array
 
 _T = TypeVar("_T")
@@ -86,9 +86,7 @@ class Compilation:
     where each operation ran last, and before the first run where it will, as far as shapes are known.
     """
 
-    def __init__(
-        self, model: Model, build: Callable[[Model], Specialisation], backend: str, device: str, frames: int
-    ) -> None:
+    def __init__(self, model: Model, build: Build, backend: str, device: str, frames: int) -> None:
         self.model = model
         self.backend = backend
         self.device = device
@@ -128,7 +126,7 @@ class Compilation:
 
         Either may be on the device, for as long as somebody refers to them; numpy.asarray() reads them back.
         """
-        return self._run(inputs)
+        return self._run(inputs, inside=True)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call."""
@@ -213,7 +211,9 @@ class Compilation:
             return self._run(arrays)
         return as_tuple(self._event(arrays).result())
 
-    def _run(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
+    def _run(
+        self, arrays: Sequence[Array], tracer: Tracer | None = None, inside: bool = False
+    ) -> tuple[Array, ...]:
         carry_out = self._carrying_out()
         with self._ready(arrays) as first:
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
@@ -226,7 +226,7 @@ class Compilation:
                 results, self.placement = carry_out(finish)
                 count = len(self.model.outputs)
                 first.state[:] = results[count:]
-                return results[:count]
+                return results[:count] if inside else tuple(map(np.asarray, results[:count]))
 
     def _event(self, arrays: Sequence[Array]) -> Event:
         """A run that goes on with a rest, submitted."""

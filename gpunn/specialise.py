@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -147,10 +147,16 @@ class Tracer:
         return Trace(tuple(self._spans), self._method, outputs)
 
 
+class Build(Protocol):
+    """Builds a model for a backend; the next run reads its last outputs, as many as `state` says."""
+
+    def __call__(self, model: Model, *, state: int = 0) -> Specialisation: ...
+
+
 class Specialisations:
     """The programs of a compilation: for the last used shapes, and for what was found to follow there."""
 
-    def __init__(self, model: Model, build: Callable[[Model], Specialisation]) -> None:
+    def __init__(self, model: Model, build: Build) -> None:
         self._model = model
         self._build = build
         self._gone = Stats(programs=0)
@@ -234,7 +240,8 @@ class Specialisations:
 
     def _make_rest(self, part: Specialisation, rest: Rest, values: tuple[Array, ...]) -> Specialisation:
         model = rest.build(values)
-        built = self._build(model)
+        last = model.rest is None
+        built = self._build(model, state=len(model.outputs) - len(self._model.outputs) if last else 0)
         begun = replace(part.after[0], operation=rest.begun(model))
         return replace(built, placements=(begun, *part.after[1:], *built.placements))
 

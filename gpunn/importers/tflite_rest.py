@@ -76,7 +76,7 @@ def halt_for_values(node: Node, error: ComputedError) -> Halt:
     reason = f"{error}: {_FOR_VALUES}"
 
     def read_back(*values: Array) -> tuple[Array, ...]:
-        return values
+        return tuple(map(np.asarray, values))
 
     definition = op(like, host_reason=reason, raw=True, strings=True)(read_back)
     operation = Operation(definition.name, needed, (), {}, node.origin, definition)

@@ -92,6 +92,19 @@ def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str) -> None:
         np.testing.assert_allclose(compiled(FRAMES[1], good), wanted[1][0], rtol=0, atol=1e-5)
 
 
+def test_the_state_stays_on_the_gpu(gpu: str) -> None:
+    """What crosses: x, what WHERE reads and finds, what is found, and the results."""
+    with gpunn.load(network()).compile(gpu) as compiled:
+        compiled(FRAMES[0])
+        for x in FRAMES:
+            before = compiled.stats
+            found, y = compiled(x)
+            after = compiled.stats
+            places = 8 * 2 * found.size
+            assert after.bytes_uploaded - before.bytes_uploaded == x.nbytes + places
+            assert after.bytes_read_back - before.bytes_read_back == UNITS + found.nbytes + y.nbytes
+
+
 def test_it_is_compared_from_its_initial_state(gpu: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed (extra: compare)")
     found = gpunn.compare(network(), FRAMES[:2], [gpu, "cpu", "litert"], per_layer=True)

@@ -107,12 +107,17 @@ class Run:
                 for stage in self._rest:
                     self._run_host(stage)
                 outputs = self._program.plan.model.outputs
-                self._outputs = tuple(cast(Array, self._held.get(o)) or self._copy(o) for o in outputs)
+                self._outputs = tuple(map(self._output, outputs))
                 updates = self._program.plan.host_updates
                 self.state = {variable: self._copy(o) for variable, o in updates.items()}
                 self._values.clear()
                 self._held.clear()
             return self._outputs
+
+    def _output(self, operand: Operand) -> Array:
+        """An output: on the device if it shall stay there, or came from there and was not needed here."""
+        value = self._held.get(operand) or self._values.get(operand)
+        return cast(Array, value) if isinstance(value, Held) else self._copy(operand)
 
     def _copy(self, operand: Operand) -> Array:
         """What is known of an operand on the host, in an array that nobody else has."""
