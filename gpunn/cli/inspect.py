@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from gpunn.cli.show import (
 )
 from gpunn.model import Model
 from gpunn.operation import Operand, Operation
+from gpunn.rest import OpenBody
 
 
 def inspect(
@@ -67,14 +69,17 @@ def inspect(
 
 
 def _document(model: Model, compiled: gpunn.Compilation, plan: bool) -> dict[str, Any]:
-    models = list(model.walk())
+    models = list(_models(model))
     operands = {o for m in models for o in m.operands()}
+    operations = [o for m in models for o in m.operations]
+    operations += [m.rest.operation for m in models if m.rest is not None]
     document: dict[str, Any] = {
         "model": model.name,
         "inputs": [_tensor(o) for o in model.inputs],
         "outputs": [_tensor(o) for o in model.outputs],
         "labels": len(model.labels),
-        "operators": dict(Counter(o.op for m in models for o in m.operations).most_common()),
+        "operators": dict(Counter(o.op for o in operations).most_common()),
+        "stops": None if model.rest is None else model.rest.where,
         "constant_bytes": sum(o.type.nbytes for o in operands if o.value is not None),
         "backend": compiled.backend,
         "device": compiled.device,
@@ -101,6 +106,16 @@ def _document(model: Model, compiled: gpunn.Compilation, plan: bool) -> dict[str
             for row in compiled.plan_rows()
         ]
     return document
+
+
+def _models(model: Model) -> Iterator[Model]:
+    """What is known of a model before it runs: itself and the bodies of its operations."""
+    for found in model.walk():
+        yield found
+        attrs = () if found.rest is None else found.rest.operation.attrs.values()
+        for body in attrs:
+            if isinstance(body, OpenBody):
+                yield from _models(body.model)
 
 
 _MEMORY = {  # counters of gpunn.backends.base.Stats and what they are for people
@@ -140,7 +155,8 @@ def _print_document(console: Console, document: dict[str, Any]) -> None:
             console.print(plain(what), soft_wrap=True)
     console.print(f"labels   {document['labels'] or 'none'}")
     counts = ", ".join(f"{count} {op}" for op, count in document["operators"].items())
-    console.print(plain(f"operators in the file: {counts}"), soft_wrap=True)
+    known = "in the file" if document["stops"] is None else "up to where shapes depend on values"
+    console.print(plain(f"operators {known}: {counts}"), soft_wrap=True)
     console.print(f"constants in the file: {size(document['constant_bytes'])}")
     console.print()
     heading = f"operations on {document['device']}, backend {document['backend']}"

@@ -140,6 +140,7 @@ def test_on_the_command_line(run: Run, gpu: str, tmp_path: Path) -> None:
     assert "gather_nd" in page.read_text(encoding="utf-8")
     document = run("inspect", file, "--backend", gpu, "--plan", "--json").json
     assert [row["op"] for row in document["placement"]] == LAYERS[:3]
+    assert document["operators"] == dict.fromkeys(LAYERS[:3], 1) and "WHERE" in document["stops"]
     assert "for each shape" in document["placement"][2]["reason"]
     series = ("--backends", "cpu", "--preferences", "fast-single-answer", "--peers", "litert")
     document = run("bench", file, *series, "--rounds", 1, "--turn", 0, "--threads", 1, "--json").json
