@@ -403,6 +403,7 @@ class _Reader:
             tuple(self.graph.tensors[i].type for i in operator.outputs),
             operator.custom_options,
             tuple(self.graph.tensors[i].type for i in operator.intermediates),
+            self.subgraph,
         )
 
     def _rule(self, code: str) -> Rule:

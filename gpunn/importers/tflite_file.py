@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType
 CORRUPT = (struct.error, IndexError, ValueError, TypeError, OverflowError)  # what reading past bounds raises
 MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
 MAX_NAME = 1024
+DRAWING = ("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM")  # operators with a state of their own
 
 # A well-formed file is read about once; tables may share vectors and strings, but not without end.
 _READ_FACTOR = 2
@@ -219,7 +220,7 @@ class TfliteFile:
             for i in operator.outputs:
                 if name not in ("", typed[i].type_name):
                     typed[i] = self._tensor(i, tensors[i], prefix, name)
-        return FileGraph(index, tuple(typed), read, inputs, outputs)
+        return FileGraph(index, *_with_generators(typed, read), inputs, outputs)
 
     def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
         """Tensor `index`, of another type than the file says if that has a `type_name`."""
@@ -356,6 +357,21 @@ class TfliteFile:
         if offset + size > len(self.data):
             self.fail(f"{what} ends at byte {offset + size}, the file at {len(self.data)}")
         return np.frombuffer(self.data, np.uint8, size, offset)
+
+
+def _with_generators(
+    tensors: list[FileTensor], operators: Iterable[FileOperator]
+) -> tuple[tuple[FileTensor, ...], tuple[FileOperator, ...]]:
+    """The same with a variable as last input of each operator that draws: what its generator has given."""
+    changed = []
+    for operator in operators:
+        if operator.code in DRAWING:
+            name, open = f"{operator.code}:drawn", OpenShape(())
+            count = FileTensor(operator.place, name, "INT64", DType.INT64, open, (), 0, is_variable=True)
+            operator = replace(operator, inputs=(*operator.inputs, len(tensors)))
+            tensors = [*tensors, count]
+        changed.append(operator)
+    return tuple(tensors), tuple(changed)
 
 
 def printable(text: str) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 import tflite as schema
 
 from gpunn.errors import FormatError
-from gpunn.importers.tflite_file import CORRUPT, MAX_NAME
-from gpunn.operation import Operand
+from gpunn.importers.tflite_file import CORRUPT, MAX_NAME, FileGraph
+from gpunn.operation import Lifetime, Operand
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -44,7 +44,7 @@ class ComputedError(RefusedError):
 class Node:
     """One operator of a file, as its rule sees it.
 
-    `outputs` and `intermediates` are the types that the file states.
+    `outputs` and `intermediates` are the types that the file states; `graphs` gives its subgraphs.
     """
 
     origin: str
@@ -54,10 +54,16 @@ class Node:
     outputs: tuple[TensorType | None, ...] = ()
     custom_options: bytes = b""
     intermediates: tuple[TensorType | None, ...] = ()
+    graphs: Callable[[int], FileGraph] | None = None
 
     def corrupt(self, what: str) -> NoReturn:
         """Raise FormatError naming this operator."""
         raise FormatError(f"{self.origin}: {what}")
+
+    def subgraph(self, index: int) -> FileGraph:
+        """A subgraph that the options name. Raises FormatError where that leads back here, or too deep."""
+        assert self.graphs is not None
+        return self.graphs(index)
 
     def operand(self, index: int) -> Operand:
         """Input `index`, which must be there."""
@@ -210,6 +216,11 @@ class Known:
     def values(self) -> tuple[Array, ...]:
         """All of them."""
         return self.value, *self.more
+
+
+def constant(name: str, value: Array) -> Operand:
+    """A constant that a rule brings, unquantised."""
+    return Operand(name, TensorType(DType.of(value.dtype), value.shape), Lifetime.CONSTANT, value)
 
 
 def symmetric(filter: Operand) -> Operand:

@@ -11,6 +11,8 @@ from typing import Any
 
 from gpunn.importers import tflite_dense_rules as dense_rules
 from gpunn.importers import tflite_recurrent_rules as recurrent_rules
+from gpunn.importers import tflite_stablehlo_index_rules as stablehlo_index_rules
+from gpunn.importers import tflite_stablehlo_rules as stablehlo_rules
 from gpunn.importers import tflite_tensor_rules as tensor_rules
 from gpunn.importers import tflite_value_rules as value_rules
 from gpunn.importers import tflite_window_rules as window_rules
@@ -311,6 +313,7 @@ OPERATORS: Mapping[str, Rule] = {
     "MINIMUM": plain("minimum"),
     "MIRROR_PAD": tensor_rules.mirror_pad,
     "MUL": activated("mul", "MulOptions"),
+    "MULTINOMIAL": value_rules.random("multinomial"),
     "NEG": plain("neg"),
     "NON_MAX_SUPPRESSION_V4": value_rules.suppression((0, 2)),
     "NON_MAX_SUPPRESSION_V5": value_rules.suppression((0, 1, 2)),
@@ -322,6 +325,8 @@ OPERATORS: Mapping[str, Rule] = {
     "POW": plain("pow"),
     "PRELU": plain("prelu"),
     "QUANTIZE": quantize,
+    "RANDOM_STANDARD_NORMAL": value_rules.random("random_normal"),
+    "RANDOM_UNIFORM": value_rules.random("random_uniform"),
     "RANGE": value_rules.sequence,
     "RANK": tensor_rules.rank,
     "REDUCE_ALL": tensor_rules.reduction("reduce_all"),
@@ -329,6 +334,7 @@ OPERATORS: Mapping[str, Rule] = {
     "REDUCE_MAX": tensor_rules.reduction("reduce_max"),
     "REDUCE_MIN": tensor_rules.reduction("reduce_min"),
     "REDUCE_PROD": tensor_rules.reduction("reduce_prod"),
+    "REDUCE_WINDOW": window_rules.reduce_window,
     "RELU": plain("relu"),
     "RELU6": plain("relu6"),
     "RELU_0_TO_1": plain("relu01"),
@@ -361,6 +367,43 @@ OPERATORS: Mapping[str, Rule] = {
     "SQUARE": plain("square"),
     "SQUARED_DIFFERENCE": plain("squared_difference"),
     "SQUEEZE": squeeze,
+    "STABLEHLO_ABS": plain("abs"),
+    "STABLEHLO_ADD": stablehlo_rules.by_type("logical_or", "add"),
+    "STABLEHLO_AND": stablehlo_rules.by_type("logical_and", "bitwise_and"),
+    "STABLEHLO_BROADCAST_IN_DIM": stablehlo_rules.broadcast_in_dim,
+    "STABLEHLO_CLAMP": stablehlo_rules.clamp,
+    "STABLEHLO_COMPARE": stablehlo_rules.compare,
+    "STABLEHLO_CONCATENATE": stablehlo_rules.concatenate,
+    "STABLEHLO_CONVERT": value_rules.to_output_type("cast"),
+    "STABLEHLO_COSINE": plain("cos"),
+    "STABLEHLO_DIVIDE": plain("div"),
+    "STABLEHLO_DOT_GENERAL": stablehlo_rules.dot_general,
+    "STABLEHLO_DYNAMIC_SLICE": stablehlo_rules.dynamic_slice,
+    "STABLEHLO_DYNAMIC_UPDATE_SLICE": stablehlo_rules.dynamic_update_slice,
+    "STABLEHLO_EXPONENTIAL": plain("exp"),
+    "STABLEHLO_FLOOR": plain("floor"),
+    "STABLEHLO_GATHER": stablehlo_index_rules.gather,
+    "STABLEHLO_IOTA": stablehlo_rules.iota,
+    "STABLEHLO_LOG": plain("log"),
+    "STABLEHLO_LOGISTIC": plain("logistic"),
+    "STABLEHLO_MAXIMUM": stablehlo_rules.by_type("logical_or", "maximum"),
+    "STABLEHLO_MINIMUM": stablehlo_rules.by_type("logical_and", "minimum"),
+    "STABLEHLO_MULTIPLY": stablehlo_rules.by_type("logical_and", "mul"),
+    "STABLEHLO_NEGATE": plain("neg"),
+    "STABLEHLO_OR": stablehlo_rules.by_type("logical_or", "bitwise_or"),
+    "STABLEHLO_PAD": stablehlo_rules.pad,
+    "STABLEHLO_POWER": plain("pow"),
+    "STABLEHLO_REDUCE": stablehlo_rules.reduce,
+    "STABLEHLO_REDUCE_WINDOW": stablehlo_rules.reduce_window,
+    "STABLEHLO_RESHAPE": stablehlo_rules.reshape,
+    "STABLEHLO_RSQRT": plain("rsqrt"),
+    "STABLEHLO_SCATTER": stablehlo_index_rules.scatter,
+    "STABLEHLO_SELECT": plain("select"),
+    "STABLEHLO_SHIFT_LEFT": plain("left_shift"),
+    "STABLEHLO_SLICE": stablehlo_rules.take,
+    "STABLEHLO_SUBTRACT": plain("sub"),
+    "STABLEHLO_TANH": plain("tanh"),
+    "STABLEHLO_TRANSPOSE": stablehlo_rules.transpose,
     "STRIDED_SLICE": strided_slice,
     "SUB": activated("sub", "SubOptions"),
     "SUM": tensor_rules.reduction("reduce_sum"),
@@ -384,4 +427,6 @@ OPERATORS: Mapping[str, Rule] = {
 
 REFUSED: Mapping[str, str] = {
     "DELEGATE": "it stands for a delegate's own code, which no file holds",
+    "STABLEHLO_CUSTOM_CALL": "it stands for code of another program, which no file holds",
+    "STABLEHLO_RNG_BIT_GENERATOR": "its state is UINT64, which is not supported",
 }

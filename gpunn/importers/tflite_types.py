@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpunn.errors import FormatError
 from gpunn.importers.tflite_file import FileTensor
 from gpunn.importers.tflite_node import RefusedError, Step
@@ -24,12 +26,11 @@ MIXED = (
     "svdf",
 )  # whose integer form has element types of its own, as the op itself says
 # What takes integers of 8 or 16 bits as the numbers that they are, and what takes float16.
-SMALL = {
-    "concat",
-    *(line.name for line in binary.TABLE if DType.INT16 in line.dtypes),
-    *(line.name for line in reduce.TABLE if DType.INT16 in line.dtypes),
+SMALL: Mapping[str, tuple[DType, ...]] = {
+    "concat": QUANTIZED,
+    **{line.name: line.dtypes for line in (*binary.TABLE, *reduce.TABLE, *unary.TABLE)},
 }
-HALVES = {"concat", "dequantize", *(op.name for op in (*unary.OPS, *binary.OPS))}
+HALVES = {"concat", "dequantize", "softmax", *(op.name for op in (*unary.OPS, *binary.OPS))}
 
 
 def expect_type(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
@@ -88,7 +89,7 @@ def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
     if op in MIXED and integer:
         return True
     if type.dtype in QUANTIZED:
-        return quantised or op in SMALL
+        return quantised or type.dtype in SMALL.get(op, ())
     if op in BIASED and integer:
         return type.dtype in (DType.INT32, DType.INT64) and position == BIAS
     if op in BIASED:

@@ -214,6 +214,29 @@ def fill(node: Node) -> Step:
     return Step("fill", (node.operand(1),), {"shape": node.ints(0, "extents")})
 
 
+def random(op: str) -> Callable[[Node], Network]:
+    """A rule for what draws random numbers of a constant number; the last input counts what was drawn.
+
+    LiteRT reads 32 bits of each seed. Where both are 0 the file leaves them open: any will do.
+    """
+
+    def rule(node: Node) -> Network:
+        options = node.options("RandomOptions")
+        seeds = tuple((options.get(name) + 2**31) % 2**32 - 2**31 for name in ("Seed", "Seed2"))
+        if not any(seeds):
+            seeds = tuple(int(v) for v in np.random.SeedSequence().generate_state(2))
+        *given, drawn = node.inputs
+        if op == "multinomial":
+            dtype = node.outputs[0].dtype.value if node.outputs and node.outputs[0] else "int64"
+            (samples,) = node.ints(1, "numbers of samples", 1)
+            draw = Layer(op, (node.operand(0), drawn), {"samples": samples, "dtype": dtype, "seeds": seeds})
+        else:
+            draw = Layer(op, (drawn,), {"shape": node.ints(0, "extents"), "seeds": seeds})
+        return Network((draw,), (Result(0),), {len(given): Result(0, 1)})
+
+    return rule
+
+
 def suppression(outputs: Sequence[int]) -> Callable[[Node], Network]:
     """A rule for NON_MAX_SUPPRESSION, of whose results a version has some; constants say how many stay."""
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gpunn.importers.tflite_node import Layer, Network, Node, Options, Result, Step, Value
+import numpy as np
+import tflite as schema
+
+from gpunn.importers.tflite_node import (
+    Layer,
+    Network,
+    Node,
+    Options,
+    RefusedError,
+    Result,
+    Step,
+    Value,
+    constant,
+)
 from gpunn.importers.tflite_tensor_rules import PADDINGS, padding_value
 from gpunn.ops.window import along
-from gpunn.types import Shape
+from gpunn.types import DType, Shape
 
+MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all
 Move = tuple[str, Mapping[str, Any]]  # an op and its attributes
 
 
@@ -94,7 +110,7 @@ def dilation(shape: Shape, steps: Sequence[int], value: float) -> Sequence[Move]
         ("reshape", {"shape": tuple(itertools.chain.from_iterable(spread))}),
         ("pad", {"paddings": tuple(itertools.chain.from_iterable(room)), "value": value}),
         ("reshape", {"shape": most}),
-        _cut((0,) * len(shape), ends),
+        cut((0,) * len(shape), ends),
     ]
 
 
@@ -103,9 +119,119 @@ def margins(shape: Shape, before: Sequence[int], after: Sequence[int], value: fl
     begin = tuple(max(-n, 0) for n in before)
     end = tuple(n - max(-a, 0) for n, a in zip(shape, after, strict=True))
     paddings = tuple((max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True))
-    return [_cut(begin, end), ("pad", {"paddings": paddings, "value": value})]
+    return [cut(begin, end), ("pad", {"paddings": paddings, "value": value})]
 
 
-def _cut(begin: Shape, end: Shape) -> Move:
-    attrs = {"begin": begin, "end": end, "strides": (1,) * len(begin)}
+def cut(begin: Sequence[int], end: Sequence[int]) -> Move:
+    """What takes begin[d] ... end[d] - 1 of axis d."""
+    attrs = {"begin": tuple(begin), "end": tuple(end), "strides": (1,) * len(begin)}
     return "strided_slice", attrs
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """How the elements of a window become one: the reduction, what joins two, and what changes nothing."""
+
+    reduce: str
+    join: str
+    neutral: float
+
+    def of(self, dtype: DType) -> Joining:
+        """The same for elements of a dtype: truth values are added and multiplied by or and and."""
+        if dtype is not DType.BOOL:
+            return self
+        return ANY if self in (SUM, MOST, ANY) else ALL
+
+
+SUM, PRODUCT = Joining("reduce_sum", "add", 0), Joining("reduce_prod", "mul", 1)
+MOST, LEAST = Joining("reduce_max", "maximum", -math.inf), Joining("reduce_min", "minimum", math.inf)
+ALL, ANY = Joining("reduce_all", "logical_and", 1), Joining("reduce_any", "logical_or", 0)
+_FUNCTION = schema.ReduceWindowFunction
+FUNCTIONS: Mapping[int, Joining] = {
+    _FUNCTION.ADD: SUM,
+    _FUNCTION.ALL: ALL,
+    _FUNCTION.ANY: ANY,
+    _FUNCTION.MAXIMUM: MOST,
+    _FUNCTION.MINIMUM: LEAST,
+    _FUNCTION.MUL: PRODUCT,
+}
+
+FUSED = ("AddOptions", "MulOptions")  # of bodies' operators that may have an activation
+BODIES: Mapping[str, Joining] = {
+    "ADD": SUM,
+    "AND": ALL,
+    "LOGICAL_AND": ALL,
+    "LOGICAL_OR": ANY,
+    "MAXIMUM": MOST,
+    "MINIMUM": LEAST,
+    "MUL": PRODUCT,
+    "MULTIPLY": PRODUCT,
+    "OR": ANY,
+}
+
+
+def joining(node: Node, index: int) -> Joining:
+    """What a subgraph of one operator on its two inputs, in either order, does."""
+    graph = node.subgraph(index)
+    if len(graph.operators) != 1 or len(graph.inputs) != 2 or len(graph.outputs) != 1:
+        raise RefusedError(f"subgraph {index} is not of one operator on two inputs")
+    (body,) = graph.operators
+    found, table = BODIES.get(body.code.removeprefix("STABLEHLO_")), f"{body.code.capitalize()}Options"
+    inner = Node(node.origin, (), body.options_type, body.options_table)
+    fused = table in FUSED and inner.options(table).activation()
+    if found is None or fused or {*body.inputs} != {*graph.inputs} or body.outputs != graph.outputs:
+        raise RefusedError(f"{body.code} of subgraph {index} is nothing that reduces")
+    return found.of(node.operand(0).type.dtype)
+
+
+def reduce_window(node: Node) -> Network:
+    """REDUCE_WINDOW by constant sizes, strides and dilations of windows inside the input."""
+    number = node.options("ReduceWindowOptions").get("ReduceFunction")
+    if number not in FUNCTIONS:
+        node.corrupt(f"there is no function number {number} to reduce a window by")
+    rank = node.operand(0).type.rank
+    size, stride, dilations = (node.ints(2 + k, "extents", rank) for k in range(3))
+    none = (0,) * rank
+    how = FUNCTIONS[number].of(node.operand(0).type.dtype)
+    return windowed(node, how, size, stride, (1,) * rank, dilations, (none, none))
+
+
+def windowed(
+    node: Node,
+    how: Joining,
+    size: Sequence[int],
+    stride: Sequence[int],
+    base: Sequence[int],
+    dilations: Sequence[int],
+    around: tuple[Sequence[int], Sequence[int]],
+) -> Network:
+    """Input 0 reduced over windows, constant input 1 being what fills the room that `base` and `around` make.
+
+    One axis after the other: a gather puts each window side by side, a reduction joins it. Input 1 then joins
+    every window once more.
+    """
+    x, value = node.operand(0), padding_value(node, 1)
+    if {len(size), len(stride), len(base), len(dilations)} != {x.type.rank}:
+        node.corrupt(f"has windows of {list(size)} for {x.type}")
+    if min((*size, *stride, *base, *dilations), default=1) < 1:
+        node.corrupt(
+            f"windows of {list(size)}, {list(stride)}, {list(base)} and {list(dilations)} go below 1"
+        )
+    layers: list[Layer] = []
+    found: Value = chain(layers, x, *dilation(x.type.shape, base, value))
+    shape = [max((n - 1) * b + 1, 0) for n, b in zip(x.type.shape, base, strict=True)]
+    found = chain(layers, found, *margins(tuple(shape), *around, value))
+    for axis, (k, s, d) in enumerate(zip(size, stride, dilations, strict=True)):
+        extent = shape[axis] + around[0][axis] + around[1][axis]
+        count = max((extent - (k - 1) * d - 1) // s + 1, 0)
+        if k == s == 1:
+            continue
+        if count * k > MAX_PLACES:
+            raise RefusedError(f"windows of {k} at {count} places are too many, at most {MAX_PLACES} in all")
+        places = np.arange(count, dtype=np.int32)[:, None] * s + np.arange(k, dtype=np.int32) * d
+        index = constant(f"{node.origin}: windows of axis {axis}", places)
+        layers.append(Layer("gather", (found, index), {"axis": axis}))
+        found = chain(layers, Result(len(layers) - 1), (how.reduce, {"axes": (axis + 1,)}))
+    if value != how.neutral:
+        layers.append(Layer(how.join, (found, node.operand(1))))
+    return Network(layers, (Result(len(layers) - 1),))

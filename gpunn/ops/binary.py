@@ -10,6 +10,7 @@ Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div r
 floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
 exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.
 right_shift keeps the sign, and shifts by no less than 0 and no more than all bits but the sign.
+left_shift by less than 0, or by all bits, leaves 0.
 atan2 is the angle of the point with y coordinate a and x coordinate b, in -pi ... pi; signs of zeros count.
 Meaning: NeuralNetworks.h, ANEURALNETWORKS_ADD, _SUB, _MUL, _DIV (ranks up to 4 there, any here); TFLite
 schema, the operators of these names, MaximumMinimumOptions, PRELU; Core ML, ActivationPReLU.
@@ -89,6 +90,19 @@ def _atan2(a: Array, b: Array) -> Array:
 
 def _squared_difference(a: Array, b: Array) -> Array:
     return np.asarray(np.square(a - b))
+
+
+def _bitwise_and(a: Array, b: Array) -> Array:
+    return np.asarray(np.bitwise_and(a, b))
+
+
+def _bitwise_or(a: Array, b: Array) -> Array:
+    return np.asarray(np.bitwise_or(a, b))
+
+
+def _left_shift(a: Array, b: Array) -> Array:
+    inside = (b >= 0) & (b < 8 * a.itemsize)
+    return np.asarray(np.where(inside, np.left_shift(a, np.where(inside, b, 0)), 0), a.dtype)
 
 
 def _xor(a: Array, b: Array) -> Array:
@@ -183,9 +197,9 @@ _DIVISION = ("division",)
 _WIDE_DIFFERENCE = "wide_subtract(a, b)"
 
 TABLE = (
-    Binary("add", _add, "a + b", NUMBERS, fusible=True, wide="wide_add(a, b)"),
+    Binary("add", _add, "a + b", (*NUMBERS, DType.INT16), fusible=True, wide="wide_add(a, b)"),
     Binary("sub", _sub, "a - b", NUMBERS, fusible=True, wide=_WIDE_DIFFERENCE),
-    Binary("mul", _mul, "a * b", NUMBERS, fusible=True, wide="wide_multiply(a, b)"),
+    Binary("mul", _mul, "a * b", (*NUMBERS, DType.INT16), fusible=True, wide="wide_multiply(a, b)"),
     Binary(
         "div",
         _div,
@@ -230,7 +244,16 @@ TABLE = (
         NUMBERS,
         wide=f"wide_multiply({_WIDE_DIFFERENCE}, {_WIDE_DIFFERENCE})",
     ),
+    Binary("bitwise_and", _bitwise_and, "a & b", (*_BITS, *SMALL)),
+    Binary("bitwise_or", _bitwise_or, "a | b", (*_BITS, *SMALL)),
     Binary("bitwise_xor", _xor, "a ^ b", (*_BITS, *SMALL)),
+    Binary(
+        "left_shift",
+        _left_shift,
+        "select(0, a << u32(clamp(b, 0, 31)), b >= 0 && b < 32)",
+        (*_BITS, DType.INT8, DType.INT16),
+        wide="select(Wide(), wide_left(a, u32(clamp(narrow(b), 0, 63))), narrow(b) >= 0 && narrow(b) < 64)",
+    ),
     Binary(
         "right_shift",
         _right_shift,

@@ -134,7 +134,7 @@ def test_constants_of_no_elements() -> None:
 
 def test_everything_unsupported_is_listed_at_once() -> None:
     graph, y = chain("RELU", "RFFT2D", "TANH", "Sinh")
-    plain = TensorType(DType.INT16, (1, 4))
+    plain = TensorType(DType.INT8, (1, 4))
     q = graph.input(plain, "q")
     graph.add("ADD", [q, q], [plain], version=2)
     with pytest.raises(UnsupportedError) as caught:
@@ -143,7 +143,7 @@ def test_everything_unsupported_is_listed_at_once() -> None:
         "model: operation 1, RFFT2D v1: this operator is not supported",
         "model: operation 3, CUSTOM Sinh v1: this operator has no meaning, "
         "gpunn.load(custom=...) can give it one",
-        "model: operation 4, ADD v2: input 0 (q) is INT16, "
+        "model: operation 4, ADD v2: input 0 (q) is INT8, "
         "only FLOAT32 or quantised UINT8, INT8 and INT16 are supported",
     ]
 

@@ -71,7 +71,7 @@ def test_wrong_parameters_are_refused(stated: Quantization, message: str) -> Non
 REFUSED: Mapping[str, tuple[str, Sequence[TensorType], TensorType, str]] = {
     "plain bytes": ("RELU", [TensorType(U8, (4,))], TensorType(U8, (4,)), r"input 0 \(t0\) is UINT8, only"),
     "plain 16 bits": (
-        "ADD",
+        "SUB",
         [TensorType(DType.INT16, (4,))] * 2,
         TensorType(DType.INT16, (4,)),
         "is INT16, only FLOAT32 or quantised UINT8, INT8 and INT16",

@@ -11,6 +11,7 @@ from tests.ops.harness import random
 I16, I32, I64, F32 = DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32
 WHOLE = np.random.default_rng(0).integers(-(2**31), 2**31, (3, 5), dtype=np.int32)
 TRANSPOSED = random(4, 2, 2, 3, 4, 3)
+SHORT = WHOLE.astype(np.int16)
 MOST = np.array(6, np.int32)
 
 
@@ -26,6 +27,11 @@ def _number(value: float) -> Array:
 
 
 CASES = (
+    # int16 as numbers, which the newest versions of a few operators take.
+    *(
+        Case(name, [Fed(SHORT), Fed(SHORT[::-1].copy())], [I16], version=version)
+        for name, version in (("ADD", 6), ("MUL", 8))
+    ),
     Case("ATAN2", [float32(3, 5), float32(3, 5)]),
     *(
         Case("BITCAST", [Fed(value)], [target])
@@ -71,6 +77,82 @@ CASES = (
             [I32, F32, I32],
         )
         for overlap, sigma in ((0.5, 0.0), (0.9, 0.3), (1.0, 0.05))
+    ),
+    *(
+        Case(
+            "REDUCE_WINDOW",
+            [Fed(values), np.array(start, values.dtype), *(np.array(v, np.int64) for v in extents)],
+            [DType.of(values.dtype)],
+            {"reduce_function": number},
+        )
+        for number, values, start in (
+            (1, random(8, 4, 7, 6), 0.5),
+            (2, random(8, 4, 7, 6, low=0.5, high=1.5), 1),
+            (3, random(8, 4, 7, 6), np.inf),
+            (4, random(8, 4, 7, 6), 1.5),
+            (4, (random(8, 4, 7, 6) * 99).astype(np.int32), -(2**31)),
+            (5, random(8, 4, 7, 6) > -3, True),
+            (6, random(8, 4, 7, 6) > 3, False),
+        )
+        for extents in (
+            ((1, 3, 2), (1, 2, 1), (1, 1, 2)),
+            ((2, 1, 3), (1, 3, 2), (3, 1, 1)),
+        )
+    ),
+    *(
+        Case(f"STABLEHLO_{name}", [Fed(a), Fed(b)], [DType.of(a.dtype)])
+        for name in ("ADD", "MAXIMUM", "MINIMUM", "MULTIPLY")
+        for a, b in (
+            (random(1, 3, 5), random(2, 3, 5)),
+            (WHOLE, WHOLE[::-1].copy()),
+            (WHOLE > 0, WHOLE[::-1] > 0),
+        )
+    ),
+    *(
+        Case("STABLEHLO_AND", [Fed(a), Fed(b)], [DType.of(a.dtype)])
+        for a, b in ((WHOLE, WHOLE[::-1].copy()), (WHOLE > 0, WHOLE[::-1] > 0))
+    ),
+    *(
+        Case(
+            "STABLEHLO_GATHER",
+            [float32(3, 4, 5), Fed(np.array(indices, dtype))],
+            [float32(*result)],
+            {
+                "offset_dims": np.array(offsets, np.int64),
+                "collapsed_slice_dims": np.array(collapsed, np.int64),
+                "start_index_map": np.array(named, np.int64),
+                "index_vector_dim": vector,
+                "slice_sizes": np.array(sizes, np.int64),
+            },
+        )
+        for indices, dtype, offsets, collapsed, named, vector, sizes, result in (
+            ([[1], [9], [-1]], np.int32, (1, 2), (0,), (0,), 1, (1, 4, 5), (3, 4, 5)),
+            ([[0, 2], [1, 3], [2, 0]], np.int64, (1,), (0, 1), (0, 1), 1, (1, 1, 5), (3, 5)),
+            ([[2, 1, 0], [3, 3, 4]], np.int32, (1, 2), (1,), (1, 2), 0, (2, 1, 3), (3, 2, 3)),
+            ([[[1, 2]], [[0, 9]]], np.int32, (0, 1, 3), (), (2, 0), 2, (2, 4, 3), (2, 4, 2, 3, 1)),
+        )
+    ),
+    *(
+        Case(
+            "STABLEHLO_PAD",
+            [x, np.zeros((), x.dtype.numpy) + 7],
+            [x.dtype],
+            {
+                "edge_padding_low": np.array(low, np.int64),
+                "edge_padding_high": np.array(high, np.int64),
+                "interior_padding": np.array(between, np.int64),
+            },
+        )
+        for x, low, high, between in (
+            (float32(3, 4), (1, 0), (2, 3), (0, 0)),
+            (float32(3, 4), (-1, 2), (1, -2), (2, 1)),
+            (TensorType(I32, (2, 1, 5)), (0, 1, -2), (0, 0, -1), (1, 3, 0)),
+        )
+    ),
+    *(
+        Case("STABLEHLO_SHIFT_LEFT", [Fed(WHOLE.astype(dtype)), Fed(by.astype(dtype))], [DType.of(dtype)])
+        for dtype in (np.int32, np.int16, np.int8)
+        for by in (np.resize(np.arange(7), (3, 5)),)
     ),
     *(
         Case("UNIQUE", [Fed(values)], [DType.of(values.dtype), to], {"idx_out_type": to.name})

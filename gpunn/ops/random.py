@@ -1,0 +1,128 @@
+"""Random numbers of a generator that is given with each call: random_uniform, random_normal, multinomial.
+
+The generator is Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011): 128 bits
+for each number of a counter, keyed by the first of two seeds; the second stands in the upper half of the
+counter, whose lower half counts the blocks of 128 bits. Operand `drawn`, int64, says how many were drawn
+before; the last result is how many are after the call. Equal seeds give LiteRT's numbers: uniform ones and
+choices to the bit, normal ones but for the rounding of logarithm, sine and cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpunn.ops.check import expect_int, expect_ints, expect_unquantised
+from gpunn.ops.op import Call, Op, op
+from gpunn.types import Array, DType, TensorType
+
+HOST_REASON = "random numbers are drawn on the host"
+ROUNDS = 10
+MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
+KEY_STEPS = np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
+LOW = np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+LEAST = np.float32(1e-7)  # in place of a smaller uniform number, of which there is a logarithm
+RESERVED = 512  # blocks for each choice, of up to 4 at a time: LiteRT, multinomial
+
+
+def _bits(seeds: Sequence[int], first: int, blocks: int) -> Array:
+    """The words of blocks first, first + 1 ..., as uint32 [blocks, 4]."""
+    key, upper = (np.array([s & 0xFFFFFFFF, s >> 32 & 0xFFFFFFFF], np.uint64) for s in seeds)
+    count = np.arange(blocks, dtype=np.uint64) + np.uint64(first % 2**64)
+    even = np.stack([count & LOW, np.full(blocks, upper[0])])  # words 0 and 2 of each counter
+    odd = np.stack([count >> HALF, np.full(blocks, upper[1])])
+    for _ in range(ROUNDS):
+        product = even * MULTIPLIERS[:, None]
+        even, odd = (product[::-1] >> HALF) ^ odd ^ key[:, None], product[::-1] & LOW
+        key = (key + KEY_STEPS) & LOW
+    return np.stack([even[0], odd[0], even[1], odd[1]], axis=1).astype(np.uint32)
+
+
+def _uniform(bits: Array) -> Array:
+    """float32 numbers in 0 ... 1, the end excluded, of 23 bits each."""
+    return np.asarray(((bits & 0x7FFFFF) | 0x3F800000).view(np.float32) - np.float32(1))
+
+
+def _check(call: Call, drawn: int) -> TensorType:
+    """The type of the count of blocks, input `drawn`; ModelError for that and for seeds that are none."""
+    expect_ints(call, "seeds", 2)
+    found = expect_unquantised(call, drawn, DType.INT64)
+    if found.rank:
+        call.fail(f"input {drawn} must be one number, got {found}")
+    return found
+
+
+def _infer(call: Call) -> tuple[TensorType, TensorType]:
+    shape = expect_ints(call, "shape")
+    if min(shape, default=0) < 0:
+        call.fail(f"shape must have entries >= 0, got {list(shape)}")
+    return TensorType(DType.FLOAT32, shape), _check(call, 0)
+
+
+def _draw(drawn: Array, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array, int]:
+    """As many words as a shape takes, in blocks, the count of blocks afterwards, and of elements."""
+    count = int(np.prod(shape))
+    blocks = -(-count // 4)
+    return _bits(seeds, int(drawn), blocks), np.asarray(drawn + blocks), count
+
+
+@op(_infer, host_reason=HOST_REASON, precise=True)
+def random_uniform(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array]:
+    """(float32 numbers of `shape`, equally likely in 0 ... 1 without the end; blocks drawn by then).
+
+    Raises ModelError for a negative extent, and unless there are two seeds. TFLite schema, RandomOptions.
+    """
+    bits, after, count = _draw(drawn, shape, seeds)
+    return _uniform(bits).reshape(-1)[:count].reshape(shape), after
+
+
+@op(_infer, host_reason=HOST_REASON, precise=True)
+def random_normal(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array]:
+    """(float32 numbers of `shape`, of the standard normal distribution; blocks drawn by then).
+
+    Two of each two words (Box and Muller, A note on the generation of random normal deviates, 1958). Raises
+    ModelError as random_uniform does. TFLite schema, RandomOptions.
+    """
+    bits, after, count = _draw(drawn, shape, seeds)
+    first, second = np.moveaxis(_uniform(bits).reshape(-1, 2), 1, 0)
+    radius = np.sqrt(-2 * np.log(np.maximum(first, LEAST)))
+    angle = (2 * np.pi * second.astype(np.float64)).astype(np.float32)
+    pairs = np.stack([np.sin(angle) * radius, np.cos(angle) * radius], axis=1)
+    return pairs.reshape(-1)[:count].reshape(shape), after
+
+
+def _infer_multinomial(call: Call) -> tuple[TensorType, TensorType]:
+    logits = expect_unquantised(call, 0, DType.FLOAT32)
+    samples = expect_int(call, "samples", call["samples"])
+    if logits.rank != 2 or not logits.shape[1] or samples < 0:
+        call.fail(f"takes scores [N, classes] and 0 or more samples, got {logits} and {samples}")
+    if call["dtype"] not in ("int32", "int64"):
+        call.fail(f"dtype must be int32 or int64, got {call['dtype']!r}")
+    return TensorType(DType(call["dtype"]), (logits.shape[0], samples)), _check(call, 1)
+
+
+@op(_infer_multinomial, host_reason=HOST_REASON, precise=True)
+def multinomial(
+    logits: Array, drawn: Array, *, samples: int, seeds: Sequence[int], dtype: str
+) -> tuple[Array, Array]:
+    """(numbers of classes [N, samples], as likely as exp of their scores; blocks drawn by then).
+
+    logits: float32 [N, classes]; what is not finite is never chosen. Raises ModelError for other shapes, a
+    negative number of samples, and other dtypes than int32 and int64. TFLite schema, RandomOptions.
+    """
+    count = len(logits) * samples
+    words = _bits(seeds, int(drawn), -(-count // 2)).reshape(-1, 2)[:count].astype(np.uint64)
+    mantissa = (words[:, 0] & np.uint64(0xFFFFF)) << HALF | words[:, 1]
+    uniform = (mantissa | np.uint64(1023 << 52)).view(np.float64) - 1
+    finite = np.isfinite(logits)
+    best = np.max(np.where(finite, logits, -np.inf), axis=1, keepdims=True)
+    weights = np.where(finite, np.exp(np.where(finite, logits - best, 0).astype(np.float64)), 0)
+    rows = zip(np.cumsum(weights, axis=1), uniform.reshape(len(logits), samples), strict=True)
+    chosen = [np.searchsorted(sums, share * sums[-1], side="right") for sums, share in rows]
+    after = drawn + len(logits) * -(-samples // 4) * 4 * RESERVED
+    return np.array(chosen, dtype).reshape(len(logits), samples), np.asarray(after)
+
+
+OPS: tuple[Op, ...] = (random_uniform, random_normal, multinomial)
