@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from gpunn.errors import UnsupportedError
 from gpunn.importers import load
-from gpunn.types import float32
+from gpunn.types import DType, float32
 from tests.importers.test_tflite_custom import SSD, ssd_file, ssd_inputs
 from tests.importers.test_tflite_damage import EXTREMES, SAMPLE, runs_or_refuses
+from tests.importers.test_tflite_resources import adding, branching, negating
+from tests.importers.test_tflite_tables import filling, finding
 from tests.importers.tflite_case import prepare
 from tests.importers.tflite_cases import CASES
 from tests.tflite_builder import Graph
@@ -28,6 +30,11 @@ from tests.tflite_builder import Graph
 schema = pytest.importorskip("ai_edge_litert.schema_py_generated")  # classes that change and write tables
 
 SEEDS = {case.operator: case for case in CASES}  # one for each operator
+WHOLE = {  # besides, and files of several subgraphs
+    "": SAMPLE,
+    "resources": branching(adding(), negating()),
+    "tables": finding(DType.INT64, DType.STRING, [filling(DType.INT64, DType.STRING)]),
+}
 OPERATORS = sorted(v for v in vars(schema.BuiltinOperator).values() if isinstance(v, int))
 SCALES = (0.0, -1.0, 1.0, 1e-45, 3.4e38, float("nan"), float("inf"))
 VALUES = st.one_of(EXTREMES, st.sampled_from(SCALES), st.sampled_from((None, True, "a\nb")))
@@ -36,7 +43,7 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 @functools.cache
 def seed(operator: str) -> bytes:
-    return prepare(SEEDS[operator]).file if operator else SAMPLE
+    return WHOLE[operator] if operator in WHOLE else prepare(SEEDS[operator]).file
 
 
 def pick(draw: Draw, values: Any) -> Any:
@@ -94,7 +101,7 @@ def damaged(draw: Draw, file: bytes) -> bytes:
     """The file with up to four changes; its operators, too, may be others, and constants of other bytes."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(file, 0))
     for _ in range(draw(st.integers(1, 4))):
-        pick(draw, CHANGES)(draw, model.subgraphs[0])
+        pick(draw, CHANGES)(draw, pick(draw, model.subgraphs))
     if draw(st.integers(0, 3)) == 0:
         pick(draw, model.operatorCodes).builtinCode = pick(draw, OPERATORS)
     buffer = pick(draw, model.buffers)
@@ -110,7 +117,7 @@ def packed(model: Any) -> bytes:
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(["", *sorted(SEEDS)]), st.data())
+@given(st.sampled_from([*WHOLE, *sorted(SEEDS)]), st.data())
 def test_contents_that_make_no_sense(operator: str, data: st.DataObject) -> None:
     whole = seed(operator)
     try:
