@@ -11,8 +11,7 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>) {
     let range = 2u * (k % p.ranges);
     let v = int_x(k);
     if (v < load_bound(range) || v > load_bound(range + 1u)) {
-      first = k;
-      break;
+      first = min(first, k);
     }
   }
   places[local.x] = first;

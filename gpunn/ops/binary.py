@@ -285,6 +285,12 @@ def _infer(line: Binary) -> Callable[[Call], TensorType]:
     return infer
 
 
+def joining(name: str, dtype: DType) -> Function:
+    """A line as a function of elements a and b of a dtype, for the kernels of other ops."""
+    line = next(line for line in TABLE if line.name == name)
+    return Function(("a", "b"), line.expression_for(dtype))
+
+
 def _mode(sizes: Shape, strides: Shape) -> int | None:
     """How a tensor lies in a merged space, None when it takes the general walk."""
     if strides == dense(sizes):

@@ -107,7 +107,12 @@ def _sparse_places(call: Call) -> list[range]:
     return [*(range(n) for n in call["shape"][:-1]), range(-(2**31), 2**31)]
 
 
-@op(_infer_sparse, _sparse_kernels, guards=(Guard(0, _rows_of(3), "ids"), Guard(1, _sparse_places)))
+@op(
+    _infer_sparse,
+    _sparse_kernels,
+    guards=(Guard(0, _rows_of(3), "ids"), Guard(1, _sparse_places)),
+    flops=lambda call: 2 * call.x.size * size_of(call.input(3).shape[1:]),
+)
 def embedding_lookup_sparse(
     ids: Array, indices: Array, weights: Array, values: Array, *, shape: Sequence[int], combiner: str = "sum"
 ) -> Array:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, size_of
+from gpunn.ops.binary import joining
 from gpunn.ops.by_row import Updates
 from gpunn.ops.check import INDICES, NUMBERS, expect_ints, expect_unquantised
 from gpunn.ops.op import Call, Guard, Op, op
@@ -80,8 +81,7 @@ def _infer_scatter(call: Call) -> TensorType:
 def _scatter_kernels(call: Call) -> list[Kernel]:
     shape, depth = tuple(call["shape"]), call.x.shape[-1]
     updates = Updates(index=0, count=size_of(call.x.shape[:-1]), width=depth, extents=shape[:depth])
-    joins = {DType.BOOL: "a | b", DType.INT64: "wide_add(a, b)"}
-    join = Function(("a", "b"), joins.get(call.y.dtype, "a + b"))
+    join = joining("logical_or" if call.y.dtype is DType.BOOL else "add", call.y.dtype)
     return updates.joined(call, 1, join, Read("empty", None), size_of(shape[depth:]))
 
 
@@ -89,7 +89,7 @@ def _slices(call: Call) -> list[range]:
     return [range(n) for n in call["shape"][: call.x.shape[-1]]]
 
 
-@op(_infer_scatter, _scatter_kernels, guards=(Guard(0, _slices),))
+@op(_infer_scatter, _scatter_kernels, guards=(Guard(0, _slices),), flops=lambda call: call.input(1).size)
 def scatter_nd(indices: Array, updates: Array, *, shape: Sequence[int]) -> Array:
     """Zeros of `shape` to which updates[i] are added at the slices that indices[i] name.
 

@@ -15,33 +15,33 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, keep_nan, size_of
+from gpunn.kernel import Kernel, Read, size_of
+from gpunn.ops.binary import joining
 from gpunn.ops.by_row import Updates
 from gpunn.ops.check import FLOATS, INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
 from gpunn.ops.op import Call, Guard, Op, op
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, TensorType
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """One line: how two slices are joined, what an empty segment holds, None: the dtype's end.
+    """One line: how two slices are joined, in numpy and by which op, and what none come to.
 
-    `wgsl` and, for int64, `wide` are expressions.
+    That is None for the dtype's end.
     """
 
     name: str
     join: Any
-    wgsl: str
-    wide: str
+    by: str
     empty: int | None
     lowest: bool = False
 
 
 TABLE = (
-    Segments("segment_sum", np.add, "a + b", "wide_add(a, b)", 0),
-    Segments("segment_prod", np.multiply, "a * b", "wide_multiply(a, b)", 1),
-    Segments("segment_max", np.maximum, "max(a, b)", "wide_max(a, b)", None, lowest=True),
-    Segments("segment_min", np.minimum, "min(a, b)", "wide_min(a, b)", None),
+    Segments("segment_sum", np.add, "add", 0),
+    Segments("segment_prod", np.multiply, "mul", 1),
+    Segments("segment_max", np.maximum, "maximum", None, lowest=True),
+    Segments("segment_min", np.minimum, "minimum", None),
 )
 
 
@@ -80,15 +80,13 @@ def _declare(line: Segments) -> Op:
     def kernels(call: Call) -> list[Kernel]:
         data, ids, extent = call.x, call.input(1), call["segments"]
         updates = Updates(index=1, count=ids.size, width=1, extents=(extent,))
-        real = line.empty is None and data.dtype in FLOATS
-        join = line.wide if data.dtype is DType.INT64 else line.wgsl
-        join = keep_nan(join, "a", "b") if real else join
         dtype = np.dtype(np.float32 if data.dtype in FLOATS else data.dtype.numpy)
         empty = np.array([_empty(line, dtype)], dtype)
         row = size_of(data.shape[ids.rank :])
-        return updates.joined(call, 0, Function(("a", "b"), join), Read("empty", None, value=empty), row)
+        return updates.joined(call, 0, joining(line.by, data.dtype), Read("empty", None, value=empty), row)
 
-    return op(_infer, kernels, name=line.name, guards=(Guard(1, _named, "ids"),))(reference)
+    guards = (Guard(1, _named, "ids"),)
+    return op(_infer, kernels, name=line.name, guards=guards, flops=lambda call: call.x.size)(reference)
 
 
 OPS: tuple[Op, ...] = tuple(_declare(line) for line in TABLE)
