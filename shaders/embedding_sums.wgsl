@@ -1,8 +1,8 @@
-//!use flat sorted
+//!use flat by_row
 // y[row] = the sum of x[id[update]] * weight[update] for every update of the row in their order; divided, unless there
 // is none, by the sum of the weights (COMBINER 1), or by the root of the sum of their squares (2).
-// Expects sorted, id (i32), weight, x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of
-// x, of which an id out of range names the nearest; p.updates. An invocation computes one V.
+// Expects id (i32), weight, x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of x, of
+// which an id out of range names the nearest; what lib/by_row.wgsl expects. An invocation computes one V.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -16,8 +16,9 @@ fn main(
   var sum = V(0);
   var divisor = T(0);
   var some = false;
-  for (var k = before(row, 0u, p.updates); k < p.updates && load_sorted(2u * k) == row; k++) {
-    let update = u32(load_sorted(2u * k + 1u));
+  for (var k = before(row); k < p.updates; k++) {
+    let update = u32(load_sorted(k));
+    if (load_row_of(update) != row) { break; }
     let id = u32(clamp(load_id(update), 0, i32(p.rows) - 1));
     let weight = load_weight(update);
     sum += weight * loadv_x(id * p.row + i % p.row);

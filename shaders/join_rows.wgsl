@@ -1,7 +1,7 @@
-//!use flat sorted
+//!use flat by_row
 // y[row] = empty, joined with x[update] for every update of the row in their order.
-// Expects sorted, empty (one element), x, y, join; p.count, the number of V's of y; p.row, the V's of a row of y, and
-// p.step, those of x, 0 where x is one row for all; p.updates. An invocation joins one V.
+// Expects empty (one element), x, y, join; p.count, the number of V's of y; p.row, the V's of a row of y, and p.step,
+// those of x, 0 where x is one row for all; what lib/by_row.wgsl expects. An invocation joins one V.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -13,8 +13,10 @@ fn main(
   if (i >= p.count) { return; }
   let row = i32(i / p.row);
   var v = splat_empty(0u);
-  for (var k = before(row, 0u, p.updates); k < p.updates && load_sorted(2u * k) == row; k++) {
-    v = joinv(v, loadv_x(u32(load_sorted(2u * k + 1u)) * p.step + i % p.row));
+  for (var k = before(row); k < p.updates; k++) {
+    let update = u32(load_sorted(k));
+    if (load_row_of(update) != row) { break; }
+    v = joinv(v, loadv_x(update * p.step + i % p.row));
   }
   storev_y(i, v);
 }

@@ -1,6 +1,10 @@
-//!use flat sorted
-// merged = sorted, with each two neighbouring runs of p.run sorted updates made one; those of the first come first.
-// Expects sorted, merged; p.updates. An invocation moves one update.
+//!use flat
+// merged = sorted, with each two neighbouring runs of p.run places of a row made one; of equals those of the first run
+// come first.
+// Expects x, sorted (places in x, each run in the order of lib/order.wgsl or lib/wide_order.wgsl), merged; p.count, the
+// number of elements of x; p.length (elements of a row), p.run; what these expect. An invocation moves one place.
+
+fn key_at(i: u32) -> Key { return order(load_x(u32(load_sorted(i)))); }
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -9,17 +13,23 @@ fn main(
   @builtin(local_invocation_id) local: vec3<u32>,
 ) {
   let i = flat_index(group, groups, local);
-  if (i >= p.updates) { return; }
-  let row = load_sorted(2u * i);
-  let run = i / p.run;
-  let other = min((run ^ 1u) * p.run, p.updates);
-  let count = min(p.run, p.updates - other);
-  var place = i;
-  if (run % 2u == 0u) {
-    place += before(row, other, count);
-  } else {
-    place += before(row + 1, other, count) - p.run;
+  if (i >= p.count) { return; }
+  let within = i % p.length;
+  let run = within / p.run;
+  let other = min((run ^ 1u) * p.run, p.length);
+  let start = i - within + other;
+  let second = run % 2u == 1u;
+  let own = key_at(i);
+  var low = 0u;
+  var high = min(p.run, p.length - other);
+  while (low < high) {
+    let middle = (low + high) / 2u;
+    let key = key_at(start + middle);
+    if (sooner(key, own) || (second && !sooner(own, key))) {
+      low = middle + 1u;
+    } else {
+      high = middle;
+    }
   }
-  store_merged(2u * place, row);
-  store_merged(2u * place + 1u, load_sorted(2u * i + 1u));
+  store_merged(select(i, i - p.run, second) + low, load_sorted(i));
 }

@@ -1,20 +1,10 @@
 //!use flat
-// sorted = the rows that updates name, and the updates' numbers, in the order of rows and then of numbers within each WX
-// updates. One that names a place outside gets the row 0x7ffffffe (lib/sorted.wgsl), behind all others.
-// Expects index (i32 or wider), sorted; p.updates, with p.width indices each, of which the first p.depth are a place within the
-// extents of `extent`. An invocation places one update.
+// sorted = the places of x's elements, in the order of lib/order.wgsl or lib/wide_order.wgsl within each WX elements of a
+// row, the lowest place first among equals.
+// Expects x, sorted; p.length (elements of a row), p.blocks (workgroups that share each of p.rows rows); what these expect. An
+// invocation places one element.
 
-var<workgroup> rows: array<i32, WX>;
-
-fn row_of(update: u32) -> i32 {
-  var row = 0;
-  for (var d = 0u; d < p.depth; d++) {
-    let place = int_index(update * p.width + d);
-    if (place < 0 || place >= load_extent(d)) { return 0x7ffffffe; }
-    row = row * load_extent(d) + place;
-  }
-  return row;
-}
+var<workgroup> keys: array<Key, WX>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -22,18 +12,18 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
 ) {
-  let i = flat_index(group, groups, local);
-  let own = row_of(min(i, p.updates - 1u));
-  rows[local.x] = own;
+  let number = flat_group(group, groups);
+  let block = number % p.blocks * WX;
+  let first = number / p.blocks * p.length + block;
+  let count = min(WX, p.length - block);
+  let own = order(load_x(first + min(local.x, count - 1u)));
+  keys[local.x] = own;
   workgroupBarrier();
-  let first = i - local.x;
-  let count = min(WX, p.updates - min(first, p.updates));
   var rank = 0u;
   for (var k = 0u; k < count; k++) {
-    rank += select(0u, 1u, rows[k] < own || (rows[k] == own && k < local.x));
+    rank += select(0u, 1u, sooner(keys[k], own) || (!sooner(own, keys[k]) && k < local.x));
   }
-  if (i < p.updates) {
-    store_sorted(2u * (first + rank), own);
-    store_sorted(2u * (first + rank) + 1u, i32(i));
+  if (local.x < count && number < p.blocks * p.rows) {
+    store_sorted(first + rank, i32(first + local.x));
   }
 }

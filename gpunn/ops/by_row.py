@@ -1,4 +1,4 @@
-"""Updates of rows: which of them each row of a result takes, in their order (shaders/lib/sorted.wgsl).
+"""Updates of rows: which of them each row of a result takes, in their order (shaders/lib/by_row.wgsl).
 
 Which row that is may be computed in the run, and several updates may name one row. So their numbers are
 sorted by row, stably, and then each element of the result walks those of its row. Floating point sums are in
@@ -13,11 +13,11 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Pack, Read, Scratch, Write, flat_threads, vec_width
 from gpunn.ops.op import Call
+from gpunn.ops.sort import sorting
 from gpunn.ops.strides import dense
 from gpunn.types import Array, DType, Shape, TensorType
 
-BLOCK = 256  # updates that a workgroup sorts
-NOWHERE = 2**31 - 2  # the row of an update that names none, behind all others (sort_blocks.wgsl)
+NOWHERE = 2**31 - 1  # the row of an update that names none, behind all others (find_rows.wgsl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +38,19 @@ class Updates:
         """Why kernels do what they do."""
         return f"each result walks its own of {self.count} updates, sorted by row"
 
-    def by_row(self, call: Call) -> tuple[list[Kernel], Read]:
-        """Kernels that sort the updates, and how others read them: pairs of a row and an update's number."""
+    def by_row(self, call: Call) -> tuple[list[Kernel], tuple[Read, Read]]:
+        """Kernels that find and sort the rows, and how others read these: by update, and in order."""
         if call.constant[self.index]:
-            pack = Pack(_by_row, (self.count, self.width, *self.extents))
-            return [], Read("sorted", self.index, pack=pack, dtype=DType.INT32)
-        pairs = TensorType(DType.INT32, (self.count, 2))
-        source, spare = Scratch(pairs), Scratch(pairs)
-        kernels = [self._blocks(source)]
-        run = BLOCK
-        while run < self.count:
-            kernels.append(self._merge(source, spare, run))
-            source, spare = spare, source
-            run *= 2
-        return kernels, Read("sorted", source)
+            args = (self.count, self.width, *self.extents)
+            packs = {"row_of": Pack(_rows, args), "sorted": Pack(_order, args)}
+            row_of, order = (
+                Read(name, self.index, pack=pack, dtype=DType.INT32) for name, pack in packs.items()
+            )
+            return [], (row_of, order)
+        type = TensorType(DType.INT32, (self.count,))
+        rows = Scratch(type)
+        kernels, places = sorting(Read("x", rows), type, 0) if self.count else ([], rows)
+        return [self._find(rows), *kernels], (Read("row_of", rows), Read("sorted", places))
 
     def joined(
         self, call: Call, x: int, join: Function, empty: Read, row: int, *, shared: bool = False
@@ -68,7 +67,7 @@ class Updates:
             body="join_rows",
             threads=flat_threads(count),
             workgroup=(64, 1, 1),
-            reads=(order, empty, Read("x", x, width=lanes)),
+            reads=(*order, empty, Read("x", x, width=lanes)),
             writes=(Write(width=lanes),),
             params={
                 "count": count,
@@ -82,37 +81,30 @@ class Updates:
         )
         return [*kernels, join_rows]
 
-    def _blocks(self, target: Scratch) -> Kernel:
+    def _find(self, rows: Scratch) -> Kernel:
         return Kernel(
-            body="sort_blocks",
-            threads=flat_threads(self.count, BLOCK),
-            workgroup=(BLOCK, 1, 1),
+            body="find_rows",
+            threads=flat_threads(self.count),
+            workgroup=(64, 1, 1),
             reads=(
                 Read("index", self.index),
                 Read("extent", None, value=np.array(self.extents, np.int32)),
             ),
-            writes=(Write("sorted", target),),
-            params={"updates": self.count, "width": self.width, "depth": len(self.extents)},
-            reason=f"updates sorted by row, {BLOCK} at a time",
-        )
-
-    def _merge(self, source: Scratch, target: Scratch, run: int) -> Kernel:
-        return Kernel(
-            body="merge_runs",
-            threads=flat_threads(self.count),
-            workgroup=(64, 1, 1),
-            reads=(Read("sorted", source),),
-            writes=(Write("merged", target),),
-            params={"updates": self.count, "run": run},
-            reason=f"sorted runs of {run} merged in pairs",
+            writes=(Write("row_of", rows),),
+            params={"count": self.count, "width": self.width, "depth": len(self.extents)},
+            reason="the row that each update names",
         )
 
 
-def _by_row(indices: Array | None, count: int, width: int, *extents: int) -> Array:
-    """The same for constant indices."""
+def _rows(indices: Array | None, count: int, width: int, *extents: int) -> Array:
+    """The rows that constant indices name."""
     assert indices is not None
     places = indices.reshape(count, width)[:, : len(extents)].astype(np.int64)
     inside = ((places >= 0) & (places < extents)).all(axis=1)
-    rows = np.where(inside, places @ np.array(dense(extents), np.int64), NOWHERE)
-    order = np.argsort(rows, kind="stable")
-    return np.stack([rows[order], order], axis=-1).astype(np.int32)
+    rows = places @ np.array(dense(extents), np.int64)
+    return np.where(inside, rows, NOWHERE).astype(np.int32)
+
+
+def _order(indices: Array | None, *args: int) -> Array:
+    """The order of their rows."""
+    return np.argsort(_rows(indices, *args), kind="stable").astype(np.int32)

@@ -93,7 +93,7 @@ def _sparse_kernels(call: Call) -> list[Kernel]:
         body="embedding_sums",
         threads=flat_threads(count),
         workgroup=(64, 1, 1),
-        reads=(order, Read("id", 0), Read("weight", 2), Read("x", 3, width=lanes)),
+        reads=(*order, Read("id", 0), Read("weight", 2), Read("x", 3, width=lanes)),
         writes=(Write(width=lanes),),
         params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
         constants={"COMBINER": COMBINERS.index(call["combiner"])},

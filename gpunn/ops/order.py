@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, ceil_div, flat_threads, size_of
+from gpunn.kernel import MAX_STEPS, Function, Kernel, Read, Scratch, Write, ceil_div, flat_threads, size_of
 from gpunn.ops.check import (
-    FLOATS,
     NUMBERS,
     SMALL,
     expect_dtype,
@@ -26,12 +24,13 @@ from gpunn.ops.check import (
     expect_unquantised,
 )
 from gpunn.ops.op import Call, Op, op
-from gpunn.ops.team import teams
+from gpunn.ops.sort import BLOCK, ordering, sorting
+from gpunn.ops.team import SIZE, teams
 from gpunn.types import Array, DType, TensorType
 
-MAX_RANKED = 4096  # length of a row up to which top_k may compare all pairs on the GPU
-_STEPS = 65_000  # of an invocation: after 65,535 times around loops lavapipe stops them without a word
-_WALKED = 16  # how many times as long as k a row must be, so that k walks are faster (measured on lavapipe)
+# The first k, up to so many, of rows as many times as long: k walks are faster than all pairs or a sort
+# (measured on lavapipe).
+_WALKS = 16
 _INDICES = {d.value: d for d in (DType.INT32, DType.INT64)}
 
 
@@ -56,9 +55,6 @@ def _extremes(
     shape = call.x.shape
     rows = call.x.size // shape[axis]
     threads, workgroup, reason = teams(rows, shape[axis])
-    steps = k * (1 + ceil_div(shape[axis], workgroup[0]) + workgroup[0].bit_length())
-    if steps > _STEPS:
-        raise Unsupported(f"{steps} steps of one invocation are over {_STEPS}, which every driver does")
     return Kernel(
         body="extremes",
         threads=threads,
@@ -67,20 +63,20 @@ def _extremes(
         writes=(Write(output=output),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
         functions=_pick(picked),
-        **_order(call, descending),
+        **ordering(call.x.dtype, descending),
+        steps=_steps(shape[axis], k, workgroup[0]),
         reason=f"rows of {shape[axis]}: {reason}",
     )
+
+
+def _steps(length: int, k: int, across: int) -> int:
+    """How often the loops of an invocation go round that shares rows with others."""
+    return k * (1 + ceil_div(length, across) + across.bit_length())
 
 
 def _pick(picked: str) -> dict[str, Function]:
     """What a kernel stores of a value and its index."""
     return {"pick": Function(("value", "index"), picked, ("x", ""))}
-
-
-def _order(call: Call, descending: int) -> dict[str, Any]:
-    """lib/order.wgsl, or lib/wide_order.wgsl, and what these expect, as fields of a Kernel."""
-    constants = {"REAL": int(call.x.dtype in FLOATS), "DESCENDING": descending}
-    return {"libraries": ("wide_order" if call.x.dtype is DType.INT64 else "order",), "constants": constants}
 
 
 @op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True)
@@ -115,12 +111,13 @@ def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
 
 def _top_kernels(call: Call) -> list[Kernel]:
     length, k = call.x.shape[-1], call["k"]
-    kernel = _extreme_top if length > MAX_RANKED or length > _WALKED * k else _ranked_top
-    return [kernel(call, output, picked) for output, picked in enumerate(("value", "index")) if k]
-
-
-def _extreme_top(call: Call, output: int, picked: str) -> Kernel:
-    return _extremes(call, call.x.rank - 1, call["k"], 1, picked, output)
+    results = tuple(enumerate(("value", "index") if k else ()))
+    if k <= _WALKS and length > _WALKS * k and _steps(length, k, SIZE) <= MAX_STEPS:
+        return [_extremes(call, call.x.rank - 1, k, 1, picked, output) for output, picked in results]
+    if length <= BLOCK:
+        return [_ranked_top(call, output, picked) for output, picked in results]
+    kernels, order = sorting(Read("x", 0), call.x, 1)
+    return kernels + [_sorted_top(call, order, output, picked) for output, picked in results]
 
 
 def _ranked_top(call: Call, output: int, picked: str) -> Kernel:
@@ -132,8 +129,21 @@ def _ranked_top(call: Call, output: int, picked: str) -> Kernel:
         writes=(Write(output=output),),
         params={"count": call.x.size, "length": call.x.shape[-1], "k": call["k"]},
         functions=_pick(picked),
-        **_order(call, 1),
+        **ordering(call.x.dtype, 1),
         reason="every value counts those before it",
+    )
+
+
+def _sorted_top(call: Call, order: Scratch, output: int, picked: str) -> Kernel:
+    return Kernel(
+        body="take_sorted",
+        threads=flat_threads(call.y.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("sorted", order)),
+        writes=(Write(output=output),),
+        params={"count": call.y.size, "length": call.x.shape[-1], "k": call["k"]},
+        functions=_pick(picked),
+        reason="the first of each sorted row",
     )
 
 
@@ -141,9 +151,8 @@ def _ranked_top(call: Call, output: int, picked: str) -> Kernel:
 def top_k(x: Array, *, k: int) -> tuple[Array, Array]:
     """The k greatest values of each row (the last dimension), in descending order, and their indices.
 
-    values have x's type, indices are int32. Rows of over 4096 values are on the GPU up to k times their
-    length of 4 million. Raises ModelError for other dtypes, a scalar, and unless k is within the row.
-    TFLite schema, TOPK_V2.
+    values have x's type, indices are int32. Raises ModelError for other dtypes, a scalar, and unless k is
+    within the row. TFLite schema, TOPK_V2.
     """
     number = ~np.isnan(x)
     descending = np.where(number, -x, 0) if x.dtype.kind == "f" else ~x

@@ -112,7 +112,7 @@ CASES: list[Case] = [
     *(("mean", [half(1, 3, 70, 5)], {"axes": axes}, ()) for axes in ((1,), (0, 2))),
     ("reduce_max", [half(1, 3, 70, 8)], {"axes": (1,)}, ()),
     ("arg_max", [half(1, 3, 70)], {"axis": 1}, ()),
-    ("top_k", [half(1, 3, 9)], {"k": 4}, ()),
+    *(("top_k", [half(1, 3, n)], {"k": k}, ()) for n, k in ((9, 4), (100, 4), (700, 40))),
     ("bucketize", [half(1, 3, 9)], {"boundaries": (-1.0, 0.5)}, ()),
     ("cumsum", [half(1, 3, 9)], {"axis": 1}, ()),
     *((op, [half(1, 3, 70)], {}, ()) for op in ("softmax", "log_softmax", "l2_normalization")),
@@ -130,12 +130,11 @@ CASES: list[Case] = [
 ]
 INTEGER_BODIES = {
     "check_ranges",
+    "find_rows",
     "integer_product",
     "integer_row",
     "join_planes",
-    "merge_runs",
     "quantize",
-    "sort_blocks",
     "table",
 }
 

@@ -97,13 +97,24 @@ def test_small_integers(dtype: type, backend: str) -> None:
 
 
 def test_long_rows(backend: str) -> None:
-    """They are walked k times, and not ranked."""
+    """They are walked k times, or sorted."""
     many = np.random.default_rng(0).integers(-9, 9, (3, 5000))
     for x in (random(0, 2, 9000), awkward(2, 5000), *map(many.astype, (np.int8, np.int32, np.int64))):
-        check("top_k", [x], {"k": 20}, backend=backend, **EXACT)
-    check("top_k", [random(0, 1, 70_001)], {"k": 55}, backend=backend, **EXACT)  # of 65,000 steps 61,000
-    host = "steps of one invocation"
-    check("top_k", [random(0, 1, 70_001)], {"k": 60}, backend=backend, host=host, **EXACT)
+        for k in (2, 16, 17, 300):
+            check("top_k", [x], {"k": k}, backend=backend, **EXACT)
+    check("top_k", [random(0, 1, 300_001)], {"k": 16}, backend=backend, **EXACT)  # 75,000 steps are too many
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int8, np.float16])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((1, 5000), 30), ((3, 513), 513), ((2, 2, 1025), 400), ((0, 600), 20), ((600,), 0)]
+)
+def test_sorted_rows(shape: tuple[int, ...], k: int, dtype: Any, backend: str) -> None:
+    """Few values, of which many are equal, and NaN."""
+    x = random(0, *shape, low=-100, high=100).astype(np.int8).astype(dtype)
+    if x.dtype.kind == "f":
+        x[..., ::9] = np.nan
+    check("top_k", [x], {"k": k}, backend=backend, **EXACT)
 
 
 def test_buckets(backend: str) -> None:

@@ -1,0 +1,17 @@
+// Updates in the order of their rows (gpunn/ops/by_row.py).
+// Expects sorted (the updates' numbers), row_of (an update's row), p.updates.
+
+// How many of the sorted updates are of rows before `row`.
+fn before(row: i32) -> u32 {
+  var low = 0u;
+  var high = p.updates;
+  while (low < high) {
+    let middle = (low + high) / 2u;
+    if (load_row_of(u32(load_sorted(middle))) < row) {
+      low = middle + 1u;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
