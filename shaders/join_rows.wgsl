@@ -1,7 +1,8 @@
 //!use flat by_row
-// y[row] = empty, joined with x[update] for every update of the row in their order.
-// Expects empty (one element), x, y, join; p.count, the number of V's of y; p.row, the V's of a row of y, and p.step,
-// those of x, 0 where x is one row for all; what lib/by_row.wgsl expects. An invocation joins one V.
+// y[row] = start, joined with x[update] for p.most updates of the row, from its p.first on, in their order.
+// Expects start (FIRST 1: one element; 0: what an earlier dispatch came to), x, y, join; p.count, the number of V's of
+// y; p.row, the V's of a row of y, and p.step, those of x, 0 where x is one row for all; what lib/by_row.wgsl expects.
+// An invocation joins one V.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(
@@ -12,8 +13,10 @@ fn main(
   let i = flat_index(group, groups, local);
   if (i >= p.count) { return; }
   let row = i32(i / p.row);
-  var v = splat_empty(0u);
-  for (var k = before(row); k < p.updates; k++) {
+  var v = splat_start(0u);
+  if (FIRST == 0u) { v = loadv_start(i); }
+  let first = before(row) + p.first;
+  for (var k = first; k < min(first + p.most, p.updates); k++) {
     let update = u32(load_sorted(k));
     if (load_row_of(update) != row) { break; }
     v = joinv(v, loadv_x(update * p.step + i % p.row));

@@ -119,6 +119,19 @@ def test_computed_values_are_refused_in_the_same_words(
             np.testing.assert_allclose(compiled(*inputs), host(*inputs), rtol=1e-6)
 
 
+def test_indices_of_16_bits_and_far_places(backend: str) -> None:
+    model = Model("short")
+    (chosen,) = model.add("cast", [model.input("x", TensorType(DType.INT32, (50_000,)))], {"dtype": "int16"})
+    model.output(*model.add("gather", [model.constant("table", random(0, 5)), chosen]))
+    with model.compile(backend=backend) as compiled:
+        assert {p.backend for p in compiled.placement} == {backend}
+        x = np.zeros(50_000, np.int32)
+        assert (compiled(x) == random(0, 5)[0]).all()
+        x[40_000] = 5
+        with pytest.raises(ModelError, match=r"in 0 \.\.\. 4, got 5"):
+            compiled(x)
+
+
 def picking(*, count: int = 3, rows: int = 5) -> Model:
     """Rows of a table by indices + 1, doubled."""
     model = Model("picking")

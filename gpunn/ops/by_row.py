@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Pack, Read, Scratch, Write, flat_threads, vec_width
+from gpunn.kernel import MAX_STEPS, Function, Kernel, Pack, Read, Scratch, Write, flat_threads, vec_width
+from gpunn.ops.check import FLOATS
 from gpunn.ops.op import Call
 from gpunn.ops.sort import sorting
 from gpunn.ops.strides import dense
 from gpunn.types import Array, DType, Shape, TensorType
 
+JOINED = MAX_STEPS - 100  # updates that an invocation joins, after a search for the first of them
 NOWHERE = 2**31 - 1  # the row of an update that names none, behind all others (find_rows.wgsl)
 
 
@@ -58,28 +60,40 @@ class Updates:
         """Kernels of a result whose rows are what updates `x`, rows of `row` elements, come to.
 
         They are joined one after the other, by a function of what there is, at first the one element of
-        `empty`, and the next. `shared`: there is one row for all updates.
+        `empty`, a Read of the name start, and the next. `shared`: there is one row for all updates.
         """
         kernels, order = self.by_row(call)
         lanes = vec_width(row)
         count = call.y.size // lanes
-        join_rows = Kernel(
-            body="join_rows",
-            threads=flat_threads(count),
-            workgroup=(64, 1, 1),
-            reads=(*order, empty, Read("x", x, width=lanes)),
-            writes=(Write(width=lanes),),
-            params={
-                "count": count,
-                "row": row // lanes,
-                "step": 0 if shared else row // lanes,
-                "updates": self.count,
-            },
-            functions={"join": join},
-            lanes=lanes,
-            reason=self.reason,
-        )
-        return [*kernels, join_rows]
+        partial = DType.FLOAT32 if call.y.dtype in FLOATS else call.y.dtype
+        start = empty
+        for first in range(0, max(self.count, 1), JOINED):
+            last = first + JOINED >= self.count
+            target = 0 if last else Scratch(TensorType(partial, call.y.shape))
+            kernels.append(
+                Kernel(
+                    body="join_rows",
+                    threads=flat_threads(count),
+                    workgroup=(64, 1, 1),
+                    reads=(*order, start, Read("x", x, width=lanes)),
+                    writes=(Write(output=target, width=lanes),),
+                    params={
+                        "count": count,
+                        "row": row // lanes,
+                        "step": 0 if shared else row // lanes,
+                        "updates": self.count,
+                        "first": first,
+                        "most": JOINED,
+                    },
+                    constants={"FIRST": int(first == 0)},
+                    functions={"join": join},
+                    lanes=lanes,
+                    steps=min(self.count, JOINED),
+                    reason=self.reason,
+                )
+            )
+            start = Read("start", None if last else target, width=lanes)
+        return kernels
 
     def _find(self, rows: Scratch) -> Kernel:
         return Kernel(

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.kernel import Kernel, Note, Read, Write
+from gpunn.kernel import Kernel, Note, Read, Write, ceil_div
 from gpunn.types import Array, DType, Shape, TensorType
 
 EIGHT_BITS = (DType.UINT8, DType.INT8)
@@ -124,7 +124,8 @@ class Guard:
 
     def kernel(self, call: Call) -> Kernel:
         """The same on the device."""
-        ranges = self.ranges(call)
+        ranges, dtype = self.ranges(call), call.input(self.index).dtype
+        noted = TensorType(DType.INT64 if dtype is DType.INT64 else DType.INT32, (2,))
         bounds = [(max(r.start, -(2**31)), min(r.stop, 2**31) - 1) for r in ranges]
 
         def judge(found: Array) -> None:
@@ -137,8 +138,9 @@ class Guard:
             threads=(256, 1, 1),
             workgroup=(256, 1, 1),
             reads=(Read("x", self.index), Read("bound", None, value=np.array(bounds, np.int32))),
-            writes=(Write("note", Note(TensorType(call.input(self.index).dtype, (2,)), judge)),),
+            writes=(Write("note", Note(noted, judge)),),
             params={"count": call.input(self.index).size, "ranges": len(ranges)},
+            steps=ceil_div(call.input(self.index).size, 256),
             reason=f"the first of the {self.what} that is out of range is noted",
         )
 

@@ -43,7 +43,7 @@ def _sparse_kernels(call: Call) -> list[Kernel]:
         width=indices.shape[1] if indices.rank == 2 else 1,
         extents=tuple(call["shape"]),
     )
-    return updates.joined(call, 1, Function(("a", "b"), "b"), Read("empty", 2), 1, shared=values.size == 1)
+    return updates.joined(call, 1, Function(("a", "b"), "b"), Read("start", 2), 1, shared=values.size == 1)
 
 
 def _places(call: Call) -> list[range]:
@@ -82,7 +82,7 @@ def _scatter_kernels(call: Call) -> list[Kernel]:
     shape, depth = tuple(call["shape"]), call.x.shape[-1]
     updates = Updates(index=0, count=size_of(call.x.shape[:-1]), width=depth, extents=shape[:depth])
     join = joining("logical_or" if call.y.dtype is DType.BOOL else "add", call.y.dtype)
-    return updates.joined(call, 1, join, Read("empty", None), size_of(shape[depth:]))
+    return updates.joined(call, 1, join, Read("start", None), size_of(shape[depth:]))
 
 
 def _slices(call: Call) -> list[range]:

@@ -83,7 +83,7 @@ def _declare(line: Segments) -> Op:
         dtype = np.dtype(np.float32 if data.dtype in FLOATS else data.dtype.numpy)
         empty = np.array([_empty(line, dtype)], dtype)
         row = size_of(data.shape[ids.rank :])
-        return updates.joined(call, 0, joining(line.by, data.dtype), Read("empty", None, value=empty), row)
+        return updates.joined(call, 0, joining(line.by, data.dtype), Read("start", None, value=empty), row)
 
     guards = (Guard(1, _named, "ids"),)
     return op(_infer, kernels, name=line.name, guards=guards, flops=lambda call: call.x.size)(reference)

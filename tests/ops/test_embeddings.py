@@ -69,6 +69,12 @@ def test_sparse(
     assert y.shape == (*shape[:-1], *item)
 
 
+def test_more_ids_than_an_invocation_adds_up_run_on_the_host(backend: str) -> None:
+    inputs = [*sparse(0, (1, 70_000), 65_000, 2), random(1, 2, 1)]
+    host, close = "65100 steps of one invocation", {"rtol": 65_000 * 2.0**-24}
+    check("embedding_lookup_sparse", inputs, {"shape": (1, 70_000)}, backend=backend, host=host, **close)
+
+
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize(("shape", "item"), [((5, 4), (3,)), ((2, 3, 4), (2, 2))])
 def test_sparse_agrees_with_litert(combiner: str, shape: tuple[int, ...], item: tuple[int, ...]) -> None:

@@ -112,6 +112,16 @@ def test_sums_are_in_the_order_of_the_updates(backend: str) -> None:
         assert compiled(index, terms).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize(("dtype", "row"), [(np.float32, 4), (np.int64, 1), (np.float16, 1)])
+def test_many_updates_of_one_row(dtype: Any, row: int, backend: str) -> None:
+    """More than an invocation may join: 130,000 of one row, and some of others before and behind."""
+    index = np.full((130_000, 1), 1, np.int32)
+    index[[5, 70_000]] = [[0], [2]]
+    updates = np.zeros((130_000, row), dtype)
+    updates[[3, 5, 64_899, 64_900, 64_901, 70_000, 129_999]] = np.arange(1, 8)[:, None]
+    check("scatter_nd", [index, updates], {"shape": (3, row)}, backend=backend, **EXACT)
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_many_updates_of_many_rows(dtype: Any, backend: str) -> None:
     """Ten thousand updates of as many rows: six merges; integers wrap around, indices are of their dtype."""
