@@ -23,6 +23,7 @@ from gpunn.model import Model
 from gpunn.passes import optimise
 from gpunn.passes.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.types import DType, TensorType
+from tests.importers.test_tflite_quantized import shuffled
 from tests.importers.test_tflite_state import file_of
 from tests.importers.test_tflite_state_integer import (
     SEQUENCE,
@@ -63,6 +64,7 @@ def operator_table() -> str:
     for variant in VARIANTS.values():
         files[variant.get("operator", SEQUENCE)].append(integer_lstm(**variant)[0])
     files["LSTM"].append(basic_lstm(1, 4, 3)[0])
+    files["FULLY_CONNECTED"].append(shuffled(1, 16, 4)[0])
     old = schema_operators()
     later = sorted((files.keys() | ELSEWHERE.keys() | REFUSED.keys()) - set(old))
     titles = ["operator", "versions", "types", "runs on", "cases", "why on the CPU"]
