@@ -6,6 +6,7 @@ whether the dtype has a sign or not: 256 results, or 65,536.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from gpunn.ops.op import Call, Quantized
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
+KEPT = 32  # tables of each op that have lately been made
 
 
 def every_value(type: TensorType) -> Array:
@@ -107,12 +109,23 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
 
 
 def table_facet(table: Callable[[Call], Array], dtypes: tuple[DType, ...]) -> Quantized:
-    """The integer facet of an op that is one table of its call, for stored values of `dtypes`."""
+    """The integer facet of an op that is one table of its call, for stored values of `dtypes`.
+
+    The last tables are kept: those of 16 bits take longer to make than most tensors to look up.
+    """
+
+    @functools.lru_cache(KEPT)
+    def made(op: str, origin: str, x: TensorType, y: TensorType, attrs: tuple[tuple[str, Any], ...]) -> Array:
+        return table(Call(op, origin, (x,), dict(attrs), (y,)))
+
+    def results(call: Call) -> Array:
+        x, y = call.x.with_shape(()), call.y.with_shape(())
+        return made(call.op, call.origin, x, y, tuple(call.attrs.items()))
 
     def reference(call: Call, x: Array) -> Any:
-        return read_table(x, table(call))
+        return read_table(x, results(call))
 
-    return Quantized(reference, lambda call: table_kernel(call, table(call)), dtypes=dtypes)
+    return Quantized(reference, lambda call: table_kernel(call, results(call)), dtypes=dtypes)
 
 
 def clamped_table(call: Call, name: str | None) -> Array:
