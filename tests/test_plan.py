@@ -46,6 +46,18 @@ def test_all_on_the_device_is_one_segment_with_the_input_up_and_the_output_back(
     assert names(segment.readbacks) == ["tanh_1:0"]
 
 
+def test_what_is_held_is_not_read_back_and_lives_to_the_end() -> None:
+    model = chain("relu", "reshape", "tanh", "relu6")
+    x, (flat,), (last,) = model.inputs[0], model.operations[1].outputs, model.operations[3].outputs
+    model.output(x, flat, model.constant("c", np.zeros(1, np.float32)))
+    placements = partition(model, lambda o: "forced" if o.op == "relu6" else (KERNEL,))
+    plan = make_plan(model, placements, model.outputs)
+    assert plan.held == (x, flat), "the host has the last result, and the constant"
+    assert names(plan.segments[0].readbacks) == ["tanh_2:0"]
+    lives = device_intervals(plan, lambda o: 1)
+    assert [lives[plan.root(o)].last for o in (x, flat)] == [1, 1] and last not in lives
+
+
 def test_a_host_operation_cuts_the_plan_in_three_and_only_its_operands_cross() -> None:
     plan = planned(chain("relu", "tanh", "relu6"), "tanh")
     first, middle, last = plan.segments

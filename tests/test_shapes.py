@@ -188,6 +188,16 @@ def test_state_starts_anew_with_another_shape(backend: str) -> None:
         compiled.reset_state()
 
 
+def test_an_input_may_have_any_shape(backend: str) -> None:
+    model = Model()
+    model.output(*model.add("neg", [model.input("x", float32(2), open=None)]))
+    assert model.inputs[0].declared == "float32[...]"
+    with model.compile(backend) as compiled:
+        for x in (photo(2, 3), photo(), photo(1, 2, 3, 4), np.float32(3)):
+            np.testing.assert_array_equal(compiled(x), -x)
+            assert np.shape(compiled(x)) == np.shape(x)
+
+
 def test_an_input_has_the_axes_that_are_left_open() -> None:
     with pytest.raises(gpunn.ModelError, match=r"has no axes \[2\]"):
         Model().input("x", float32(1, 2), open=[2])
