@@ -59,7 +59,7 @@ class Model:
             raise ModelError(f"input {name!r} of rank {type.rank} has no axes {sorted(axes)}")
         shape = OpenShape(tuple(None if k in axes else n for k, n in enumerate(type.shape))) if axes else None
         shape = OpenShape(None) if open is None else shape
-        operand = Operand(name, _bounded(name, type), Lifetime.INPUT, open=shape)
+        operand = Operand(name, bounded(name, type), Lifetime.INPUT, open=shape)
         self.inputs.append(operand)
         self._known.add(operand)
         self.source = None
@@ -71,7 +71,7 @@ class Model:
         _expect_type(f"constant {name!r}", value, type)
         if type.dtype is DType.STRING:
             value = as_strings(value, f"constant {name!r}")
-        return Operand(name, _bounded(name, type), Lifetime.CONSTANT, value)
+        return Operand(name, bounded(name, type), Lifetime.CONSTANT, value)
 
     def variable(self, name: str, type: TensorType, value: Array | None = None) -> Operand:
         """An operand that keeps its value between runs, from `value` on; without that, from zeros.
@@ -81,7 +81,7 @@ class Model:
         """
         if type.dtype is DType.STRING:
             raise ModelError(f"variable {name!r} is {type}: strings are not kept between runs")
-        operand = Operand(name, _bounded(name, type), Lifetime.VARIABLE)
+        operand = Operand(name, bounded(name, type), Lifetime.VARIABLE)
         self.variables[operand] = zeros(type) if value is None else value
         _expect_type(f"variable {name!r}", self.variables[operand], type)
         self._known.add(operand)
@@ -148,7 +148,7 @@ class Model:
         labels = [*names, *(f"{op}_{len(self.operations)}:{k}" for k in range(len(names), len(types)))]
         declared = [*open, *[None] * (len(types) - len(open))]
         outputs = tuple(
-            Operand(n, _bounded(n, t), Lifetime.TEMPORARY, open=d)
+            Operand(n, bounded(n, t), Lifetime.TEMPORARY, open=d)
             for n, t, d in zip(labels, types, declared, strict=False)
         )
         custom = None if definition is OPS.get(op) else definition
@@ -270,7 +270,8 @@ def lookup(op: str | Op) -> Op:
     return OPS[op]
 
 
-def _bounded(name: str, type: TensorType) -> TensorType:
+def bounded(name: str, type: TensorType) -> TensorType:
+    """The type; ModelError where no tensor may be as large."""
     if any(d < 0 for d in type.shape):
         raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
     if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):

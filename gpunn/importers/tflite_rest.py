@@ -35,7 +35,7 @@ class Halt:
 
     operation: Operation
     reason: str
-    results: Mapping[int, TensorType | None] | None = None
+    results: tuple[tuple[int, TensorType | None], ...] | None = None
 
 
 class HaltedError(Exception):
@@ -101,13 +101,13 @@ def halt_for_results(operator: FileOperator, node: Node, computed: Computed) -> 
     name = operator.code.lower()
     definition = op(like, name=name, host_reason=_FOR_SHAPES, raw=True, strings=True)(compute)
     operation = Operation(name, computed.inputs, (), {}, node.origin, definition)
-    return Halt(operation, _FOR_SHAPES, dict.fromkeys(operator.outputs))
+    return Halt(operation, _FOR_SHAPES, tuple((index, None) for index in operator.outputs))
 
 
 def halt_for_bodies(operator: FileOperator, node: Node, deferred: Deferred) -> Halt:
     """Stop for what subgraphs give, whose shapes are known when they have run."""
     operation = Operation(deferred.op, deferred.inputs, (), deferred.bodies, node.origin)
-    results = {operator.outputs[number]: type for number, type in deferred.types.items()}
+    results = tuple((operator.outputs[number], type) for number, type in deferred.types.items())
     return Halt(operation, _FOR_SHAPES, results)
 
 
@@ -124,7 +124,7 @@ def rest_of(halt: Halt, levels: Sequence[Level], name: str, held: Held, go_on: G
         new = {o: rest.input(o.name, o.type) for o in crossing}
         new.update((o, rest.constant(o.name, v, o.type)) for o, v in zip(as_values, results, strict=False))
         there = [{index: new.get(o, o) for index, o in found.items()} for found in known]
-        for (index, type), value in zip((halt.results or {}).items(), results, strict=False):
+        for (index, type), value in zip(halt.results or (), results, strict=False):
             found = TensorType(DType.of(value.dtype), value.shape) if type is None else type
             title = levels[-1].graph.tensors[index].name
             there[-1][index] = rest.input(title, found.with_shape(value.shape))

@@ -13,7 +13,7 @@ from gpunn.errors import UnsupportedError
 from gpunn.importers.tflite_file import FileGraph, FileTensor, TfliteFile, printable
 from gpunn.importers.tflite_node import RefusedError
 from gpunn.importers.tflite_refusals import Refusals
-from gpunn.model import zeros
+from gpunn.model import bounded, zeros
 from gpunn.operation import Lifetime, Operand
 from gpunn.types import Array, DType, TensorType
 
@@ -100,6 +100,7 @@ class Work:
         tensor = self.file.graph(key[0]).tensors[key[1]]
         if tensor.type is None:  # an output: operators do not read such a tensor
             raise UnsupportedError(f"{self.file.name}: {tensor} is {tensor.type_name}")
+        bounded(tensor.name, tensor.type)
         value = self.value(tensor)
         if value is None:  # of UINT8 they are not zero points, in LiteRT
             value = zeros(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -214,3 +215,18 @@ def test_memory_is_given_back(gpu: str) -> None:
     before = device.constants.nbytes
     agree(looping(growing()), gpu, [X, number(3)]).close()
     assert device.constants.nbytes == before
+
+
+def test_a_tensor_that_is_two_results_is_the_last(backend: str) -> None:
+    graph = Graph()
+    x = graph.input(ROW)
+    (y,) = graph.add("CONCATENATION", [x, x], [float32(1, 6)], {"axis": 1})
+    main = Graph()
+    inputs = main.input(BOOL), main.input(ROW)
+    (t,) = main.add("IF", inputs, [float32(1)], {"then_subgraph_index": 1, "else_subgraph_index": 2})
+    main.nodes[0] = replace(main.nodes[0], outputs=(t, t))
+    (z,) = main.add("NEG", [t], [float32(1)])
+    both = [(graph, [x, y]), (graph, [y, x])]
+    with gpunn.load(main.build([z], called=both)).compile(backend) as compiled:
+        assert np.array_equal(compiled(np.array(True), X), -np.tile(X, 2))
+        assert np.array_equal(compiled(np.array(False), X), -X)

@@ -170,3 +170,10 @@ def test_a_first_value_that_is_computed(backend: str) -> None:
     with gpunn.load(file).compile(backend) as compiled:
         for inputs, wanted in zip(frames, litert_runs(file, frames), strict=True):
             agree(compiled(*inputs), wanted)
+
+
+def test_a_variable_of_any_size_is_refused() -> None:
+    graph = Graph()
+    huge = graph.tensor(float32(2**30, 2**30, 2**30), is_variable=True)
+    with pytest.raises(gpunn.ModelError, match="at most 2147483647"):
+        gpunn.load(graph.build(graph.add("NEG", [huge], [float32(1)])))
