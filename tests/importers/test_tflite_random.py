@@ -40,6 +40,16 @@ def test_numbers_of_a_shape(operator: str, seeds: Sequence[int], backend: str) -
             compiled.reset_state()
 
 
+def test_numbers_of_a_shape_that_comes_with_the_run(backend: str) -> None:
+    """The generator goes on whatever the shapes were."""
+    options = {"seed": 1, "seed2": 2}
+    file = single_op("RANDOM_UNIFORM", [TensorType(DType.INT32, (2,))], [float32(1, 1)], options)
+    shapes = [[np.array(shape, np.int32)] for shape in ((2, 3), (1, 5), (2, 3), (2, 3))]
+    with load(file).compile(backend=backend) as compiled:
+        for shape, (answer,) in zip(shapes, litert_runs(file, shapes), strict=True):
+            np.testing.assert_array_equal(compiled(*shape), answer)
+
+
 @pytest.mark.parametrize("samples", [1, 9, 12])
 @pytest.mark.parametrize("dtype", [DType.INT32, DType.INT64])
 def test_classes(samples: int, dtype: DType, backend: str) -> None:

@@ -28,6 +28,7 @@ def _number(value: float) -> Array:
 
 CASES = (
     # int16 as numbers, which the newest versions of a few operators take.
+    *(Case(name, [Fed(SHORT)], [I16], version=version) for name, version in (("ABS", 5), ("NEG", 1))),
     *(
         Case(name, [Fed(SHORT), Fed(SHORT[::-1].copy())], [I16], version=version)
         for name, version in (("ADD", 6), ("MUL", 8))
