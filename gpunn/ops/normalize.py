@@ -226,6 +226,7 @@ def _local_response_kernel(call: Call) -> Kernel:
             "below": (-1.0) ** beta if beta.is_integer() else float("nan"),
         },
         lanes=lanes,
+        steps=min(2 * call["radius"] + 1, shape[axis]),
         reason="element by element",
     )
 

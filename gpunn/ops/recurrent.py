@@ -249,6 +249,7 @@ def _recurrence_kernel(call: Call) -> Kernel:
         },
         constants={"UNITS": room},
         functions=activation_function(call),
+        steps=steps * (1 + ceil_div(columns, across) * (6 + down.bit_length() + rows // (4 * down))),
         reason="one workgroup for a row of the batch",
     )
 

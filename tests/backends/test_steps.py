@@ -40,3 +40,12 @@ def test_large_windows(gpu: str) -> None:
     inputs = [ones(1, 20, 20, 200), ones(2, 20, 20, 200)]
     (total,) = check("conv2d", inputs, attrs, backend=gpu, host=host)
     assert (total == 80_000).all()
+
+
+@pytest.mark.parametrize("steps", [5_000, 12_000])
+def test_long_sequences(steps: int, gpu: str) -> None:
+    """A state that counts: each step adds one."""
+    inputs = [ones(1, steps, 2), np.eye(2, dtype=np.float32), ones(1, 2)]
+    host = "steps of one invocation" if steps > 10_000 else ""
+    results = check("recurrence", inputs, {}, backend=gpu, constants=(1,), host=host, atol=0)
+    assert results[0].tolist() == [[steps + 1, steps + 1]]

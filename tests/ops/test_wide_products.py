@@ -21,6 +21,7 @@ WINDOWS: list[dict[str, Any]] = [
 CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], int, dict[str, Any]]] = [
     *(("conv2d", (2, 6, 7, c), (n, 3, 2, c), 0, a) for c, n in ((5, 7), (8, 4)) for a in WINDOWS),
     ("conv2d", (1, 5, 5, 6), (4, 2, 2, 3), 0, {"padding": "same"}),
+    ("conv2d", (1, 5, 5, 8), (16, 2, 2, 4), 0, {"padding": "same"}),
     ("conv2d", (0, 5, 5, 4), (4, 2, 2, 4), 0, {"padding": "same"}),
     *(
         ("depthwise_conv2d", (2, 6, 7, c), (1, 3, 2, n), 3, a)
@@ -39,6 +40,7 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], int, dict[str, Any]]] =
     ),
     ("fully_connected", (3, 210), (9, 210), 0, {}),
     ("fully_connected", (3, 12), (8, 12), 0, {"activation": "relu6"}),
+    ("fully_connected", (1, 210), (9, 210), 0, {}),
     ("fully_connected", (1, 3000), (4, 3000), 0, {}),
 ]
 
