@@ -11,7 +11,7 @@ import numpy as np
 from gpunn.importers.tflite_node import Layer, Network, Node, Options, RefusedError, Result, Value, constant
 from gpunn.importers.tflite_value_rules import MAX_RANGE
 from gpunn.importers.tflite_window_rules import chain, cut, joining
-from gpunn.types import Array
+from gpunn.types import Array, DType
 
 SEGMENTS = {"add": "segment_sum", "maximum": "segment_max", "minimum": "segment_min", "mul": "segment_prod"}
 
@@ -59,6 +59,8 @@ def gather(node: Node) -> Network:
 def _index_vectors(node: Node, layers: list[Layer], axis: int, length: int) -> tuple[list[int], Value]:
     """The indices' other dimensions than `axis`, and the indices with that one last; it may be implied."""
     indices = node.operand(1)
+    if indices.type.dtype not in (DType.INT32, DType.INT64):
+        raise RefusedError(f"its indices are {indices.type}, only int32 and int64 are supported")
     rank = indices.type.rank
     extent = 1 if axis == rank else indices.type.shape[axis] if 0 <= axis < rank else -1
     if extent != length:

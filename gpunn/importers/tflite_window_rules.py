@@ -226,8 +226,9 @@ def windowed(
         count = max((extent - (k - 1) * d - 1) // s + 1, 0)
         if k == s == 1:
             continue
-        if count * k > MAX_PLACES:
+        if max(count, 1) * k > MAX_PLACES:
             raise RefusedError(f"windows of {k} at {count} places are too many, at most {MAX_PLACES} in all")
+        s, d = min(s, extent), min(d, extent)  # further ones are those of one place, or of one cell
         places = np.arange(count, dtype=np.int32)[:, None] * s + np.arange(k, dtype=np.int32) * d
         index = constant(f"{node.origin}: windows of axis {axis}", places)
         layers.append(Layer("gather", (found, index), {"axis": axis}))

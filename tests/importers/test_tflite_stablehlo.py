@@ -332,6 +332,27 @@ def test_windows_that_are_too_many_are_refused() -> None:
         load(reducing("REDUCE_WINDOW", "ADD", wide, 0, {**ways}, float32(1, 2101)))
 
 
+def test_windows_that_fit_nowhere_are_not_counted_cell_by_cell() -> None:
+    with pytest.raises(UnsupportedError, match=f"windows of {1 << 40} at 0 places are too many"):
+        load(
+            reducing("REDUCE_WINDOW", "ADD", ROW, 0, {"window_dimensions": longs(1, 1 << 40)}, float32(2, 0))
+        )
+
+
+def test_steps_may_lead_beyond_all_bounds(backend: str) -> None:
+    """Only the first place and the first cell are inside."""
+    far = 1 << 56
+    ways = {
+        "window_dimensions": longs(2, 1),
+        "window_strides": longs(far, far),
+        "window_dilations": longs(1, far),
+    }
+    with load(reducing("REDUCE_WINDOW", "ADD", ROW, 0, ways, float32(1, 1))).compile(
+        backend=backend
+    ) as compiled:
+        assert compiled(ROW).tolist() == [[2]]
+
+
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
@@ -346,6 +367,12 @@ def test_windows_that_are_too_many_are_refused() -> None:
 def test_what_does_not_go_where_indices_say(case: Any, reason: str) -> None:
     with pytest.raises((FormatError, ModelError), match=f"STABLEHLO_SCATTER: .*{reason}"):
         load(scattering("", ROW, case, np.int32)[0])
+
+
+def test_narrow_indices_are_refused() -> None:
+    """As by LiteRT; they may not count the elements."""
+    with pytest.raises(UnsupportedError, match=r"its indices are uint8.2, 1., only int32 and int64"):
+        load(scattering("", ROW, ([[0], [1]], (1,), (0,), (0,), 1, (2, 3)), np.uint8)[0])
 
 
 def test_large_scatters_are_refused() -> None:
