@@ -1,11 +1,11 @@
-//!use flat
+//!use members
 // y = pick(value, index) of the first p.k along a row in the order of lib/order.wgsl or lib/wide_order.wgsl, the lowest
 // index first among equals. Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between a row's
-// elements, and y's; rows whose numbers differ by less lie side by side); what these expect. A team of WX invocations
+// elements, and y's; rows whose numbers differ by less lie side by side); what these expect. A team (lib/members.wgsl)
 // shares a row, and walks it p.k times.
 
-var<workgroup> keys: array<Key, WX * WY>;
-var<workgroup> places: array<u32, WX * WY>;
+var<workgroup> keys: array<Key, WX>;
+var<workgroup> places: array<u32, WX>;
 
 fn precedes(key: Key, place: u32, other: Key, elsewhere: u32) -> bool {
   return sooner(key, other) || (!sooner(other, key) && place < elsewhere);
@@ -17,16 +17,16 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
 ) {
-  let row = flat_group(group, groups) * WY + local.y;
+  let row = team_of(group, groups, local);
+  let own = member(local);
   let start = row / p.inner * (p.inner * p.length) + row % p.inner;
   let count = select(0u, p.length, row < p.rows);
-  let slot = local.y * WX + local.x;
   var last = latest();
   var last_place = 0u;
   for (var rank = 0u; rank < p.k; rank++) {
     var first = latest();
     var place = 0xffffffffu;
-    for (var k = local.x; k < count; k += WX) {
+    for (var k = own; k < count; k += TEAM) {
       let key = order(load_x(start + k * p.inner));
       let left = rank == 0u || precedes(last, last_place, key, k);
       if (left && precedes(key, k, first, place)) {
@@ -35,19 +35,19 @@ fn main(
       }
     }
     workgroupBarrier();
-    keys[slot] = first;
-    places[slot] = place;
-    for (var half = WX / 2u; half > 0u; half /= 2u) {
+    keys[local.x] = first;
+    places[local.x] = place;
+    for (var half = TEAM / 2u; half > 0u; half /= 2u) {
       workgroupBarrier();
-      if (local.x < half && precedes(keys[slot + half], places[slot + half], keys[slot], places[slot])) {
-        keys[slot] = keys[slot + half];
-        places[slot] = places[slot + half];
+      if (own < half && precedes(keys[local.x + half], places[local.x + half], keys[local.x], places[local.x])) {
+        keys[local.x] = keys[local.x + half];
+        places[local.x] = places[local.x + half];
       }
     }
     workgroupBarrier();
-    last = keys[local.y * WX];
-    last_place = places[local.y * WX];
-    if (local.x == 0u && row < p.rows) {
+    last = keys[local.x - own];
+    last_place = places[local.x - own];
+    if (own == 0u && row < p.rows) {
       let at = (row / p.inner * p.k + rank) * p.inner + row % p.inner;
       store_y(at, pick(load_x(start + last_place * p.inner), integer(i32(last_place))));
     }

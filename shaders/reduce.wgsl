@@ -1,10 +1,11 @@
-//!use flat walk
+//!use members walk
 // y = finish(fold of all x that belong to a result, the result's number).
-// Expects x, y; enter(x), an accumulator, fold(acc, x) of two of these, finish(acc, place), p.initial; p.outputs and p.count, the numbers of results (V's) and of terms
-// of each; p.kept and p.reduced (extents), p.kept_stride and p.reduced_stride in V's; ONE_RUN (1: the terms lie at
-// one stride, p.reduced_stride.w). WX invocations, a power of two, share a result, WY results share a workgroup.
+// Expects x, y; enter(x), an accumulator, fold(acc, x) of two of these, finish(acc, place), p.initial; p.outputs and
+// p.count, the numbers of results (V's) and of terms of each; p.kept and p.reduced (extents), p.kept_stride and
+// p.reduced_stride in V's; ONE_RUN (1: the terms lie at one stride, p.reduced_stride.w). A team (lib/members.wgsl)
+// shares a result.
 
-var<workgroup> partial: array<V_acc, WX * WY>;
+var<workgroup> partial: array<V_acc, WX>;
 
 fn term(r: u32) -> u32 {
   if (ONE_RUN == 1u) {
@@ -19,23 +20,23 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
 ) {
-  let result = flat_group(group, groups) * WY + local.y;
-  let slot = local.y * WX + local.x;
+  let result = team_of(group, groups, local);
+  let own = member(local);
   var acc = enterv(splatv(T(p.initial)));
   if (result < p.outputs) {
     let start = distance(unravel(result, p.kept), p.kept_stride);
-    for (var r = local.x; r < p.count; r += WX) {
+    for (var r = own; r < p.count; r += TEAM) {
       acc = foldv(acc, enterv(loadv_x(start + term(r))));
     }
   }
-  partial[slot] = acc;
-  for (var half = WX / 2u; half > 0u; half /= 2u) {
+  partial[local.x] = acc;
+  for (var half = TEAM / 2u; half > 0u; half /= 2u) {
     workgroupBarrier();
-    if (local.x < half) {
-      partial[slot] = foldv(partial[slot], partial[slot + half]);
+    if (own < half) {
+      partial[local.x] = foldv(partial[local.x], partial[local.x + half]);
     }
   }
-  if (local.x == 0u && result < p.outputs) {
-    storev_y(result, finishv(partial[slot], splatv(integer(i32(result)))));
+  if (own == 0u && result < p.outputs) {
+    storev_y(result, finishv(partial[local.x], splatv(integer(i32(result)))));
   }
 }

@@ -25,7 +25,7 @@ from gpunn.ops.affine import fixed_output, through_reals
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
 from gpunn.ops.rows import IntegerRows
-from gpunn.ops.team import teams
+from gpunn.ops.team import team
 from gpunn.types import Array, DType, TensorType
 
 _PARAMETERS = {
@@ -42,17 +42,18 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Ke
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
-    threads, workgroup, reason = teams(rows, shape[axis])
+    who = team(rows, shape[axis])
     functions = {"lowest": "T(-3.4028234e38)", **functions}
     return Kernel(
         body="normalize",
-        threads=threads,
-        workgroup=workgroup,
+        threads=who.threads,
+        workgroup=who.workgroup,
         reads=(Read("x", 0),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
+        constants=who.constants,
         functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
-        steps=3 * ceil_div(shape[axis], workgroup[0]),
-        reason=f"rows of {shape[axis]}: {reason}",
+        steps=3 * ceil_div(shape[axis], who.size),
+        reason=f"rows of {shape[axis]}: {who.reason}",
     )
 
 

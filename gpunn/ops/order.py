@@ -25,7 +25,7 @@ from gpunn.ops.check import (
 )
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.sort import BLOCK, ordering, sorting
-from gpunn.ops.team import SIZE, teams
+from gpunn.ops.team import WORKGROUP, team
 from gpunn.types import Array, DType, TensorType
 
 # The first k, up to so many, of rows as many times as long: k walks are faster than all pairs or a sort
@@ -54,18 +54,18 @@ def _extremes(
     """The kernel that finds the first k along an axis, of which y has the `picked`: "value" or "index"."""
     shape = call.x.shape
     rows = call.x.size // shape[axis]
-    threads, workgroup, reason = teams(rows, shape[axis])
+    who = team(rows, shape[axis])
     return Kernel(
         body="extremes",
-        threads=threads,
-        workgroup=workgroup,
+        threads=who.threads,
+        workgroup=who.workgroup,
         reads=(Read("x", 0),),
         writes=(Write(output=output),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
         functions=_pick(picked),
-        **ordering(call.x.dtype, descending),
-        steps=_steps(shape[axis], k, workgroup[0]),
-        reason=f"rows of {shape[axis]}: {reason}",
+        **ordering(call.x.dtype, descending, **who.constants),
+        steps=_steps(shape[axis], k, who.size),
+        reason=f"rows of {shape[axis]}: {who.reason}",
     )
 
 
@@ -112,7 +112,7 @@ def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
 def _top_kernels(call: Call) -> list[Kernel]:
     length, k = call.x.shape[-1], call["k"]
     results = tuple(enumerate(("value", "index") if k else ()))
-    if k <= _WALKS and length > _WALKS * k and _steps(length, k, SIZE) <= MAX_STEPS:
+    if k <= _WALKS and length > _WALKS * k and _steps(length, k, WORKGROUP) <= MAX_STEPS:
         return [_extremes(call, call.x.rank - 1, k, 1, picked, output) for output, picked in results]
     if length <= BLOCK:
         return [_ranked_top(call, output, picked) for output, picked in results]

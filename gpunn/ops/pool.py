@@ -20,19 +20,17 @@ from gpunn.kernel import (
     Write,
     ceil_div,
     fits_i32,
-    flat_threads,
     keep_nan,
     vec_width,
 )
 from gpunn.ops.affine import activation_bounds, store
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.team import Team
 from gpunn.ops.tiling import shares
 from gpunn.ops.unary import activation_function
 from gpunn.ops.window import Padding, Pair, Window, check_window, pad_input, resolve, tap, window_params
 from gpunn.types import Array, TensorType
-
-_GROUP = 64  # invocations of a workgroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +114,11 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     results = call.y.size // lanes
-    across = shares(results, window.size[0], call.parallel)
-    down = _GROUP // across
-    x, y, _ = flat_threads(ceil_div(results, down) * across, across)
+    who = Team(results, shares(results, window.size[0], call.parallel))
     return Kernel(
         body="pool2d",
-        threads=(x, y * down, 1),
-        workgroup=(across, down, 1),
+        threads=who.threads,
+        workgroup=who.workgroup,
         reads=(Read("x", 0, lanes),),
         writes=(Write(width=lanes),),
         params={**window_params(window, height, width), "SIZE": results, "C": channels // lanes},
@@ -133,9 +129,12 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
             "combine": Function(("s", "v"), pool.wgsl_combine),
             "finish": Function(("s", "n"), pool.wgsl_finish),
         },
+        constants=who.constants,
+        libraries=("pool_shared" if who.size > 1 else "pool_alone",),
         lanes=lanes,
-        steps=ceil_div(window.size[0], across) * (window.size[1] + 1),
-        reason=f"one output pixel x {lanes} channels" + (f", rows in {across} shares" if across > 1 else ""),
+        steps=ceil_div(window.size[0], who.size) * (window.size[1] + 1),
+        reason=f"one output pixel x {lanes} channels"
+        + (f", rows in {who.size} shares" if who.size > 1 else ""),
     )
 
 

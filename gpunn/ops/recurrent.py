@@ -19,7 +19,7 @@ from gpunn.kernel import Function, Grid, Kernel, Pack, Read, Unsupported, Write,
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.op import Call, Op, matrices, op
 from gpunn.ops.svdf_integer import DTYPES, INTEGER, of_integers
-from gpunn.ops.team import teams
+from gpunn.ops.team import team
 from gpunn.ops.unary import activation_function, apply_activation, check_activation
 from gpunn.types import Array, Shape, TensorType
 
@@ -77,16 +77,17 @@ def _infer_rnn(call: Call) -> tuple[TensorType, ...]:
 
 def _rnn_kernel(call: Call) -> Kernel:
     depth, units, count = call.x.shape[1], call.y.shape[1], call.y.size
-    threads, workgroup, reason = teams(count, depth + units)
+    who = team(count, depth + units)
     return Kernel(
         body="rnn",
-        threads=threads,
-        workgroup=workgroup,
+        threads=who.threads,
+        workgroup=who.workgroup,
         reads=tuple(Read(name, index) for index, name in _RNN.items()),
         writes=(Write("h_out", 0), Write("y", 1)),
         params={"count": count, "units": units, "depth": depth},
+        constants=who.constants,
         functions=activation_function(call),
-        reason=reason,
+        reason=who.reason,
     )
 
 
@@ -133,21 +134,22 @@ def _infer_svdf(call: Call) -> tuple[TensorType, ...]:
 def _svdf_kernel(call: Call) -> Kernel:
     depth, memory, units = call.x.shape[1], call.input(2).shape[1], call.outputs[1].shape[1]
     count = call.outputs[1].size
-    threads, workgroup, reason = teams(count, max(depth, memory))
+    who = team(count, max(depth, memory))
     names = ("x", "feature", "time", "bias", "state")
     return Kernel(
         body="svdf",
-        threads=threads,
-        workgroup=workgroup,
+        threads=who.threads,
+        workgroup=who.workgroup,
         reads=tuple(Read(n, i if call.has(i) else None) for i, n in enumerate(names)),
         writes=(Write("state_out", 0), Write("y", 1)),
         params={"count": count, "units": units, "rank": call["rank"], "depth": depth, "memory": memory},
+        constants=who.constants,
         functions={
             "enter": Function(("x",), "x"),
             "entry": Function(("sum",), "sum"),
             **activation_function(call),
         },
-        reason=reason,
+        reason=who.reason,
     )
 
 

@@ -33,7 +33,6 @@ from gpunn.kernel import (
     Write,
     ceil_div,
     dims4,
-    flat_threads,
     keep_nan,
     number_param,
     size_of,
@@ -52,9 +51,9 @@ from gpunn.ops.check import (
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.ops.strides import aligned, by_fours, dense, merge
+from gpunn.ops.team import WORKGROUP, Team
 from gpunn.types import Array, DType, Shape, TensorType
 
-_GROUP = 64
 _FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
 
 
@@ -202,13 +201,12 @@ def _reduction(call: Call, how: Folding) -> Kernel:
     """The kernel of a reduction."""
     lanes, kept, reduced = _spaces(call)
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
-    share = terms >= _GROUP and not how.ordered and (outputs < _FEW or reduced[1][-1] == 1)
-    across, down = (_GROUP, 1) if share else (1, _GROUP)
-    x, y, _ = flat_threads(ceil_div(outputs, down) * across, across)
+    share = terms >= WORKGROUP and not how.ordered and (outputs < _FEW or reduced[1][-1] == 1)
+    who = Team(outputs, WORKGROUP if share else 1)
     return Kernel(
         body="reduce",
-        threads=(x, y * down, 1),
-        workgroup=(across, down, 1),
+        threads=who.threads,
+        workgroup=who.workgroup,
         reads=(Read("x", 0, width=lanes), *how.tables),
         writes=(Write(width=lanes),),
         params={
@@ -221,7 +219,7 @@ def _reduction(call: Call, how: Folding) -> Kernel:
             "reduced_stride": dims4(reduced[1], 0),
             **how.params,
         },
-        constants={"ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
+        constants={**who.constants, "ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
         functions={
             "enter": Function(("x",), how.enter, ("x",), "acc"),
             "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
@@ -230,8 +228,8 @@ def _reduction(call: Call, how: Folding) -> Kernel:
         libraries=how.libraries,
         lanes=lanes,
         accumulator=how.accumulator,
-        steps=ceil_div(terms, across),
-        reason="one workgroup per result" if share else "one invocation per result",
+        steps=ceil_div(terms, who.size),
+        reason=who.reason,
     )
 
 

@@ -15,9 +15,9 @@ from gpunn.types import DType, TensorType
 BLOCK = 256  # elements that a workgroup sorts
 
 
-def ordering(dtype: DType, descending: int) -> dict[str, Any]:
-    """lib/order.wgsl, or lib/wide_order.wgsl, and what these expect, as fields of a Kernel."""
-    constants = {"REAL": int(dtype in FLOATS), "DESCENDING": descending}
+def ordering(dtype: DType, descending: int, **constants: int) -> dict[str, Any]:
+    """Fields of a Kernel: lib/order.wgsl or lib/wide_order.wgsl, and what these expect beside `constants`."""
+    constants = {**constants, "REAL": int(dtype in FLOATS), "DESCENDING": descending}
     return {"libraries": ("wide_order" if dtype is DType.INT64 else "order",), "constants": constants}
 
 

@@ -1,17 +1,44 @@
-"""Teams: how many invocations share a result (the other half is shaders/lib/team.wgsl)."""
+"""Teams: how many invocations share a result (the other half is shaders/lib/members.wgsl)."""
 
 from __future__ import annotations
 
-from gpunn.kernel import Grid, ceil_div, flat_threads
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-SIZE = 64  # invocations of a workgroup
+from gpunn.kernel import Grid, flat_threads
+
+WORKGROUP = 64  # invocations
 _FEW = 64  # terms: up to here a result is one invocation's work
 
 
-def teams(results: int, terms: int) -> tuple[Grid, Grid, str]:
-    """Threads, workgroup and the reason for them, for `results` each made of `terms` values."""
-    shared = terms > _FEW
-    across, down = (SIZE, 1) if shared else (1, SIZE)
-    x, y, _ = flat_threads(ceil_div(results, down) * across, across)
-    reason = "one workgroup per result" if shared else "one invocation per result"
-    return (x, y * down, 1), (across, down, 1), reason
+@dataclass(frozen=True, slots=True)
+class Team:
+    """`size` invocations for each of `results`: a power of two, up to WORKGROUP."""
+
+    results: int
+    size: int
+
+    @property
+    def threads(self) -> Grid:
+        """The kernel's threads."""
+        return flat_threads(self.results * self.size, WORKGROUP)
+
+    @property
+    def workgroup(self) -> Grid:
+        """The kernel's workgroup."""
+        return WORKGROUP, 1, 1
+
+    @property
+    def constants(self) -> Mapping[str, int]:
+        """What the kernel's constants must have among them."""
+        return {"TEAM": self.size}
+
+    @property
+    def reason(self) -> str:
+        """The sharing, for the kernel's reason."""
+        return "one workgroup per result" if self.size > 1 else "one invocation per result"
+
+
+def team(results: int, terms: int) -> Team:
+    """Who shares each of `results`, made of `terms` values."""
+    return Team(results, WORKGROUP if terms > _FEW else 1)
