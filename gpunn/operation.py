@@ -69,17 +69,22 @@ class Operation:
 
     @property
     def integer(self) -> bool:
-        """Whether this is arithmetic on quantised tensors: not on reals, nor the mere moving of elements."""
+        """Whether this is arithmetic on quantised tensors: not on reals, nor the mere moving of elements.
+
+        So is that on integers without a scale, by the same rules.
+        """
         types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
-        return not self.definition.raw and any(t.quantization is not None for t in types)
+        facet = self.definition.quantized
+        plain = facet is not None and facet.plain and types[0].dtype in facet.dtypes
+        return not self.definition.raw and (plain or any(t.quantization is not None for t in types))
 
     @property
     def facet(self) -> Quantized | None:
         """The op's integer arithmetic, where this is arithmetic on tensors that it is defined for."""
         facet = self.definition.quantized
-        operands = (o for o in (*self.inputs, *self.outputs) if o is not None)
-        dtypes = [o.type.dtype for o in operands if o.type.quantization is not None]
-        return facet if facet is not None and self.integer and dtypes[0] in facet.dtypes else None
+        types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
+        first = next((t for t in types if t.quantization is not None), types[0])
+        return facet if facet is not None and self.integer and first.dtype in facet.dtypes else None
 
     def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored.

@@ -36,6 +36,16 @@ def held_bytes(array: Array) -> int:
     return held
 
 
+def packed(array: Array) -> bytes:
+    """Strings as a TFLite tensor holds them: their count, the offset of each and of the end, the bytes.
+
+    All numbers are int32, little-endian. LiteRT, string_util.h.
+    """
+    strings = array.reshape(-1).tolist()
+    offsets = np.cumsum([4 * (len(strings) + 2), *map(len, strings)])
+    return np.array([len(strings), *offsets], "<i4").tobytes() + b"".join(strings)
+
+
 def _encoded(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8")

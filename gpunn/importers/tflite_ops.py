@@ -19,6 +19,7 @@ from gpunn.types import DType, OpenShape, Quantization
 
 HYBRID = (*BIASED, "batch_matmul")  # products that take reals with a quantised constant, input FILTER
 FILTER = 1
+CONVERSIONS = ("bitcast", "cast")  # what their results stand for is the file's word
 
 
 class Ops:
@@ -90,7 +91,8 @@ class Ops:
         if step.op == "hashtable_lookup" and declared[1:] == [None]:  # hits, 0 or 1, whatever they stand for
             values = (None, *step.inputs)[-1]
             return [None if values is None else values.type.quantization, None]
-        return [] if lookup(step.op).raw or not any(declared) else declared
+        moved = lookup(step.op).raw and step.op not in CONVERSIONS
+        return [] if moved or not any(declared) else declared
 
     def _apply(
         self,

@@ -29,6 +29,7 @@ MIXED = (
 SMALL: Mapping[str, tuple[DType, ...]] = {
     "concat": QUANTIZED,
     **{line.name: line.dtypes for line in (*binary.TABLE, *reduce.TABLE, *unary.TABLE)},
+    **{op.name: op.quantized.dtypes for op in OPS.values() if op.quantized and op.quantized.plain},
 }
 HALVES = {"concat", "dequantize", "softmax", *(op.name for op in (*unary.OPS, *binary.OPS))}
 

@@ -15,6 +15,7 @@ from gpunn.ops.farmhash import fingerprint64
 from gpunn.ops.gather import rows_kernel
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import dense
+from gpunn.strings import packed
 from gpunn.types import Array, DType, Quantization, TensorType
 
 COMBINERS = ("sum", "mean", "sqrtn")
@@ -269,7 +270,7 @@ def table_lookup(queries: Array, keys: Array, values: Array, default: Array) -> 
 
 
 def _infer_lsh(call: Call) -> TensorType:
-    expect_unquantised(call, 0, *FLOATS)
+    expect_unquantised(call, 0, *FLOATS, DType.INT32)
     functions, bits = call.expect_rank(0, 2).shape
     x = call.input(1)
     if x.rank < 1:
@@ -290,7 +291,15 @@ def _infer_lsh(call: Call) -> TensorType:
     return TensorType(DType.INT32, (functions,))
 
 
-@op(_infer_lsh, host_reason="LSH_PROJECTION runs on the numpy backend", raw=True, precise=True)
+def _bytes(array: Array) -> bytes:
+    """The bytes of an array as a tensor holds it: reals as float32, all little-endian."""
+    if array.dtype == object:
+        return packed(array)
+    stored = array.astype(np.float32) if array.dtype == np.float64 else array
+    return stored.astype(stored.dtype.newbyteorder("<")).tobytes()
+
+
+@op(_infer_lsh, host_reason="LSH_PROJECTION runs on the numpy backend", raw=True, strings=True, precise=True)
 def lsh_projection(
     hash: Array, input: Array, weight: Array | None = None, *, type: str, offset: bool = False
 ) -> Array:
@@ -298,7 +307,8 @@ def lsh_projection(
 
     Bit (i, j) is 1 where the sum over k of weight[k] * score is positive, in float64; the score is
     Fingerprint64, read as int64, of the four bytes of float32 hash[i, j] followed by the bytes of slice k of
-    `input`, all little-endian. hash [H, B] float; input [K, ...] of any dtype, quantised as stored; weight
+    `input`, all little-endian. hash [H, B] float or int32; input [K, ...] of any dtype, quantised as stored,
+    strings as the K equal parts of the buffer that packed() makes of them all, as TFLite takes them; weight
     [K] float, absent: all 1. type "dense": int32 [H * B], a bit each; "sparse": int32 [H], the B bits of a
     function as a number, the first the highest, with `offset` plus i << B (NNAPI 1.0 adds none, TFLite
     and NNAPI 1.2's third type do). Raises ModelError for other types and shapes, and unless B +
@@ -306,12 +316,12 @@ def lsh_projection(
     open: AOSP and TFLite use farmhash); TFLite schema, LSHProjectionOptions.
     """
     functions, bits = hash.shape
-    # A float64 array is a widened float32 one: no tensor has that type.
-    stored = input.astype(np.float32) if input.dtype == np.float64 else input
-    little = np.ascontiguousarray(stored.astype(stored.dtype.newbyteorder("<")))
     count = len(input)
-    slices = little.view(np.uint8).reshape(count, -1) if input.size else np.zeros((count, 0), np.uint8)
-    seeds = np.ascontiguousarray(hash.astype("<f4")).view(np.uint8).reshape(functions * bits, 4)
+    raw = np.frombuffer(_bytes(input), np.uint8)
+    size = raw.size // max(count, 1)
+    slices = raw[: count * size].reshape(count, size)
+    words = np.ascontiguousarray(hash.astype("<f4" if hash.dtype.kind == "f" else "<i4"))
+    seeds = words.view(np.uint8).reshape(functions * bits, 4)
     keys = np.empty((functions * bits, count, 4 + slices.shape[1]), np.uint8)
     keys[:, :, :4], keys[:, :, 4:] = seeds[:, None], slices
     scores = fingerprint64(keys).view(np.int64).astype(np.float64)

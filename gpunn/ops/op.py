@@ -89,13 +89,15 @@ class Quantized:
     `reference(call, *arrays)` works on the stored integers and returns stored integers; scales and zero
     points are in the call's types. `kernel` gives the same bits on the GPU. `check` raises ModelError for
     scales and zero points, the result's included, that the arithmetic is not defined for. `dtypes`: of the
-    first quantised tensor, input or result, for which all this holds; others go through reals.
+    first quantised tensor, input or result, for which all this holds; others go through reals. `plain`: it
+    serves for the same integers without a scale, too.
     """
 
     reference: Callable[..., Any]
     kernel: KernelFunction | None = None
     check: Callable[[Call], Any] | None = None
     dtypes: tuple[DType, ...] = EIGHT_BITS
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 Quantised average and max pools work on the stored integers, whose quantisation the result shares; an
 average is rounded to nearest, halves away from zero (TFLite's reference kernels, AveragePool and MaxPool).
+So they do on integers of 8 and 16 bits that stand for themselves, without an activation, as TFLite has none.
 An L2 pool of quantised tensors is not defined by NNAPI or TFLite: it is computed on reals.
 """
 
@@ -24,7 +25,7 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.affine import activation_bounds, store
-from gpunn.ops.check import QUANTIZED
+from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.ops.team import Team
 from gpunn.ops.tiling import shares
@@ -91,6 +92,7 @@ def _window(call: Call) -> Window:
 
 
 def _infer(call: Call) -> TensorType:
+    expect_dtype(call, 0, *FLOATS, *(SMALL if call.op in INTEGER_POOLS else ()))
     window = _window(call)
     return call.x.with_shape((call.x.shape[0], *window.out, call.x.shape[3]))
 
@@ -179,7 +181,9 @@ def _declare(name: str, pool: Pool) -> Op:
     ANEURALNETWORKS_{name.upper().replace("POOL2D", "POOL_2D")}; TFLite schema, Pool2DOptions.
     """
     quantized = (
-        Quantized(_integer, _integer_kernel, _integer_bounds, QUANTIZED) if name in INTEGER_POOLS else None
+        Quantized(_integer, _integer_kernel, _integer_bounds, QUANTIZED, plain=True)
+        if name in INTEGER_POOLS
+        else None
     )
     return op(_infer, _kernel, name=name, flops=_flops, fusible=True, quantized=quantized)(reference)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
 from gpunn.ops.affine import LIMITS, round_half_away, store, through_reals
-from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_ints
+from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype, expect_ints
 from gpunn.ops.op import Call, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
@@ -17,7 +17,7 @@ Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of
 
 
 def _infer_resize_bilinear(call: Call) -> TensorType:
-    expect_dtype(call, 0, *FLOATS)
+    expect_dtype(call, 0, *FLOATS, *SMALL)
     if expect_bool(call, "align_corners") & expect_bool(call, "half_pixel_centers"):
         call.fail("align_corners and half_pixel_centers exclude each other, got both")
     return _resized(call)
@@ -169,7 +169,7 @@ def _integer_resize_kernel(call: Call) -> Kernel:
 @op(
     _infer_resize_bilinear,
     _resize_bilinear_kernel,
-    quantized=Quantized(_integer_resize, _integer_resize_kernel, dtypes=QUANTIZED),
+    quantized=Quantized(_integer_resize, _integer_resize_kernel, dtypes=QUANTIZED, plain=True),
 )
 def resize_bilinear(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
@@ -178,10 +178,10 @@ def resize_bilinear(
 
     Output row i lies at input row i H / h; with align_corners at i (H - 1) / (h - 1), so that the
     corners coincide; with half_pixel_centers at (i + 1/2) H / h - 1/2, so that the areas do. Rows
-    outside are the border's; columns likewise. dtype: float32, float16, or quantised uint8, int8 or int16,
-    rounded to nearest, halves away from zero; the latter two count positions in 1024ths as TFLite does. Else
-    positions are exact fractions here, where TFLite rounds them to float32. Raises ModelError for another
-    rank, sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
+    outside are the border's; columns likewise. dtype: float32, float16, or uint8, int8 or int16, quantised
+    or not, rounded to nearest, halves away from zero; the latter two count positions in 1024ths as TFLite
+    does. Else positions are exact fractions here, where TFLite rounds them to float32. Raises ModelError for
+    another rank, sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
     ANEURALNETWORKS_RESIZE_BILINEAR; TFLite schema, ResizeBilinearOptions, and TFLite's reference kernel.
     """
     rows, columns = (

@@ -107,6 +107,9 @@ ROWS: list[Row] = [
 ]
 POSITIVE = i8(256, zero=-128)
 INT8_ROWS: list[Row] = [  # LiteRT has no uint8 for these, or zero points must be 0
+    ("CAST", [i8(9)], [], u8(9), {}, 1),
+    ("CAST", [float32(9)], [], i8(9), {}, 1),
+    ("CAST", [TensorType(DType.INT32, (9,))], [], quantized(DType.INT16, (9,), 0.5), {}, 1),
     ("BATCH_MATMUL", [i8(2, 3, 4), i8(2, 4, 5)], [], i8(2, 3, 5, scale=0.2), {}, 2),
     ("BATCH_MATMUL", [i8(2, 4, 3), i8(5, 4)], [], i8(2, 3, 5, scale=0.2), {"adj_x": True, "adj_y": True}, 2),
     ("FULLY_CONNECTED", [i8(3, 8)], [i8(4, 8, zero=0), BIAS], i8(3, 4, scale=0.3), {}, 4),

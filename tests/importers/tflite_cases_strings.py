@@ -35,6 +35,12 @@ ROWS: list[tuple[str, Sequence[Array | TensorType], Sequence[TensorType], dict[s
     ("NOT_EQUAL", [text(2, 3), as_strings([b"a"], "a")], [TRUTH], {}),
     ("HASHTABLE_LOOKUP", [ints(3, 9, 1), ints(1, 2, 3), LIST], [text(3), HITS], {}),
     (
+        "LSH_PROJECTION",
+        [ints([1, 2, 3], [4, 5, 6]), text(2, 3)],
+        [TensorType(DType.INT32, (2,))],
+        {"type": 1},
+    ),
+    (
         "SKIP_GRAM",
         [as_strings(["one two  three"], "line")],
         [text(3)],

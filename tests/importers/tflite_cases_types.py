@@ -20,11 +20,13 @@ F16, I16, I32, I64, I8, U8, BOOL = (
     DType.BOOL,
 )
 WHOLE, BYTES = (I32, I64), (U8, I8)  # bytes that stand for no reals
+SMALL = (*BYTES, I16)
 ALL = (*WHOLE, *BYTES, I16, F16, BOOL)
 TYPES = {
     "ADD": WHOLE,
     "ARG_MAX": (I32,),
     "ARG_MIN": (I32,),
+    "AVERAGE_POOL_2D": SMALL,
     "BATCH_TO_SPACE_ND": ALL,
     "CONCATENATION": (*WHOLE, BOOL),
     "CUMSUM": (I64,),
@@ -35,6 +37,7 @@ TYPES = {
     "GATHER_ND": ALL,
     "HASHTABLE_LOOKUP": ALL,
     "MAXIMUM": WHOLE,
+    "MAX_POOL_2D": SMALL,
     "MINIMUM": WHOLE,
     "MIRROR_PAD": ALL,
     "MUL": WHOLE,
@@ -43,8 +46,9 @@ TYPES = {
     "PADV2": ALL,
     "REDUCE_MAX": (I64,),
     "REDUCE_MIN": (I64,),
-    "REDUCE_PROD": (I64,),
+    "REDUCE_PROD": (I64, *SMALL),
     "RESHAPE": ALL,
+    "RESIZE_BILINEAR": SMALL,
     "RESIZE_NEAREST_NEIGHBOR": (I32, *BYTES, I16, F16, BOOL),
     "REVERSE_V2": ALL,
     "SELECT": ALL,

@@ -142,6 +142,7 @@ ROWS: list[tuple[str, Sequence[Array], Sequence[int], Sequence[DType | TensorTyp
     ),
     ("HASHTABLE_LOOKUP", [LIST["lookups"], LIST["keys"], random(7, 5, 4)], [], [F32, HITS], {}),
     ("HASHTABLE_LOOKUP", [LIST["lookups"], LIST["keys"], random(7, 5)], [], [F32, HITS], {}),
+    ("LSH_PROJECTION", [ints([1, -2, 3], [4, 5, 6]), ints(7, 8, 9), random(10, 3)], [], [I32], {"type": 2}),
     *(
         ("LSH_PROJECTION", [random(8, 3, 4), random(9, 5, 2), random(10, 5)], [], [I32], {"type": kind})
         for kind in (1, 2)

@@ -255,7 +255,7 @@ SPARSE = {"type": "sparse"}
         ("table_lookup", [LOOKUPS, LOOKUPS, LOOKUPS, ROWS], {}, "a default of the type of the values, int32"),
         ("table_lookup", [LOOKUPS, LOOKUPS, LOOKUPS, KEYS[:0]], {}, "a default of the type of the values"),
         ("lsh_projection", [ROWS[0], ROWS], SPARSE, "input 0 must have rank 2"),
-        ("lsh_projection", [LOOKUPS[None], ROWS], SPARSE, "input 0 must be float32 or float16, got int32"),
+        ("lsh_projection", [np.zeros((2, 3), np.int64), ROWS], SPARSE, "input 0 must be .* int32, got int64"),
         ("lsh_projection", [ROWS, ROWS[0, 0]], SPARSE, "input 1 must have rank 1 or more, got a scalar"),
         ("lsh_projection", [ROWS, ROWS, ROWS[0]], SPARSE, r"weight must have shape \[5\], got \[4\]"),
         ("lsh_projection", [ROWS, ROWS, LOOKUPS], SPARSE, "input 2 must be float32 or float16, got int32"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.types import Array, DType, Quantization
+from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
 
 POOLS = ["average_pool2d", "max_pool2d"]
@@ -51,6 +51,17 @@ def test_the_gpu_gives_the_references_bits(
 ) -> None:
     type = quantized(dtype, (2, 7, 9, channels), 0.04, zero_point(dtype))
     check_integer(op, [stored(channels, type)], [type], attrs, backend=gpu)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, DType.INT16])
+@pytest.mark.parametrize("op", POOLS)
+def test_integers_without_a_scale(backend: str, op: str, dtype: DType) -> None:
+    type = TensorType(dtype, (2, 7, 9, 5))
+    x = stored(3, type)
+    (result,) = check_integer(op, [x], [type], ATTRS[0], backend=backend)
+    assert np.array_equal(result, expected(op, x, ATTRS[0]))
+    with pytest.raises(ModelError, match="needs one scale and zero point"):
+        integer_model(op, [x], [type], ATTRS[1])
 
 
 @pytest.mark.parametrize("attrs", [ATTRS[0], ATTRS[4]], ids=str)
