@@ -6,7 +6,7 @@ import enum
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ import numpy as np
 
 from gpunn.backends.base import Later, Pending, Stats, Trace
 from gpunn.backends.interrupt import Interruptible, directly
-from gpunn.errors import ModelError
+from gpunn.errors import DeviceError, ModelError
 from gpunn.kernel import Kernel
 from gpunn.model import Model
 from gpunn.operation import Operation
@@ -26,7 +26,7 @@ from gpunn.ops.control import while_loop
 from gpunn.ops.op import as_tuple
 from gpunn.reshape import as_input
 from gpunn.specialise import Build, Specialisation, Specialisations, Tracer
-from gpunn.types import Array
+from gpunn.types import Array, Shape
 
 _T = TypeVar("_T")
 
@@ -96,6 +96,7 @@ class Compilation:
         self._lock = threading.Lock()
         self._one_at_a_time = threading.Lock()  # runs that go on with a rest
         self._specialisations = Specialisations(model, build)
+        self._closed = False
         self._executor: ThreadPoolExecutor | None = None  # of submitted runs that go on with a rest
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
         with self._specialisations.lend(self._shapes) as first:
@@ -144,8 +145,9 @@ class Compilation:
         When all frames of the ring are in flight, waits for the oldest.
         """
         arrays, carry_out = self._arrays(inputs), self._carrying_out()
-        with self._ready(arrays) as specialisation:
+        with self._lent(arrays) as specialisation:
             if specialisation.rest is None:
+                self._begin(specialisation, arrays)
                 return Event(carry_out(partial(specialisation.program.submit, arrays)), carry_out)
         return self._event([np.array(array) for array in arrays])
 
@@ -177,14 +179,10 @@ class Compilation:
         Runs that have been submitted before do not see it, later ones do. Without variables nothing happens.
         State is reset, too, when inputs come with other shapes than in the run before.
         """
-        with self._lock:
-            shapes, executor = self._shapes, self._executor
-        with self._specialisations.lend(shapes) as last:
-            if executor is not None:
-                executor.submit(last.reset_state).result()
-            else:
-                with self._one_at_a_time, self._lock:
-                    last.reset_state()
+        if self._executor is None:
+            self._reset()
+        else:
+            self._submit(self._reset).result()
 
     def close(self) -> None:
         """Free the device memory of this compilation; later runs raise DeviceError."""
@@ -192,9 +190,9 @@ class Compilation:
             for body in specialisation.bodies:  # first: a loop under way ends when its body is closed
                 body.close()
         with self._lock:
-            executor = self._executor
-        if executor is not None:
-            executor.shutdown()
+            self._closed = True
+        if self._executor is not None:
+            self._executor.shutdown()
         self._specialisations.close()
 
     def __enter__(self) -> Compilation:
@@ -215,14 +213,15 @@ class Compilation:
         self, arrays: Sequence[Array], tracer: Tracer | None = None, inside: bool = False
     ) -> tuple[Array, ...]:
         carry_out = self._carrying_out()
-        with self._ready(arrays) as first:
+        with self._lent(arrays) as first:
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
             if first.rest is None:
+                self._begin(first, arrays)
                 return carry_out(partial(run, arrays))
             with self._one_at_a_time:
+                self._begin(first, arrays)
                 results = carry_out(partial(run, [*arrays, *first.state]))
-                shapes = tuple(array.shape for array in arrays)
-                finish = partial(self._specialisations.finish, shapes, first, results, tracer)
+                finish = partial(self._specialisations.finish, _shapes(arrays), first, results, tracer)
                 results, self.placement = carry_out(finish)
                 count = len(self.model.outputs)
                 first.state[:] = results[count:]
@@ -235,10 +234,21 @@ class Compilation:
 
     def _start(self, arrays: Sequence[Array]) -> Later:
         """Start a run that goes on with a rest."""
+        return Later(self._submit(copy_context().run, self._run, arrays))
+
+    def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
+        """Let work be done after the runs that have been submitted."""
         with self._lock:
+            if self._closed:
+                raise DeviceError("this compilation has been closed")
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-rest")
-            return Later(self._executor.submit(copy_context().run, self._run, arrays))
+            return self._executor.submit(work, *arguments)
+
+    def _reset(self) -> None:
+        """Give the variables of what ran last their initial values."""
+        with self._one_at_a_time, self._specialisations.lend(self._shapes) as last, self._lock:
+            last.reset_state()
 
     def _carrying_out(self) -> _CarryOut:
         """How one run is done."""
@@ -251,18 +261,25 @@ class Compilation:
         return [as_input(operand, value) for operand, value in zip(wanted, inputs, strict=True)]
 
     @contextmanager
-    def _ready(self, arrays: Sequence[Array]) -> Iterator[Specialisation]:
+    def _lent(self, arrays: Sequence[Array]) -> Iterator[Specialisation]:
         """What runs on these inputs, whose values it takes."""
-        shapes = tuple(array.shape for array in arrays)
-        with self._specialisations.lend(shapes) as specialisation:
+        with self._specialisations.lend(_shapes(arrays)) as specialisation:
             specialisation.check(arrays)
-            with self._lock:
-                if shapes != self._shapes and self.model.variables:
-                    specialisation.reset_state()  # it may be one that ran before the last one
-                self._shapes = shapes
-                if specialisation.rest is None:
-                    self.placement = specialisation.placements
             yield specialisation
+
+    def _begin(self, specialisation: Specialisation, arrays: Sequence[Array]) -> None:
+        """Note that a run on these inputs starts, after all that have been submitted before."""
+        shapes = _shapes(arrays)
+        with self._lock:
+            if shapes != self._shapes and self.model.variables:
+                specialisation.reset_state()  # it may be one that ran before the last one
+            self._shapes = shapes
+            if specialisation.rest is None:
+                self.placement = specialisation.placements
+
+
+def _shapes(arrays: Sequence[Array]) -> tuple[Shape, ...]:
+    return tuple(array.shape for array in arrays)
 
 
 def _single(results: tuple[Array, ...]) -> Array | tuple[Array, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
-from gpunn.importers.tflite_file import FileGraph
+from gpunn.importers.tflite_graph import FileGraph
 from gpunn.importers.tflite_node import Node, RefusedError
 from gpunn.importers.tflite_resources import RESOURCES, UNCERTAIN
 from gpunn.importers.tflite_scope import Control, Deferred, Scope, Source

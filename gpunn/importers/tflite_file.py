@@ -10,7 +10,6 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -19,16 +18,16 @@ from flatbuffers.number_types import Int32Flags
 from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
+from gpunn.importers.tflite_graph import FileGraph, FileOperator, FileTensor, printable, with_generators
 from gpunn.importers.tflite_results import result_type
-from gpunn.importers.tflite_sparse import Sparsity, read_sparsity
+from gpunn.importers.tflite_sparse import read_sparsity
 from gpunn.importers.tflite_values import values_of
 from gpunn.ops.affine import LIMITS
-from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType
+from gpunn.types import Array, DType, OpenShape, Quantization, Shape
 
 CORRUPT = (struct.error, IndexError, ValueError, TypeError, OverflowError)  # what reading past bounds raises
 MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
 MAX_NAME = 1024
-DRAWING = ("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM")  # operators with a state of their own
 
 # A well-formed file is read about once; tables may share vectors and strings, but not without end.
 _READ_FACTOR = 2
@@ -41,72 +40,6 @@ TYPE_NAMES = {v: k for k, v in vars(schema.TensorType).items() if not k.startswi
 TYPE_NAMES[19] = "INT2"  # of the schema of 2025
 BITS = {"INT4": 4, "INT2": 2}
 OPERATOR_NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
-
-
-@dataclass(frozen=True, slots=True)
-class FileTensor:
-    """An entry of SubGraph.tensors. `dtype` is None for types that gpunn has no name for.
-
-    `place` says which entry, for messages. `open` is the shape with what the file leaves open
-    (shape_signature -1, or no shape at all). `bits`: of an element, where several share a byte of the file.
-    """
-
-    place: str
-    name: str
-    type_name: str
-    dtype: DType | None
-    open: OpenShape
-    stored: Shape
-    buffer: int
-    is_variable: bool
-    quantization: Quantization | None = None
-    sparsity: Sparsity | None = None
-    bits: int = 0
-
-    @property
-    def is_handle(self) -> bool:
-        """Whether it holds no numbers but says which resource is meant."""
-        return self.type_name == "RESOURCE"
-
-    @property
-    def type(self) -> TensorType | None:
-        """The type with the stored shape, which has 1 for open extents."""
-        return None if self.dtype is None else TensorType(self.dtype, self.stored, self.quantization)
-
-    def __str__(self) -> str:
-        return f"{self.place} ({self.name})"
-
-
-@dataclass(frozen=True, slots=True)
-class FileOperator:
-    """An entry of SubGraph.operators; an absent input is None."""
-
-    place: str
-    code: str
-    version: int
-    inputs: tuple[int | None, ...]
-    outputs: tuple[int, ...]
-    options_type: str
-    options_table: tuple[bytes, int] | None
-    custom_options: bytes = b""
-    intermediates: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.place}, {self.code}"
-
-
-@dataclass(frozen=True, slots=True)
-class FileGraph:
-    """An entry of Model.subgraphs; inputs and outputs are numbers of tensors. The first is what runs."""
-
-    index: int
-    tensors: tuple[FileTensor, ...]
-    operators: tuple[FileOperator, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"subgraph {self.index}" if self.index else "the model"
 
 
 class TfliteFile:
@@ -126,6 +59,7 @@ class TfliteFile:
         if self.subgraphs == 0:
             self.fail("has no subgraph")
         self._graphs: dict[int, FileGraph] = {}
+        self._strings: dict[tuple[int, Shape], Array] = {}  # by buffer: they are asked for again
 
     def graph(self, index: int) -> FileGraph:
         """A subgraph, read when it is asked for the first time."""
@@ -140,14 +74,18 @@ class TfliteFile:
         raise FormatError(f"{self.name}: {what}")
 
     def value(self, tensor: FileTensor) -> Array | None:
-        """A constant tensor's value, but for strings a view of the file's bytes; None when there is none."""
+        """A constant tensor's value, if it can be a view of the file's bytes; None when there is none."""
         with self._reading(str(tensor)):
             data = self._buffer(tensor.buffer)
             if tensor.type is None or (data.size == 0 and tensor.type.nbytes != 0):
                 return None
-            if tensor.type.dtype is DType.STRING:
+            if tensor.type.dtype is not DType.STRING:
+                return values_of(tensor.type, data, tensor.bits, tensor.sparsity)
+            key = tensor.buffer, tensor.stored
+            if key not in self._strings:
                 self._take(data.size)
-            return values_of(tensor.type, data, tensor.bits, tensor.sparsity)
+                self._strings[key] = values_of(tensor.type, data)
+            return self._strings[key]
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -220,7 +158,7 @@ class TfliteFile:
             for i in operator.outputs:
                 if name not in ("", typed[i].type_name):
                     typed[i] = self._tensor(i, tensors[i], prefix, name)
-        return FileGraph(index, *_with_generators(typed, read), inputs, outputs)
+        return FileGraph(index, *with_generators(typed, read), inputs, outputs)
 
     def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
         """Tensor `index`, of another type than the file says if that has a `type_name`."""
@@ -357,26 +295,6 @@ class TfliteFile:
         if offset + size > len(self.data):
             self.fail(f"{what} ends at byte {offset + size}, the file at {len(self.data)}")
         return np.frombuffer(self.data, np.uint8, size, offset)
-
-
-def _with_generators(
-    tensors: list[FileTensor], operators: Iterable[FileOperator]
-) -> tuple[tuple[FileTensor, ...], tuple[FileOperator, ...]]:
-    """The same with a variable as last input of each operator that draws: what its generator has given."""
-    changed = []
-    for operator in operators:
-        if operator.code in DRAWING:
-            name, open = f"{operator.code}:drawn", OpenShape(())
-            count = FileTensor(operator.place, name, "INT64", DType.INT64, open, (), 0, is_variable=True)
-            operator = replace(operator, inputs=(*operator.inputs, len(tensors)))
-            tensors = [*tensors, count]
-        changed.append(operator)
-    return tuple(tensors), tuple(changed)
-
-
-def printable(text: str) -> str:
-    """The text with characters that steer a terminal replaced."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _options(operator: Any) -> tuple[str, Any]:

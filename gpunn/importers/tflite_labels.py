@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 
-from gpunn.importers.tflite_file import printable
+from gpunn.importers.tflite_graph import printable
 from gpunn.types import TensorType
 
 MAX_LABEL_BYTES = 1 << 20

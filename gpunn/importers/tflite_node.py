@@ -11,13 +11,15 @@ import numpy as np
 import tflite as schema
 
 from gpunn.errors import FormatError
-from gpunn.importers.tflite_file import CORRUPT, MAX_NAME, FileGraph
+from gpunn.importers.tflite_file import CORRUPT, MAX_NAME
+from gpunn.importers.tflite_graph import FileGraph
 from gpunn.operation import Lifetime, Operand
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType, Quantization, TensorType
 
 # A table without a single field: every getter answers with the schema's default.
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4), 4
+_FLOAT_BYTES = 32  # of one in a tuple
 MAX_INTS = 64  # axes, extents or indices in one list: well over any rank
 ACTIVATIONS = {
     schema.ActivationFunctionType.RELU: "relu",
@@ -44,7 +46,8 @@ class ComputedError(RefusedError):
 class Node:
     """One operator of a file, as its rule sees it.
 
-    `outputs` and `intermediates` are the types that the file states; `graphs` gives its subgraphs.
+    `outputs` and `intermediates` are the types that the file states; `graphs` gives its subgraphs, `unfold`
+    refuses what unfolds to too many bytes.
     """
 
     origin: str
@@ -55,6 +58,7 @@ class Node:
     custom_options: bytes = b""
     intermediates: tuple[TensorType | None, ...] = ()
     graphs: Callable[[int], FileGraph] | None = None
+    unfold: Callable[[int, str], None] | None = None
 
     def corrupt(self, what: str) -> NoReturn:
         """Raise FormatError naming this operator."""
@@ -139,10 +143,12 @@ class Options:
         return tuple(int(v) for v in self.get(f"{name}AsNumpy")) if count else ()
 
     def floats(self, name: str) -> tuple[float, ...]:
-        """A vector of numbers, as long as the file has room for."""
+        """A vector of numbers, as long as the file has room for, which counts as unfolded."""
+        assert self.node.unfold is not None
         count = self.get(f"{name}Length")
         if 4 * count > len(self.table._tab.Bytes):
             self.node.corrupt(f"option {name} has {count} entries, more than the file")
+        self.node.unfold(_FLOAT_BYTES * count, self.node.origin)  # operators may share a vector
         return tuple(self.get(f"{name}AsNumpy").tolist()) if count else ()
 
     def activation(self) -> dict[str, str]:

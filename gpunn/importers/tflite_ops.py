@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.importers.tflite_file import FileOperator
+from gpunn.importers.tflite_graph import FileOperator
 from gpunn.importers.tflite_node import Network, Result, Step, is_short, symmetric
 from gpunn.importers.tflite_target import Target
 from gpunn.importers.tflite_tensors import Tensors

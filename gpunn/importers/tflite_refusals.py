@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpunn.importers.tflite_file import FileOperator
+from gpunn.importers.tflite_graph import FileOperator
 
 MAX_MESSAGE = 4000  # characters
 PLACES = 3  # of equal refusals, those that are named

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
-from gpunn.importers.tflite_file import FileGraph, FileOperator
+from gpunn.importers.tflite_graph import FileGraph, FileOperator
 from gpunn.importers.tflite_node import Computed, ComputedError, Node, RefusedError, is_short
 from gpunn.importers.tflite_scope import Deferred
 from gpunn.importers.tflite_target import Held

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpunn.custom import CustomOperator
 from gpunn.importers import tflite_dense_rules as dense_rules
 from gpunn.importers import tflite_recurrent_rules as recurrent_rules
 from gpunn.importers import tflite_stablehlo_index_rules as stablehlo_index_rules
@@ -16,6 +17,7 @@ from gpunn.importers import tflite_stablehlo_rules as stablehlo_rules
 from gpunn.importers import tflite_tensor_rules as tensor_rules
 from gpunn.importers import tflite_value_rules as value_rules
 from gpunn.importers import tflite_window_rules as window_rules
+from gpunn.importers.tflite_custom import PREFIX, custom_rule
 from gpunn.importers.tflite_node import (
     PREVIOUS,
     Computed,
@@ -430,3 +432,15 @@ REFUSED: Mapping[str, str] = {
     "STABLEHLO_CUSTOM_CALL": "it stands for code of another program, which no file holds",
     "STABLEHLO_RNG_BIT_GENERATOR": "its state is UINT64, which is not supported",
 }
+
+
+def rule_of(code: str, custom: Mapping[str, CustomOperator]) -> Rule:
+    """The rule of an operator, refused when there is none; `custom` has those of custom operators by name."""
+    if code in OPERATORS:
+        return OPERATORS[code]
+    if not code.startswith(PREFIX):
+        raise RefusedError(REFUSED.get(code, "this operator is not supported"))
+    name = code.removeprefix(PREFIX)
+    if name not in custom:
+        raise RefusedError("this operator has no meaning, gpunn.load(custom=...) can give it one")
+    return custom_rule(custom[name])

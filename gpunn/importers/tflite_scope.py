@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpunn.importers.tflite_file import FileGraph
+from gpunn.importers.tflite_graph import FileGraph
 from gpunn.importers.tflite_node import Node
 from gpunn.importers.tflite_target import Target
 from gpunn.importers.tflite_work import Work

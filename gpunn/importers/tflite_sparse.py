@@ -90,7 +90,7 @@ def dense(sparsity: Sparsity, shape: Shape, values: Array) -> Array:
             at = (at[:, None] + weight * np.arange(extent)).reshape(-1)
             continue
         counts, total = np.diff(level.segments), len(level.indices)
-        if len(counts) != len(at) or (counts < 0).any() or counts.sum() != total:
+        if level.segments[:1].any() or len(counts) != len(at) or (counts < 0).any() or counts.sum() != total:
             raise ValueError(f"has segments that do not divide {total} indices among {len(at)} places")
         if ((level.indices < 0) | (level.indices >= extent)).any():
             raise ValueError(f"has indices outside of 0 ... {extent - 1}")

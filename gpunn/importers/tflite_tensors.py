@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.importers.tflite_control import CONTROL
-from gpunn.importers.tflite_file import FileGraph, FileOperator, FileTensor
+from gpunn.importers.tflite_graph import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite_node import RefusedError
 from gpunn.importers.tflite_target import Target
 from gpunn.importers.tflite_types import expect_shape, expect_type

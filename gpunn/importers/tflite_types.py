@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpunn.errors import FormatError
-from gpunn.importers.tflite_file import FileTensor
+from gpunn.importers.tflite_graph import FileTensor
 from gpunn.importers.tflite_node import RefusedError, Step
 from gpunn.operation import Operand
 from gpunn.ops import OPS, binary, reduce, unary

@@ -10,7 +10,8 @@ import numpy as np
 
 from gpunn.custom import CustomOperator
 from gpunn.errors import UnsupportedError
-from gpunn.importers.tflite_file import FileGraph, FileTensor, TfliteFile, printable
+from gpunn.importers.tflite_file import TfliteFile
+from gpunn.importers.tflite_graph import FileGraph, FileTensor, printable
 from gpunn.importers.tflite_node import RefusedError
 from gpunn.importers.tflite_refusals import Refusals
 from gpunn.model import bounded, zeros

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.errors import FormatError, ModelError
+from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers import load
 from gpunn.types import Array, DType, TensorType, float32
 from tests.importers.tflite_case import ints
 from tests.ops.harness import type_of
 from tests.resources import shared
-from tests.tflite_builder import litert_run, single_op
+from tests.tflite_builder import Graph, litert_run, single_op
 
 VOLUME, CUBE = (1, 2, 2, 2, 3), np.ones((1, 1, 1, 3, 3), np.float32)
 STEPS = {"stride_d": 1, "stride_h": 1, "stride_w": 1}
@@ -69,6 +69,20 @@ def test_buckets_of_the_option(backend: str) -> None:
         with load(file).compile(backend=backend) as compiled:
             assert {p.backend for p in compiled.placement} == {backend}
             assert compiled(x).tolist() == litert_run(file, [x])[0].tolist()
+
+
+def test_boundaries_are_not_read_without_end() -> None:
+    """A subgraph of many that is called often asks for them each time."""
+    row, places = float32(1), TensorType(DType.INT32, (1,))
+    inner, main = Graph(), Graph()
+    buckets = inner.add(
+        "BUCKETIZE", [inner.input(row)], [places], {"boundaries": np.zeros(1 << 16, np.int32)}
+    )
+    x = main.input(row)
+    for _ in range(64):
+        (y,) = main.add("CALL", [x], [places], {"subgraph": 1})
+    with pytest.raises(UnsupportedError, match=r"BUCKETIZE: constants unfold to \d+ bytes, at most"):
+        load(main.build([y], called=[(inner, list(buckets))]))
 
 
 def test_published_files() -> None:

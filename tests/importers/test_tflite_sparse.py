@@ -150,6 +150,11 @@ WRONG: dict[str, tuple[Sparsity, int, str]] = {
         2,
         "segments that do not divide 2 indices",
     ),
+    "late": (
+        replace(PLAIN, levels=[2, ((1, 2, 3), (3, 0))]),
+        2,
+        "segments that do not divide 2 indices",
+    ),
     "few indices": (
         replace(PLAIN, levels=[2, ((0, 1, 3), (3, 0))]),
         2,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 import gpunn
+from gpunn.custom import CustomOperator, like, op
 from gpunn.types import Array, DType, TensorType, float32
 from tests.importers.test_tflite_control import BOOL, COUNT
 from tests.importers.test_tflite_control_computed import OPEN, ROW, chosen, counting
@@ -75,6 +78,45 @@ def test_a_stream_sees_the_state_in_order(backend: str) -> None:
     with gpunn.load(network()).compile(backend) as compiled:
         for found, wanted in zip(compiled.stream(FRAMES), expected(*FRAMES), strict=True):
             agree(found, wanted)
+
+
+def counted() -> bytes:
+    """x, of any width, once "Wait" lets it go: its elements above 0, and how many runs there were."""
+    graph = Graph()
+    once(graph)
+    x = graph.input(ROW, "x", OPEN)
+    (y,) = graph.add("Wait", [x], [ROW], signatures=[OPEN])
+    zero = graph.constant(np.float32(0))
+    (large,) = graph.add("GREATER", [y, zero], [TensorType(DType.BOOL, ROW.shape)], signatures=[OPEN])
+    (places,) = graph.add("WHERE", [large], [TensorType(DType.INT64, (1, 2))], signatures=[(-1, 2)])
+    (found,) = graph.add("GATHER_ND", [y, places], [float32(1)], signatures=[(-1,)])
+    count = variable(graph)
+    assign(graph, count, plus(graph, read(graph, count), graph.constant(one(1))))
+    return graph.build([found, read(graph, count)], called=[first(0)])
+
+
+def test_a_run_of_other_shapes_disturbs_none_that_was_submitted_before(backend: str) -> None:
+    """State starts anew when the run begins, not when it is submitted."""
+    gate = threading.Event()
+
+    @op(like)
+    def wait(x: Array) -> Array:
+        assert gate.wait(10)
+        return x
+
+    narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 5), np.float32)
+    with gpunn.load(counted(), custom={"Wait": CustomOperator(wait)}).compile(backend) as compiled:
+        gate.set()
+        assert compiled(narrow)[1] == 1
+        gate.clear()
+        events = [compiled.submit(x) for x in (narrow, narrow, wide, wide, narrow)]
+        gate.set()
+        assert [event.result()[1] for event in events] == [2, 3, 1, 2, 1]
+        compiled.submit(wide)
+        compiled.reset_state()
+        assert compiled(wide)[1] == 1
+    with pytest.raises(gpunn.DeviceError, match="has been closed"):
+        compiled.reset_state()
 
 
 def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str) -> None:

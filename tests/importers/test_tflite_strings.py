@@ -78,6 +78,16 @@ def test_other_operators_that_move_elements(
         assert compiled(*fed).tolist() == expected.tolist()
 
 
+def test_many_shapes_one_after_the_other() -> None:
+    """Strings that most of a file consists of are not counted again for each."""
+    graph = Graph()
+    places = graph.input(TensorType(DType.INT32, (1,)), signature=(-1,))
+    (found,) = graph.add("GATHER", [graph.constant(LIST), places], [text(1)], signatures=[(-1,)])
+    with load(graph.build([found])).compile(backend="cpu") as compiled:
+        for count in range(1, 9):
+            assert compiled(np.full(count, 2, np.int32)).tolist() == [LIST[2]] * count
+
+
 def test_strings_are_not_folded() -> None:
     """Comparing long strings that small files repeat without end would take for ever."""
     graph = Graph()
