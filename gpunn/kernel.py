@@ -115,8 +115,8 @@ class Kernel:
     like `functions`, `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions
     may call what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the
     vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators, where it is not the result's.
-    `steps`: how often the loops of an invocation go round. `reason` says why this body was chosen (gpunn
-    inspect --plan).
+    `steps`: how often the loops of an invocation go round (see Loop). `reason` says why this body was chosen
+    (gpunn inspect --plan).
     """
 
     body: str
@@ -143,6 +143,38 @@ class Kernel:
         """Workgroups along x, y, z."""
         x, y, z = (ceil_div(t, w) for t, w in zip(self.threads, self.workgroup, strict=True))
         return x, y, z
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a body, with those inside it: how often lavapipe counts it as going round.
+
+    Where a loop ends, all that is in it is done once more with every invocation switched off, loops included
+    (found by experiment).
+    """
+
+    times: int
+    inner: tuple[Loop, ...] = ()
+
+    @property
+    def ending(self) -> int:
+        """Steps of the end."""
+        return 1 + sum(loop.ending for loop in self.inner)
+
+    @property
+    def steps(self) -> int:
+        """All its steps, those of the loops inside included: Kernel.steps."""
+        return self.times * (1 + sum(loop.steps for loop in self.inner)) + self.ending
+
+
+def nested(*times: int) -> Loop:
+    """Loops inside one another, from the outermost on."""
+    return Loop(times[0], (nested(*times[1:]),) if times[1:] else ())
+
+
+def halving(count: int) -> Loop:
+    """The loop that joins what `count` invocations, a power of two, bring."""
+    return Loop(count.bit_length() - 1)
 
 
 def is_nan(name: str) -> str:

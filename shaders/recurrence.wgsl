@@ -2,10 +2,10 @@
 // A recurrence over time: y[t] = apply(x[t] + sum over k of y[t - 1, k] * r[n, k]) for each unit n of a row of
 // the batch, from y[-1] = h on; h_out is the last y.
 // Expects x, h; r, repacked to [p.rows][p.columns] vec4s: for each k four units beside one another, zeros beyond
-// them; y, h_out; p.batch; p.steps; p.units, up to UNITS; p.rows, divisible by 4 WY, up to UNITS; p.along and
-// p.across, the places from a step and from a row of the batch to the next in x and y; p.reverse, 1 to begin at the
-// end. A workgroup has a row of the batch to itself and keeps its state. In each step WX columns of four units are
-// summed at a time, each by WY invocations.
+// them; y, h_out; p.batch; p.steps, from p.first on, with p.reverse 1 backwards; p.units, up to UNITS; p.rows, divisible
+// by 4 WY, up to UNITS; p.along and p.across, the places from a step and from a row of the batch to the next in x and
+// y. A workgroup has a row of the batch to itself and keeps its state. In each step WX columns of four units are summed
+// at a time, each by WY invocations.
 
 var<workgroup> state: array<T, 2 * UNITS>;
 var<workgroup> sums: array<vec4<T>, WX * WY>;
@@ -29,7 +29,7 @@ fn main(
     }
     var old = 0u;
     for (var step = 0u; step < p.steps; step++) {
-      let start = m * p.across + p.along * select(step, p.steps - 1u - step, p.reverse == 1u);
+      let start = m * p.across + p.along * select(p.first + step, p.first - step, p.reverse == 1u);
       for (var first = 0u; first < p.columns; first += WX) {
         workgroupBarrier();
         sums[own] = product(old, first + local.x, local.y);

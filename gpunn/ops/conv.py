@@ -223,6 +223,7 @@ def _depthwise_kernel(call: Call) -> Kernel:
         functions=activation_function(call),
         libraries=("real",),
         lanes=lanes,
+        steps=window_steps(window),
         reason=f"{DEPTHWISE_COLUMNS} pixels x {lanes} channels in registers"
         + ("" if lanes == 4 else f"; multiplier {multiplier}, {depth} input channels"),
     )

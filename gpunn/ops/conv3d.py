@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, nested, vec_width
 from gpunn.ops.check import FLOATS, expect_ints, expect_unquantised
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.unary import activation_function
@@ -91,7 +91,7 @@ def _kernel(call: Call) -> Kernel:
         },
         functions=activation_function(call),
         lanes=lanes,
-        steps=math.prod(n + 1 for n in size) * (call.x.shape[4] + 1),
+        steps=nested(*size, call.x.shape[4]).steps,
         reason=f"one output cell x {lanes} channels",
     )
 

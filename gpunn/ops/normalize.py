@@ -210,6 +210,7 @@ def _local_response_kernel(call: Call) -> Kernel:
     inner = size_of(shape[axis + 1 :])
     lanes = vec_width(inner)
     count = call.x.size // lanes
+    radius = min(call["radius"], shape[axis])
     return Kernel(
         body="local_response",
         threads=flat_threads(count),
@@ -220,14 +221,14 @@ def _local_response_kernel(call: Call) -> Kernel:
             "count": count,
             "length": shape[axis],
             "inner": inner // lanes,
-            "radius": min(call["radius"], shape[axis]),
+            "radius": radius,
             "bias": float(call["bias"]),
             "alpha": float(call["alpha"]),
             "beta": beta,
             "below": (-1.0) ** beta if beta.is_integer() else float("nan"),
         },
         lanes=lanes,
-        steps=min(2 * call["radius"] + 1, shape[axis]),
+        steps=min(2 * radius + 1, shape[axis]),
         reason="element by element",
     )
 

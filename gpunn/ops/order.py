@@ -14,7 +14,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpunn.kernel import MAX_STEPS, Function, Kernel, Read, Scratch, Write, ceil_div, flat_threads, size_of
+from gpunn.kernel import (
+    MAX_STEPS,
+    Function,
+    Kernel,
+    Loop,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    flat_threads,
+    halving,
+    size_of,
+)
 from gpunn.ops.check import (
     NUMBERS,
     SMALL,
@@ -71,7 +83,7 @@ def _extremes(
 
 def _steps(length: int, k: int, across: int) -> int:
     """How often the loops of an invocation go round that shares rows with others."""
-    return k * (1 + ceil_div(length, across) + across.bit_length())
+    return Loop(k, (Loop(ceil_div(length, across)), halving(across))).steps
 
 
 def _pick(picked: str) -> dict[str, Function]:

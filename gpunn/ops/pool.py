@@ -22,6 +22,7 @@ from gpunn.kernel import (
     ceil_div,
     fits_i32,
     keep_nan,
+    nested,
     vec_width,
 )
 from gpunn.ops.affine import activation_bounds, store
@@ -134,7 +135,7 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
         constants=who.constants,
         libraries=("pool_shared" if who.size > 1 else "pool_alone",),
         lanes=lanes,
-        steps=ceil_div(window.size[0], who.size) * (window.size[1] + 1),
+        steps=nested(ceil_div(window.size[0], who.size), window.size[1]).steps,
         reason=f"one output pixel x {lanes} channels"
         + (f", rows in {who.size} shares" if who.size > 1 else ""),
     )

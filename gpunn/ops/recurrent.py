@@ -15,13 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Grid, Kernel, Pack, Read, Unsupported, Write, ceil_div, flat_threads
+from gpunn.kernel import (
+    MAX_STEPS,
+    Function,
+    Grid,
+    Kernel,
+    Loop,
+    Pack,
+    Read,
+    Scratch,
+    Unsupported,
+    Write,
+    ceil_div,
+    flat_threads,
+    halving,
+)
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.op import Call, Op, matrices, op
 from gpunn.ops.svdf_integer import DTYPES, INTEGER, of_integers
 from gpunn.ops.team import team
 from gpunn.ops.unary import activation_function, apply_activation, check_activation
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 # Python takes no mandatory parameter after an optional one; infer sees to it that these are there.
 THERE: Any = None
@@ -87,6 +101,7 @@ def _rnn_kernel(call: Call) -> Kernel:
         params={"count": count, "units": units, "depth": depth},
         constants=who.constants,
         functions=activation_function(call),
+        steps=ceil_div(depth, who.size) + ceil_div(units, who.size),
         reason=who.reason,
     )
 
@@ -136,6 +151,7 @@ def _svdf_kernel(call: Call) -> Kernel:
     count = call.outputs[1].size
     who = team(count, max(depth, memory))
     names = ("x", "feature", "time", "bias", "state")
+    walks = (Loop(ceil_div(n, who.size)) for n in (depth, memory))
     return Kernel(
         body="svdf",
         threads=who.threads,
@@ -149,6 +165,7 @@ def _svdf_kernel(call: Call) -> Kernel:
             "entry": Function(("sum",), "sum"),
             **activation_function(call),
         },
+        steps=Loop(call["rank"], (*walks, halving(who.size))).steps,
         reason=who.reason,
     )
 
@@ -222,18 +239,19 @@ def _infer_recurrence(call: Call) -> tuple[TensorType, ...]:
     return x.with_shape((batch, units)), x
 
 
-def _recurrence_kernel(call: Call) -> Kernel:
+def _recurrence_kernels(call: Call) -> list[Kernel]:
+    """One for all steps, or several that hand the state on where an invocation may not take as many."""
     batch, units = call.outputs[0].shape
     if units > MAX_UNITS:
         raise Unsupported(f"a state of {units} units is over the {MAX_UNITS} that a workgroup keeps")
     if not call.constant[1]:
         raise Unsupported("the weights are no constant")
-    steps = call.x.shape[0 if call["time_major"] else 1]
     columns, room = ceil_div(units, 4), max(4, _power_of_two(units))
     across = min(_power_of_two(columns), _THREADS)
     down = min(_THREADS // across, room // 4)
     rows = ceil_div(units, 4 * down) * 4 * down
-    return Kernel(
+    total = call.x.shape[0 if call["time_major"] else 1]
+    kernel = Kernel(
         body="recurrence",
         threads=_of_workgroups(batch, across, down),
         workgroup=(across, down, 1),
@@ -241,19 +259,46 @@ def _recurrence_kernel(call: Call) -> Kernel:
         writes=(Write("h_out", 0), Write("y", 1)),
         params={
             "batch": batch,
-            "steps": steps,
             "units": units,
             "rows": rows,
             "columns": columns,
             "along": (batch if call["time_major"] else 1) * units,
-            "across": (1 if call["time_major"] else steps) * units,
+            "across": (1 if call["time_major"] else total) * units,
             "reverse": int(call["reverse"]),
         },
         constants={"UNITS": room},
         functions=activation_function(call),
-        steps=steps * (1 + ceil_div(columns, across) * (6 + down.bit_length() + rows // (4 * down))),
         reason="one workgroup for a row of the batch",
     )
+    store, zero = Loop(ceil_div(4, down)), Loop(ceil_div(rows, across * down))
+    step = Loop(ceil_div(columns, across), (Loop(ceil_div(rows, 4 * down)), halving(down), store))
+    beside = 2 * zero.steps + 1 + step.ending
+    return _in_spans(kernel, TensorType(DType.FLOAT32, (batch, units)), total, 1 + step.steps, beside)
+
+
+def _in_spans(kernel: Kernel, state: TensorType, total: int, each: int, beside: int) -> list[Kernel]:
+    """The kernel for spans of `total` steps, which hand a state on.
+
+    Its loops go round `each` times for each step, and `beside` times besides.
+    """
+    most = (MAX_STEPS - beside) // each
+    spans: list[Kernel] = []
+    h = kernel.reads[2]
+    for first in range(0, max(total, 1), most):
+        steps, last = min(most, total - first), first + most >= total
+        after = Write("h_out", 0 if last else Scratch(state))
+        begin = max(total - 1 - first, 0) if kernel.params["reverse"] else first
+        spans.append(
+            replace(
+                kernel,
+                reads=(*kernel.reads[:2], h),
+                writes=(after, kernel.writes[1]),
+                params={**kernel.params, "steps": steps, "first": begin},
+                steps=beside + steps * each,
+            )
+        )
+        h = Read("h", None if last else after.output)
+    return spans
 
 
 def _power_of_two(n: int) -> int:
@@ -273,7 +318,7 @@ def _pack_rows(r: Array, rows: int) -> Array:
     return np.pad(r.T, ((0, rows - units), (0, -units % 4)))
 
 
-@op(_infer_recurrence, _recurrence_kernel, precise=True, flops=matrices(1))
+@op(_infer_recurrence, _recurrence_kernels, precise=True, flops=matrices(1))
 def recurrence(
     x: Array,
     r: Array,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.kernel import nested
 from gpunn.ops.op import Call
 from gpunn.types import Array
 
@@ -102,10 +103,9 @@ def tap(padded: Array, window: Window, row: int, column: int, rows: slice = slic
     return padded[:, y0 : y0 + (last - first - 1) * sy + 1 : sy, x0 : x0 + (ow - 1) * sx + 1 : sx]
 
 
-def window_steps(window: Window, inner: int) -> int:
-    """Times that loops over rows and columns of a window, and `inner` steps in each cell, go round."""
-    rows, columns = window.size
-    return rows * (1 + columns * (1 + inner))
+def window_steps(window: Window, *inner: int) -> int:
+    """Kernel.steps of loops over rows and columns of a window, with a loop inside where there is one."""
+    return nested(*window.size, *inner).steps
 
 
 def window_params(window: Window, height: int, width: int) -> dict[str, int]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gpunn.ops
+from gpunn.backends.webgpu.shader import read_body
 from gpunn.kernel import MAX_STEPS
 from gpunn.types import Array
 from tests.ops.harness import check
@@ -37,15 +42,56 @@ def test_large_windows(gpu: str) -> None:
     host = "steps of one invocation"
     (top,) = check("max_pool2d", [image], {"size": size, **attrs}, backend=gpu, host=host)
     assert top.tolist() == [[[[256 * 260 - 1]]]]
+    (total,) = check(
+        "depthwise_conv2d", [ones(*image.shape), ones(*image.shape)], attrs, backend=gpu, host=host
+    )
+    assert (total == 256 * 260).all()
     inputs = [ones(1, 20, 20, 200), ones(2, 20, 20, 200)]
     (total,) = check("conv2d", inputs, attrs, backend=gpu, host=host)
     assert (total == 80_000).all()
 
 
-@pytest.mark.parametrize("steps", [5_000, 12_000])
-def test_long_sequences(steps: int, gpu: str) -> None:
-    """A state that counts: each step adds one."""
-    inputs = [ones(1, steps, 2), np.eye(2, dtype=np.float32), ones(1, 2)]
-    host = "steps of one invocation" if steps > 10_000 else ""
-    results = check("recurrence", inputs, {}, backend=gpu, constants=(1,), host=host, atol=0)
-    assert results[0].tolist() == [[steps + 1, steps + 1]]
+# Op, rows of a window that just go round (see gpunn.kernel.Loop), its other dimensions, what is around these.
+WINDOWS = (
+    ("depthwise_conv2d", 16_249, (2, 1), (1,), ()),  # 4 for each row, and 2
+    ("conv2d", 4_999, (2, 3), (1,), ()),  # 13, and 3
+    ("conv2d", 5_908, (2, 8), (1,), ()),  # 11, and 3: four channels at a time
+    ("conv3d", 4_062, (2, 1, 1), (), (1,)),  # 16, and 4
+)
+
+
+@pytest.mark.parametrize(("op", "rows", "others", "before", "after"), WINDOWS)
+def test_ends_of_loops(
+    op: str, rows: int, others: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...], gpu: str
+) -> None:
+    """The last step of nested loops that are allowed is done; one row more runs on the host."""
+    for more, host in ((0, ""), (1, "steps of one invocation")):
+        size = (rows + more, *others)
+        inputs = [ones(1, *size), ones(*before, *size, *after)]
+        (total,) = check(op, inputs, backend=gpu, constants=(1,), host=host, atol=0, rtol=0)
+        assert total.item() == np.prod(size)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_sequences(reverse: bool, gpu: str) -> None:
+    """More steps than an invocation may take are several dispatches. The state: whole numbers in turn."""
+    x = np.random.default_rng(0).integers(-1, 2, (2, 16_001, 5)).astype(np.float32)
+    operands = [x, np.roll(np.eye(5, dtype=np.float32), 1, axis=0), ones(2, 5)]
+    check("recurrence", operands, {"reverse": reverse}, backend=gpu, constants=(1,), atol=0, rtol=0)
+
+
+# Bodies with short loops, whatever the call: they halve a range, or count dimensions or a block's elements.
+SHORT = {"bucketize", "find_rows", "gather_nd", "merge_runs", "put_slice", "sort_blocks", "top_k"}
+
+
+def test_loops_are_counted() -> None:
+    """Every kernel whose body's loops depend on a call says how often they go round."""
+    silent = set()
+    for path in Path(gpunn.ops.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Kernel":
+                named = {k.arg: k.value for k in call.keywords}
+                texts = (n.value for n in ast.walk(named["body"]) if isinstance(n, ast.Constant))
+                bodies = {text for text in texts if re.search(r"\b(for|while) \(", read_body(str(text)))}
+                silent |= bodies if "steps" not in named else set()
+    assert silent == SHORT | {"recurrence"}  # which _in_spans() counts
