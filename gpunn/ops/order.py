@@ -68,7 +68,7 @@ def _extremes(
     rows = call.x.size // shape[axis]
     who = team(rows, shape[axis])
     return Kernel(
-        body="extremes",
+        body="extremes" if k > 1 else "extreme",
         threads=who.threads,
         workgroup=who.workgroup,
         reads=(Read("x", 0),),
