@@ -45,7 +45,7 @@ class OtherFileSide:
         self._mean, self._std = mean, std
         for role in ("inputs", "outputs"):
             ours, theirs = (getattr(m, role) for m in (model, other))
-            if not _alike(ours, theirs):
+            if not _alike(role, model, other):
                 shapes = [", ".join(str(o.type) for o in operands) for operands in (ours, theirs)]
                 raise ModelError(
                     f"the {role} of {other.name} are {shapes[1]}, those of {model.name} {shapes[0]}"
@@ -54,7 +54,16 @@ class OtherFileSide:
     def run(self, sample: Sample) -> tuple[Array, ...]:
         found = run_parts(self._other, self._arrays(sample))
         pairs = zip(found, self._other.outputs, self._model.outputs, strict=True)
-        return tuple(_fitting(reals(y, theirs.type), ours) for y, theirs, ours in pairs)
+        return tuple(self._fitting(reals(y, theirs.type), ours) for y, theirs, ours in pairs)
+
+    def _fitting(self, value: Array, output: Operand) -> Array:
+        """A value in the shape of an output of the model, if that has one."""
+        if not _is_known(output, self._model):
+            return value
+        if value.size != output.type.size:
+            shape = list(value.shape)
+            raise ModelError(f"output {output.name!r} is {output.type}, {self._other.name} gives {shape}")
+        return value.reshape(output.type.shape)
 
     def close(self) -> None:
         pass
@@ -94,21 +103,21 @@ def _quantised(model: Model) -> bool:
     return any(o.type.quantization is not None for operation in model.operations for o in operation.outputs)
 
 
-def _alike(ours: Sequence[Operand], theirs: Sequence[Operand]) -> bool:
-    """Whether tensors may be compared element by element, as far as their shapes are known."""
+def _alike(role: str, model: Model, other: Model) -> bool:
+    """Whether inputs or outputs may be compared element by element, as far as their shapes are known."""
+    ours, theirs = getattr(model, role), getattr(other, role)
     if len(ours) != len(theirs):
         return False
-    known = ((a, b) for a, b in zip(ours, theirs, strict=True) if _is_known(a) and _is_known(b))
-    return all(a.type.size == b.type.size for a, b in known)
+    pairs = zip(ours, theirs, strict=True)
+    return all(a.type.size == b.type.size for a, b in pairs if _is_known(a, model) and _is_known(b, other))
 
 
-def _is_known(operand: Operand) -> bool:
-    return operand.open is None or operand.open.extents is not None
-
-
-def _fitting(value: Array, operand: Operand) -> Array:
-    """A value in the shape of an output, if that has one."""
-    return value.reshape(operand.type.shape) if _is_known(operand) else value
+def _is_known(operand: Operand, model: Model) -> bool:
+    """Whether the shape of an input or output is known before a run."""
+    shape = operand.open
+    if shape is None or shape.extents is None:
+        return shape is None
+    return not shape.is_open or model.rest is None or operand in model.inputs
 
 
 def _converted(value: Array, have: TensorType, want: TensorType) -> Array:

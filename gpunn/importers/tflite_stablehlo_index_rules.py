@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.importers.tflite_node import Layer, Network, Node, Options, RefusedError, Result, Value, constant
-from gpunn.importers.tflite_value_rules import MAX_RANGE
+from gpunn.importers.tflite_value_rules import expect_few
 from gpunn.importers.tflite_window_rules import chain, cut, joining
 from gpunn.types import Array, DType
 
@@ -88,9 +88,7 @@ def _spread(
     node: Node, layers: list[Layer], batch: Sequence[int], vectors: Value, slices: Mapping[int, int]
 ) -> Value:
     """Indices [*batch, *sizes, axes] of the elements of slices that begin at vectors [*batch, axes]."""
-    count = math.prod((*batch, *slices.values(), len(slices)))
-    if count > MAX_RANGE:
-        raise RefusedError(f"{count} indices are too many, at most {MAX_RANGE} are supported")
+    expect_few("indices", (*batch, *slices.values(), len(slices)))
     grid = np.moveaxis(np.indices(tuple(slices.values())), 0, -1)
     apart = ("reshape", {"shape": (*batch, *(1 for _ in slices), len(slices))})
     return _with(node, layers, "add", chain(layers, vectors, apart), grid)
@@ -117,8 +115,7 @@ def scatter(node: Node) -> Network:
     x, updates, options = node.operand(0), node.operand(2), node.options("StablehloScatterOptions")
     if len(node.inputs) != 3:
         raise RefusedError(f"it scatters into {len(node.inputs) // 3} tensors together")
-    if updates.type.size > MAX_RANGE:
-        raise RefusedError(f"{updates.type.size} updates are too many, at most {MAX_RANGE} are supported")
+    expect_few("updates", updates.type.shape)
     body = options.get("UpdateComputationSubgraphIndex")
     graph = node.subgraph(body)
     takes = not graph.operators and graph.outputs == graph.inputs[1:] and len(graph.inputs) == 2

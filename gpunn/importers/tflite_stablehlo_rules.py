@@ -23,7 +23,7 @@ from gpunn.importers.tflite_node import (
     Step,
 )
 from gpunn.importers.tflite_tensor_rules import padding_value
-from gpunn.importers.tflite_value_rules import MAX_RANGE
+from gpunn.importers.tflite_value_rules import expect_few
 from gpunn.importers.tflite_window_rules import chain, cut, dilation, joining, margins, windowed
 from gpunn.types import DType, TensorType
 
@@ -123,14 +123,6 @@ def dynamic_slice(node: Node) -> Step:
     return Step(op, (x,), attrs)
 
 
-def _cut(
-    node: Node, begin: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
-) -> Step:
-    ends = tuple(b + n for b, n in zip(begin, sizes, strict=True))
-    attrs = {"begin": tuple(begin), "end": ends, "strides": tuple(strides or (1,) * len(ends))}
-    return Step("strided_slice", (node.operand(0),), attrs)
-
-
 def dynamic_update_slice(node: Node) -> Network:
     """STABLEHLO_DYNAMIC_UPDATE_SLICE: a start for each dimension is an input of its own."""
     starts = Layer("stack", node.inputs[2:], {"axis": 0})
@@ -145,8 +137,7 @@ def iota(node: Node) -> Known:
     dimension = node.options("StablehloIotaOptions").get("IotaDimension")
     if not 0 <= dimension < found.rank or found.dtype in (DType.STRING, DType.BOOL):
         node.corrupt(f"cannot count along dimension {dimension} of {found}")
-    if found.size > MAX_RANGE:
-        raise RefusedError(f"the result has {found.size} numbers, at most {MAX_RANGE} are supported")
+    expect_few("numbers", found.shape)
     numbers = np.arange(found.shape[dimension]).astype(found.dtype.numpy)
     along = numbers.reshape(-1, *(1,) * (found.rank - 1 - dimension))
     return Known(np.ascontiguousarray(np.broadcast_to(along, found.shape)))

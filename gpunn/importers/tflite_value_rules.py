@@ -6,7 +6,7 @@ Versions need no rule of their own: a later one adds a type, or a field that has
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from gpunn.importers.tflite_tensor_rules import INDEX_TYPES
 from gpunn.ops.text import skip_gram
 from gpunn.types import Array, DType
 
-MAX_RANGE = 1 << 22  # elements that a RANGE, of three numbers, may unfold to in the reader
+MAX_RANGE = 1 << 22  # elements that a few numbers may unfold to in the reader
 COMBINERS = {
     schema.CombinerType.SUM: "sum",
     schema.CombinerType.MEAN: "mean",
@@ -209,6 +209,13 @@ def sum_of_all(node: Node) -> Sequence[Step]:
     return [Step("add", (first, others[0])), *rest]
 
 
+def expect_few(what: str, extents: Iterable[int]) -> None:
+    """Refuse to make many, as a small file may say whatever it likes, also of a tensor without elements."""
+    count = math.prod(max(n, 1) for n in extents)
+    if count > MAX_RANGE:
+        raise RefusedError(f"{count} {what} are too many, at most {MAX_RANGE} are supported")
+
+
 def fill(node: Node) -> Step:
     """FILL of constant extents."""
     return Step("fill", (node.operand(1),), {"shape": node.ints(0, "extents")})
@@ -283,8 +290,7 @@ def sequence(node: Node) -> Known | Computed:
     if (last - first) * step < 0:
         node.corrupt(f"steps of {step} do not lead from {first} to {last}")
     count = math.ceil(abs((last - first) / step)) if start.dtype.kind == "f" else -((first - last) // step)
-    if count > MAX_RANGE:
-        raise RefusedError(f"the range has {count} numbers, at most {MAX_RANGE} are supported")
+    expect_few("numbers", [count])
     terms: Array = np.full(count, delta, start.dtype)
     terms[:1] = start
     return Known(np.cumsum(terms, dtype=start.dtype))

@@ -228,9 +228,8 @@ def windowed(
             continue
         if max(count, 1) * k > MAX_PLACES:
             raise RefusedError(f"windows of {k} at {count} places are too many, at most {MAX_PLACES} in all")
-        s, d = min(s, extent), min(d, extent)  # further ones are those of one place, or of one cell
-        places = np.arange(count, dtype=np.int32)[:, None] * s + np.arange(k, dtype=np.int32) * d
-        index = constant(f"{node.origin}: windows of axis {axis}", places)
+        places = np.arange(count)[:, None] * s + np.arange(k) * d
+        index = constant(f"{node.origin}: windows of axis {axis}", places.astype(np.int32))
         layers.append(Layer("gather", (found, index), {"axis": axis}))
         found = chain(layers, Result(len(layers) - 1), (how.reduce, {"axes": (axis + 1,)}))
     if value != how.neutral:

@@ -9,7 +9,9 @@ import gpunn
 from gpunn import vision
 from gpunn.comparison.files import paired
 from gpunn.types import float32
+from tests.importers.test_tflite_control_computed import chosen
 from tests.resources import shared
+from tests.tflite_builder import Graph
 
 
 def chain(names: list[str], factor: float = 2.0, width: int = 4) -> gpunn.Model:
@@ -47,6 +49,16 @@ def test_the_same_network_agrees_and_another_does_not() -> None:
     different = gpunn.compare(model, 2, ["cpu"], other=chain(["r", "s", "t"], factor=2.01), per_layer=True)
     assert [f.kind for f in different.findings] == ["output"]
     assert [pair.metrics.identical for pair in different.layer_pairs] == [True, False]
+
+
+def test_outputs_whose_sizes_only_a_run_tells() -> None:
+    ours, theirs = gpunn.Model("whole"), Graph()
+    ours.output(*ours.add("abs", [ours.input("x", float32(1, 3))]))
+    other = theirs.build([chosen(theirs, theirs.input(float32(1, 3), "x"))])
+    x = np.ones((1, 3), np.float32)
+    assert gpunn.compare(ours, [x], ["cpu"], other=other).pairs[0].outputs[0].metrics.identical
+    with pytest.raises(gpunn.ModelError, match=r"is float32\[1, 3\], model gives \[2\]"):
+        gpunn.compare(ours, [x - np.float32([[0, 2, 0]])], ["cpu"], other=other)
 
 
 def test_quantised_file_beside_the_float_one() -> None:

@@ -12,7 +12,7 @@ from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers import load
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.harness import random, type_of
-from tests.tflite_builder import Graph, litert_run
+from tests.tflite_builder import Graph, litert_run, single_op
 
 X, Y = random(1, 3, 4, 5), random(2, 3, 4, 5)
 POSITIVE = np.abs(X) + np.float32(0.5)
@@ -351,6 +351,13 @@ def test_steps_may_lead_beyond_all_bounds(backend: str) -> None:
         backend=backend
     ) as compiled:
         assert compiled(ROW).tolist() == [[2]]
+    around = {"window_dimensions": longs(2, 2), "padding": longs(0, 0, 1 << 60, 0)}
+    with pytest.raises(ModelError, match="can be addressed"):
+        load(
+            reducing(
+                "REDUCE_WINDOW", "ADD", ROW, 0, {**around, "window_strides": longs(1, far)}, float32(1, 17)
+            )
+        )
 
 
 @pytest.mark.parametrize(
@@ -373,6 +380,20 @@ def test_narrow_indices_are_refused() -> None:
     """As by LiteRT; they may not count the elements."""
     with pytest.raises(UnsupportedError, match=r"its indices are uint8.2, 1., only int32 and int64"):
         load(scattering("", ROW, ([[0], [1]], (1,), (0,), (0,), 1, (2, 3)), np.uint8)[0])
+
+
+def test_extents_around_no_elements_are_bounded() -> None:
+    """Nothing is made of extents that a file may say for nothing."""
+    none = TensorType(DType.INT32, (0, 2))
+    wide, slices = float32(1 << 15, 1 << 15), float32(0, 1 << 15, 1 << 15)
+    ways = {"index_vector_dim": 1, "offset_dims": longs(1, 2), "start_index_map": longs(0, 1)}
+    ways["slice_sizes"] = longs(*wide.shape)
+    with pytest.raises(UnsupportedError, match="2147483648 indices are too many"):
+        load(single_op("STABLEHLO_GATHER", [wide, none], [slices], ways))
+    with pytest.raises(UnsupportedError, match="1073741824 updates are too many"):
+        load(single_op("STABLEHLO_SCATTER", [wide, none, slices], [wide], {}))
+    with pytest.raises(UnsupportedError, match="2147483647 numbers are too many"):
+        load(single_op("STABLEHLO_IOTA", [], [float32(0, (1 << 31) - 1)], {"iota_dimension": 1}))
 
 
 def test_large_scatters_are_refused() -> None:
