@@ -121,8 +121,10 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] 
     fixed = handed_on | handles
     around = scope.target.entered(scope.work)
     condition, body = bodies = [around.body(f"subgraph {i}", loop=True) for i in indices]
-    sources = [scope.body(i, arguments, fixed, b) for i, b in zip(indices[:1], bodies, strict=False)]
-    sources.append(scope.body(indices[1], arguments, fixed, body, without=handed_on))
+    sources = [
+        scope.body(indices[0], arguments, fixed, condition),
+        scope.body(indices[1], arguments, fixed, body, without=handed_on),
+    ]
     if len(condition.model.outputs) != 1:
         node.corrupt(f"expected one output of subgraph {indices[0]}, got {len(condition.model.outputs)}")
     _expect_decision(node, "what the condition gives", condition.model.outputs[0].type)
@@ -136,15 +138,9 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] 
         return _deferred("while_loop", state, attrs, sources, types, arguments)
     named = [n for i, n in enumerate(names) if i not in fixed]
     for kind in _tensors, _resources:
-        outside, inside = kind(around), kind(body)
-        if kind(condition).written:
-            raise RefusedError("its condition changes variables")
-        for key in inside.written:
-            inside.start(key)
-        carried = _begin_alike(bodies, kind)
-        state += map(outside.get, carried)
-        body.model.output(*map(inside.get, carried))
-        named += (inside.start(k).name for k in carried)
+        carried = _go_round(condition, body, kind)
+        state += map(kind(around).get, carried)
+        named += (kind(body).start(k).name for k in carried)
     _expect_change(state)
     named = [around.names.unique(n) for n in named]
     last = around.model.add("while_loop", state, attrs, origin=node.origin, names=named)
@@ -168,6 +164,18 @@ def _begin_alike(bodies: Sequence[Target], kind: Callable[[Target], States]) -> 
     for body in bodies:
         taken = dict.fromkeys(map(kind(body).start, keys))
         body.model.inputs = [*(i for i in body.model.inputs if i not in taken), *taken]
+    return keys
+
+
+def _go_round(condition: Target, body: Target, kind: Callable[[Target], States]) -> list[Key]:
+    """Let a loop's body take state of a kind as its last inputs and give it as its last outputs; its keys."""
+    states = kind(body)
+    if kind(condition).written:
+        raise RefusedError("its condition changes variables")
+    for key in states.written:
+        states.start(key)
+    keys = _begin_alike((condition, body), kind)
+    body.model.output(*map(states.get, keys))
     return keys
 
 

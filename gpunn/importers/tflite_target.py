@@ -59,9 +59,8 @@ class States:
         return self.written[key] if key in self.written else self.start(key)
 
 
-StateKey = (
-    tuple[bool, Key] | Operand
-)  # whether it is a resource, and which; or a variable that is not the file's
+# Whether it is a resource, and which; or a variable that is not the file's.
+StateKey = tuple[bool, Key] | Operand
 Held = Mapping[StateKey, Operand]  # what state holds
 
 

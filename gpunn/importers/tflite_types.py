@@ -13,18 +13,9 @@ from gpunn.ops.check import QUANTIZED
 from gpunn.types import DType, Quantization, TensorType
 
 INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them
-BIASED = (
-    "conv2d",
-    "depthwise_conv2d",
-    "fully_connected",
-    "transpose_conv2d",
-)  # a quantised bias, input BIAS, is INT32, or INT64 under inputs of INT16
-BIAS = 2
-MIXED = (
-    "basic_lstm",
-    "lstm",
-    "svdf",
-)  # whose integer form has element types of its own, as the op itself says
+# A quantised bias, input BIAS, is INT32, or INT64 under inputs of INT16.
+BIASED, BIAS = ("conv2d", "depthwise_conv2d", "fully_connected", "transpose_conv2d"), 2
+MIXED = ("basic_lstm", "lstm", "svdf")  # of whose integer form the op itself says which types it takes
 # What takes integers of 8 or 16 bits as the numbers that they are, and what takes float16.
 SMALL: Mapping[str, tuple[DType, ...]] = {
     "concat": QUANTIZED,
