@@ -171,7 +171,7 @@ class Compilation:
         It takes longer than a run. Raises what a run raises.
         """
         tracer = Tracer()
-        return tracer.trace(self._run(self._arrays(inputs), tracer))
+        return tracer.trace(self._answer(self._arrays(inputs), tracer))
 
     def reset_state(self) -> None:
         """Give the model's variables their initial values, as they were before the first run.
@@ -203,11 +203,11 @@ class Compilation:
     ) -> None:
         self.close()
 
-    def _answer(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def _answer(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
         """The results of a run that sees what the runs before have left in variables."""
         if self._executor is None or not self.model.variables:
-            return self._run(arrays)
-        return as_tuple(self._event(arrays).result())
+            return self._run(arrays, tracer)
+        return as_tuple(self._event(arrays, tracer).result())
 
     def _run(
         self, arrays: Sequence[Array], tracer: Tracer | None = None, inside: bool = False
@@ -227,14 +227,14 @@ class Compilation:
                 first.state[:] = results[count:]
                 return results[:count] if inside else tuple(map(np.asarray, results[:count]))
 
-    def _event(self, arrays: Sequence[Array]) -> Event:
+    def _event(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> Event:
         """A run that goes on with a rest, submitted."""
         carry_out = self._carrying_out()
-        return Event(carry_out(lambda: self._start(arrays)), carry_out)
+        return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out)
 
-    def _start(self, arrays: Sequence[Array]) -> Later:
+    def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Later:
         """Start a run that goes on with a rest."""
-        return Later(self._submit(copy_context().run, self._run, arrays))
+        return Later(self._submit(copy_context().run, self._run, arrays, tracer))
 
     def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
         """Let work be done after the runs that have been submitted."""

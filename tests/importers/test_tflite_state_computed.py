@@ -111,6 +111,7 @@ def test_a_run_of_other_shapes_disturbs_none_that_was_submitted_before(backend: 
         gate.clear()
         events = [compiled.submit(x) for x in (narrow, narrow, wide, wide, narrow)]
         gate.set()
+        assert compiled.trace(narrow).outputs[1] == 2  # it waits its turn, too
         assert [event.result()[1] for event in events] == [2, 3, 1, 2, 1]
         compiled.submit(wide)
         compiled.reset_state()
