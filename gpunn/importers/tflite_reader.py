@@ -306,7 +306,8 @@ class Reader:
             self.tensors.store(node.origin, operator, (answer,))
             return None
         if isinstance(answer, Known):
-            self.work.unfold(sum(map(held_bytes, answer.values)), str(operator))
+            read = [o.value for o in node.inputs if o is not None and o.value is not None]
+            self.work.unfold(sum(map(held_bytes, (*answer.values, *read))), str(operator))
             named = zip([*names, *[""] * len(answer.values)], answer.values, strict=False)
             found = [self.model.constant(self.target.names.unique(title), value) for title, value in named]
             self.tensors.store(node.origin, operator, found)

@@ -10,7 +10,7 @@ import numpy as np
 from gpunn.importers.tflite_file import TYPE_NAMES
 from gpunn.importers.tflite_node import Node, RefusedError
 from gpunn.importers.tflite_scope import Control, Scope
-from gpunn.importers.tflite_work import Table, Variable
+from gpunn.importers.tflite_work import Contents, Table, Variable
 from gpunn.operation import Operand
 
 CONTAINER, SHARED_NAME = 0, 1  # fields of VarHandleOptions
@@ -60,29 +60,27 @@ def table_import(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operan
     pair = node.constant(1, "keys", table.key.lower()), node.constant(2, "values", table.value.lower())
     if pair[0].shape != pair[1].shape:
         node.corrupt(f"expected a value for each key, got {values.type} for {keys.type}")
-    flat = (scope.target.model.constant(f"{table}:{k}", v.reshape(-1)) for k, v in enumerate(pair))
-    scope.work.tables[table] = next(flat), next(flat)
+    flat = [scope.target.model.constant(f"{table}:{k}", v.reshape(-1)) for k, v in enumerate(pair)]
+    scope.work.tables[table] = Contents(flat[0], flat[1], len(set(pair[0].reshape(-1).tolist())))
     return ()
 
 
 def table_find(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """HASHTABLE_FIND: the values of keys, the first element of input 2 where there is none."""
-    keys, values = _contents(node, scope)
-    inputs = node.operand(1), keys, values, node.operand(2)
+    contents = _contents(node, scope)
+    inputs = node.operand(1), contents.keys, contents.values, node.operand(2)
     named = [scope.target.names.unique(n) for n in names]
     return scope.target.model.add("table_lookup", inputs, origin=node.origin, names=named)
 
 
 def table_size(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """HASHTABLE_SIZE: the number of different keys."""
-    keys, _ = _contents(node, scope)
-    assert keys.value is not None
-    count = np.array([len(set(keys.value.tolist()))], np.int64)
+    count = np.array([_contents(node, scope).size], np.int64)
     return (scope.target.model.constant(scope.target.names.unique(names[0] if names else ""), count),)
 
 
-def _contents(node: Node, scope: Scope) -> tuple[Operand, Operand]:
-    """Keys and values of the table that input 0 stands for."""
+def _contents(node: Node, scope: Scope) -> Contents:
+    """What is in the table that input 0 stands for."""
     table = _resource(node, scope, Table)
     if table not in scope.work.tables:
         raise RefusedError(f"{table} is asked before anything is imported into it")

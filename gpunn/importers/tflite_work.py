@@ -47,6 +47,15 @@ class Table:
         return f"table_{self.number}"
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What was imported into a table: keys, a value for each, and how many different keys there are."""
+
+    keys: Operand
+    values: Operand
+    size: int
+
+
 Key = tuple[int, int] | Variable  # of state: a variable tensor, by subgraph and number, or one by name
 
 
@@ -56,9 +65,9 @@ class Work:
 
     `constants` are operands by subgraph and tensor. `handles` are constants that stand for resources,
     `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
-    hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported, keys
-    and values. `known` counts the bytes of constants that unfolded, `repeated` what was read of subgraphs
-    that had been read before, which are in `begun`.
+    hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported. `known`
+    counts the bytes of constants that unfolded, and of those they come of; `repeated` what was read of
+    subgraphs that had been read before, which are in `begun`.
     """
 
     file: TfliteFile
@@ -68,7 +77,7 @@ class Work:
     constants: dict[tuple[int, int], Operand] = field(default_factory=dict)
     handles: dict[Variable | Table, Operand] = field(default_factory=dict)
     resources: dict[Operand, Variable | Table] = field(default_factory=dict)
-    tables: dict[Table, tuple[Operand, Operand]] = field(default_factory=dict)
+    tables: dict[Table, Contents] = field(default_factory=dict)
     initial_values: dict[Key, Array] = field(default_factory=dict)
     types: dict[Variable, TensorType] = field(default_factory=dict)
     done_once: set[int] = field(default_factory=set)

@@ -85,6 +85,16 @@ def test_boundaries_are_not_read_without_end() -> None:
         load(main.build([y], called=[(inner, list(buckets))]))
 
 
+def test_constants_are_not_searched_without_end() -> None:
+    """Each of many operators would read all of a constant to find nothing."""
+    graph = Graph()
+    nowhere = graph.constant(np.zeros(1 << 20, np.int32))
+    for _ in range(40):
+        found = graph.add("WHERE", [nowhere], [TensorType(DType.INT64, (0, 1))])
+    with pytest.raises(UnsupportedError, match=r"WHERE: constants unfold to \d+ bytes, at most"):
+        load(graph.build(found))
+
+
 def test_published_files() -> None:
     """One is well-formed, with tensors of 350 MB; the other says of a constant that nothing holds it."""
     folder = "models/tflite_ops/tflite_testdata"
