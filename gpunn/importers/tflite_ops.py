@@ -34,7 +34,7 @@ class Ops:
         """Add an operator's ops one after the other; the last one yields its outputs."""
         steps = [self._widened(step, origin) for step in steps]
         for step in steps:
-            expect_reals(step)
+            expect_reals(step, operator.code)
         previous: tuple[Operand, ...] = ()
         for step in steps:
             last = step is steps[-1]
@@ -56,7 +56,7 @@ class Ops:
         results: list[tuple[Operand, ...]] = []
         for number, layer in enumerate(network.layers):
             step = layer.on(results)
-            expect_reals(step)
+            expect_reals(step, operator.code)
             last = max((r.index for r in names if r.layer == number), default=-1)
             default = f"{step.op}_{len(self.model.operations)}"
             labels = [names.get(Result(number, k), f"{default}:{k}") for k in range(last + 1)]

@@ -98,7 +98,7 @@ def softmax(node: Node) -> Step:
 def pad(node: Node) -> Step:
     """PAD with zeros, as quantised, PADV2 with its third input."""
     x = node.operand(0)
-    paddings = tensor_rules.paddings(node)
+    paddings = tensor_rules.paddings(node, "int16", "int8", "bool")
     quantization = x.type.quantization
     value = 0.0 if quantization is None else float(quantization.zero_point[0])
     if len(node.inputs) > 2:

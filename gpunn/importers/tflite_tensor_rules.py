@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.tflite_node import Known, Node, RefusedError, Step
+from gpunn.importers.tflite_node import Known, Layer, Network, Node, RefusedError, Result, Step
+from gpunn.types import DType
 
 PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
 INDEX_TYPES = {schema.TensorType.INT32: "int32", schema.TensorType.INT64: "int64"}
@@ -140,10 +141,10 @@ def mirror_pad(node: Node) -> Step:
     return Step("mirror_pad", (node.operand(0),), {"paddings": paddings(node), "mode": MIRRORS[mode]})
 
 
-def paddings(node: Node) -> tuple[tuple[int, int], ...]:
-    """Constant input 1 as pairs (before, after), one for each dimension of input 0."""
+def paddings(node: Node, *small: str) -> tuple[tuple[int, int], ...]:
+    """Constant input 1, of int32, int64 or `small`, as pairs (before, after), one for a dimension of x."""
     rank = node.operand(0).type.rank
-    found = node.constant(1, "paddings", "int32", "int64")
+    found = node.constant(1, "paddings", "int32", "int64", *small)
     if found.shape != (rank, 2):
         node.corrupt(f"the paddings should have shape [{rank}, 2], got {list(found.shape)}")
     return tuple((int(before), int(after)) for before, after in found)
@@ -264,6 +265,14 @@ def tile(node: Node) -> Step:
     return Step("tile", (x,), {"multiples": node.ints(1, "multiples", x.type.rank)})
 
 
-def top_k(node: Node) -> Step:
-    """TOPK_V2 of a constant number of values."""
-    return Step("top_k", (node.operand(0),), {"k": node.ints(1, "numbers of values", 1)[0]})
+def top_k(node: Node) -> Network:
+    """TOPK_V2 of a constant number of values; their places are int32, or int16 where the file says so."""
+    count = node.constant(1, "number of values", "int32", "int64", "int16")
+    if count.size != 1:
+        node.corrupt(f"expected 1 number of values, got {count.size}")
+    layers = [Layer("top_k", (node.operand(0),), {"k": int(count.reshape(-1)[0])})]
+    places = Result(0, 1)
+    if len(node.outputs) > 1 and node.outputs[1] is not None and node.outputs[1].dtype is DType.INT16:
+        layers.append(Layer("cast", (places,), {"dtype": "int16"}))
+        places = Result(1)
+    return Network(layers, (Result(0), places))

@@ -10,6 +10,7 @@ from gpunn.importers.tflite_node import RefusedError, Step
 from gpunn.operation import Operand
 from gpunn.ops import OPS, binary, reduce, unary
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import DType, Quantization, TensorType
 
 INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them
@@ -21,7 +22,11 @@ SMALL: Mapping[str, tuple[DType, ...]] = {
     "concat": QUANTIZED,
     **{line.name: line.dtypes for line in (*binary.TABLE, *reduce.TABLE, *unary.TABLE)},
     **{op.name: op.quantized.dtypes for op in OPS.values() if op.quantized and op.quantized.plain},
+    "scatter_nd": EIGHT_BITS,
 }
+# Of these sums and products only some operators: the others of their name want a scale.
+SUMS: Mapping[str, tuple[DType, ...]] = {"add": (DType.INT16,), "mul": (DType.INT16,), "reduce_sum": ()}
+UNSCALED = ("REDUCE_WINDOW", "STABLEHLO_")
 HALVES = {"concat", "dequantize", "softmax", *(op.name for op in (*unary.OPS, *binary.OPS))}
 
 
@@ -48,19 +53,21 @@ def expect_shape(origin: str, what: str, tensor: FileTensor, operand: Operand) -
         )
 
 
-def expect_reals(step: Step) -> None:
+def expect_reals(step: Step, code: str) -> None:
     """Refuse reals that are not float32, or quantised integers throughout, unless they just move.
 
-    A custom op says itself what it takes.
+    A custom op says itself what it takes. `code`: of the operator that the step belongs to.
     """
     if not isinstance(step.op, str):
         return
     types = [None if o is None else o.type for o in step.inputs]
     integer = any(t is not None and t.quantization is not None for t in types)
+    small = SMALL if code.startswith(UNSCALED) else {**SMALL, **SUMS}
     for position, (operand, type) in enumerate(zip(step.inputs, types, strict=True)):
         if operand is None or type is None:
             continue
-        if not _real(step.op, position, type, integer):
+        whole = type.quantization is None and type.dtype in small.get(step.op, ())
+        if not whole and not _real(step.op, position, type, integer):
             if type.dtype is DType.STRING:
                 raise RefusedError(f"input {position} ({operand.name}) is STRING, which it does not take")
             kind = type.dtype.name if type.quantization is None else f"quantised {type.dtype.name}"
@@ -81,7 +88,7 @@ def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
     if op in MIXED and integer:
         return True
     if type.dtype in QUANTIZED:
-        return quantised or type.dtype in SMALL.get(op, ())
+        return quantised
     if op in BIASED and integer:
         return type.dtype in (DType.INT32, DType.INT64) and position == BIAS
     if op in BIASED:

@@ -197,9 +197,9 @@ _DIVISION = ("division",)
 _WIDE_DIFFERENCE = "wide_subtract(a, b)"
 
 TABLE = (
-    Binary("add", _add, "a + b", (*NUMBERS, DType.INT16), fusible=True, wide="wide_add(a, b)"),
+    Binary("add", _add, "a + b", _ORDERED, fusible=True, wide="wide_add(a, b)"),
     Binary("sub", _sub, "a - b", NUMBERS, fusible=True, wide=_WIDE_DIFFERENCE),
-    Binary("mul", _mul, "a * b", (*NUMBERS, DType.INT16), fusible=True, wide="wide_multiply(a, b)"),
+    Binary("mul", _mul, "a * b", _ORDERED, fusible=True, wide="wide_multiply(a, b)"),
     Binary(
         "div",
         _div,

@@ -146,7 +146,7 @@ _BOOL = (DType.BOOL,)
 _SUM = ("acc + x", "wide_add(acc, x)")
 TABLE = (
     Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True),
-    Reduction("reduce_sum", _reduce_sum, NUMBERS, 0, *_SUM, precise=True),
+    Reduction("reduce_sum", _reduce_sum, (*NUMBERS, *SMALL), 0, *_SUM, precise=True),
     Reduction("reduce_prod", _reduce_prod, (*NUMBERS, *SMALL), 1, "acc * x", "wide_multiply(acc, x)"),
     _extreme("reduce_max", _reduce_max, _lowest, "max(acc, x)"),
     _extreme("reduce_min", _reduce_min, _highest, "min(acc, x)"),

@@ -14,7 +14,7 @@ from gpunn.kernel import Function, Kernel, Read, size_of
 from gpunn.ops.binary import joining
 from gpunn.ops.by_row import Updates
 from gpunn.ops.check import INDICES, NUMBERS, expect_ints, expect_unquantised
-from gpunn.ops.op import Call, Guard, Op, op
+from gpunn.ops.op import EIGHT_BITS, Call, Guard, Op, op
 from gpunn.ops.strides import dense
 from gpunn.types import Array, DType, TensorType
 
@@ -67,7 +67,7 @@ def sparse_to_dense(indices: Array, values: Array, default: Array, *, shape: Seq
 def _infer_scatter(call: Call) -> TensorType:
     indices, updates = (
         expect_unquantised(call, 0, *INDICES),
-        expect_unquantised(call, 1, *NUMBERS, DType.BOOL),
+        expect_unquantised(call, 1, *NUMBERS, *EIGHT_BITS, DType.BOOL),
     )
     shape = expect_ints(call, "shape")
     depth = indices.shape[-1] if indices.rank else 0
@@ -93,9 +93,9 @@ def _slices(call: Call) -> list[range]:
 def scatter_nd(indices: Array, updates: Array, *, shape: Sequence[int]) -> Array:
     """Zeros of `shape` to which updates[i] are added at the slices that indices[i] name.
 
-    indices [..., d] int32 or int64, updates [..., *shape[d:]]: float32, int32, or float16, int64 and bool, of
-    which those for one place are or-ed. Raises ModelError for other shapes and dtypes and, in the run, for
-    indices out of range. TFLite schema, ScatterNdOptions.
+    indices [..., d] int32 or int64, updates [..., *shape[d:]]: float32, float16, int32, int64, int8 or uint8,
+    whose sums wrap around, or bool, of which those for one place are or-ed. Raises ModelError for
+    other shapes and dtypes and, in the run, for indices out of range. TFLite schema, ScatterNdOptions.
     """
     depth = indices.shape[-1]
     result = np.zeros((size_of(tuple(shape[:depth])), *shape[depth:]), updates.dtype)

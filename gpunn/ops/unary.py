@@ -243,7 +243,7 @@ TABLE = (
         table16=_leaked,
     ),
     Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SHORT, wide="magnitude(x)"),
-    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=_SHORT, wide="wide_negate(x)"),
+    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=(*_SHORT, DType.INT8), wide="wide_negate(x)"),
     Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, wide=_WIDE_SIGN),
     Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=_SIGNED, wide="wide_multiply(x, x)"),
     Unary("zeros_like", _zeros, "T(0)", (-2, 2), dtypes=(*_SIGNED, DType.BOOL)),

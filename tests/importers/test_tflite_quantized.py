@@ -76,6 +76,7 @@ REFUSED: Mapping[str, tuple[str, Sequence[TensorType], TensorType, str]] = {
         TensorType(DType.INT16, (4,)),
         "is INT16, only FLOAT32 or quantised UINT8, INT8 and INT16",
     ),
+    "plain product": ("MUL", [TensorType(I8, (4,))] * 2, TensorType(I8, (4,)), "is INT8, only FLOAT32 or"),
     "mixed with reals": ("ADD", [float32(4), i8(4)], float32(4), "is FLOAT32 among quantised inputs"),
     "moved and rescaled": (
         "RESHAPE",

@@ -87,7 +87,10 @@ ROWS: list[tuple[str, Sequence[Item], Mapping[str, Any] | None]] = [  # operator
     ),
     ("MEAN", [IMAGE, np.array(1, np.int32)], None),
     ("PAD", [float32(2, 3), ints([1, 2], [0, 3])], None),
-    ("PAD", [float32(2, 3), np.array([[1, 2], [0, 3]], np.int64)], None),
+    *(
+        ("PAD", [float32(2, 3), np.array([[1, 1], [0, 1]], dtype)], None)
+        for dtype in (np.int64, np.int16, np.int8, np.bool_)
+    ),
     ("PADV2", [float32(2, 3), ints([1, 2], [0, 3]), np.array(-1.5, np.float32)], None),
     ("RESHAPE", [IMAGE, ints(2, -1)], None),
     ("RESHAPE", [IMAGE, ints(6, 7, 8)], {"new_shape": [1, 1]}),

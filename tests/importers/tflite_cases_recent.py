@@ -89,6 +89,8 @@ CASES = (
         for number, values, start in (
             (1, random(8, 4, 7, 6), 0.5),
             (2, random(8, 4, 7, 6, low=0.5, high=1.5), 1),
+            (2, (random(8, 4, 7, 6) * 30).astype(np.int8), -3),
+            (2, (random(8, 4, 7, 6) * 99).astype(np.int16), 5),
             (3, random(8, 4, 7, 6), np.inf),
             (4, random(8, 4, 7, 6), 1.5),
             (4, (random(8, 4, 7, 6) * 99).astype(np.int32), -(2**31)),

@@ -109,6 +109,7 @@ ROWS: list[tuple[str, Sequence[Item], Sequence[DType], Mapping[str, Any]]] = [
     ("TILE", [int32(2, 3), ints(2, 1)], [I32], {}),
     ("TOPK_V2", [MATRIX, np.array(2, np.int32)], [F32, I32], {}),
     ("TOPK_V2", [int32(4, 9), np.array(9, np.int32)], [I32, I32], {}),
+    *(("TOPK_V2", [MATRIX, np.array(2, np.int16)], [F32, places], {}) for places in (I32, DType.INT16)),
     *(
         (
             "TRANSPOSE_CONV",

@@ -238,10 +238,10 @@ def test_truth_values_agree_with_litert(name: str) -> None:
         ),
         ("add", np.zeros(2), np.zeros(2, np.int32), "add: inputs must have one dtype, got float32, int32"),
         (
-            "mul",
+            "sub",
             np.zeros(2, np.uint8),
             np.zeros(2, np.uint8),
-            r"mul: input 0 must be float32 .*, got uint8\[2\]",
+            r"sub: input 0 must be float32 .*, got uint8\[2\]",
         ),
         ("logical_and", np.zeros(2), np.zeros(2), r"logical_and: input 0 must be bool, got float32\[2\]"),
         (

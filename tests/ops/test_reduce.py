@@ -347,6 +347,6 @@ def test_means_of_truth_are_refused() -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
 def test_small_integers(dtype: Any, backend: str) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (3, 5, 4)).astype(dtype)
-    for op in ("reduce_max", "reduce_min", "reduce_prod"):
+    for op in ("reduce_max", "reduce_min", "reduce_prod", "reduce_sum"):
         check(op, [x], {"axes": (1,)}, backend=backend)
         check(op, [x[:, :0]], {"axes": (1,)}, backend="cpu")

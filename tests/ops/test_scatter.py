@@ -58,7 +58,7 @@ def test_sparse_to_dense(
     np.testing.assert_array_equal(y, expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize(
     ("index", "shape"),
     [
@@ -81,10 +81,10 @@ def test_scatter(index: Array, shape: tuple[int, ...], dtype: Any, backend: str)
         (y,) = check(
             "scatter_nd", [index, updates], {"shape": shape}, backend=backend, constants=constants, **close
         )
-    expected = np.zeros(shape, np.float64 if dtype is np.float32 else dtype)
+    expected = np.zeros(shape, dtype if dtype is np.bool_ else np.float64)
     for place in np.ndindex(index.shape[:-1]):
         expected[tuple(index[place])] += updates[place]
-    np.testing.assert_allclose(y, expected, **close)
+    np.testing.assert_allclose(y, expected % 256 if dtype is np.uint8 else expected, **close)
 
 
 def test_work_is_counted_by_updates() -> None:
