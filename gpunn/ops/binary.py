@@ -26,26 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
+from gpunn.kernel import Function, Kernel, Read, keep_nan
 from gpunn.ops.affine import through_reals
 from gpunn.ops.binary_integer import COMPARISONS, INTEGER, Combine
+from gpunn.ops.binary_kernel import pairwise
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL, expect_dtype
 from gpunn.ops.op import Call, Op, Quantized, broadcast, op
-from gpunn.ops.strides import (
-    aligned,
-    broadcast_strides,
-    by_fours,
-    dense,
-    merge,
-    space_constants,
-    space_params,
-    splat,
-)
 from gpunn.ops.tables import every_value
 from gpunn.ops.unary import activation_function, apply_activation
-from gpunn.types import Array, DType, Shape, TensorType
-
-DENSE, REPEAT, SPLAT = range(3)  # how binary_flat.wgsl finds an operand's element
+from gpunn.types import Array, DType, TensorType
 
 
 def _add(a: Array, b: Array) -> Array:
@@ -291,20 +280,11 @@ def joining(name: str, dtype: DType) -> Function:
     return Function(("a", "b"), line.expression_for(dtype))
 
 
-def _mode(sizes: Shape, strides: Shape) -> int | None:
-    """How a tensor lies in a merged space, None when it takes the general walk."""
-    if strides == dense(sizes):
-        return DENSE
-    if not any(strides):
-        return SPLAT
-    return REPEAT if strides == (0, 1) else None
-
-
 def _kernel(line: Binary) -> Callable[[Call], Kernel]:
     def kernel(call: Call) -> Kernel:
         combine = Function(("a", "b"), line.expression_for(call.x.dtype), ("a", "b"))
         functions = {"combine": combine, **activation_function(call)}
-        return _place(call, Combine(functions, libraries=line.libraries_for(call.x.dtype)))
+        return pairwise(call, Combine(functions, libraries=line.libraries_for(call.x.dtype)))
 
     return kernel
 
@@ -312,7 +292,7 @@ def _kernel(line: Binary) -> Callable[[Call], Kernel]:
 def _facet(line: Binary) -> Quantized | None:
     if line.name in INTEGER:
         reference, combine, dtypes = INTEGER[line.name]
-        return Quantized(reference, lambda call: _place(call, combine(call)), dtypes=dtypes)
+        return Quantized(reference, lambda call: pairwise(call, combine(call)), dtypes=dtypes)
     return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
 
 
@@ -331,68 +311,9 @@ def _by_pairs(line: Binary) -> Quantized:
             results = reference(call, np.repeat(values, len(values)), np.tile(values, len(values)))
         pair = "load_table(((u32(a) & 255u) << 8u) | (u32(b) & 255u))"
         table = Read("table", None, value=results.reshape(-1))
-        return _place(call, Combine({"combine": Function(("a", "b"), pair)}, tables=(table,)))
+        return pairwise(call, Combine({"combine": Function(("a", "b"), pair)}, tables=(table,)))
 
     return Quantized(reference, kernel)
-
-
-def _place(call: Call, combine: Combine) -> Kernel:
-    """The kernel that applies `combine` to two operands, by the way they broadcast."""
-    walks = (broadcast_strides(call.input(k).shape, call.y.shape) for k in range(2))
-    sizes, a, b = merge(call.y.shape, *walks)
-    modes = _mode(sizes, a), _mode(sizes, b)
-    if modes[0] is None or modes[1] is None:
-        return _strided(call, combine, sizes, a, b)
-    return _flat(call, combine, (modes[0], modes[1]), sizes)
-
-
-def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) -> Kernel:
-    """The kernel for operands that are dense, one element, or repeat over the last merged dimension."""
-    repeats = REPEAT in modes
-    period = sizes[-1] if repeats else call.y.size
-    # Elements of less than a word are stored four at once; the last may lie in the padding of the tensors.
-    parts = call.y.dtype.itemsize < 4 and not repeats
-    lanes = 4 if parts else vec_width(call.y.size, period)
-    count = ceil_div(call.y.size, lanes)
-    a, b = (Read("ab"[k], k, width=1 if modes[k] == SPLAT else lanes) for k in range(2))
-    return Kernel(
-        body="binary_flat",
-        threads=flat_threads(count),
-        workgroup=(64, 1, 1),
-        reads=(a, b, *combine.tables),
-        writes=(Write(width=lanes),),
-        params={"count": count, "period": max(period // lanes, 1), **combine.params},
-        constants={"A_MODE": modes[0], "B_MODE": modes[1]},
-        functions=combine.functions,
-        libraries=combine.libraries,
-        lanes=lanes,
-        reason="element by element",
-    )
-
-
-def _strided(call: Call, combine: Combine, sizes: Shape, a: Shape, b: Shape) -> Kernel:
-    """The kernel for any broadcast: coordinates of the result, dotted with each operand's strides."""
-    lanes = 4 if aligned(sizes, a, b) else 1
-    if lanes == 4:
-        sizes, a, b = by_fours(sizes, a, b)
-    count = call.y.size // lanes
-    return Kernel(
-        body="binary_strided",
-        threads=flat_threads(count),
-        workgroup=(64, 1, 1),
-        reads=(
-            Read("a", 0, width=1 if splat(a) else lanes),
-            Read("b", 1, width=1 if splat(b) else lanes),
-            *combine.tables,
-        ),
-        writes=(Write(width=lanes),),
-        params={"count": count, **space_params(sizes, {"a": a, "b": b}), **combine.params},
-        constants={"A_SPLAT": int(splat(a)), "B_SPLAT": int(splat(b)), **space_constants(sizes)},
-        functions=combine.functions,
-        libraries=combine.libraries,
-        lanes=lanes,
-        reason="operands broadcast over inner dimensions",
-    )
 
 
 OPS: tuple[Op, ...] = tuple(

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, flat_threads, size_of
 from gpunn.ops.check import INDICES, expect_int, expect_ints, expect_unquantised
-from gpunn.ops.movement import strided_copy
+from gpunn.ops.copies import strided_copy
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import dense
 from gpunn.types import Array, TensorType

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Kernel, Read
-from gpunn.ops.movement import filled, strided_copy, whole_copy
+from gpunn.ops.copies import filled, strided_copy, whole_copy
 from gpunn.ops.op import Call, Op, op
 from gpunn.types import Array, TensorType
 

@@ -1,7 +1,6 @@
 """Ops that move elements without computing: reshape, squeeze, transpose, slices, padding, concatenation.
 
-dtype: any; the result has the first input's, quantisation included. A copy between two dense tensors is
-one walk through a space with a stride per dimension on either side (shaders/strided_copy.wgsl).
+dtype: any; the result has the first input's, quantisation included. Kernels: gpunn/ops/copies.py.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ import numpy as np
 from gpunn.kernel import (
     Function,
     Kernel,
-    Param,
     Read,
-    Write,
-    flat_threads,
     number_param,
     size_of,
     vec_width,
@@ -31,52 +27,12 @@ from gpunn.ops.check import (
     expect_pairs,
     expect_value,
 )
+from gpunn.ops.copies import bordered, strided_copy
 from gpunn.ops.op import Call, Op, Quantized, op
-from gpunn.ops.strides import aligned, by_fours, dense, halves, merge, space_constants, space_params, splat
+from gpunn.ops.strides import dense
 from gpunn.ops.tables import entry, every_value, read_table
 from gpunn.ops.unary import activation_function
-from gpunn.types import Array, Shape, TensorType
-
-
-def strided_copy(
-    read: Read,
-    sizes: Shape,
-    x: Shape,
-    y: Shape,
-    *,
-    x_start: int = 0,
-    y_start: int = 0,
-    output: int = 0,
-    functions: Mapping[str, Function] | None = None,
-    tables: tuple[Read, ...] = (),
-    reason: str,
-) -> Kernel:
-    """The kernel that copies a space of `sizes`, walking x and y by their strides from their starts.
-
-    y is result `output`. `functions` may hold what is applied to every element, `tables` what that reads.
-    """
-    sizes, x, y = merge(sizes, x, y)
-    fours = aligned(sizes, x, y) and not splat(x) and x_start % 4 == y_start % 4 == 0
-    lanes = 4 if fours else 1
-    if lanes == 4:
-        sizes, x, y = by_fours(sizes, x, y)
-    return Kernel(
-        body="strided_copy",
-        threads=flat_threads(size_of(sizes)),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", read.operand, width=lanes), *tables),
-        writes=(Write(output=output, width=lanes),),
-        params={
-            "count": size_of(sizes),
-            "x_start": x_start // lanes,
-            "y_start": y_start // lanes,
-            **space_params(sizes, {"x": x, "y": y}),
-        },
-        constants=space_constants(sizes),
-        functions=functions or {},
-        lanes=lanes,
-        reason=reason,
-    )
+from gpunn.types import Array, TensorType
 
 
 def _infer_reshape(call: Call) -> TensorType:
@@ -210,28 +166,6 @@ def strided_slice(
     return np.asarray(x[tuple(index)])
 
 
-def whole_copy(x: TensorType, operand: int, reason: str) -> Kernel:
-    """The kernel that copies input `operand`, of type x, to the result's beginning."""
-    return strided_copy(Read("x", operand), (x.size,), (1,), (1,), reason=reason)
-
-
-def filled(y: TensorType, value: float, reason: str) -> Kernel:
-    """The kernel that makes every element of the result, of type y, a number."""
-    lanes = vec_width(y.size)
-    count = y.size // lanes
-    return Kernel(
-        body="unary",
-        threads=flat_threads(count),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", None),),
-        writes=(Write(width=lanes),),
-        params={"count": count, "value": number_param(y.dtype, value)},
-        functions={"apply": Function(("x",), "T(p.value)")},
-        lanes=lanes,
-        reason=reason,
-    )
-
-
 def _infer_pad(call: Call) -> TensorType:
     expect_value(call, "value")
     pairs = expect_pairs(call, "paddings", call.x.rank)
@@ -249,37 +183,6 @@ def _pad_kernel(call: Call) -> Kernel:
     lanes = vec_width(*merged[-1]) if merged else 1
     reason = "each element of the result is either inside or padding"
     return bordered(merged, lanes, "pad", {"value": number_param(call.x.dtype, call["value"])}, reason)
-
-
-def bordered(
-    space: list[tuple[int, int, int]], lanes: int, body: str, params: Mapping[str, Param], reason: str
-) -> Kernel:
-    """The kernel of a result that is an input with a border.
-
-    space: for each merged dimension its size in the result, in the input, and the elements before; the
-    innermost is divisible by `lanes`. `params` are those of the body's own.
-    """
-    if lanes == 4:
-        inner = space[-1]
-        space = [*space[:-1], (inner[0] // 4, inner[1] // 4, inner[2] // 4)]
-    sizes, extents, before = (tuple(column[k] for column in space) for k in range(3))
-    return Kernel(
-        body=body,
-        threads=flat_threads(size_of(sizes)),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", 0, width=lanes),),
-        writes=(Write(width=lanes),),
-        params={
-            "count": size_of(sizes),
-            **params,
-            **space_params(sizes, {"x": dense(extents)}),
-            **halves("before", before, 0),
-            **halves("extent", extents, 1),
-        },
-        constants=space_constants(sizes),
-        lanes=lanes,
-        reason=reason,
-    )
 
 
 @op(_infer_pad, _pad_kernel, raw=True)

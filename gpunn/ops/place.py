@@ -10,7 +10,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
-from gpunn.ops.movement import whole_copy
+from gpunn.ops.copies import whole_copy
 from gpunn.ops.op import Call, Guard, Op, op
 from gpunn.ops.strides import aligned, by_fours, dense, merge, space_constants, space_params
 from gpunn.types import Array, TensorType

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, vec_width
 from gpunn.ops.check import expect_ints, expect_pairs
-from gpunn.ops.movement import bordered, strided_copy
+from gpunn.ops.copies import bordered, strided_copy
 from gpunn.ops.op import Call, Op, broadcast_shapes, op
 from gpunn.ops.strides import broadcast_strides, dense
 from gpunn.types import Array, TensorType

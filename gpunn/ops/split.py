@@ -12,7 +12,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, size_of
 from gpunn.ops.check import expect_int, expect_ints
-from gpunn.ops.movement import strided_copy
+from gpunn.ops.copies import strided_copy
 from gpunn.ops.op import Call, Op, op
 from gpunn.ops.strides import dense
 from gpunn.types import Array, TensorType
