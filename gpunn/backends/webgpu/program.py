@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,22 +15,15 @@ import wgpu
 from gpunn.backends.base import Stats, Trace
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter
-from gpunn.backends.webgpu.memory import (
-    Constant,
-    arena_buffer,
-    as_words,
-    padded,
-    staging_buffer,
-    uniform_buffer,
-)
-from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead, submit
+from gpunn.backends.webgpu.memory import as_words
+from gpunn.backends.webgpu.native import Copy, MappedRead, submit
 from gpunn.backends.webgpu.recorder import Recorder
+from gpunn.backends.webgpu.resources import Resources, device_bytes
 from gpunn.backends.webgpu.run import Run, Stage
-from gpunn.backends.webgpu.shader import key_of, ordered_params, source, target
 from gpunn.errors import DeviceError
-from gpunn.kernel import Kernel, Note, Read, Scratch, ceil_div
-from gpunn.operation import Operand, Operation
-from gpunn.plan import Interval, Plan, Slot, assign, device_intervals
+from gpunn.kernel import Note
+from gpunn.operation import Operand
+from gpunn.plan import Plan
 from gpunn.types import Array
 
 
@@ -44,143 +35,28 @@ class WebGpuProgram:
         self.device = device
         self.plan = plan
         self._lock = threading.RLock()
-        self._constants: list[Constant] = []
-        self._buffers: list[Any] = []
-        self._arenas: list[Any] = []
-        self._slots: dict[Operand | Scratch, Slot] = {}
-        self._late_updates: tuple[Copy, ...] = ()
+        self._resources = Resources(plan, device, self.stats)
+        self._stages = self._resources.stages
         self._shelter = Shelter(device, self.stats, self._device_errors)
         self._in_flight: deque[Run] = deque()
         self._closed = False
-        before = device.pipeline_count
-        with self._freed_on_error():
-            self._lay_out_memory()
-            self._stages = self._build_stages()
-            self._free = self._make_ring(frames)
+        try:
+            self._free = self._resources.ring(frames)
             self.reset_state()
+        except BaseException:
+            self.close()
+            raise
         # Runs are submitted up to the last device stage; the host's work after it is done when the result is
         # taken, and then must not depend on the caller's arrays any more.
         self._split = max((i + 1 for i, s in enumerate(self._stages) if s.on_device), default=0)
         self._late_inputs = self._split < len(self._stages) or not set(plan.model.inputs).isdisjoint(
             plan.root(o) for o in plan.model.outputs
         )
-        self.stats.pipelines = device.pipeline_count - before
-        self.constants: Mapping[Hashable, int] = {c.key: c.nbytes for c in self._constants}
-        self.stats.resident_bytes = sum(self.constants.values())
 
-    # ---- building
-
-    def _lay_out_memory(self) -> None:
-        """Give every tensor that lives on the device a slot, variables apart from what a run writes."""
-        intervals = device_intervals(self.plan, _device_bytes)
-        self.stats.arena_bytes, self.stats.peak_live_bytes = self._allocate(intervals)
-        states = {v: Interval(_device_bytes(v), 0, 0) for v in self.plan.resident}
-        self.stats.state_bytes, _ = self._allocate(states)
-
-    def _allocate(
-        self, intervals: Mapping[Operand, Interval] | Mapping[Operand | Scratch, Interval]
-    ) -> tuple[int, int]:
-        """Make arenas for tensors; their bytes, and the most that is alive at a time."""
-        arenas = assign(
-            list(intervals.values()),
-            self.device.limit("min-storage-buffer-offset-alignment"),
-            self.device.limit("max-buffer-size"),
-        )
-        first = len(self._arenas)
-        for operand, slot in zip(intervals, arenas.slots, strict=True):
-            self._slots[operand] = Slot(first + slot.arena, slot.offset)
-        self._arenas += [self._keep(arena_buffer(self.device, size)) for size in arenas.sizes]
-        return sum(padded(size) for size in arenas.sizes), arenas.peak_live_bytes
-
-    def _keep(self, buffer: Any) -> Any:
-        """Note a buffer that goes with this program."""
-        self._buffers.append(buffer)
-        self.stats.buffers += 1
-        return buffer
-
-    def _build_stages(self) -> list[Stage]:
-        recipes = [
-            [(p.operation, k) for p in segment.placements for k in p.kernels if 0 not in k.groups]
-            for segment in self.plan.segments
-        ]
-        self._params, offsets = self._upload_params([k for recipe in recipes for _, k in recipe])
-        stages: list[Stage] = []
-        for segment, recipe in zip(self.plan.segments, recipes, strict=True):
-            dispatches = tuple(self._dispatch(operation, k, next(offsets)) for operation, k in recipe)
-            readbacks = tuple(_packed(segment.readbacks))
-            stages.append(Stage(segment, dispatches, (), readbacks, tuple(recipe)))
-        targets = ((o, self._slots[v]) for v, o in self.plan.device_updates.items())
-        updates = tuple(self._copy(o, self._arenas[slot.arena], slot.offset) for o, slot in targets)
-        if stages and stages[-1].on_device and not any(s.notes for s in self.plan.segments):
-            stages[-1] = replace(stages[-1], updates=updates)
-        else:  # the host may still fail, or refuse a value, which must leave the state as it is
-            self._late_updates = updates
-        return stages
-
-    def _copy(self, tensor: Operand | Scratch, target: Any, offset: int) -> Copy:
-        slot = self._slots[tensor]
-        return Copy(self._arenas[slot.arena], slot.offset, target, offset, _device_bytes(tensor))
-
-    def _upload_params(self, kernels: list[Kernel]) -> tuple[Any, Iterator[tuple[int, int]]]:
-        """All kernels' parameter blocks in one uniform buffer, and each block's offset and size."""
-        alignment = self.device.limit("min-uniform-buffer-offset-alignment")
-        data = bytearray()
-        places: list[tuple[int, int]] = []
-        for kernel in kernels:
-            block = _param_block(kernel)
-            data.extend(bytes(-len(data) % alignment))
-            places.append((len(data), len(block)))
-            data.extend(block)
-        return self._keep(uniform_buffer(self.device, bytes(data))), iter(places)
-
-    def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
-        key = key_of(kernel, operation)
-        pipeline, layout = self.device.pipeline(key)
-        resources = [self._resource(operation, r) for r in kernel.reads if r.present]
-        resources += [self._tensor(target(w, operation)) for w in kernel.writes]
-        if kernel.params:
-            resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
-        group = self.device.wgpu.create_bind_group(
-            layout=layout, entries=[{"binding": i, "resource": r} for i, r in enumerate(resources)]
-        )
-        self.stats.bind_groups += 1
-        return Dispatch(pipeline, group, kernel.groups)
-
-    def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
-        """What is bound for an operand: its place in an arena, or a constant."""
-        operand = source(read, operation)
-        if isinstance(operand, Scratch) or (operand is not None and operand.value is None):
-            return self._tensor(operand)
-        others = (operation.inputs[k] if k < len(operation.inputs) else None for k in read.also)
-        used = () if operand is None else (operand, *others)
-        values = [None if o is None else o.value for o in used] or [read.value]
-        what = f"a constant of {operation.op} ({operation.origin})"
-        constant, uploaded = self.device.constants.acquire(values, read.pack, what)
-        self._constants.append(constant)
-        self.stats.constant_uploads += uploaded
-        return {"buffer": constant.buffer, "offset": 0, "size": constant.nbytes}
-
-    def _tensor(self, tensor: Operand | Scratch) -> dict[str, Any]:
-        root = tensor if isinstance(tensor, Scratch) else self.plan.root(tensor)
-        slot = self._slots[root]
-        return {"buffer": self._arenas[slot.arena], "offset": slot.offset, "size": _device_bytes(root)}
-
-    def _make_ring(self, frames: int) -> deque[Any]:
-        """Staging buffers for as many runs as may be in flight, each with room for any stage's read-backs."""
-        size = max((_staging_size(stage) for stage in self._stages), default=0)
-        ring = [self._keep(staging_buffer(self.device, size)) for _ in range(frames if size else 0)]
-        self.stats.staging_bytes = len(ring) * padded(size)
-        return deque(ring)
-
-    @contextmanager
-    def _freed_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
-
-    # ---- running
+    @property
+    def constants(self) -> Mapping[Hashable, int]:
+        """The bytes of each constant."""
+        return self._resources.constants
 
     def submit(self, inputs: Sequence[Array]) -> Run:
         while True:
@@ -210,10 +86,7 @@ class WebGpuProgram:
             under_way = list(self._in_flight)
         for run in under_way:
             run.settle()
-        for constant in self._constants:
-            self.device.constants.release(constant)
-        for buffer in self._buffers:
-            buffer.destroy()
+        self._resources.release()
         self._shelter.close()
 
     def _check_usable(self) -> None:
@@ -240,7 +113,7 @@ class WebGpuProgram:
             run.launch(stage)
             if stage is self._stages[self._split - 1] or not run.settle():
                 break
-        if self._late_updates or self.plan.host_updates:
+        if self._resources.late_updates or self.plan.host_updates:
             self._finish(run)
         self.stats.runs += 1
         return run
@@ -248,9 +121,9 @@ class WebGpuProgram:
     def _finish(self, run: Run) -> None:
         """Bring a run to its end, so that the next one finds the state that it leaves."""
         run.result()
-        if self._late_updates:
+        if self._resources.late_updates:
             with self.device.lock, self._device_errors():
-                submit(self.device.wgpu, (), self._late_updates)
+                submit(self.device.wgpu, (), self._resources.late_updates)
                 self.stats.submits += 1
         self._state.update(run.state)
 
@@ -271,9 +144,9 @@ class WebGpuProgram:
             uploaded = time.perf_counter()
             if stage is self._stages[self._split - 1]:
                 held.update((o, self._shelter.take(o.type)) for o in self.plan.held)
-            copies = [self._copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
+            copies = [self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
             copies += stage.updates
-            copies += (self._copy(operand, staging, offset) for operand, offset in stage.readbacks)
+            copies += (self._resources.copy(operand, staging, offset) for operand, offset in stage.readbacks)
             if recorder is not None:
                 recorder.host("upload", start)
                 number = recorder.submit(stage, copies, before)
@@ -301,16 +174,15 @@ class WebGpuProgram:
     def _bring(self, operand: Operand, value: Array | Held) -> Iterator[Copy]:
         """Write an operand's value to its place, or give the copy that does so on the device."""
         if isinstance(value, Held):
-            slot = self._slots[operand]
-            yield Copy(value.buffer, 0, self._arenas[slot.arena], slot.offset, _device_bytes(operand))
+            yield Copy(value.buffer, 0, *self._resources.place(operand), device_bytes(operand))
             return
         self._write(operand, value)
         self.stats.bytes_uploaded += value.nbytes
 
     def _write(self, operand: Operand, value: Array) -> None:
-        slot, data = self._slots[operand], as_words(value)
+        data = as_words(value)
         if data.nbytes:
-            self.device.wgpu.queue.write_buffer(self._arenas[slot.arena], slot.offset, data)
+            self.device.wgpu.queue.write_buffer(*self._resources.place(operand), data)
 
     def read(self, stage: Stage, mapping: MappedRead, values: dict[Operand, Array]) -> None:
         """Wait for a mapping and copy the stage's read-backs into `values`; ModelError by what is noted."""
@@ -350,34 +222,3 @@ class WebGpuProgram:
                 raise
             self.device.lost = True
             raise DeviceError(f"the device {self.device.info.name!r} failed: {error}") from error
-
-
-def _device_bytes(tensor: Operand | Scratch) -> int:
-    return padded(tensor.type.nbytes)
-
-
-def _packed(tensors: Sequence[Operand | Note]) -> Iterator[tuple[Operand | Note, int]]:
-    """Tensors one behind another, each with its byte offset."""
-    offset = 0
-    for tensor in tensors:
-        yield tensor, offset
-        offset += _device_bytes(tensor)
-
-
-def _staging_size(stage: Stage) -> int:
-    return sum(_device_bytes(o) for o, _ in stage.readbacks)
-
-
-def _param_block(kernel: Kernel) -> bytes:
-    """`struct P` in bytes: little-endian 32-bit words, filled up to 16."""
-    block = b""
-    for name, value in ordered_params(kernel):
-        if isinstance(value, tuple):
-            block += struct.pack("<4i" if len(value) == 4 else "<2I", *value)
-        elif isinstance(value, float):
-            block += struct.pack("<f", value)
-        elif 0 <= value < 2**32:
-            block += struct.pack("<I", value)
-        else:
-            raise DeviceError(f"parameter {name} of {kernel.body} does not fit 32 bits: {value}")
-    return block + bytes(ceil_div(len(block), 16) * 16 - len(block))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -17,7 +18,7 @@ from typing import Protocol
 
 from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variable, vector_type
 from gpunn.errors import DeviceError
-from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write
+from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write, ceil_div
 from gpunn.operation import Operand, Operation
 from gpunn.types import DType
 
@@ -106,6 +107,21 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
     """Parameters in the order of `struct P`: long vectors first, so that nothing needs padding."""
     return sorted(kernel.params.items(), key=lambda item: -len(item[1]) if isinstance(item[1], tuple) else 0)
+
+
+def param_block(kernel: Kernel) -> bytes:
+    """A kernel's `struct P` in bytes: little-endian 32-bit words, filled up to 16."""
+    block = b""
+    for name, value in ordered_params(kernel):
+        if isinstance(value, tuple):
+            block += struct.pack("<4i" if len(value) == 4 else "<2I", *value)
+        elif isinstance(value, float):
+            block += struct.pack("<f", value)
+        elif 0 <= value < 2**32:
+            block += struct.pack("<I", value)
+        else:
+            raise DeviceError(f"parameter {name} of {kernel.body} does not fit 32 bits: {value}")
+    return block + bytes(ceil_div(len(block), 16) * 16 - len(block))
 
 
 def generate(key: ShaderKey) -> str:

@@ -1,0 +1,179 @@
+"""What a plan has on a device, made once: arenas, constants, parameters, bind groups, staging buffers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from gpunn.backends.base import Stats
+from gpunn.backends.webgpu.device import Device
+from gpunn.backends.webgpu.memory import Constant, arena_buffer, padded, staging_buffer, uniform_buffer
+from gpunn.backends.webgpu.native import Copy, Dispatch
+from gpunn.backends.webgpu.run import Stage
+from gpunn.backends.webgpu.shader import key_of, param_block, source, target
+from gpunn.kernel import Kernel, Note, Read, Scratch
+from gpunn.operation import Operand, Operation
+from gpunn.plan import Interval, Plan, Slot, assign, device_intervals
+
+
+class Resources:
+    """Buffers of a plan, its stages, and `late_updates`: copies for when the host has done its part."""
+
+    def __init__(self, plan: Plan, device: Device, stats: Stats) -> None:
+        """Make all but staging buffers, and count it in `stats`."""
+        self.stats = stats
+        self.device = device
+        self.plan = plan
+        self._constants: list[Constant] = []
+        self._buffers: list[Any] = []
+        self._arenas: list[Any] = []
+        self._slots: dict[Operand | Scratch, Slot] = {}
+        self.late_updates: tuple[Copy, ...] = ()
+        before = device.pipeline_count
+        with self._freed_on_error():
+            self._lay_out_memory()
+            self.stages = self._build_stages()
+        stats.pipelines = device.pipeline_count - before
+        self.constants: Mapping[Hashable, int] = {c.key: c.nbytes for c in self._constants}
+        stats.resident_bytes = sum(self.constants.values())
+
+    def place(self, tensor: Operand | Scratch) -> tuple[Any, int]:
+        """The buffer of a tensor, and where in it that begins."""
+        slot = self._slots[tensor]
+        return self._arenas[slot.arena], slot.offset
+
+    def copy(self, tensor: Operand | Scratch, target: Any, offset: int) -> Copy:
+        """The copy of a tensor into a buffer."""
+        return Copy(*self.place(tensor), target, offset, device_bytes(tensor))
+
+    def ring(self, frames: int) -> deque[Any]:
+        """Staging buffers for as many runs as may be in flight, each with room for any stage's read-backs."""
+        size = max((_staging_size(stage) for stage in self.stages), default=0)
+        ring = [self._keep(staging_buffer(self.device, size)) for _ in range(frames if size else 0)]
+        self.stats.staging_bytes = len(ring) * padded(size)
+        return deque(ring)
+
+    def release(self) -> None:
+        """Free all of it."""
+        for constant in self._constants:
+            self.device.constants.release(constant)
+        for buffer in self._buffers:
+            buffer.destroy()
+
+    def _lay_out_memory(self) -> None:
+        """Give every tensor that lives on the device a slot, variables apart from what a run writes."""
+        intervals = device_intervals(self.plan, device_bytes)
+        self.stats.arena_bytes, self.stats.peak_live_bytes = self._allocate(intervals)
+        states = {v: Interval(device_bytes(v), 0, 0) for v in self.plan.resident}
+        self.stats.state_bytes, _ = self._allocate(states)
+
+    def _allocate(
+        self, intervals: Mapping[Operand, Interval] | Mapping[Operand | Scratch, Interval]
+    ) -> tuple[int, int]:
+        """Make arenas for tensors; their bytes, and the most that is alive at a time."""
+        arenas = assign(
+            list(intervals.values()),
+            self.device.limit("min-storage-buffer-offset-alignment"),
+            self.device.limit("max-buffer-size"),
+        )
+        first = len(self._arenas)
+        for operand, slot in zip(intervals, arenas.slots, strict=True):
+            self._slots[operand] = Slot(first + slot.arena, slot.offset)
+        self._arenas += [self._keep(arena_buffer(self.device, size)) for size in arenas.sizes]
+        return sum(padded(size) for size in arenas.sizes), arenas.peak_live_bytes
+
+    def _keep(self, buffer: Any) -> Any:
+        """Note a buffer that goes with this program."""
+        self._buffers.append(buffer)
+        self.stats.buffers += 1
+        return buffer
+
+    def _build_stages(self) -> list[Stage]:
+        recipes = [
+            [(p.operation, k) for p in segment.placements for k in p.kernels if 0 not in k.groups]
+            for segment in self.plan.segments
+        ]
+        self._params, offsets = self._upload_params([k for recipe in recipes for _, k in recipe])
+        stages: list[Stage] = []
+        for segment, recipe in zip(self.plan.segments, recipes, strict=True):
+            dispatches = tuple(self._dispatch(operation, k, next(offsets)) for operation, k in recipe)
+            readbacks = tuple(_packed(segment.readbacks))
+            stages.append(Stage(segment, dispatches, (), readbacks, tuple(recipe)))
+        updates = tuple(self.copy(o, *self.place(v)) for v, o in self.plan.device_updates.items())
+        if stages and stages[-1].on_device and not any(s.notes for s in self.plan.segments):
+            stages[-1] = replace(stages[-1], updates=updates)
+        else:  # the host may still fail, or refuse a value, which must leave the state as it is
+            self.late_updates = updates
+        return stages
+
+    def _upload_params(self, kernels: list[Kernel]) -> tuple[Any, Iterator[tuple[int, int]]]:
+        """All kernels' parameter blocks in one uniform buffer, and each block's offset and size."""
+        alignment = self.device.limit("min-uniform-buffer-offset-alignment")
+        data = bytearray()
+        places: list[tuple[int, int]] = []
+        for kernel in kernels:
+            block = param_block(kernel)
+            data.extend(bytes(-len(data) % alignment))
+            places.append((len(data), len(block)))
+            data.extend(block)
+        return self._keep(uniform_buffer(self.device, bytes(data))), iter(places)
+
+    def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
+        key = key_of(kernel, operation)
+        pipeline, layout = self.device.pipeline(key)
+        resources = [self._resource(operation, r) for r in kernel.reads if r.present]
+        resources += [self._tensor(target(w, operation)) for w in kernel.writes]
+        if kernel.params:
+            resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
+        group = self.device.wgpu.create_bind_group(
+            layout=layout, entries=[{"binding": i, "resource": r} for i, r in enumerate(resources)]
+        )
+        self.stats.bind_groups += 1
+        return Dispatch(pipeline, group, kernel.groups)
+
+    def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
+        """What is bound for an operand: its place in an arena, or a constant."""
+        operand = source(read, operation)
+        if isinstance(operand, Scratch) or (operand is not None and operand.value is None):
+            return self._tensor(operand)
+        others = (operation.inputs[k] if k < len(operation.inputs) else None for k in read.also)
+        used = () if operand is None else (operand, *others)
+        values = [None if o is None else o.value for o in used] or [read.value]
+        what = f"a constant of {operation.op} ({operation.origin})"
+        constant, uploaded = self.device.constants.acquire(values, read.pack, what)
+        self._constants.append(constant)
+        self.stats.constant_uploads += uploaded
+        return {"buffer": constant.buffer, "offset": 0, "size": constant.nbytes}
+
+    def _tensor(self, tensor: Operand | Scratch) -> dict[str, Any]:
+        root = tensor if isinstance(tensor, Scratch) else self.plan.root(tensor)
+        buffer, offset = self.place(root)
+        return {"buffer": buffer, "offset": offset, "size": device_bytes(root)}
+
+    @contextmanager
+    def _freed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
+
+def device_bytes(tensor: Operand | Scratch) -> int:
+    """What a tensor takes on a device."""
+    return padded(tensor.type.nbytes)
+
+
+def _packed(tensors: Sequence[Operand | Note]) -> Iterator[tuple[Operand | Note, int]]:
+    """Tensors one behind another, each with its byte offset."""
+    offset = 0
+    for tensor in tensors:
+        yield tensor, offset
+        offset += device_bytes(tensor)
+
+
+def _staging_size(stage: Stage) -> int:
+    return sum(device_bytes(o) for o, _ in stage.readbacks)
