@@ -1,6 +1,6 @@
 // note = the place of the first number of x that is out of its range, -1 where there is none, and the number.
-// Expects x (i32 or wider), note; bound, the least and the greatest number of p.ranges ranges, in which the p.count numbers of x,
-// at least one, are in turn. WX invocations, a power of two, take every WX-th number each.
+// Expects x (i32 or wider), note; bound, the least and the greatest number of p.ranges ranges, in which the p.count
+// numbers of x, at least one, are in turn. WX invocations, a power of two, take every WX-th number each.
 
 var<workgroup> places: array<u32, WX>;
 

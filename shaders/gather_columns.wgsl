@@ -1,8 +1,8 @@
 //!use flat
 // y[row, start + pick, :] = x[index[row, first + pick], :]; an index out of range reads the nearest of x's rows.
-// Expects index (i32, or wider), x, y; p.count, the number of V's to copy; p.dim, the V's of one of x's rows; p.extent, x's rows;
-// p.picks, the indices that a row takes, from p.first on, of the p.columns that it has; p.width, the V's of y's row, and
-// p.start, the V where they go. An invocation copies one V.
+// Expects index (i32, or wider), x, y; p.count, the number of V's to copy; p.dim, the V's of one of x's rows; p.extent,
+// x's rows; p.picks, the indices that a row takes, from p.first on, of the p.columns that it has; p.width, the V's of
+// y's row, and p.start, the V where they go. An invocation copies one V.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(

@@ -1,5 +1,6 @@
 //!use flat
-// y = x / (p.bias + p.alpha * sum of x^2)^p.beta, the sum running over p.radius neighbours on either side along an axis.
+// y = x / (p.bias + p.alpha * sum of x^2)^p.beta, the sum running over p.radius neighbours on either side along an
+// axis.
 // Expects x, y; p.count, the number of V's; p.length (extent of the axis), p.inner (V's between neighbours along it);
 // p.bias, p.alpha, p.beta; p.below, the sign of a negative base's power. An invocation computes one V.
 

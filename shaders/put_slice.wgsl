@@ -1,7 +1,7 @@
 //!use flat coords
 // x is put into y, from a place on that lies as near to `start` as it fits.
-// Expects start (i32, or wider), x, y; p.rank, the number of starts, and place, for each of them the room that there is and the
-// V's of y by which it counts; p.count, the number of V's of x; p.y_stride and its _hi, counted in V's; what
+// Expects start (i32, or wider), x, y; p.rank, the number of starts, and place, for each of them the room that there is
+// and the V's of y by which it counts; p.count, the number of V's of x; p.y_stride and its _hi, counted in V's; what
 // lib/coords.wgsl expects. An invocation copies one V.
 
 @compute @workgroup_size(WX, WY, WZ)

@@ -1,7 +1,7 @@
 //!use flat
 // y = x with the beginning of each sequence in reverse order; a length out of range counts as the nearest inside.
-// Expects lengths (i32, or wider), x, y; p.count, the number of V's of y; p.extent, the places of a sequence, which lie p.inner V's
-// apart; p.sequences, of which each covers p.span V's at a time. An invocation copies one V.
+// Expects lengths (i32, or wider), x, y; p.count, the number of V's of y; p.extent, the places of a sequence, which lie
+// p.inner V's apart; p.sequences, of which each covers p.span V's at a time. An invocation copies one V.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(

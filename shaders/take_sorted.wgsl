@@ -1,7 +1,7 @@
 //!use flat
 // y[row, rank] = pick(value, index) of the row's element of that rank.
-// Expects x, sorted (places in x, row by row), y, pick; p.count, the number of elements of y; p.length (elements of a row
-// of x), p.k (of y). An invocation takes one element.
+// Expects x, sorted (places in x, row by row), y, pick; p.count, the number of elements of y; p.length (elements of a
+// row of x), p.k (of y). An invocation takes one element.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(

@@ -1,4 +1,4 @@
-"""The tree is clean: ruff over everything, mypy --strict over the package."""
+"""The tree is clean: ruff over everything, mypy --strict over the package, lines of shaders."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ def test_tool_has_no_complaint(tool: str, args: tuple[str, ...]) -> None:
         pytest.skip(f"{tool} is not installed (extra: dev)")
     done = subprocess.run([sys.executable, "-m", tool, *args], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_shaders_have_short_lines() -> None:
+    """No tool looks at them: up to 120 characters."""
+    files = sorted((ROOT / "shaders").rglob("*.wgsl"))
+    lines = [
+        f"{file.name}: {line}" for file in files for line in file.read_text().splitlines() if len(line) > 120
+    ]
+    assert files and not lines

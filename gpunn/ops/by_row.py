@@ -2,7 +2,7 @@
 
 Which row that is may be computed in the run, and several updates may name one row. So their numbers are
 sorted by row, stably, and then each element of the result walks those of its row. Floating point sums are in
-the order of the updates, no atomics are needed, and the work is updates * (log(updates) + length of a row).
+the order of the updates, without atomics, and the work is updates * (log(updates) + length of a row).
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def gates_type(shape: Shape) -> TensorType:
     return TensorType(DType.INT16, shape, _GATE)
 
 
-def between(call: Call, index: int, dtype: DType) -> tuple[float, int]:
+def intermediate(call: Call, index: int, dtype: DType) -> tuple[float, int]:
     """Scale and zero point of an intermediate tensor."""
     try:
         scale, zero = call["intermediates"][index]
@@ -66,7 +66,7 @@ def _hidden(call: Call) -> tuple[float, int]:
     """Scale and zero point of what is projected; without projection, of the output."""
     if not call.has(16):
         return scale_of(call, call.input(18))
-    scale, zero = between(call, _HIDDEN, DType.INT8)
+    scale, zero = intermediate(call, _HIDDEN, DType.INT8)
     return scale, -zero  # with that sign TFLite's kernel reads it
 
 
@@ -74,7 +74,7 @@ def _sums(call: Call) -> tuple[float, ...]:
     """The scale of each gate before its activation, or before it is normalised."""
     if not call.has(20 + FORGET):
         return (_SUMS,) * 4
-    return tuple(between(call, gate, DType.INT16)[0] for gate in range(4))
+    return tuple(intermediate(call, gate, DType.INT16)[0] for gate in range(4))
 
 
 def _fraction_bits(call: Call) -> int:

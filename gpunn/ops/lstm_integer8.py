@@ -24,7 +24,7 @@ from gpunn.ops.affine import (
 )
 from gpunn.ops.check import expect_entries
 from gpunn.ops.fixed16 import ONE, saturate
-from gpunn.ops.lstm_integer import OUTPUT, Integers, between, by, check, check_states, clip, run
+from gpunn.ops.lstm_integer import OUTPUT, Integers, by, check, check_states, clip, intermediate, run
 from gpunn.ops.op import Call, Quantized
 from gpunn.types import Array, DType
 
@@ -49,7 +49,7 @@ def _check(call: Call) -> None:
     if scale_of(call, call.input(19))[0] != _CELL:
         call.fail(f"with {_INTERMEDIATES} intermediate tensors the scale of the cell state must be 2^-15")
     for index in range(3, _INTERMEDIATES):
-        between(call, index, DType.INT8 if index % 3 else DType.INT16)
+        intermediate(call, index, DType.INT8 if index % 3 else DType.INT16)
     if not ratio(times(scale_of(call, call.input(16))[0], _CELL), scale_of(call, call.input(18))[0]) < _MOST:
         call.fail("the scale of the projection is too large for that of the output")
 
@@ -60,10 +60,10 @@ class _Eights(Integers):
 
     def part(self, weights: int, x: Array, scale: float, zero: int, index: int) -> Array:
         """A product in 8 bits, on the way to its gate's scale: `index` is its intermediate tensor's."""
-        part, middle = between(self.call, index, DType.INT8)
+        part, middle = intermediate(self.call, index, DType.INT8)
         factor = ratio(times(self.scale(weights), scale), part)
         found = np.clip(by(self.product(x, zero, weights), factor) + middle, -128, 127) - middle
-        return by(found, ratio(part, between(self.call, index - index % 3, DType.INT16)[0]))
+        return by(found, ratio(part, intermediate(self.call, index - index % 3, DType.INT16)[0]))
 
     def share(self, gate: int, steps: Array) -> Array:
         """What the inputs of all steps [T, B, I] add to a gate's sums."""

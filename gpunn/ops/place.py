@@ -1,7 +1,6 @@
 """Moving elements to places that values say: reverse_sequence, dynamic_update_slice.
 
-Lengths and starts are int32, on the host int64 too. Elements are of any dtype and keep their type,
-quantisation included.
+Lengths and starts are int32 or int64. Elements are of any dtype and keep their type, quantisation included.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpunn.kernel import ceil_div, size_of
 from gpunn.ops.check import expect_int, expect_ints, expect_unquantised
 from gpunn.ops.op import Call, Op, op
 from gpunn.types import Array, DType, TensorType
@@ -63,8 +64,8 @@ def _infer(call: Call) -> tuple[TensorType, TensorType]:
 
 def _draw(drawn: Array, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array, int]:
     """As many words as a shape takes, in blocks, the count of blocks afterwards, and of elements."""
-    count = int(np.prod(shape))
-    blocks = -(-count // 4)
+    count = size_of(tuple(shape))
+    blocks = ceil_div(count, 4)
     return _bits(seeds, int(drawn), blocks), np.asarray(drawn + blocks), count
 
 
@@ -113,7 +114,7 @@ def multinomial(
     negative number of samples, and other dtypes than int32 and int64. TFLite schema, RandomOptions.
     """
     count = len(logits) * samples
-    words = _bits(seeds, int(drawn), -(-count // 2)).reshape(-1, 2)[:count].astype(np.uint64)
+    words = _bits(seeds, int(drawn), ceil_div(count, 2)).reshape(-1, 2)[:count].astype(np.uint64)
     mantissa = (words[:, 0] & np.uint64(0xFFFFF)) << HALF | words[:, 1]
     uniform = (mantissa | np.uint64(1023 << 52)).view(np.float64) - 1
     finite = np.isfinite(logits)
@@ -121,7 +122,7 @@ def multinomial(
     weights = np.where(finite, np.exp(np.where(finite, logits - best, 0).astype(np.float64)), 0)
     rows = zip(np.cumsum(weights, axis=1), uniform.reshape(len(logits), samples), strict=True)
     chosen = [np.searchsorted(sums, share * sums[-1], side="right") for sums, share in rows]
-    after = drawn + len(logits) * -(-samples // 4) * 4 * RESERVED
+    after = drawn + len(logits) * ceil_div(samples, 4) * 4 * RESERVED
     return np.array(chosen, dtype).reshape(len(logits), samples), np.asarray(after)
 
 

@@ -42,8 +42,8 @@ def cumsum(x: Array, *, axis: int, exclusive: bool = False, reverse: bool = Fals
 
     `exclusive` leaves the element itself out, `reverse` sums from the end. Shapes: any of rank 1 or more; the
     result has x's. dtype: float32, float16, int32, int64 (sums wrap around) and, through reals on the host,
-    quantised uint8 and int8. Raises ModelError for other dtypes and for an axis out of range. Accuracy:
-    n eps sum(|x|) of float32 for n terms, beside the general promise, since every term rounds.
+    quantised uint8, int8 and int16. Raises ModelError for other dtypes and for an axis out of range.
+    Accuracy: n eps sum(|x|) of float32 for n terms, beside the general promise, since every term rounds.
     TFLite schema, CumsumOptions.
     """
     turned = np.flip(x, axis) if reverse else x

@@ -29,9 +29,8 @@ ONE = 2**31 - 1
 DIFFERENCE_BITS = 5  # integer bits of a scaled difference: exp(-32) counts as 0
 SUM_BITS = 12  # integer bits of a sum of exponentials
 MOST = 2**SUM_BITS - 1  # elements of a row whose sum cannot overflow
-START = round(
-    48 / 17 * 2**29
-)  # of Newton's iteration for 1 / x, x in 1/2 ... 1: it begins at START - SLOPE x
+# Newton's iteration for 1 / x, x in 1/2 ... 1, begins at START - SLOPE x.
+START = round(48 / 17 * 2**29)
 SLOPE = round(32 / 17 * 2**29)
 
 

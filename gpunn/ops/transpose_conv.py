@@ -122,9 +122,9 @@ def transpose_conv2d(
 
     x [N, H, W, I]; filter [O, KH, KW, I]; bias [O]; result [N, size[0], size[1], O]: each input pixel adds
     its multiple of the filter to the window of the result that conv2d, with this stride and padding, would
-    look at for it. dtype: float32, float16, or quantised uint8 or int8, in integers; on the GPU
-    with a constant filter. Raises ModelError for other dtypes and shapes, and unless such a convolution of
-    `size` gives x's height and width. TFLite schema, TransposeConvOptions.
+    look at for it. dtype: float32, float16, or quantised uint8, int8 or int16, in integers; on the
+    GPU with a constant filter. Raises ModelError for other dtypes and shapes, and unless such a convolution
+    of `size` gives x's height and width. TFLite schema, TransposeConvOptions.
     """
     channels, height, width, _ = filter.shape
     batch, rows, columns, _ = x.shape
