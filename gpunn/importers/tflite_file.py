@@ -18,7 +18,14 @@ from flatbuffers.number_types import Int32Flags
 from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
-from gpunn.importers.tflite_graph import FileGraph, FileOperator, FileTensor, printable, with_generators
+from gpunn.importers.tflite_graph import (
+    FileGraph,
+    FileOperator,
+    FileTensor,
+    printable,
+    unscaled,
+    with_generators,
+)
 from gpunn.importers.tflite_results import result_type
 from gpunn.importers.tflite_sparse import read_sparsity
 from gpunn.importers.tflite_values import values_of
@@ -158,7 +165,7 @@ class TfliteFile:
             for i in operator.outputs:
                 if name not in ("", typed[i].type_name):
                     typed[i] = self._tensor(i, tensors[i], prefix, name)
-        return FileGraph(index, *with_generators(typed, read), inputs, outputs)
+        return FileGraph(index, *with_generators(unscaled(typed, read), read), inputs, outputs)
 
     def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
         """Tensor `index`, of another type than the file says if that has a `type_name`."""

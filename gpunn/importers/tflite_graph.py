@@ -9,6 +9,11 @@ from gpunn.importers.tflite_sparse import Sparsity
 from gpunn.types import DType, OpenShape, Quantization, Shape, TensorType
 
 DRAWING = ("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM")  # operators with a state of their own
+# Operators that check a scale of int32, of a bias mostly, or refuse it; to LiteRT's others these are numbers.
+SCALED = (
+    *("CONV_2D", "CUSTOM", "DEPTHWISE_CONV_2D", "DEQUANTIZE", "FULLY_CONNECTED", "LSTM", "QUANTIZE", "SVDF"),
+    *("TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,15 @@ class FileGraph:
 
     def __str__(self) -> str:
         return f"subgraph {self.index}" if self.index else "the model"
+
+
+def unscaled(tensors: list[FileTensor], operators: Iterable[FileOperator]) -> list[FileTensor]:
+    """The same without scales of int32, but for tensors of operators that read them."""
+    read = {i for o in operators if o.code.startswith(SCALED) for i in (*o.inputs, *o.outputs)}
+    return [
+        replace(t, quantization=None) if t.dtype is DType.INT32 and k not in read else t
+        for k, t in enumerate(tensors)
+    ]
 
 
 def with_generators(

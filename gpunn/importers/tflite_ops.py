@@ -11,7 +11,7 @@ from gpunn.importers.tflite_graph import FileOperator
 from gpunn.importers.tflite_node import Network, Result, Step, is_short, symmetric
 from gpunn.importers.tflite_target import Target
 from gpunn.importers.tflite_tensors import Tensors
-from gpunn.importers.tflite_types import BIASED, expect_reals
+from gpunn.importers.tflite_types import BIASED, expect_reals, expect_scales
 from gpunn.model import Model, lookup
 from gpunn.operation import Operand
 from gpunn.ops.check import QUANTIZED
@@ -91,8 +91,11 @@ class Ops:
         if step.op == "hashtable_lookup" and declared[1:] == [None]:  # hits, 0 or 1, whatever they stand for
             values = (None, *step.inputs)[-1]
             return [None if values is None else values.type.quantization, None]
-        moved = lookup(step.op).raw and step.op not in CONVERSIONS
-        return [] if moved or not any(declared) else declared
+        if not any(declared) or (lookup(step.op).raw and step.op not in CONVERSIONS):
+            return []
+        if step.op not in CONVERSIONS:
+            expect_scales(step, declared)
+        return declared
 
     def _apply(
         self,

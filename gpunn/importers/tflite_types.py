@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpunn.errors import FormatError
 from gpunn.importers.tflite_graph import FileTensor
@@ -76,6 +76,14 @@ def expect_reals(step: Step, code: str) -> None:
                 f"input {position} ({operand.name}) is {kind}{among}, "
                 "only FLOAT32 or quantised UINT8, INT8 and INT16 are supported"
             )
+
+
+def expect_scales(step: Step, declared: Sequence[Quantization | None]) -> None:
+    """Refuse a scale for what an op makes of integers without one: they stand for themselves."""
+    types = [o.type for o in step.inputs if o is not None]
+    if all(t.quantization is None and t.dtype in (*INTEGERS, *QUANTIZED) for t in types):
+        stated = next(q for q in declared if q is not None)
+        raise RefusedError(f"the result has {_words(stated)}, expected no quantisation from the inputs")
 
 
 def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:

@@ -14,7 +14,7 @@ from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.importers.tflite_case import ints
 from tests.importers.tflite_cases_quantized import I8, U8, channels, i8, u8
 from tests.ops.quantized import quantized, stored
-from tests.tflite_builder import Graph, litert_run
+from tests.tflite_builder import Graph, litert_run, single_op
 
 
 def typed(type: TensorType) -> TensorType:
@@ -84,7 +84,19 @@ REFUSED: Mapping[str, tuple[str, Sequence[TensorType], TensorType, str]] = {
         u8(4, scale=0.1),
         "scale 0.1 and zero point 120, expected scale 0.04 and zero point 120 from the inputs",
     ),
+    "made of numbers": (
+        "FLOOR_DIV",
+        [TensorType(I8, (4,))] * 2,
+        i8(4),
+        "the result has scale 0.04 and zero point -7, expected no quantisation",
+    ),
     "result without": ("RELU", [u8(4)], TensorType(U8, (4,)), "has no quantisation, expected scale 0.04"),
+    "quantised words": (
+        "DEQUANTIZE",
+        [quantized(DType.INT32, (4,), 0.5)],
+        float32(4),
+        "is quantised INT32, only FLOAT32 or quantised UINT8",
+    ),
     "quantised to nothing": ("QUANTIZE", [float32(4)], TensorType(U8, (4,)), "no scale and zero point"),
 }
 
@@ -98,6 +110,17 @@ def test_refusals_have_reasons(
     options = {"new_shape": [4]} if operator == "RESHAPE" else None
     with pytest.raises(UnsupportedError, match=message):
         load(graph.build(graph.add(operator, numbers, [output], options)))
+
+
+@pytest.mark.parametrize("operator", ["ADD", "MAXIMUM", "CONCATENATION", "LESS"])
+def test_a_scale_of_int32_says_nothing(operator: str, backend: str) -> None:
+    a, b = (quantized(DType.INT32, (2, 3), scale, zero) for scale, zero in ((0.5, 3), (0.25, 0)))
+    results = {"CONCATENATION": b.with_shape((4, 3)), "LESS": TensorType(DType.BOOL, (2, 3))}
+    file = single_op(operator, [a, b], [results.get(operator, b)])
+    inputs = [stored(k, a, -(2**20), 2**20) for k in range(2)]
+    (answer,) = litert_run(file, inputs)
+    with load(file).compile(backend=backend) as compiled:
+        np.testing.assert_array_equal(compiled(*inputs), answer)
 
 
 def test_a_padding_value_of_another_quantisation_is_refused() -> None:
