@@ -120,6 +120,8 @@ def scatter(node: Node) -> Network:
     graph = node.subgraph(body)
     takes = not graph.operators and graph.outputs == graph.inputs[1:] and len(graph.inputs) == 2
     how = None if takes else joining(node, body)
+    if how is not None and how.join not in SEGMENTS:
+        raise RefusedError(f"updates are joined by {how.join}, only {', '.join(SEGMENTS)} are supported")
     layers: list[Layer] = []
     ids, data = _numbers(node, layers, options)
     flat = chain(layers, x, ("reshape", {"shape": (x.type.size,)}))

@@ -376,6 +376,12 @@ def test_what_does_not_go_where_indices_say(case: Any, reason: str) -> None:
         load(scattering("", ROW, case, np.int32)[0])
 
 
+def test_updates_that_no_segments_join_are_refused() -> None:
+    case = ([[0]], (1,), (0,), (0,), 1, (1, 3))
+    with pytest.raises(UnsupportedError, match="updates are joined by logical_and, only add"):
+        load(scattering("STABLEHLO_AND", ROW > 0, case, np.int32)[0])
+
+
 def test_narrow_indices_are_refused() -> None:
     """As by LiteRT; they may not count the elements."""
     with pytest.raises(UnsupportedError, match=r"its indices are uint8.2, 1., only int32 and int64"):
