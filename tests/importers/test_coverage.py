@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -39,3 +40,10 @@ def test_most_operations_of_the_given_models_run_on_the_gpu() -> None:
         assert on_host in ("0", "-") or not task.startswith(CLASSIFIERS), name
     (share,) = re.findall(r"run on the GPU: ([\d.]+) %", TEXT)
     assert float(share) >= 95
+
+
+def test_no_sentence_stands_twice() -> None:
+    """As when texts are put together that say the same."""
+    prose = " ".join(line for line in TEXT.splitlines() if not line.startswith("|"))
+    counts = Counter(s for s in re.split(r"(?<=[.:;]) +", prose) if len(s) > 30)
+    assert [sentence for sentence, count in counts.items() if count > 1] == []
