@@ -10,9 +10,7 @@ from functools import partial
 from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram
 from gpunn.backends.interrupt import check
-from gpunn.backends.webgpu.device import (
-    Device,
-)
+from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.model import Model, with_bodies, with_graphs

@@ -86,7 +86,7 @@ CASES: list[tuple[str, list[Array], dict[str, Any], list[tuple[int, Any, int, st
         "segment_sum",
         [random(0, 3, 4), ints(0, -1, 1)],
         {"segments": 2, "drops": True},
-        [(1, 2, 2, "ids must be in 0 ... 1, got 2")],
+        [(1, 2, 2, "ids must be at most 1, got 2")],
     ),
     ("segment_max", [random(0, 3), ints(0, 1, 1)], {"segments": 2}, [(1, 0, -1, "in 0 ... 1, got -1")]),
     (

@@ -148,8 +148,9 @@ class Guard:
 
     def _refuse(self, call: Call, place: int, number: int) -> NoReturn:
         ranges = self.ranges(call)
-        most = ranges[place % len(ranges)].stop - 1
-        raise ModelError(f"{call.op}: {self.what} must be in 0 ... {most}, got {number}")
+        allowed = ranges[place % len(ranges)]
+        bounds = f"at most {allowed.stop - 1}" if allowed.start < 0 else f"in 0 ... {allowed.stop - 1}"
+        raise ModelError(f"{call.op}: {self.what} must be {bounds}, got {number}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
