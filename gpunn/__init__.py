@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import DeviceInfo
 from gpunn.comparison import Comparison, compare
-from gpunn.compiler import devices
+from gpunn.compilation.compiler import devices
+from gpunn.compilation.runtime import Compilation, Event, Preference
 from gpunn.custom import CustomOperator
 from gpunn.errors import (
     DeviceError,
@@ -18,11 +19,9 @@ from gpunn.errors import (
     ResultCode,
     UnsupportedError,
 )
-from gpunn.importers import load
-from gpunn.model import Model
-from gpunn.operation import Operand, Operation
+from gpunn.graph.operation import Operand, Operation
+from gpunn.model import Model, load
 from gpunn.profiling import Profile, profile
-from gpunn.runtime import Compilation, Event, Preference
 from gpunn.types import DType, Quantization, TensorType
 from gpunn.version import __version__ as __version__
 

@@ -11,13 +11,13 @@ from typing import Any
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
 from gpunn.comparison.walk import Progress
-from gpunn.compiler import compile_model
+from gpunn.compilation.compiler import compile_model
+from gpunn.compilation.runtime import Compilation, Preference
 from gpunn.document import as_document
 from gpunn.errors import ModelError
+from gpunn.graph.operation import Operation
 from gpunn.model import Model
-from gpunn.operation import Operation
-from gpunn.passes.partition import ALIAS
-from gpunn.runtime import Compilation, Preference
+from gpunn.planning.partition import ALIAS
 from gpunn.types import Array
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
-from gpunn.model import Model
-from gpunn.operation import Operand
-from gpunn.ops.affine import LIMITS, dequantize, quantize
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
+from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, TensorType
 
 MEAN = STD = 127.5  # bytes become -1 ... 1, the convention of the MobileNet family
@@ -108,7 +108,7 @@ def default_model(*, quantised: bool = False) -> Path:
     return Path(str(files("gpunn") / "data" / name))
 
 
-def photo_input(model: Model, mean: float | None = None, std: float | None = None) -> PhotoInput:
+def photo_input(model: Graph, mean: float | None = None, std: float | None = None) -> PhotoInput:
     """What `model` takes; ModelError or UnsupportedError when that is no photo.
 
     mean, std: MEAN and STD where they are not given; where neither is, a quantised model takes the bytes.
@@ -129,7 +129,7 @@ def photo_input(model: Model, mean: float | None = None, std: float | None = Non
     return PhotoInput(operand.type, mean, std)
 
 
-def score_output(model: Model) -> ScoreOutput:
+def score_output(model: Graph) -> ScoreOutput:
     """The scores that `model` gives; ModelError or UnsupportedError when it is no classifier's output."""
     batch = photo_input(model).batch
     operand = _only(model, model.outputs, "output")
@@ -143,7 +143,7 @@ def score_output(model: Model) -> ScoreOutput:
     return ScoreOutput(operand.type, shape[-1])
 
 
-def _expect_numbers(model: Model, operand: Operand, role: str) -> None:
+def _expect_numbers(model: Graph, operand: Operand, role: str) -> None:
     """UnsupportedError unless the tensor is float32, or uint8 or int8 with one scale."""
     dtype, quantization = operand.type.dtype, operand.type.quantization
     one_scale = quantization is not None and quantization.per_tensor
@@ -156,13 +156,13 @@ def _expect_numbers(model: Model, operand: Operand, role: str) -> None:
     )
 
 
-def _only(model: Model, operands: Sequence[Operand], role: str) -> Operand:
+def _only(model: Graph, operands: Sequence[Operand], role: str) -> Operand:
     if len(operands) != 1:
         raise ModelError(f"{model.name} has {len(operands)} {role}s, a photo classifier has one")
     return operands[0]
 
 
-def class_labels(model: Model, file: Path | None = None) -> tuple[str, ...]:
+def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
     """A name for each class: from `file`, else from the model, else "class 0", "class 1" ..."""
     count = score_output(model).classes
     if file is None and not model.labels:

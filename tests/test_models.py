@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import gpunn
-from gpunn.operation import Operand
+from gpunn.graph.operation import Operand
 from tests.resources import shared
 from tests.tflite_builder import litert_run
 

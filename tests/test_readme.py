@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunn.importers.tflite_rules import OPERATORS
+from gpunn.importers.tflite.rules.table import OPERATORS
 from tests.resources import ENVIRONMENT, ROOT, shared
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,8 +38,8 @@ def test_test_command_is_that_of_the_ci() -> None:
 
 def test_lines_shown_for_a_new_operation_stand_in_the_code() -> None:
     unary, rule = (block.strip() for block in blocks("python")[1:])
-    assert unary in (ROOT / "gpunn" / "ops" / "unary.py").read_text(encoding="utf-8")
-    assert rule in (ROOT / "gpunn" / "importers" / "tflite_rules.py").read_text(encoding="utf-8")
+    assert unary in (ROOT / "gpunn/ops/elementwise/unary.py").read_text(encoding="utf-8")
+    assert rule in (ROOT / "gpunn/importers/tflite/rules/table.py").read_text(encoding="utf-8")
 
 
 def test_library_example_runs(tmp_path: Path) -> None:

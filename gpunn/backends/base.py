@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from typing import Protocol
 
+from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel
-from gpunn.operation import Operation
 from gpunn.types import Array
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from gpunn.backends.base import Later, Span, Stats, Trace
 from gpunn.errors import DeviceError
-from gpunn.operation import Operand, Operation
-from gpunn.plan import Plan
+from gpunn.graph.operation import Operand, Operation
+from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType
 
 

@@ -11,20 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from gpunn.bench import ncnn_model
 from gpunn.bench.conditions import Conditions, load
 from gpunn.bench.group import Turns, take_turns
 from gpunn.bench.job import Job, read, save
-from gpunn.bench.peers import OTHERS, OURS, PEERS
+from gpunn.bench.peers import OTHERS, OURS, PEERS, ncnn_model
 from gpunn.bench.result import Benchmark, Entrant, Result, names
 from gpunn.comparison.inputs import Sample, random_source
 from gpunn.comparison.litert import LitertSide
 from gpunn.comparison.sides import CPU, Side, open_side
 from gpunn.comparison.walk import Progress
+from gpunn.compilation.runtime import Preference
 from gpunn.errors import DeviceError, ModelError, UnsupportedError
-from gpunn.importers import load as load_model
 from gpunn.model import Model
-from gpunn.runtime import Preference
+from gpunn.model import load as load_model
 from gpunn.types import Array
 
 ALL = "all"  # stands for every other library

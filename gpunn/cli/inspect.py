@@ -23,9 +23,9 @@ from gpunn.cli.show import (
     stdout,
     table,
 )
-from gpunn.model import Model
-from gpunn.operation import Operand, Operation
-from gpunn.rest import OpenBody
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.rest import OpenBody
 
 
 def inspect(
@@ -68,7 +68,7 @@ def inspect(
         _print_document(stdout(), document)
 
 
-def _document(model: Model, compiled: gpunn.Compilation, plan: bool) -> dict[str, Any]:
+def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str, Any]:
     models = list(_models(model))
     operands = {o for m in models for o in m.operands()}
     operations = [o for m in models for o in m.operations]
@@ -108,7 +108,7 @@ def _document(model: Model, compiled: gpunn.Compilation, plan: bool) -> dict[str
     return document
 
 
-def _models(model: Model) -> Iterator[Model]:
+def _models(model: Graph) -> Iterator[Graph]:
     """What is known of a model before it runs: itself and the bodies of its operations."""
     for found in model.walk():
         yield found

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpunn.runtime import Preference
+from gpunn.compilation.runtime import Preference
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A .tflite file.")]
 BackendName = Literal["auto", "webgpu", "cpu"]

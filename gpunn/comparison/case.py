@@ -19,8 +19,8 @@ from gpunn.comparison.exact import evaluate, last_readers, narrow, start
 from gpunn.comparison.inputs import Sample, array_sample, read_arrays
 from gpunn.comparison.parts import exact_parts, joined
 from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.graph.operation import Operand, Operation
 from gpunn.model import Model
-from gpunn.operation import Operand, Operation
 from gpunn.types import Array, DType, Quantization, TensorType
 
 FORMAT = "gpunn case 1"

@@ -9,7 +9,7 @@ import numpy as np
 from gpunn.comparison.metrics import Health, Tally, health
 from gpunn.comparison.result import Check, over
 from gpunn.comparison.sides import reals, stored
-from gpunn.operation import Operand
+from gpunn.graph.operation import Operand
 from gpunn.types import Array, DType
 
 LARGEST = {DType.FLOAT32: float(np.finfo(np.float32).max), DType.FLOAT16: 65519.99}  # 65520 rounds upwards

@@ -24,11 +24,10 @@ from gpunn.comparison.source import CompiledLayers, LayerSource
 from gpunn.comparison.walk import Progress, Walk, Walked
 from gpunn.comparison.whole import WholeRun
 from gpunn.errors import ModelError
+from gpunn.graph.operation import Operation
 from gpunn.importers import Source as File
-from gpunn.importers import load
 from gpunn.machine import describe_machine, versions
-from gpunn.model import Model
-from gpunn.operation import Operation
+from gpunn.model import Model, load
 from gpunn.types import Array
 
 RANDOM_SAMPLES = 4  # where no inputs are given

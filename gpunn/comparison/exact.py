@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from gpunn.model import Model
-from gpunn.operation import Operand, Operation
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
 from gpunn.types import Array
 
 
@@ -39,7 +39,7 @@ def renamed(
     return {v: values[o] for o, v in pairs if o is not None and v is not None and v.value is None}
 
 
-def run_exact(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
+def run_exact(model: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The outputs of a model in its initial state; what no later operation reads is let go."""
     values = start(model, inputs)
     dead = last_readers(model)
@@ -50,13 +50,13 @@ def run_exact(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(widen(o.value) if o.value is not None else values[o] for o in model.outputs)
 
 
-def start(model: Model, inputs: Sequence[Array]) -> dict[Operand, Array]:
+def start(model: Graph, inputs: Sequence[Array]) -> dict[Operand, Array]:
     """What is known before the first operation: inputs, and variables with their initial values."""
     given = dict(zip(model.inputs, inputs, strict=True))
     return {operand: widen(value) for operand, value in (*given.items(), *model.variables.items())}
 
 
-def last_readers(model: Model) -> dict[Operation, list[Operand]]:
+def last_readers(model: Graph) -> dict[Operation, list[Operand]]:
     """For each operation the operands that nobody needs after it."""
     last: dict[Operand, Operation] = {}
     for operation in model.operations:

@@ -19,9 +19,9 @@ from gpunn.comparison.parts import exact_parts, joined, run_parts
 from gpunn.comparison.result import LayerPair
 from gpunn.comparison.sides import Arithmetic, SideInfo, reals
 from gpunn.errors import ModelError
-from gpunn.model import Model
-from gpunn.operation import Operand
-from gpunn.ops.affine import dequantize, quantize
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
+from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.types import Array, TensorType
 
 MAX_ORDERED = 2000  # operations of a model up to which they are compared by order, which takes their square
@@ -37,7 +37,7 @@ class OtherFileSide:
     are the same, else as the reals that they stand for.
     """
 
-    def __init__(self, name: str, model: Model, other: Model, mean: float | None, std: float | None) -> None:
+    def __init__(self, name: str, model: Graph, other: Graph, mean: float | None, std: float | None) -> None:
         exact = not any(_quantised(m) or m.rest is not None for m in (model, other))
         arithmetic = Arithmetic.FLOAT32 if exact else Arithmetic.OTHER
         self.info = SideInfo(name, other.name, "numpy, float64", arithmetic)
@@ -99,11 +99,11 @@ class OtherFileSide:
         return tuple(LayerPair(by, a.name, b.name, a.type.shape, tallies[a].metrics()) for a, b, by in pairs)
 
 
-def _quantised(model: Model) -> bool:
+def _quantised(model: Graph) -> bool:
     return any(o.type.quantization is not None for operation in model.operations for o in operation.outputs)
 
 
-def _alike(role: str, model: Model, other: Model) -> bool:
+def _alike(role: str, model: Graph, other: Graph) -> bool:
     """Whether inputs or outputs may be compared element by element, as far as their shapes are known."""
     ours, theirs = getattr(model, role), getattr(other, role)
     if len(ours) != len(theirs):
@@ -112,7 +112,7 @@ def _alike(role: str, model: Model, other: Model) -> bool:
     return all(a.type.size == b.type.size for a, b in pairs if _is_known(a, model) and _is_known(b, other))
 
 
-def _is_known(operand: Operand, model: Model) -> bool:
+def _is_known(operand: Operand, model: Graph) -> bool:
     """Whether the shape of an input or output is known before a run."""
     shape = operand.open
     if shape is None or shape.extents is None:
@@ -128,7 +128,7 @@ def _converted(value: Array, have: TensorType, want: TensorType) -> Array:
     return quantize(real, want) if want.quantization is not None else real.astype(want.dtype.numpy)
 
 
-def _tensors(model: Model, arrays: Sequence[Array]) -> Iterator[tuple[Operand, Array]]:
+def _tensors(model: Graph, arrays: Sequence[Array]) -> Iterator[tuple[Operand, Array]]:
     """Every tensor that a model computes, in order."""
     values, dead = start(model, arrays), last_readers(model)
     for operation in model.operations:
@@ -138,7 +138,7 @@ def _tensors(model: Model, arrays: Sequence[Array]) -> Iterator[tuple[Operand, A
             values.pop(operand, None)
 
 
-def paired(first: Model, second: Model) -> list[tuple[Operand, Operand, str]]:
+def paired(first: Graph, second: Graph) -> list[tuple[Operand, Operand, str]]:
     """Tensors of two models that belong together, in the second's order, and by what: "name" or "order"."""
     ours, theirs = _results(first), _results(second)
     names = _by_name(ours)
@@ -161,7 +161,7 @@ def paired(first: Model, second: Model) -> list[tuple[Operand, Operand, str]]:
     return [(a, b, by) for a, b, by in found if a is not None]
 
 
-def _results(model: Model) -> dict[Operand, tuple[object, ...]]:
+def _results(model: Graph) -> dict[Operand, tuple[object, ...]]:
     """Every operation's results, and what those that belong together share."""
     return {o: (operation.op, *o.type.shape) for operation in model.operations for o in operation.outputs}
 

@@ -12,10 +12,10 @@ import numpy as np
 from gpunn import vision
 from gpunn.comparison.classes import true_class
 from gpunn.errors import FormatError, ModelError
-from gpunn.model import Model, consumers
-from gpunn.operation import Operand
-from gpunn.ops.affine import LIMITS
-from gpunn.reshape import as_input
+from gpunn.graph.graph import Graph, consumers
+from gpunn.graph.operation import Operand
+from gpunn.graph.reshape import as_input
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType
 
 MAX_ARRAY_BYTES = 2**31 - 1
@@ -50,7 +50,7 @@ class Source:
     skipped: list[Path] = field(default_factory=list)
 
 
-def random_source(model: Model, count: int = 1, seed: int = 0) -> Source:
+def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     """Seeded random tensors in the inputs' ranges, which the description states.
 
     Quantised types: every stored integer. Reals: -1 to 1, for grey images 0 to 1. Integers: row numbers of
@@ -62,7 +62,7 @@ def random_source(model: Model, count: int = 1, seed: int = 0) -> Source:
     return Source(f"random, seed {seed}: {', '.join(parts)}", drawn, count)
 
 
-def _range(model: Model, operand: Operand) -> tuple[float, float]:
+def _range(model: Graph, operand: Operand) -> tuple[float, float]:
     type = operand.type
     if type.dtype is DType.STRING:
         raise ModelError(f"input {operand.name!r} takes strings, which are not drawn at random: give inputs")
@@ -103,7 +103,7 @@ def _draw(ranges: Mapping[Operand, tuple[float, float]], seed: int, number: int)
 
 
 def file_source(
-    model: Model,
+    model: Graph,
     paths: Sequence[Path],
     *,
     truth: Path | None = None,
@@ -155,7 +155,7 @@ def _inside(folders: Sequence[Path]) -> list[Path]:
 class _Photos:
     """Reads photos into batches."""
 
-    model: Model
+    model: Graph
     labels: Sequence[str]
     wanted: vision.PhotoInput
     named: set[Path]
@@ -192,7 +192,7 @@ class _Photos:
         return Sample((full,), tuple(p.name for p in photos), photos, truth)
 
 
-def _array_samples(model: Model, path: Path) -> Iterator[Sample]:
+def _array_samples(model: Graph, path: Path) -> Iterator[Sample]:
     """One sample of arrays with the inputs' shapes, or many of arrays with one more axis in front."""
     arrays = _in_order(model, path, read_arrays(path))
     many = [a.ndim == o.type.rank + 1 for a, o in zip(arrays, model.inputs, strict=True)]
@@ -207,7 +207,7 @@ def _array_samples(model: Model, path: Path) -> Iterator[Sample]:
         yield array_sample(model, rows, f"{path.name}[{number}]")
 
 
-def array_sample(model: Model, arrays: Sequence[Array], name: str) -> Sample:
+def array_sample(model: Graph, arrays: Sequence[Array], name: str) -> Sample:
     """A Sample of arrays in the order of the inputs; ModelError where they do not fit."""
     if len(arrays) != len(model.inputs):
         raise ModelError(f"{name}: the model has {len(model.inputs)} inputs, got {len(arrays)} arrays")
@@ -221,7 +221,7 @@ def array_sample(model: Model, arrays: Sequence[Array], name: str) -> Sample:
     return Sample(fitting, (name,))
 
 
-def _in_order(model: Model, path: Path, arrays: dict[str, Array]) -> list[Array]:
+def _in_order(model: Graph, path: Path, arrays: dict[str, Array]) -> list[Array]:
     """Arrays by the names of the inputs, or as they come where the names are others."""
     names = [o.name for o in model.inputs]
     if set(names) <= arrays.keys():

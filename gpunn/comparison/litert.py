@@ -16,9 +16,9 @@ from gpunn.comparison.inputs import Sample
 from gpunn.comparison.sides import Arithmetic, SideInfo
 from gpunn.comparison.source import Values
 from gpunn.errors import ModelError, UnsupportedError
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
 from gpunn.importers import Source, tflite
-from gpunn.model import Model
-from gpunn.operation import Operand, Operation
 from gpunn.types import Array
 
 RESOLVERS = {"litert": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "litert-ref": "BUILTIN_REF"}
@@ -28,7 +28,7 @@ PLACE = "litert"
 class _Interpreter:
     """One LiteRT interpreter of a file."""
 
-    def __init__(self, name: str, data: bytes, model: Model, keep: bool) -> None:
+    def __init__(self, name: str, data: bytes, model: Graph, keep: bool) -> None:
         try:
             from ai_edge_litert import interpreter
         except ImportError as error:
@@ -84,7 +84,7 @@ class _Interpreter:
 class LitertSide:
     """A .tflite file in LiteRT."""
 
-    def __init__(self, name: str, model: Model, file: Source | None) -> None:
+    def __init__(self, name: str, model: Graph, file: Source | None) -> None:
         if file is None:
             raise ModelError(f"{name} runs files: compare a path or a file's bytes instead of a Model")
         data = file if isinstance(file, bytes) else _bytes(file)

@@ -16,8 +16,8 @@ import numpy as np
 from gpunn.comparison.exact import evaluate, renamed
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.comparison.tolerance import Bound, bounds
-from gpunn.operation import Operand, Operation
-from gpunn.ops.affine import LIMITS
+from gpunn.graph.operation import Operand, Operation
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array
 
 CHAINS = 2

@@ -7,22 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from gpunn.comparison.exact import run_exact
-from gpunn.model import Model, with_graphs
-from gpunn.operation import Operand, Operation
+from gpunn.graph.graph import Graph, with_graphs
+from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.rest import OpenBody, Part, front, parts
 from gpunn.ops.op import as_tuple
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import replace_inputs
-from gpunn.rest import OpenBody, Part, front, parts
 from gpunn.types import Array
 
 
-def exact_parts(model: Model, inputs: Sequence[Array]) -> tuple[Part, ...]:
+def exact_parts(model: Graph, inputs: Sequence[Array]) -> tuple[Part, ...]:
     """The parts that the exact values lead to."""
     return parts(model, inputs, run_exact)
 
 
-def run_parts(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
+def run_parts(model: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The exact outputs of a model in its initial state."""
     last = exact_parts(model, inputs)[-1]
     return run_exact(last.model, last.inputs)[: len(model.outputs)]
@@ -33,7 +33,7 @@ def path(found: Sequence[Part]) -> tuple[object, ...]:
     return tuple(part.model.rest.key(part.values) for part in found if part.model.rest is not None)
 
 
-def joined(found: Sequence[Part], *, relaxed: bool = False) -> Model:
+def joined(found: Sequence[Part], *, relaxed: bool = False) -> Graph:
     """The parts, optimised one by one, as one model; what the host does between them is an operation there.
 
     `relaxed`: with float16 in place of float32.

@@ -13,10 +13,11 @@ import numpy as np
 from gpunn.backends.webgpu.device import adapter_infos
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.parts import run_parts
+from gpunn.compilation.compiler import compile_model
+from gpunn.compilation.runtime import Compilation
 from gpunn.errors import ModelError
-from gpunn.model import Model
-from gpunn.ops.affine import dequantize
-from gpunn.runtime import Compilation
+from gpunn.graph.graph import Graph
+from gpunn.ops.fixed_point.affine import dequantize
 from gpunn.types import Array, DType, TensorType
 
 
@@ -65,7 +66,7 @@ class Side(Protocol):
 class ExactSide:
     """The ops' meaning, reals in float64; quantised tensors in the ops' integer arithmetic."""
 
-    def __init__(self, name: str, model: Model) -> None:
+    def __init__(self, name: str, model: Graph) -> None:
         self.info = SideInfo(name, model.name, "numpy, float64", Arithmetic.EXACT)
         self._model = model
 
@@ -79,17 +80,17 @@ class ExactSide:
 class CompiledSide:
     """The model compiled for one of gpunn's backends."""
 
-    def __init__(self, name: str, model: Model, backend: str, device: str | None, relaxed: bool) -> None:
+    def __init__(self, name: str, model: Graph, backend: str, device: str | None, relaxed: bool) -> None:
         self.backend, self.device, self.relaxed = backend, device, relaxed
-        self._compiled = model.compile(backend=backend, device=device, relaxed=relaxed)
+        self._compiled = compile_model(model, backend, device=device, relaxed=relaxed)
         arithmetic = Arithmetic.FLOAT16 if relaxed else Arithmetic.FLOAT32
         place = self._compiled.device
         adapter = _adapter(place) if backend == WEBGPU else ""
         self.info = SideInfo(name, model.name, place, arithmetic, adapter)
 
-    def compile(self, model: Model) -> Compilation:
+    def compile(self, model: Graph) -> Compilation:
         """Another model in the same place."""
-        return model.compile(backend=self.backend, device=self.device)
+        return compile_model(model, self.backend, device=self.device)
 
     def run(self, sample: Sample) -> tuple[Array, ...]:
         self._compiled.reset_state()
@@ -110,7 +111,7 @@ def _adapter(device: str) -> str:
     return next(found, "")
 
 
-def open_side(name: str, model: Model, others: Sequence[str] = ()) -> Side:
+def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
     """A model on the backend of a name.
 
     "cpu64": the reference; "cpu", "webgpu": gpunn's backends; anything else: the adapter whose name

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.sides import WEBGPU, CompiledSide, SideInfo
-from gpunn.model import Model
-from gpunn.operation import Operand, Operation
+from gpunn.compilation.runtime import Compilation
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
 from gpunn.passes.rewrite import replace_inputs
-from gpunn.runtime import Compilation
 from gpunn.types import Array
 
 Values = Mapping[Operand, Array]
@@ -41,10 +41,10 @@ class LayerSource(Protocol):
         """Done with the operation; `dead` operands are not asked for any more."""
 
 
-def single(operation: Operation) -> tuple[Model, tuple[Operand, ...]]:
+def single(operation: Operation) -> tuple[Graph, tuple[Operand, ...]]:
     """A model of one operation, and the operands that its inputs stand for."""
     sources = tuple(dict.fromkeys(o for o in operation.inputs if o is not None and o.value is None))
-    model = Model(operation.origin or operation.op)
+    model = Graph(operation.origin or operation.op)
     stand_ins = {o: model.input(o.name, o.type) for o in sources}
     model = model.with_operations([replace_inputs(operation, stand_ins)])
     model.output(*operation.outputs)
@@ -62,7 +62,7 @@ class CompiledLayers:
     def __init__(
         self,
         side: CompiledSide,
-        model: Model,
+        model: Graph,
         samples: Sequence[Sample],
         variants: Mapping[Operation, Operation],
     ) -> None:

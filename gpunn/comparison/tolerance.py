@@ -31,8 +31,8 @@ import numpy as np
 
 from gpunn.comparison.exact import widen
 from gpunn.comparison.sides import Arithmetic, stored
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import size_of
-from gpunn.operation import Operand, Operation
 from gpunn.ops.op import Call, as_tuple
 from gpunn.types import Array, DType
 

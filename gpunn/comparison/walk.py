@@ -17,8 +17,8 @@ from gpunn.comparison.result import Layer, LayerSide
 from gpunn.comparison.sides import Arithmetic, reals, stored
 from gpunn.comparison.source import LayerSource
 from gpunn.comparison.tolerance import bounds
-from gpunn.model import Model
-from gpunn.operation import Operand, Operation
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
 
 Progress = Callable[[str, int, int | None], None]
 """Told what is under way, how much of it is done, and how much there is, where that is known."""
@@ -37,7 +37,7 @@ class Walk:
 
     def __init__(
         self,
-        model: Model,
+        model: Graph,
         samples: Sequence[Sample],
         arithmetics: Sequence[Arithmetic],
         sides: Sequence[LayerSource],

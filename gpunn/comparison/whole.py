@@ -18,8 +18,8 @@ from gpunn.comparison.metrics import Health, Tally, health
 from gpunn.comparison.result import Answer, OutputPair, Pair
 from gpunn.comparison.sides import Arithmetic, Side, reals, stored
 from gpunn.errors import ModelError, UnsupportedError
-from gpunn.model import Model
-from gpunn.operation import Operand
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
 from gpunn.types import Array
 from gpunn.vision import Guess
 
@@ -28,7 +28,7 @@ MAX_ANSWERS = 64  # inputs whose best classes are kept for show; and as many mor
 Drift = Mapping[Arithmetic, Mapping[Operand, float]]
 
 
-def class_count(model: Model, labels: Sequence[str]) -> int | None:
+def class_count(model: Graph, labels: Sequence[str]) -> int | None:
     """How many classes a classifier of photos, or of what `labels` name, has; None for other models."""
     shape = model.outputs[0].open if model.outputs else None
     if shape is not None and (shape.extents is None or shape.extents[-1:] == (None,)):
@@ -45,7 +45,7 @@ class WholeRun:
     """Runs samples on all sides and adds up what they answer."""
 
     def __init__(
-        self, model: Model, sides: Sequence[Side], labels: Sequence[str], tolerance: float | None
+        self, model: Graph, sides: Sequence[Side], labels: Sequence[str], tolerance: float | None
     ) -> None:
         self._model = model
         self._sides = sides
@@ -121,7 +121,7 @@ class WholeRun:
 class _PairTally:
     """Adds up two sides, given by their numbers."""
 
-    def __init__(self, model: Model, first: int, second: int) -> None:
+    def __init__(self, model: Graph, first: int, second: int) -> None:
         self._outputs = model.outputs
         self._shapes = [o.type.shape for o in model.outputs]
         self._sides = first, second

@@ -9,35 +9,27 @@ from pathlib import Path
 
 from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError
+from gpunn.graph.graph import Graph
 from gpunn.importers import tflite
-from gpunn.model import Model
 
 MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths end there
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 
 
-def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) -> Model:
-    """Read a model from a path or from a file's bytes.
-
-    `custom` says what custom operators of a .tflite file stand for, by name, before those that gpunn
-    brings; see gpunn.custom.
-
-    The format is told by the content, not by the name. Raises FormatError when the file cannot be read or
-    is not what it says, ModelError when its graph is wrong, UnsupportedError when it holds operators,
-    types or features that gpunn does not run: all of them in one message.
-    """
+def read(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
+    """Read a graph from a path or from a file's bytes; see gpunn.model.load()."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, data = "model", bytes(source)
     else:
         path = Path(source)
-        name, data = path.name, _read(path)
+        name, data = path.name, _bytes_of(path)
     if tflite.recognise(data):
         return tflite.read(data, name, custom)
     raise FormatError(f"{name}: {_why_unknown(data)}")
 
 
-def _read(path: Path) -> bytes:
+def _bytes_of(path: Path) -> bytes:
     """The whole file. Not mapped: a mapped file that another process shortens would kill this one."""
     try:
         status = path.stat()

@@ -19,7 +19,7 @@ NeuralNetworks.h, types.hal 1.0.
 """
 
 from gpunn.errors import NnapiError, ResultCode
-from gpunn.importers.nnapi_codes import (
+from gpunn.importers.nnapi.codes import (
     MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
     DeviceStatus,
     FuseCode,

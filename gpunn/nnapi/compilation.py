@@ -9,14 +9,14 @@ from functools import partial
 from types import TracebackType
 from typing import NoReturn
 
-from gpunn import compiler, runtime
+from gpunn.compilation import compiler, runtime
+from gpunn.compilation.lending_cache import Shelf
+from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.errors import GpunnError, NnapiError, ResultCode
-from gpunn.importers.nnapi_codes import PreferenceCode
+from gpunn.importers.nnapi.codes import PreferenceCode
 from gpunn.nnapi.graph import Binding, Graph, build
 from gpunn.nnapi.model import Model
 from gpunn.nnapi.values import bad, expect_given, translated
-from gpunn.shelf import Shelf
-from gpunn.specialise import MAX_SPECIALISATIONS
 from gpunn.types import Array, Shape
 
 Outcome = Callable[[], Array | tuple[Array, ...]]

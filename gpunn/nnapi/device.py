@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpunn import compiler
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
+from gpunn.compilation import compiler
 from gpunn.errors import DeviceError
-from gpunn.importers.nnapi_codes import DeviceStatus, OperationCode
+from gpunn.importers.nnapi.codes import DeviceStatus, OperationCode
 from gpunn.nnapi.model import Model
 from gpunn.nnapi.values import bad, expect_given, translated
-from gpunn.passes.partition import HOST, partition
 from gpunn.performance import Capabilities, PerformanceInfo
+from gpunn.planning.partition import HOST, partition
 
 DEVICE_BACKENDS = ("webgpu", "cpu")
 

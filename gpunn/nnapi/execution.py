@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import NnapiError, ResultCode
-from gpunn.importers.nnapi_codes import OperandLifeTime, OperandType
+from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType
 from gpunn.nnapi.compilation import Compilation, Outcome
 from gpunn.nnapi.graph import Binding, Graph
 from gpunn.nnapi.memory import Memory

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import gpunn.graph.operation
 import gpunn.model
-import gpunn.operation
 from gpunn.errors import ModelError, NnapiError, ResultCode
-from gpunn.importers.nnapi_codes import OperandLifeTime, OperandType, OperationCode
-from gpunn.importers.nnapi_node import Argument, DeferredError, Node
-from gpunn.importers.nnapi_rules import OPERATIONS, DataCheck
-from gpunn.importers.nnapi_signature import QUANT8, Param
-from gpunn.importers.tflite_node import RefusedError, Step
+from gpunn.graph.operation import Operand
+from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType, OperationCode
+from gpunn.importers.nnapi.node import Argument, DeferredError, Node
+from gpunn.importers.nnapi.rules import OPERATIONS, DataCheck
+from gpunn.importers.nnapi.signature import QUANT8, Param
+from gpunn.importers.tflite.node import RefusedError, Step
 from gpunn.nnapi.values import bad
-from gpunn.operation import Operand
 from gpunn.types import Array
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Graph:
     checks: list[InputCheck] = field(default_factory=list)
     deferred: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
-    made: dict[int, list[gpunn.operation.Operation]] = field(default_factory=dict)
+    made: dict[int, list[gpunn.graph.operation.Operation]] = field(default_factory=dict)
 
 
 def build(model: Model, binding: Binding | None = None) -> Graph:

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+import gpunn.graph.graph
 import gpunn.model
 from gpunn.errors import NnapiError, UnsupportedError
-from gpunn.importers.nnapi_codes import OperandCode, OperandType
-from gpunn.importers.nnapi_listing import LISTERS, Listing, expect
-from gpunn.importers.nnapi_rules import OPERATIONS
-from gpunn.importers.nnapi_signature import Param
-from gpunn.importers.tflite_node import RefusedError
+from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.rest import expect_whole
+from gpunn.importers.nnapi.codes import OperandCode, OperandType
+from gpunn.importers.nnapi.listing import LISTERS, Listing, expect
+from gpunn.importers.nnapi.rules import OPERATIONS
+from gpunn.importers.nnapi.signature import Param
+from gpunn.importers.tflite.node import RefusedError
 from gpunn.nnapi.model import Model
-from gpunn.operation import Operand, Operation
-from gpunn.rest import expect_whole
 from gpunn.types import DType, TensorType
 
 _CODES = {
@@ -39,7 +40,7 @@ def from_model(model: gpunn.model.Model) -> Model:
 class _Lister:
     """Adds a graph's operands and operations to an NNAPI model one by one and collects what does not fit."""
 
-    def __init__(self, source: gpunn.model.Model) -> None:
+    def __init__(self, source: gpunn.graph.graph.Graph) -> None:
         self.source = source
         self.model = Model(source.name)
         self.index: dict[Operand, int] = {}

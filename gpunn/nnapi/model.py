@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import NnapiError, ResultCode
-from gpunn.importers.nnapi_codes import (
+from gpunn.graph.graph import MAX_ELEMENTS
+from gpunn.importers.nnapi.codes import (
     MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
     OperandCode,
     OperandLifeTime,
     OperandType,
     OperationCode,
 )
-from gpunn.model import MAX_ELEMENTS
 from gpunn.nnapi.graph import Graph, GraphOperand, GraphOperation, build
 from gpunn.nnapi.memory import Memory
 from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gpunn.errors import DeviceError, ModelError, NnapiError, ResultCode, UnsupportedError
-from gpunn.importers.nnapi_codes import OperandType
+from gpunn.importers.nnapi.codes import OperandType
 from gpunn.types import Array
 
 

@@ -1,42 +1,17 @@
-"""Every op by name, gathered from the families, one module each."""
+"""Every op by name, gathered from the families: one package a family, one OPS a module."""
 
 from __future__ import annotations
 
-from gpunn.ops import (
-    batch_matmul,
-    binary,
-    cast,
-    control,
-    conv,
-    conv3d,
-    create,
-    detection,
-    gather,
-    lookup,
-    lstm,
-    matmul,
-    matrix,
-    movement,
-    normalize,
-    order,
-    place,
-    pool,
-    quantize,
-    random,
-    rearrange,
-    recurrent,
-    reduce,
-    repeat,
-    resize,
-    scan,
-    scatter,
-    segment,
-    select,
-    split,
-    transpose_conv,
-    unary,
-)
+from gpunn.ops import control, random
+from gpunn.ops.contraction import batch_matmul, conv, conv3d, matmul, transpose_conv
+from gpunn.ops.elementwise import binary, cast, quantize, select, unary
+from gpunn.ops.indexing import gather, lookup, place, scatter, segment
+from gpunn.ops.movement import basic, create, matrix, rearrange, repeat, split
+from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
+from gpunn.ops.recurrent import lstm, rnn
+from gpunn.ops.reduction import order, pool, reduce, scan
+from gpunn.ops.vision import detection, resize
 
 _FAMILIES = (
     unary.OPS,
@@ -52,7 +27,7 @@ _FAMILIES = (
     reduce.OPS,
     scan.OPS,
     order.OPS,
-    movement.OPS,
+    basic.OPS,
     split.OPS,
     create.OPS,
     repeat.OPS,
@@ -68,7 +43,7 @@ _FAMILIES = (
     lookup.OPS,
     detection.OPS,
     random.OPS,
-    recurrent.OPS,
+    rnn.OPS,
     lstm.OPS,
     control.OPS,
 )

@@ -1,10 +1,10 @@
-"""Model -> Model: what is done to every graph before it is planned, in this order."""
+"""Graph -> Graph: what is done to every graph before it is planned, in this order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpunn.model import Model
+from gpunn.graph.graph import Graph
 from gpunn.passes.combine import combine
 from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.fold import fold_constants
@@ -14,7 +14,7 @@ from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.scale import fold_channels
 
-Pass = Callable[[Model], Model]
+Pass = Callable[[Graph], Graph]
 
 # These follow the order of the arithmetic: padding, sum, constants of each channel, activation. The constants
 # come before the activation, after which an operation can take none any more.
@@ -46,7 +46,7 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
-def optimise(model: Model) -> Model:
+def optimise(model: Graph) -> Graph:
     """The same function of the same inputs, in fewer operations; its inputs and outputs stay."""
     for step in PIPELINE:
         model = step(model)

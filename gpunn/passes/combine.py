@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.model import Model
-from gpunn.operation import Lifetime, Operand, Operation
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import absorb_pairs
 from gpunn.types import DType
 
@@ -18,7 +18,7 @@ RESHAPES = ("reshape", "squeeze")
 CONSTANTS = {"add": np.add, "mul": np.multiply}
 
 
-def combine(model: Model) -> Model:
+def combine(model: Graph) -> Graph:
     """Merge what follows on its like; a pair that cancels leaves an operation that changes nothing."""
     return absorb_pairs(model, _merge)
 

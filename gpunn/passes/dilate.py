@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpunn.model import Model
-from gpunn.operation import Operation
-from gpunn.ops.window import Pair
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operation
+from gpunn.ops.kernels.window import Pair
 from gpunn.passes.fuse import CONVOLUTIONS, explicit_padding, zero_of
 from gpunn.passes.rewrite import Private, absorb, allowed, keeps_scale
 
 
-def fuse_dilation(model: Model) -> Model:
+def fuse_dilation(model: Graph) -> Graph:
     """A convolution between blocks in the batch and back becomes one with dilation.
 
     It stays where the blocks differ, the padding is not 0, or the crop takes more than was padded.

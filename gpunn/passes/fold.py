@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpunn.model import Model, with_bodies
-from gpunn.operation import Lifetime, Operand, Operation
+from gpunn.graph.graph import Graph, with_bodies
+from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import DType
 
@@ -61,7 +61,7 @@ class _Allowance:
         return True
 
 
-def fold_constants(model: Model) -> Model:
+def fold_constants(model: Graph) -> Graph:
     """Replace operations on constants by their results, up to MAX_FOLDED_BYTES in all, bodies included.
 
     What a constant comes to when it is dequantised for the first time does not count: the file holds a
@@ -76,7 +76,7 @@ def fold_constants(model: Model) -> Model:
     return folded
 
 
-def _settled(model: Model) -> dict[Operand, Operand]:
+def _settled(model: Graph) -> dict[Operand, Operand]:
     """A constant for each variable that keeps its first value, unless that is zeros, which take no memory."""
     return {
         variable: Operand(variable.name, variable.type, Lifetime.CONSTANT, value)
@@ -85,7 +85,7 @@ def _settled(model: Model) -> dict[Operand, Operand]:
     }
 
 
-def _fold(model: Model, allowance: _Allowance, known: dict[Operand, Operand]) -> Model:
+def _fold(model: Graph, allowance: _Allowance, known: dict[Operand, Operand]) -> Graph:
     kept: list[Operation] = []
     wanted = model.results
     for operation in model.operations:

@@ -10,17 +10,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpunn.model import Model
-from gpunn.operation import Operand, Operation
-from gpunn.ops.affine import CLAMPS, LIMITS, clamp_bounds
-from gpunn.ops.unary import ACTIVATIONS
-from gpunn.ops.window import Pair, resolve
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.ops.elementwise.unary import ACTIVATIONS
+from gpunn.ops.fixed_point.affine import CLAMPS, LIMITS, clamp_bounds
+from gpunn.ops.kernels.window import Pair, resolve
 from gpunn.passes.rewrite import absorb_pairs, allowed, keeps_scale
 
 CONVOLUTIONS = ("conv2d", "depthwise_conv2d")
 
 
-def fuse_pad(model: Model) -> Model:
+def fuse_pad(model: Graph) -> Graph:
     """Padding of height and width before a window that pads by itself becomes the window's own.
 
     A convolution pads with what stands for 0, and a max pool with what is not above any element. Average
@@ -34,7 +34,7 @@ def fuse_pad(model: Model) -> Model:
     return absorb_pairs(model, merge)
 
 
-def fuse_activation(model: Model) -> Model:
+def fuse_activation(model: Graph) -> Graph:
     """An activation after an op that can apply it becomes its attribute `activation`."""
     return absorb_pairs(model, _merge_activation)
 

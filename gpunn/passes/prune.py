@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpunn.model import Model
-from gpunn.operation import Lifetime, Operand, Operation
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 
 
-def prune_unread(model: Model) -> Model:
+def prune_unread(model: Graph) -> Graph:
     """Drop operations of which no result leads to one of the model: to an output, or into a variable."""
     wanted = model.results
     kept: list[Operation] = []
@@ -21,7 +21,7 @@ def prune_unread(model: Model) -> Model:
     return model.with_operations(reversed(kept))
 
 
-def bypass_identities(model: Model) -> Model:
+def bypass_identities(model: Graph) -> Graph:
     """Drop operations that hand their input on as it is; whoever read the result reads the input.
 
     Where the result is one of the model (an output, a variable's next value), the operation that computes

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.model import Model
-from gpunn.operation import Lifetime, Operand, Operation
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 from gpunn.types import Array, DType
 
 LEAST, MOST = float(np.finfo(np.float16).smallest_normal), float(np.finfo(np.float16).max)
 
 
-def relax(model: Model) -> Model:
+def relax(model: Graph) -> Graph:
     """The model with float16 in place of float32 for its intermediate tensors and constants.
 
     These stay float32: the model's inputs, outputs and variables; what an op that is `precise` reads or
@@ -47,7 +47,7 @@ def relax(model: Model) -> Model:
     return model.with_operations(changed)
 
 
-def _roots(model: Model) -> dict[Operand, Operand]:
+def _roots(model: Graph) -> dict[Operand, Operand]:
     """For each alias the operand whose bytes it shares."""
     roots: dict[Operand, Operand] = {}
     for operation in model.operations:

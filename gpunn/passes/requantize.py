@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.model import Model, consumers
-from gpunn.operation import Lifetime, Operand, Operation
-from gpunn.ops import unary
+from gpunn.graph.graph import Graph, consumers
+from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.ops.elementwise import unary
+from gpunn.ops.fixed_point.tables import every_value
 from gpunn.ops.op import EIGHT_BITS
-from gpunn.ops.tables import every_value
 from gpunn.passes.rewrite import Private, absorb
 from gpunn.types import Array
 
@@ -25,7 +25,7 @@ MOVES = ("reshape", "squeeze", "transpose")
 FUNCTIONS = frozenset(op.name for op in unary.OPS)
 
 
-def sink_dequantize(model: Model) -> Model:
+def sink_dequantize(model: Graph) -> Graph:
     """Change the order of DEQUANTIZE and what only moves its result: bytes are moved instead of reals.
 
     That saves nothing yet, but behind the move may stand another one that cancels it, or a QUANTIZE.
@@ -48,7 +48,7 @@ def sink_dequantize(model: Model) -> Model:
     return model.with_operations(kept.values())
 
 
-def fuse_quantize(model: Model) -> Model:
+def fuse_quantize(model: Graph) -> Graph:
     """DEQUANTIZE, at most one function of single numbers, QUANTIZE: one operation, where none differs."""
     return absorb(model, _merge)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gpunn.errors import ModelError
-from gpunn.model import Model, consumers, with_bodies
-from gpunn.operation import Operand, Operation
+from gpunn.graph.graph import Graph, consumers, with_bodies
+from gpunn.graph.operation import Operand, Operation
 
 # The operation that computes an operand, where nobody else reads that and it is no result of the model.
 Private = Callable[[Operand | None], Operation | None]
@@ -30,8 +30,8 @@ def replace_outputs(operation: Operation, exchange: Mapping[Operand, Operand]) -
 
 
 def absorb(
-    model: Model, merge: Callable[[Operation, Private], tuple[Operation, tuple[Operation, ...]] | None]
-) -> Model:
+    model: Graph, merge: Callable[[Operation, Private], tuple[Operation, tuple[Operation, ...]] | None]
+) -> Graph:
     """Walk the graph in order and let `merge` make one operation of several.
 
     It gets the last of them and a way to the others, and answers with the operation that does the work of
@@ -58,7 +58,7 @@ def absorb(
     return model.with_operations(kept)
 
 
-def absorb_pairs(model: Model, merge: Callable[[Operation, Operation, Operand], Operation | None]) -> Model:
+def absorb_pairs(model: Graph, merge: Callable[[Operation, Operation, Operand], Operation | None]) -> Graph:
     """absorb() for two operations: `merge` gets the first, the second, and what lies between them."""
 
     def pair(second: Operation, private: Private) -> tuple[Operation, tuple[Operation]] | None:
@@ -89,11 +89,11 @@ def keeps_scale(move: Operation) -> bool:
     return call.x.quantization == call.y.quantization
 
 
-def everywhere(step: Callable[[Model], Model]) -> Callable[[Model], Model]:
+def everywhere(step: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
     """The pass that also treats the graphs inside of operations so, after those around them."""
 
     @functools.wraps(step)
-    def apply(model: Model) -> Model:
+    def apply(model: Graph) -> Graph:
         changed = step(model)
         return changed.with_operations(with_bodies(o, apply) for o in changed.operations)
 

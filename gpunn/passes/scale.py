@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.model import Model
-from gpunn.operation import Lifetime, Operand, Operation
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import absorb_pairs
 from gpunn.types import Array, DType, float32
 
@@ -22,7 +22,7 @@ MAX_SCALED_BYTES = 256 << 20  # of filters in all: a small file may scale the sa
 SMALLEST = float(np.finfo(np.float32).tiny)
 
 
-def fold_channels(model: Model) -> Model:
+def fold_channels(model: Graph) -> Graph:
     """Sums and products with constants after a layer, and products before it, go into filter and bias.
 
     Up to MAX_SCALED_BYTES of filters are computed anew.

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from gpunn.backends.base import Program
-from gpunn.model import Model
+from gpunn.graph.graph import Graph
 from gpunn.performance.energy import Energy, Meter
 from gpunn.performance.info import Capabilities, PerformanceInfo
 from gpunn.performance.workload import reference_workload
@@ -18,7 +18,7 @@ ROUNDS = 3  # timed runs at least, of which the fastest counts
 WINDOW = 0.05  # seconds of runs to be timed
 METERED_WINDOW = 0.25  # and to be metered: NVML's counter moves ten times a second, and should do so twice
 
-Build = Callable[[Model], Program]
+Build = Callable[[Graph], Program]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def measure(device: Build, cpu: Build, energy: Energy) -> Capabilities:
     return Capabilities(*(_compare(reference_workload(q), device, cpu, energy) for q in (False, True)))
 
 
-def _compare(model: Model, device: Build, cpu: Build, energy: Energy) -> PerformanceInfo:
+def _compare(model: Graph, device: Build, cpu: Build, energy: Energy) -> PerformanceInfo:
     reason = energy.reason
     ours = _use(cpu(model), model, None if reason else energy.cpu())
     its = _use(device(model), model, None if reason else energy.device())
@@ -50,7 +50,7 @@ def _compare(model: Model, device: Build, cpu: Build, energy: Energy) -> Perform
     return PerformanceInfo(ratio, its.joules / ours.joules)
 
 
-def _use(program: Program, model: Model, meter: Meter | None) -> _Use:
+def _use(program: Program, model: Graph, meter: Meter | None) -> _Use:
     """The fastest of some runs, after one that does not count, and the mean energy of all."""
     try:
         inputs = [np.zeros(i.type.shape, i.type.dtype.numpy) for i in model.inputs]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.model import Model
-from gpunn.operation import Operand
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
 from gpunn.types import Array, DType, Quantization, Shape, TensorType
 
 _IMAGE = Quantization((0.5,), (128,))
@@ -13,12 +13,12 @@ _FILTER = Quantization((0.01,), (128,))
 _BIAS = Quantization((0.5 * 0.01,), (0,))
 
 
-def reference_workload(quantised: bool) -> Model:
+def reference_workload(quantised: bool) -> Graph:
     """A convolution, a depthwise and a pointwise one on a small image: some 60 million products.
 
     In float32, or quantised to uint8.
     """
-    model = Model("the reference workload")
+    model = Graph("the reference workload")
     x = model.input("x", _tensor((1, 112, 112, 16), _IMAGE if quantised else None))
     y = _layer(model, "conv2d", x, (64, 3, 3, 16), 2)
     y = _layer(model, "depthwise_conv2d", y, (1, 3, 3, 64), 1)
@@ -30,7 +30,7 @@ def _tensor(shape: Shape, quantization: Quantization | None) -> TensorType:
     return TensorType(DType.UINT8 if quantization else DType.FLOAT32, shape, quantization)
 
 
-def _layer(model: Model, op: str, x: Operand, filter: Shape, stride: int) -> Operand:
+def _layer(model: Graph, op: str, x: Operand, filter: Shape, stride: int) -> Operand:
     """A layer with random filters, padding and a RELU6."""
     quantised = x.type.quantization is not None
     rng = np.random.default_rng(0)

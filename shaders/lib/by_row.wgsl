@@ -1,4 +1,4 @@
-// Updates in the order of their rows (gpunn/ops/by_row.py).
+// Updates in the order of their rows (gpunn/ops/kernels/by_row.py).
 // Expects sorted (the updates' numbers), row_of (an update's row), p.updates.
 
 // How many of the sorted updates are of rows before `row`.

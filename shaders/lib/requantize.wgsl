@@ -1,6 +1,6 @@
 //!use centre affine
 // How a convolution or a matrix product of quantised tensors takes its operands, adds up their products and stores
-// the sums: with a multiplier and a shift for each output channel (gpunn/ops/product_rescaling.py).
+// the sums: with a multiplier and a shift for each output channel (gpunn/ops/contraction/product_rescaling.py).
 // Expects bias; scales: multipliers, and from p.SCALES on shifts, counted in V; finish(sum, multiplier, shift, away),
 // which rescales and clamps; p.UP: from this V of channels on halves go away from zero, before it upwards.
 

@@ -1,4 +1,4 @@
-// Softmax of 16 bits, as in gpunn/ops/softmax_wide.py.
+// Softmax of 16 bits, as in gpunn/ops/normalization/softmax_wide.py.
 // Expects table: the points of the exponential, and from POINTS on those of 1 / (1 + x).
 
 const POINTS: u32 = 513u;

@@ -1,4 +1,4 @@
-// Walking a space of up to four dimensions, the innermost in w (gpunn/ops/strides.py).
+// Walking a space of up to four dimensions, the innermost in w (gpunn/ops/kernels/strides.py).
 // Strides may be negative or starts offset: u32 arithmetic wraps around and comes out right.
 
 // Coordinates of element i of a dense space; x is not reduced by its extent.

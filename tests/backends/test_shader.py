@@ -10,9 +10,9 @@ import pytest
 
 from gpunn.backends.webgpu import shader
 from gpunn.errors import DeviceError
+from gpunn.graph.operation import Operation
 from gpunn.kernel import Function, Kernel, Read, Write
 from gpunn.model import Model
-from gpunn.operation import Operation
 from gpunn.types import float32
 
 BODY = """//!use helper

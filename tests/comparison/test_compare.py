@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn import plan, vision
+from gpunn import vision
 from gpunn.backends.webgpu import device, shader
 from gpunn.model import Model
+from gpunn.planning import plan
 from gpunn.types import Array, float32
 from tests.resources import shared
 from tests.schemas import validate

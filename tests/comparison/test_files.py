@@ -9,7 +9,7 @@ import gpunn
 from gpunn import vision
 from gpunn.comparison.files import paired
 from gpunn.types import float32
-from tests.importers.test_tflite_control_computed import chosen
+from tests.importers.tflite.test_control_computed import chosen
 from tests.resources import shared
 from tests.tflite_builder import Graph
 

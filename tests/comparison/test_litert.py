@@ -10,7 +10,7 @@ import pytest
 
 import gpunn
 from gpunn import vision
-from tests.importers.test_tflite_resources import using
+from tests.importers.tflite.test_resources import using
 from tests.resources import shared
 
 

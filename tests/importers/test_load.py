@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import FormatError
-from gpunn.importers import load
+from gpunn.model import load
 from gpunn.types import float32
 from tests.tflite_builder import single_op
 

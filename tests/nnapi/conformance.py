@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpunn.nnapi import Compilation, Execution, FuseCode, Model, OperandCode, OperandType, OperationCode
-from gpunn.passes.partition import HOST
+from gpunn.planning.partition import HOST
 from tests.resources import shared
 
 Array = npt.NDArray[Any]

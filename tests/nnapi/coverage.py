@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from gpunn.backends.webgpu.lower import lower
-from gpunn.importers.nnapi_rules import OPERATIONS, unit
-from gpunn.importers.nnapi_signature import Param
+from gpunn.importers.nnapi.rules import OPERATIONS, unit
+from gpunn.importers.nnapi.signature import Param
 from gpunn.nnapi import Model, OperandCode, OperandType, OperationCode
-from gpunn.passes.partition import HOST, partition
 from gpunn.passes.relax import relax
+from gpunn.planning.partition import HOST, partition
 from tests.nnapi.builder import FLOAT, INT, QUANT8, add_constant
 from tests.resources import ROOT
 

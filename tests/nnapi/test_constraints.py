@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.importers.nnapi_rules import OPERATIONS
+from gpunn.importers.nnapi.rules import OPERATIONS
 from gpunn.nnapi import OperandCode, OperandType, OperationCode, ResultCode
 from tests.nnapi.builder import FLOAT, INT, QUANT8, compiled, expect, run, single, tensor
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.nnapi import (
     Compilation,
     Execution,
@@ -22,7 +23,6 @@ from gpunn.nnapi import (
     PreferenceCode,
     ResultCode,
 )
-from gpunn.specialise import MAX_SPECIALISATIONS
 from tests.nnapi.builder import FLOAT, INT, compiled, expect, relu, run, single, tensor
 
 BAD_DATA, BAD_STATE, NULL = ResultCode.BAD_DATA, ResultCode.BAD_STATE, ResultCode.UNEXPECTED_NULL

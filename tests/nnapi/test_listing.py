@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pytest
 
 import gpunn
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.nnapi import Compilation, Execution, OperationCode, from_model
 from gpunn.nnapi.graph import Binding, build
-from gpunn.operation import Operand
 from gpunn.types import DType, TensorType, float32
 from tests.nnapi import conformance
 from tests.nnapi.builder import compiled

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.graph.operation import Operation
 from gpunn.model import Model
-from gpunn.operation import Operation
 from gpunn.types import Array, DType, TensorType
 from tests.tflite_builder import litert_run, single_op
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.model import Model
-from gpunn.ops.affine import LIMITS
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.tflite_builder import Graph, litert_run
 

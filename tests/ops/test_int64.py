@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.ops import binary, reduce, segment, unary
+from gpunn.ops.elementwise import binary, unary
+from gpunn.ops.indexing import segment
+from gpunn.ops.reduction import reduce
 from gpunn.types import Array, DType
 from tests.ops.harness import check, random
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.ops.affine import LIMITS, activation_bounds, round_half_away
-from gpunn.ops.product_rescaling import rescaling
+from gpunn.ops.contraction.product_rescaling import rescaling
+from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, round_half_away
 from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
 from tests.ops.quantized import integer_model, litert_integer, quantized
-from tests.ops.quantized_product import ATTRS, DTYPES, I8, U8, Case
 
 # ---- the reference against integers of Python
 

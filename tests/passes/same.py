@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.operation import Operand
 from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import Array
 from tests import evaluator

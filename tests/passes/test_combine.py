@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.operation import Operand
 from gpunn.passes import optimise
 from gpunn.passes.combine import combine
 from gpunn.types import Array, DType, TensorType, float32

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.operation import Operand
 from gpunn.passes import optimise
 from gpunn.passes.dilate import fuse_dilation
 from gpunn.types import Array, DType, Quantization, TensorType, float32

@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
+from gpunn.graph.operation import Lifetime
 from gpunn.model import Model
-from gpunn.operation import Lifetime
 from gpunn.ops import OPS
 from gpunn.passes.fold import MAX_FOLDED_BYTES, MAX_READ_BYTES, NOT_FOLDED, fold_constants
 from gpunn.types import DType, Quantization, TensorType, float32

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.operation import Operand
 from gpunn.ops import OPS
-from gpunn.ops.unary import ACTIVATIONS
+from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests import evaluator

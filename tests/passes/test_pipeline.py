@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.operation import Operand
 from gpunn.passes import PIPELINE, optimise
 from gpunn.types import float32
 from tests.passes.same import ops, same

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.operation import Operand
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.types import DType, Quantization, TensorType, float32

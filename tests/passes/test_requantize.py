@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.operation import Operand
 from gpunn.passes import optimise
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.types import DType, Quantization, TensorType, float32

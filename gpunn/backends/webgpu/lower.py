@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.backends.webgpu.memory import padded
+from gpunn.graph.operation import Lifetime, Operation
 from gpunn.kernel import MAX_GROUPS, MAX_STEPS, Kernel, Unsupported
-from gpunn.operation import Lifetime, Operation
 from gpunn.types import TensorType
 
 _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)

@@ -21,9 +21,9 @@ from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.resources import Resources, device_bytes
 from gpunn.backends.webgpu.run import Run, Stage
 from gpunn.errors import DeviceError
+from gpunn.graph.operation import Operand
 from gpunn.kernel import Note
-from gpunn.operation import Operand
-from gpunn.plan import Plan
+from gpunn.planning.plan import Plan
 from gpunn.types import Array
 
 

@@ -14,9 +14,9 @@ from gpunn.backends.webgpu.memory import Constant, arena_buffer, padded, staging
 from gpunn.backends.webgpu.native import Copy, Dispatch
 from gpunn.backends.webgpu.run import Stage
 from gpunn.backends.webgpu.shader import key_of, param_block, source, target
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note, Read, Scratch
-from gpunn.operation import Operand, Operation
-from gpunn.plan import Interval, Plan, Slot, assign, device_intervals
+from gpunn.planning.plan import Interval, Plan, Slot, assign, device_intervals
 
 
 class Resources:

@@ -14,10 +14,10 @@ from gpunn.backends.cpu import run_operation
 from gpunn.backends.webgpu.held import Held
 from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead
 from gpunn.errors import DeviceError, ModelError
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note
-from gpunn.operation import Operand, Operation
-from gpunn.passes.partition import DEVICE
-from gpunn.plan import Segment
+from gpunn.planning.partition import DEVICE
+from gpunn.planning.plan import Segment
 from gpunn.types import Array
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variable, vector_type
 from gpunn.errors import DeviceError
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write, ceil_div
-from gpunn.operation import Operand, Operation
 from gpunn.types import DType
 
 _USES = re.compile(r"^//!use (.+)$", re.MULTILINE)

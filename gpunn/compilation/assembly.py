@@ -1,0 +1,139 @@
+"""A model made ready for a device, or for the CPU backend, bodies included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gpunn.backends.base import Program
+from gpunn.backends.cpu import CpuProgram
+from gpunn.backends.interrupt import check
+from gpunn.backends.webgpu.device import Device
+from gpunn.backends.webgpu.lower import lower
+from gpunn.backends.webgpu.program import WebGpuProgram
+from gpunn.compilation.runtime import Compilation
+from gpunn.compilation.specialise import Build, Specialisation
+from gpunn.graph.graph import Graph, with_bodies, with_graphs
+from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.rest import OpenBody, Rest, front
+from gpunn.ops.control import while_loop
+from gpunn.passes import optimise
+from gpunn.passes.relax import relax
+from gpunn.passes.rewrite import everywhere
+from gpunn.planning.partition import HOST, Placement, partition
+from gpunn.planning.plan import make_plan
+from gpunn.types import Array, TensorType
+
+
+def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> Compilation:
+    """A model with how it is built for given shapes, for a device, or else for the CPU backend."""
+    if gpu is None:
+        return Compilation(model, build, "cpu", "cpu (numpy)", frames)
+    return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
+
+
+def built(
+    model: Graph, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
+) -> Specialisation:
+    """A model made ready for a device, or else for the CPU backend.
+
+    With `hold` all its outputs stay there, else the last ones, as many as `state` says.
+    """
+    optimised = optimise(front(model))
+    ready = everywhere(relax)(optimised) if relaxed else optimised
+    made = _assembled(ready, gpu, frames, relaxed, hold, state, model.rest)
+    return made if model.rest is None else made.keeping(model.variables.values())
+
+
+def _assembled(
+    model: Graph,
+    gpu: Device | None,
+    frames: int,
+    relaxed: bool,
+    hold: bool,
+    state: int = 0,
+    rest: Rest | None = None,
+) -> Specialisation:
+    """An optimised model, and the bodies in it, for a device, or else for the CPU backend."""
+    with ExitStack() as undo:
+        compiled = partial(_with_compiled_bodies, gpu=gpu, frames=frames, relaxed=relaxed, undo=undo)
+        ready = model.with_operations(map(compiled, model.operations))
+        if rest is not None:
+            rest = replace(rest, operation=compiled(rest.operation))
+        program: Program
+        if gpu is None:
+            placements = partition(ready, None)
+            program = CpuProgram(make_plan(ready, placements))
+        else:
+            limits, parallel = gpu.limits, gpu.parallel
+            placements = partition(ready, lambda operation: lower(operation, limits, parallel))
+            held = _held(ready, rest, len(ready.outputs) if hold else state)
+            program = WebGpuProgram(make_plan(ready, placements, held), gpu, frames)
+        undo.pop_all()
+        after = [] if rest is None else [Placement(rest.operation, HOST, rest.reason)]
+        bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
+        here, there = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
+        return Specialisation.of(ready, here, program, bodies, rest, there)
+
+
+def _with_compiled_bodies(
+    operation: Operation, gpu: Device | None, frames: int, relaxed: bool, undo: ExitStack
+) -> Operation:
+    """The operation with its bodies compiled; what a loop's body gives stays on the device."""
+    loops = operation.op == while_loop.name and operation.attrs["body"]
+
+    def compiled(body: Graph, build: Build) -> _CompiledBody:
+        made = compilation(body, build, gpu, frames)
+        undo.callback(made.close)
+        return _CompiledBody(made)
+
+    def compile_body(body: Graph) -> _CompiledBody:
+        how = partial(_assembled, gpu=gpu, frames=frames, relaxed=relaxed, hold=body is loops)
+        return compiled(body, how)
+
+    def compile_open(body: OpenBody) -> _CompiledBody:
+        how = partial(built, gpu=gpu, frames=frames, relaxed=relaxed or body.relaxed, hold=body is loops)
+        return compiled(body.model, how)
+
+    return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
+
+
+def _held(model: Graph, rest: Rest | None, count: int) -> list[Operand]:
+    """The outputs that another program reads: the last ones, or before a rest what the host does not need."""
+    if rest is None:
+        return model.outputs[len(model.outputs) - count :]
+    needed = () if _compiled_bodies(rest.operation) else rest.operation.inputs
+    return [o for o in model.outputs if o not in needed]
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledBody:
+    """A body made ready (gpunn.ops.control.Body)."""
+
+    compilation: Compilation
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        return self.compilation.model.input_types
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        return self.compilation.model.output_types
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        check()
+        return self.compilation.evaluate(inputs)
+
+
+def _compiled_bodies(operation: Operation) -> tuple[Compilation, ...]:
+    return tuple(a.compilation for a in operation.attrs.values() if isinstance(a, _CompiledBody))
+
+
+def _with_those_of_bodies(placements: Iterable[Placement]) -> Iterator[Placement]:
+    """Each placement and, under it, those of the operation's bodies."""
+    for placement in placements:
+        yield placement
+        for body in _compiled_bodies(placement.operation):
+            yield from (replace(p, depth=p.depth + 1) for p in body.placement)

@@ -1,0 +1,106 @@
+"""compile_model() and devices(): a model compiled for the device that suits it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from gpunn.backends.webgpu.device import (
+    SOFTWARE,
+    Device,
+    DeviceInfo,
+    adapter_infos,
+    device_at,
+    open_device,
+    rank,
+)
+from gpunn.compilation.assembly import built, compilation
+from gpunn.compilation.runtime import FRAMES_IN_FLIGHT, Compilation, Preference
+from gpunn.errors import DeviceError, ModelError
+from gpunn.graph.graph import Graph
+from gpunn.performance import Capabilities, Energy, Key, PerformanceInfo, best, measure, remembered
+
+BACKENDS = ("auto", "webgpu", "cpu")
+
+
+def compile_model(
+    model: Graph,
+    backend: str = "auto",
+    preference: Preference | None = None,
+    *,
+    relaxed: bool = False,
+    device: str | None = None,
+) -> Compilation:
+    """Compile a model.
+
+    backend: "webgpu", "cpu", or "auto": what is quickest, or for LOW_POWER uses least energy, by a short
+    measurement that is made once for an adapter and remembered (gpunn.performance); a software adapter is
+    never chosen over the CPU backend unless asked for. device: part of an adapter's name (gpunn.devices()).
+    preference: see Preference; default FAST_SINGLE_ANSWER, as in NeuralNetworks.h. relaxed: float32 may be
+    stored as float16 between operations, on either backend; see gpunn.passes.relax for what stays float32.
+    Raises ModelError for an unknown backend or preference, a `device` for the CPU backend, or a model without
+    outputs, DeviceError when there is no such adapter, memory is out or a shader is rejected.
+    """
+    if backend not in BACKENDS:
+        raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if not model.outputs:
+        raise ModelError(f"model {model.name!r} has no outputs")
+    preference = preference or Preference.FAST_SINGLE_ANSWER
+    if not isinstance(preference, Preference):
+        raise ModelError(f"preference must be a gpunn.Preference, got {preference!r}")
+    if backend == "cpu" and device is not None:
+        raise ModelError(f"device {device!r} goes with backend 'webgpu' or 'auto', got backend 'cpu'")
+    frames = FRAMES_IN_FLIGHT[preference]
+    gpu = _choose(model, backend, preference is Preference.LOW_POWER, device)
+    build = partial(built, gpu=gpu, frames=frames, relaxed=relaxed)
+    return compilation(model, build, gpu, frames)
+
+
+def _choose(model: Graph, backend: str, low_power: bool, device: str | None) -> Device | None:
+    """The device to use, None for the CPU backend."""
+    if backend == "cpu":
+        return None
+    if backend == "webgpu" or device is not None:
+        return open_device(device, low_power)
+    # Quantised constants alone make no arithmetic on integers.
+    results = [o for operation in model.operations for o in operation.outputs]
+    return _best_device(any(o.type.quantization is not None for o in results), low_power)
+
+
+def _best_device(quantised: bool, low_power: bool) -> Device | None:
+    """What was measured best of the hardware for a kind of model, None for the CPU backend.
+
+    An adapter that fails is as good as none.
+    """
+    found: dict[Device, PerformanceInfo] = {}
+    for index, info in enumerate(adapter_infos()):
+        if info.kind != SOFTWARE:
+            with suppress(DeviceError):
+                device = device_at(index)
+                measured = capabilities(device)
+                found[device] = measured.quantized8_performance if quantised else measured.float32_performance
+    return best(found, low_power, lambda device: rank(device.info.kind, low_power))
+
+
+def capabilities(device: Device) -> Capabilities:
+    """The performance of a device relative to the CPU backend, measured at the first call and remembered.
+
+    Raises DeviceError when the device fails.
+    """
+    info = device.info
+    return remembered(
+        Key(info.name, info.driver, info.api),
+        lambda: measure(
+            lambda model: built(model, device, 1, False).program,
+            lambda model: built(model, None, 1, False).program,
+            Energy.of(info),
+        ),
+    )
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """Every GPU adapter with its limits and features, and last the CPU backend."""
+    cpu = DeviceInfo("cpu (numpy)", "cpu", SOFTWARE, f"numpy {np.__version__}", "numpy", {}, ())
+    return (*adapter_infos(), cpu)

@@ -1,0 +1,286 @@
+"""Compilation, Event, Preference: a model made ready, and its runs."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from gpunn.backends.base import Later, Pending, Stats, Trace
+from gpunn.backends.interrupt import Interruptible, directly
+from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
+from gpunn.errors import DeviceError, ModelError
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operation
+from gpunn.graph.reshape import as_input
+from gpunn.kernel import Kernel
+from gpunn.ops.control import while_loop
+from gpunn.ops.op import as_tuple
+from gpunn.types import Array, Shape
+
+_T = TypeVar("_T")
+
+
+class _CarryOut(Protocol):
+    """How the pieces of one run are done: directly, or so that they can be interrupted."""
+
+    def __call__(self, work: Callable[[], _T]) -> _T: ...
+
+
+class Preference(enum.Enum):
+    """What a compilation is for (NeuralNetworks.h, PreferenceCode; the values are its values).
+
+    LOW_POWER takes the low-power adapter (what uses least energy, where backend is "auto" and counters tell),
+    FAST_SINGLE_ANSWER the fastest, for one run() at a time.
+    SUSTAINED_SPEED takes the fastest adapter and keeps several frames in flight in stream() and submit().
+    All wait in the operating system.
+    """
+
+    LOW_POWER = 0
+    FAST_SINGLE_ANSWER = 1
+    SUSTAINED_SPEED = 2
+
+
+FRAMES_IN_FLIGHT = {Preference.LOW_POWER: 1, Preference.FAST_SINGLE_ANSWER: 1, Preference.SUSTAINED_SPEED: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One dispatch of a compiled model."""
+
+    operation: Operation
+    kernel: Kernel
+
+
+class Event:
+    """A run under way (NeuralNetworks.h, ANeuralNetworksEvent); several threads may wait on one."""
+
+    def __init__(self, pending: Pending, carry_out: _CarryOut) -> None:
+        self._pending = pending
+        self._carry_out = carry_out
+
+    def wait(self) -> None:
+        """Block until the run has ended. Raises what the run raised."""
+        self._carry_out(self._pending.result)
+
+    def result(self) -> Array | tuple[Array, ...]:
+        """Wait, and return one array, or a tuple in the order of the model's outputs."""
+        return _single(self._carry_out(self._pending.result))
+
+
+class Compilation:
+    """A model compiled for a backend. Safe to use from several threads; also a context manager.
+
+    Inputs may have any extents where the model leaves these open, and shapes may depend on values: what was
+    built for the last used shapes and values is kept; weights are shared on the device. `placement` says
+    where each operation ran last, and before the first run where it will, as far as shapes are known.
+    """
+
+    def __init__(self, model: Graph, build: Build, backend: str, device: str, frames: int) -> None:
+        self.model = model
+        self.backend = backend
+        self.device = device
+        self._frames = frames
+        loops = (o.definition is while_loop for m in model.walk() for o in m.operations)
+        self._loops = model.rest is not None or any(loops)  # a rest may hold some
+        self._lock = threading.Lock()
+        self._one_at_a_time = threading.Lock()  # runs that go on with a rest
+        self._specialisations = Specialisations(model, build)
+        self._closed = False
+        self._executor: ThreadPoolExecutor | None = None  # of submitted runs that go on with a rest
+        self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
+        with self._specialisations.lend(self._shapes) as first:
+            self.placement = (*first.placements, *first.after)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of this compilation up to now; see gpunn.backends.base.Stats."""
+        return self._specialisations.stats()
+
+    def constants(self) -> dict[Hashable, int]:
+        """Bytes of each constant on the device, by keys that compilations which share it have in common."""
+        return self._specialisations.constants()
+
+    def plan_rows(self) -> tuple[PlanRow, ...]:
+        """The GPU dispatches of one run, in order; those of a body as if it ran once."""
+        return tuple(PlanRow(p.operation, k) for p in self.placement for k in p.kernels)
+
+    def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
+        """Run on arrays in the order of the model's inputs; one array, or a tuple in output order.
+
+        Raises ModelError for a wrong number, shape or dtype of inputs, DeviceError when the GPU fails.
+        """
+        return _single(self._answer(self._arrays(inputs)))
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs for inputs of the right types, for a compilation of which this is a body.
+
+        Either may be on the device, for as long as somebody refers to them; numpy.asarray() reads them back.
+        """
+        return self._run(inputs, inside=True)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run on named inputs and return named outputs; otherwise as a call."""
+        names = [i.name for i in self.model.inputs]
+        if not isinstance(inputs, Mapping):
+            raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
+        if len(inputs) != len(names) or {*inputs} != {*names}:
+            raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
+        results = self._answer(self._arrays([inputs[n] for n in names]))
+        return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
+
+    def submit(self, *inputs: Any) -> Event:
+        """Start a run and return at once; the inputs may be changed afterwards.
+
+        When all frames of the ring are in flight, waits for the oldest.
+        """
+        arrays, carry_out = self._arrays(inputs), self._carrying_out()
+        with self._lent(arrays) as specialisation:
+            if specialisation.rest is None:
+                self._begin(specialisation, arrays)
+                return Event(carry_out(partial(specialisation.program.submit, arrays)), carry_out)
+        return self._event([np.array(array) for array in arrays])
+
+    def stream(self, frames: Iterable[Any]) -> Iterator[Array | tuple[Array, ...]]:
+        """Results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
+
+        With SUSTAINED_SPEED the upload of a frame, the computing of the one before and the read-back of
+        the one before that overlap; memory does not grow with the length of the sequence.
+        """
+        ring: deque[Event] = deque()
+        for frame in frames:
+            if len(ring) == self._frames:
+                yield ring.popleft().result()
+            ring.append(self.submit(*(frame if isinstance(frame, tuple) else (frame,))))
+        while ring:
+            yield ring.popleft().result()
+
+    def trace(self, *inputs: Any) -> Trace:
+        """Run with every dispatch and host operation timed; see gpunn.profile, which makes a table of it.
+
+        It takes longer than a run. Raises what a run raises.
+        """
+        tracer = Tracer()
+        return tracer.trace(self._answer(self._arrays(inputs), tracer))
+
+    def reset_state(self) -> None:
+        """Give the model's variables their initial values, as they were before the first run.
+
+        Runs that have been submitted before do not see it, later ones do. Without variables nothing happens.
+        State is reset, too, when inputs come with other shapes than in the run before.
+        """
+        if self._executor is None:
+            self._reset()
+        else:
+            self._submit(self._reset).result()
+
+    def close(self) -> None:
+        """Free the device memory of this compilation; later runs raise DeviceError."""
+        for specialisation in self._specialisations.kept():
+            for body in specialisation.bodies:  # first: a loop under way ends when its body is closed
+                body.close()
+        with self._lock:
+            self._closed = True
+        if self._executor is not None:
+            self._executor.shutdown()
+        self._specialisations.close()
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _answer(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
+        """The results of a run that sees what the runs before have left in variables."""
+        if self._executor is None or not self.model.variables:
+            return self._run(arrays, tracer)
+        return as_tuple(self._event(arrays, tracer).result())
+
+    def _run(
+        self, arrays: Sequence[Array], tracer: Tracer | None = None, inside: bool = False
+    ) -> tuple[Array, ...]:
+        carry_out = self._carrying_out()
+        with self._lent(arrays) as first:
+            run = first.program.run if tracer is None else partial(tracer.run, first.program)
+            if first.rest is None:
+                self._begin(first, arrays)
+                return carry_out(partial(run, arrays))
+            with self._one_at_a_time:
+                self._begin(first, arrays)
+                results = carry_out(partial(run, [*arrays, *first.state]))
+                finish = partial(self._specialisations.finish, _shapes(arrays), first, results, tracer)
+                results, self.placement = carry_out(finish)
+                count = len(self.model.outputs)
+                first.state[:] = results[count:]
+                return results[:count] if inside else tuple(map(np.asarray, results[:count]))
+
+    def _event(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> Event:
+        """A run that goes on with a rest, submitted."""
+        carry_out = self._carrying_out()
+        return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out)
+
+    def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Later:
+        """Start a run that goes on with a rest."""
+        return Later(self._submit(copy_context().run, self._run, arrays, tracer))
+
+    def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
+        """Let work be done after the runs that have been submitted."""
+        with self._lock:
+            if self._closed:
+                raise DeviceError("this compilation has been closed")
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-rest")
+            return self._executor.submit(work, *arguments)
+
+    def _reset(self) -> None:
+        """Give the variables of what ran last their initial values."""
+        with self._one_at_a_time, self._specialisations.lend(self._shapes) as last, self._lock:
+            last.reset_state()
+
+    def _carrying_out(self) -> _CarryOut:
+        """How one run is done."""
+        return Interruptible() if self._loops else directly
+
+    def _arrays(self, inputs: Sequence[Any]) -> list[Array]:
+        wanted = self.model.inputs
+        if len(inputs) != len(wanted):
+            raise ModelError(f"the model takes {len(wanted)} inputs, got {len(inputs)}")
+        return [as_input(operand, value) for operand, value in zip(wanted, inputs, strict=True)]
+
+    @contextmanager
+    def _lent(self, arrays: Sequence[Array]) -> Iterator[Specialisation]:
+        """What runs on these inputs, whose values it takes."""
+        with self._specialisations.lend(_shapes(arrays)) as specialisation:
+            specialisation.check(arrays)
+            yield specialisation
+
+    def _begin(self, specialisation: Specialisation, arrays: Sequence[Array]) -> None:
+        """Note that a run on these inputs starts, after all that have been submitted before."""
+        shapes = _shapes(arrays)
+        with self._lock:
+            if shapes != self._shapes and self.model.variables:
+                specialisation.reset_state()  # it may be one that ran before the last one
+            self._shapes = shapes
+            if specialisation.rest is None:
+                self.placement = specialisation.placements
+
+
+def _shapes(arrays: Sequence[Array]) -> tuple[Shape, ...]:
+    return tuple(array.shape for array in arrays)
+
+
+def _single(results: tuple[Array, ...]) -> Array | tuple[Array, ...]:
+    return results[0] if len(results) == 1 else results

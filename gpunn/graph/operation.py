@@ -1,0 +1,148 @@
+"""Operand and Operation: what a graph is made of (NNAPI's words)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpunn.ops import OPS
+from gpunn.ops.elementwise.unary import apply_activation
+from gpunn.ops.fixed_point.affine import dequantize, quantize
+from gpunn.ops.op import Call, Guard, Op, Quantized, as_tuple
+from gpunn.types import Array, DType, OpenShape, TensorType
+
+
+class Lifetime(enum.Enum):
+    """Where an operand's value comes from (types.hal 1.0, OperandLifeTime); VARIABLE: the run before."""
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    TEMPORARY = "temporary"
+    VARIABLE = "variable"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """A tensor of the graph. Two operands are equal only if they are the same object.
+
+    `open` is the shape as it was declared where some extents are left open: those of an input may differ from
+    one run to the next; `type` has the shape that the model was built for.
+    """
+
+    name: str
+    type: TensorType
+    lifetime: Lifetime
+    value: Array | None = None
+    open: OpenShape | None = None
+
+    @property
+    def declared(self) -> str:
+        """Dtype and shape for people, with "?" for extents that are open: float32[?, 224, 224, 3]."""
+        return str(self.type) if self.open is None else f"{self.type.dtype.value}{self.open}"
+
+    def __repr__(self) -> str:
+        return f"<{self.lifetime.value} {self.name!r} {self.declared}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """An op applied to operands; `origin` says where it stands in its file.
+
+    `custom` is the op itself where it is none of gpunn's.
+    """
+
+    op: str
+    inputs: tuple[Operand | None, ...]
+    outputs: tuple[Operand, ...]
+    attrs: Mapping[str, Any]
+    origin: str
+    custom: Op | None = None
+
+    @property
+    def definition(self) -> Op:
+        """The op's one place."""
+        return self.custom or OPS[self.op]
+
+    @property
+    def integer(self) -> bool:
+        """Whether this is arithmetic on quantised tensors: not on reals, nor the mere moving of elements.
+
+        So is that on integers without a scale, by the same rules.
+        """
+        types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
+        facet = self.definition.quantized
+        plain = facet is not None and facet.plain and types[0].dtype in facet.dtypes
+        return not self.definition.raw and (plain or any(t.quantization is not None for t in types))
+
+    @property
+    def facet(self) -> Quantized | None:
+        """The op's integer arithmetic, where this is arithmetic on tensors that it is defined for."""
+        facet = self.definition.quantized
+        types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
+        first = next((t for t in types if t.quantization is not None), types[0])
+        return facet if facet is not None and self.integer and first.dtype in facet.dtypes else None
+
+    def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored.
+
+        float16 is computed in float32, and not rounded: that is done when a result is stored, see stored().
+        """
+        for guard in self.definition.guards:
+            value = inputs[guard.index]
+            if value is not None:
+                guard.check(self.call(), value)
+        if not any(o.type.size for o in self.outputs):
+            return tuple(np.empty(o.type.shape, o.type.dtype.numpy) for o in self.outputs)
+        with np.errstate(all="ignore"):
+            if not self.integer:
+                return self._real(inputs)
+            facet = self.facet
+            if facet is not None:
+                return as_tuple(facet.reference(self.call(), *inputs))
+            pairs = zip(self.inputs, inputs, strict=True)
+            reals = [v if o is None or v is None else dequantize(v, o.type) for o, v in pairs]
+            return tuple(quantize(r, o.type) for o, r in zip(self.outputs, self._real(reals), strict=True))
+
+    def _real(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        attrs = {k: v for k, v in self.attrs.items() if k in self.definition.attributes}
+        # What only moves elements may look at their bytes.
+        if not self.definition.raw or self.outputs[0].type.dtype is DType.FLOAT32:
+            inputs = [v if v is None or v.dtype != np.float16 else v.astype(np.float32) for v in inputs]
+        results = as_tuple(self.definition.reference(*inputs, **attrs))
+        if self.custom is not None:
+            self._expect_shapes(results)
+        activation = self.attrs.get("activation") if self.definition.fusible else None
+        return tuple(apply_activation(np.asarray(r), activation) for r in results)
+
+    def stored(self, results: Sequence[Array]) -> tuple[Array, ...]:
+        """What evaluate() gave for arrays of the inputs' dtypes as the outputs' dense arrays."""
+        with np.errstate(over="ignore", invalid="ignore"):  # of float16
+            pairs = zip(results, self.outputs, strict=True)
+            return tuple(np.asarray(r, o.type.dtype.numpy, order="C") for r, o in pairs)
+
+    def _expect_shapes(self, results: tuple[Array, ...]) -> None:
+        """ModelError unless results of a custom op are as its rule said: nobody else has tested it."""
+        got, expected = [np.shape(r) for r in results], [o.type.shape for o in self.outputs]
+        if got != expected:
+            self.call().fail(f"the reference gave shapes {got}, the rule for types says {expected}")
+
+    @property
+    def guarded(self) -> tuple[tuple[Guard, Operand], ...]:
+        """The inputs whose values must be checked before it runs; none for most ops."""
+        pairs = ((guard, self.inputs[guard.index]) for guard in self.definition.guards)
+        return tuple((guard, operand) for guard, operand in pairs if operand is not None)
+
+    def call(self) -> Call:
+        """What the op's kernel function sees."""
+        return Call(
+            op=self.op,
+            origin=self.origin,
+            inputs=tuple(None if i is None else i.type for i in self.inputs),
+            attrs=self.attrs,
+            outputs=tuple(o.type for o in self.outputs),
+            constant=tuple(i is not None and i.value is not None for i in self.inputs),
+        )

@@ -1,0 +1,285 @@
+"""The NNAPI operation table read backwards: which NNAPI operation says what an operation of a Model says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.importers.nnapi.codes import FuseCode, LSHProjectionType, OperationCode
+from gpunn.importers.nnapi.node import ACTIVATIONS, PADDINGS
+from gpunn.importers.nnapi.rules import LSTM_ACTIVATIONS
+from gpunn.importers.tflite.node import RefusedError
+from gpunn.types import DType, Quantization, TensorType
+
+_FUSES = {name: code for code, name in ACTIVATIONS.items()}
+_LSTM_FUSES = {name: code for code, name in LSTM_ACTIVATIONS.items()}
+_SCHEMES = {name: code for code, name in PADDINGS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """An NNAPI operation: its tensors in order, absent ones None, and its other parameters by name.
+
+    A parameter is a number, or a sequence for a TENSOR_INT32, or None for one without a value.
+    """
+
+    type: OperationCode
+    tensors: Sequence[Operand | None]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+Lister = Callable[[Operation], Listing]
+
+
+def expect(fits: bool, reason: str) -> None:
+    """Raise RefusedError unless `fits`."""
+    if not fits:
+        raise RefusedError(reason)
+
+
+def _plain(code: OperationCode) -> Lister:
+    return lambda operation: Listing(code, operation.inputs)
+
+
+def _fuse(operation: Operation) -> FuseCode:
+    name = operation.attrs.get("activation")
+    expect(name in _FUSES, f"activation {name} is no FuseCode")
+    return _FUSES[name]
+
+
+def _binary(code: OperationCode) -> Lister:
+    return lambda operation: Listing(code, operation.inputs, {"fuse": _fuse(operation)})
+
+
+def _window(operation: Operation) -> dict[str, Any]:
+    """Stride, padding and activation of a convolution or pool."""
+    attrs = operation.attrs
+    expect(attrs.get("dilation", (1, 1)) == (1, 1), f"dilation {attrs.get('dilation')}, NNAPI 1.1 has none")
+    padding = attrs["padding"]
+    if isinstance(padding, str):
+        params: dict[str, Any] = {"padding": _SCHEMES[padding]}
+    else:
+        (top, bottom), (left, right) = padding
+        params = {"left": left, "right": right, "top": top, "bottom": bottom}
+    height, width = attrs["stride"]
+    return {**params, "stride_width": width, "stride_height": height, "fuse": _fuse(operation)}
+
+
+def _pool(code: OperationCode) -> Lister:
+    def listing(operation: Operation) -> Listing:
+        height, width = operation.attrs["size"]
+        params = {"filter_width": width, "filter_height": height, **_window(operation)}
+        return Listing(code, operation.inputs, params)
+
+    return listing
+
+
+def _biased(operation: Operation) -> list[Operand | None]:
+    """Input, filter and bias; NNAPI's bias is not optional, so a missing one is zeros."""
+    x, filter, *rest = operation.inputs
+    assert x is not None and filter is not None
+    bias = rest[0] if rest else None
+    return [x, filter, bias or _no_bias(operation, x.type, filter.type)]
+
+
+def _no_bias(operation: Operation, x: TensorType, filter: TensorType) -> Operand:
+    channels = operation.outputs[0].type.shape[-1]
+    if x.quantization is None or filter.quantization is None:
+        type = TensorType(x.dtype, (channels,))
+    else:
+        scale = x.quantization.scale[0] * filter.quantization.scale[0]
+        type = TensorType(DType.INT32, (channels,), Quantization((scale,), (0,)))
+    return Operand("no bias", type, Lifetime.CONSTANT, np.zeros(channels, type.dtype.numpy))
+
+
+def _conv(operation: Operation) -> Listing:
+    tensors = _biased(operation)
+    x, filter = operation.inputs[0], operation.inputs[1]
+    assert x is not None and filter is not None
+    groups = x.type.shape[3] // filter.type.shape[3]
+    expect(groups == 1, f"{groups} groups, NNAPI 1.1 has none")
+    return Listing(OperationCode.CONV_2D, tensors, _window(operation))
+
+
+def _depthwise(operation: Operation) -> Listing:
+    x, filter = operation.inputs[0], operation.inputs[1]
+    assert x is not None and filter is not None
+    multiplier = filter.type.shape[3] // x.type.shape[3]
+    params = {**_window(operation), "multiplier": multiplier}
+    return Listing(OperationCode.DEPTHWISE_CONV_2D, _biased(operation), params)
+
+
+def _fully_connected(operation: Operation) -> Listing:
+    expect(operation.outputs[0].type.rank == 2, "keep_dims of more than two, NNAPI gives a matrix")
+    return Listing(OperationCode.FULLY_CONNECTED, _biased(operation), {"fuse": _fuse(operation)})
+
+
+def _concat(operation: Operation) -> Listing:
+    expect(operation.attrs["activation"] is None, "CONCATENATION has no fused activation")
+    axis = operation.attrs["axis"] % operation.outputs[0].type.rank
+    return Listing(OperationCode.CONCATENATION, operation.inputs, {"axis": axis})
+
+
+def _reshape(operation: Operation) -> Listing:
+    return Listing(OperationCode.RESHAPE, operation.inputs, {"shape": operation.outputs[0].type.shape})
+
+
+def _squeeze(operation: Operation) -> Listing:
+    return Listing(OperationCode.SQUEEZE, operation.inputs, {"axes": operation.attrs["axes"] or None})
+
+
+def _transpose(operation: Operation) -> Listing:
+    return Listing(OperationCode.TRANSPOSE, operation.inputs, {"perm": operation.attrs["perm"]})
+
+
+def _pad(operation: Operation) -> Listing:
+    value = operation.attrs["value"]
+    expect(value == _stored_zero(operation), f"PAD pads with zeros, not with {value}")
+    return Listing(OperationCode.PAD, operation.inputs, {"paddings": operation.attrs["paddings"]})
+
+
+def _stored_zero(operation: Operation) -> int:
+    """What is stored for a real 0 in the first input."""
+    x = operation.inputs[0]
+    assert x is not None
+    return 0 if x.type.quantization is None else x.type.quantization.zero_point[0]
+
+
+def _mean(operation: Operation) -> Listing:
+    params = {"axes": operation.attrs["axes"], "keep_dims": int(operation.attrs["keep_dims"])}
+    expect(bool(params["axes"]), "MEAN over no axes")
+    return Listing(OperationCode.MEAN, operation.inputs, params)
+
+
+def _softmax(operation: Operation) -> Listing:
+    rank = operation.outputs[0].type.rank
+    expect(operation.attrs["axis"] % rank == rank - 1, "SOFTMAX is over the last dimension")
+    return Listing(OperationCode.SOFTMAX, operation.inputs, {"beta": operation.attrs["beta"]})
+
+
+def _resize(operation: Operation) -> Listing:
+    for option in ("align_corners", "half_pixel_centers"):
+        expect(not operation.attrs[option], f"{option}, NNAPI 1.1 does not have it")
+    height, width = operation.attrs["size"]
+    return Listing(OperationCode.RESIZE_BILINEAR, operation.inputs, {"width": width, "height": height})
+
+
+def _strided_slice(operation: Operation) -> Listing:
+    attrs = operation.attrs
+    rank = len(attrs["strides"])
+    shrunk = {axis % rank for axis in attrs["shrink_axes"]}
+    masks = {
+        f"{name}_mask": sum((v is None) << i for i, v in enumerate(attrs[name])) for name in ("begin", "end")
+    }
+    params = {
+        "begin": [v or 0 for v in attrs["begin"]],
+        "end": [v or 0 for v in attrs["end"]],
+        "strides": attrs["strides"],
+        **masks,
+        "shrink_axis_mask": sum(1 << axis for axis in shrunk),
+    }
+    return Listing(OperationCode.STRIDED_SLICE, operation.inputs, params)
+
+
+def _blocks(code: OperationCode) -> Lister:
+    def listing(operation: Operation) -> Listing:
+        expect(operation.attrs["data_format"] == "NHWC", "NNAPI 1.1 is NHWC")
+        return Listing(code, operation.inputs, {"block_size": operation.attrs["block_size"]})
+
+    return listing
+
+
+def _batch_to_space(operation: Operation) -> Listing:
+    crops = np.asarray(operation.attrs["crops"])
+    expect(not crops.any(), f"crops {crops.tolist()}, NNAPI 1.1 has none")
+    params = {"block_shape": operation.attrs["block_shape"]}
+    return Listing(OperationCode.BATCH_TO_SPACE_ND, operation.inputs, params)
+
+
+def _space_to_batch(operation: Operation) -> Listing:
+    value = operation.attrs["value"]
+    expect(value == _stored_zero(operation), f"SPACE_TO_BATCH_ND pads with zeros, not with {value}")
+    params = {name: operation.attrs[name] for name in ("block_shape", "paddings")}
+    return Listing(OperationCode.SPACE_TO_BATCH_ND, operation.inputs, params)
+
+
+def _l2_normalization(operation: Operation) -> Listing:
+    _expect_last_axis(operation)
+    return Listing(OperationCode.L2_NORMALIZATION, operation.inputs)
+
+
+def _local_response(operation: Operation) -> Listing:
+    _expect_last_axis(operation)
+    params = {name: operation.attrs[name] for name in ("radius", "bias", "alpha", "beta")}
+    return Listing(OperationCode.LOCAL_RESPONSE_NORMALIZATION, operation.inputs, params)
+
+
+def _expect_last_axis(operation: Operation) -> None:
+    rank = operation.outputs[0].type.rank
+    expect(operation.attrs["axis"] % rank == rank - 1, "NNAPI 1.1 normalises the last dimension")
+
+
+def _lsh(operation: Operation) -> Listing:
+    kind = LSHProjectionType[operation.attrs["type"].upper()]
+    return Listing(OperationCode.LSH_PROJECTION, _filled(operation, 3), {"type": kind})
+
+
+def _recurrent(code: OperationCode, count: int, fuses: Mapping[str | None, int], *names: str) -> Lister:
+    def listing(operation: Operation) -> Listing:
+        activation = operation.attrs["activation"]
+        expect(activation in fuses, f"activation {activation} is none that {code.name} has")
+        params = {"fuse": fuses[activation], **{name: operation.attrs[name] for name in names}}
+        return Listing(code, _filled(operation, count), params)
+
+    return listing
+
+
+def _filled(operation: Operation, count: int) -> list[Operand | None]:
+    """The inputs, those at the end that were left out as None."""
+    return [*operation.inputs, *[None] * (count - len(operation.inputs))]
+
+
+_PLAIN = (
+    "DEQUANTIZE",
+    "EMBEDDING_LOOKUP",
+    "FLOOR",
+    "HASHTABLE_LOOKUP",
+    "LOGISTIC",
+    "RELU",
+    "RELU1",
+    "RELU6",
+    "TANH",
+)
+LISTERS: Mapping[str, Lister] = {
+    **{name.lower(): _plain(OperationCode[name]) for name in _PLAIN},
+    **{name.lower(): _binary(OperationCode[name]) for name in ("ADD", "DIV", "MUL", "SUB")},
+    "average_pool2d": _pool(OperationCode.AVERAGE_POOL_2D),
+    "batch_to_space_nd": _batch_to_space,
+    "concat": _concat,
+    "conv2d": _conv,
+    "depth_to_space": _blocks(OperationCode.DEPTH_TO_SPACE),
+    "depthwise_conv2d": _depthwise,
+    "fully_connected": _fully_connected,
+    "l2_normalization": _l2_normalization,
+    "l2_pool2d": _pool(OperationCode.L2_POOL_2D),
+    "local_response_normalization": _local_response,
+    "lsh_projection": _lsh,
+    "lstm": _recurrent(OperationCode.LSTM, 20, _LSTM_FUSES, "cell_clip", "proj_clip"),
+    "max_pool2d": _pool(OperationCode.MAX_POOL_2D),
+    "mean": _mean,
+    "pad": _pad,
+    "reshape": _reshape,
+    "resize_bilinear": _resize,
+    "rnn": _recurrent(OperationCode.RNN, 5, _FUSES),
+    "softmax": _softmax,
+    "space_to_batch_nd": _space_to_batch,
+    "space_to_depth": _blocks(OperationCode.SPACE_TO_DEPTH),
+    "squeeze": _squeeze,
+    "strided_slice": _strided_slice,
+    "svdf": _recurrent(OperationCode.SVDF, 5, _FUSES, "rank"),
+    "transpose": _transpose,
+}

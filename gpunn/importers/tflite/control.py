@@ -1,0 +1,260 @@
+"""Operators that call subgraphs, and what state means in a branch or a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+
+import numpy as np
+
+from gpunn.graph.graph import Graph, zeros
+from gpunn.graph.operation import Operand
+from gpunn.graph.rest import OpenBody
+from gpunn.importers.tflite.node import Node, RefusedError
+from gpunn.importers.tflite.resources import RESOURCES, UNCERTAIN
+from gpunn.importers.tflite.scope import Control, Deferred, Scope, Source
+from gpunn.importers.tflite.subgraph import FileGraph
+from gpunn.importers.tflite.target import States, Target
+from gpunn.importers.tflite.work import Key
+from gpunn.types import DType, TensorType
+
+_BOOL = TensorType(DType.BOOL, ())
+
+
+def call(options: str, field: str) -> Control:
+    """A rule for CALL and STABLEHLO_COMPOSITE: the subgraph's operators stand here instead."""
+
+    def rule(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
+        return scope.nested(node.options(options).get(field), _arguments(node, 0), names)
+
+    return rule
+
+
+def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
+    """IF: one of two subgraphs on the inputs after the first; inlined where the condition is constant.
+
+    Their variable tensors begin anew each time; of resources, what either assigns comes out of both.
+    """
+    options = node.options("IfOptions")
+    condition, arguments = node.operand(0), _arguments(node, 1)
+    _expect_decision(node, "the condition", condition.type)
+    indices = options.get("ThenSubgraphIndex"), options.get("ElseSubgraphIndex")
+    around = scope.target.entered(scope.work)
+    if condition.value is not None:
+        return scope.nested(indices[0] if condition.value.item() else indices[1], arguments, names, around)
+    constants = frozenset(i for i, a in enumerate(arguments) if a.value is not None)
+    bodies = [around.body(f"subgraph {i}") for i in indices]
+    sources = [scope.body(i, arguments, constants, b) for i, b in zip(indices, bodies, strict=True)]
+    inputs = [condition, *(a for a in arguments if a.value is None)]
+    then, otherwise = (b.model for b in bodies)
+    types = then.output_types, otherwise.output_types
+    if _same_but_for_shapes(*types) and (then.rest or otherwise.rest or types[0] != types[1]):
+        _expect_stateless(bodies)
+        attrs = {"then": then, "otherwise": otherwise}
+        return _deferred("if_else", inputs, attrs, sources, dict(enumerate(types[0])))
+    return _choice(node, names, around, inputs, bodies)
+
+
+def _choice(
+    node: Node, names: Sequence[str], around: Target, inputs: Sequence[Operand], bodies: Sequence[Target]
+) -> tuple[Operand, ...]:
+    """The results of the body that the first input chooses, without what resources then hold `around` it."""
+    written = list(dict.fromkeys(k for b in bodies for k in b.resources.written))
+    for body in bodies:
+        body.model.output(*map(body.resources.get, written))
+    read = _begin_alike(bodies, _resources)
+    then, otherwise = (b.model for b in bodies)
+    if then.output_types != otherwise.output_types:
+        types = " and ".join(_words(b.output_types) for b in (then, otherwise))
+        raise RefusedError(f"its branches give {types}, which must be of the same types")
+    if not then.outputs:  # whichever runs, nobody will know
+        return ()
+    attrs = {"then": then, "otherwise": otherwise}
+    named = [around.names.unique(n) for n in (*names, *map(str, written))]
+    taken = *inputs, *map(around.resources.get, read)
+    results = around.model.add("if_else", taken, attrs, origin=node.origin, names=named)
+    count = len(results) - len(written)
+    around.resources.written.update(zip(written, results[count:], strict=True))
+    return results[:count]
+
+
+def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
+    """CALL_ONCE: what a subgraph imports and assigns before the first run.
+
+    Constants are what variables begin with. Where it computes something, it is a branch of the first run.
+    """
+    index = node.options("CallOnceOptions").get("InitSubgraphIndex")
+    if not scope.target.certain:
+        raise RefusedError(UNCERTAIN)
+    if index in scope.work.done_once:
+        return ()
+    scope.work.done_once.add(index)
+    target = scope.target.once(scope.work)
+    if scope.nested(index, (), target=target):
+        node.corrupt(f"subgraph {index} should have no outputs")
+    outside, written = scope.target.resources, target.resources.written
+    for variable, operand in written.items():
+        if variable in outside.begun or variable in outside.written:
+            raise RefusedError(f"variable {str(variable)!r} is used before")
+        value = zeros(operand.type) if operand.value is None else operand.value
+        scope.work.initial_values[variable] = value
+    if any(o.value is None for o in written.values()) and not scope.work.unsupported:
+        around = scope.target.entered(scope.work)
+        first = around.model.variable(around.names.unique("first run"), _BOOL, np.array(True))
+        around.model.update(first, around.model.constant("not the first", np.array(False)))
+        bodies = [around.body(f"subgraph {index}"), around.body("later runs")]
+        scope.body(index, (), frozenset(), bodies[0])
+        _choice(node, (), around, [first], bodies)
+    return ()
+
+
+def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
+    """WHILE: the inputs go through a subgraph as long as another says so; shapes may change, types must stay.
+
+    A constant that the body hands on stays one, inside, too: it may be the shape or the axes of something.
+    Variable tensors begin anew when the loop does and go round with it, as resources do.
+    """
+    options = node.options("WhileOptions")
+    indices = options.get("CondSubgraphIndex"), options.get("BodySubgraphIndex")
+    arguments = _arguments(node, 0)
+    handed_on = _handed_on(scope.subgraph(indices[1]), arguments)
+    handles = {i for i, a in enumerate(arguments) if a in scope.work.resources} - handed_on
+    fixed = handed_on | handles
+    around = scope.target.entered(scope.work)
+    condition, body = bodies = [around.body(f"subgraph {i}", loop=True) for i in indices]
+    sources = [
+        scope.body(indices[0], arguments, fixed, condition),
+        scope.body(indices[1], arguments, fixed, body, without=handed_on),
+    ]
+    if len(condition.model.outputs) != 1:
+        node.corrupt(f"expected one output of subgraph {indices[0]}, got {len(condition.model.outputs)}")
+    _expect_decision(node, "what the condition gives", condition.model.outputs[0].type)
+    _expect_same_types(node, arguments, body.model, handed_on, handles)
+    types = {i: a.type for i, a in enumerate(arguments) if i not in fixed}
+    attrs = {"condition": condition.model, "body": body.model}
+    state = [arguments[i] for i in types]
+    if condition.model.rest or body.model.rest or body.model.output_types != tuple(types.values()):
+        _expect_stateless(bodies)
+        _expect_change(state)
+        return _deferred("while_loop", state, attrs, sources, types, arguments)
+    named = [n for i, n in enumerate(names) if i not in fixed]
+    for kind in _tensors, _resources:
+        carried = _go_round(condition, body, kind)
+        state += map(kind(around).get, carried)
+        named += (kind(body).start(k).name for k in carried)
+    _expect_change(state)
+    named = [around.names.unique(n) for n in named]
+    last = around.model.add("while_loop", state, attrs, origin=node.origin, names=named)
+    after = zip(carried, last[len(last) - len(carried) :], strict=True)  # those of resources
+    around.resources.written.update((k, o) for k, o in after if k in body.resources.written)
+    results = iter(last)
+    return tuple(a if i in fixed else next(results) for i, a in enumerate(arguments))
+
+
+def _tensors(target: Target) -> States:
+    return target.tensors
+
+
+def _resources(target: Target) -> States:
+    return target.resources
+
+
+def _begin_alike(bodies: Sequence[Target], kind: Callable[[Target], States]) -> list[Key]:
+    """Let bodies take the same state as their last inputs, in the same order; its keys."""
+    keys = list(dict.fromkeys(k for b in bodies for k in kind(b).begun))
+    for body in bodies:
+        taken = dict.fromkeys(map(kind(body).start, keys))
+        body.model.inputs = [*(i for i in body.model.inputs if i not in taken), *taken]
+    return keys
+
+
+def _go_round(condition: Target, body: Target, kind: Callable[[Target], States]) -> list[Key]:
+    """Let a loop's body take state of a kind as its last inputs and give it as its last outputs; its keys."""
+    states = kind(body)
+    if kind(condition).written:
+        raise RefusedError("its condition changes variables")
+    for key in states.written:
+        states.start(key)
+    keys = _begin_alike((condition, body), kind)
+    body.model.output(*map(states.get, keys))
+    return keys
+
+
+def _deferred(
+    op: str,
+    inputs: Iterable[Operand],
+    bodies: Mapping[str, Graph],
+    sources: Iterable[Source],
+    types: Mapping[int, TensorType],
+    arguments: Sequence[Operand] = (),
+) -> Deferred:
+    """What runs on the host, and gives results of these types; the others are arguments handed on."""
+    for body, source in zip(bodies.values(), sources, strict=True):
+        body.source = source
+    open = {name: OpenBody(body) for name, body in bodies.items()}
+    return Deferred(op, tuple(inputs), open, types, {i: a for i, a in enumerate(arguments) if i not in types})
+
+
+def _expect_change(state: Sequence[Operand]) -> None:
+    if not state:
+        raise RefusedError("nothing in it changes, so it ends at once or never")
+
+
+def _expect_stateless(bodies: Iterable[Target]) -> None:
+    """RefusedError where bodies that are built anew for each shape have state."""
+    if any(states.begun or states.written for b in bodies for states in (b.tensors, b.resources)):
+        raise RefusedError("shapes follow from what it runs (beside variables)")
+
+
+def _handed_on(body: FileGraph, arguments: Sequence[Operand]) -> frozenset[int]:
+    """The numbers of constant arguments that a loop's body does not change."""
+    written = {tensor for operator in body.operators for tensor in operator.outputs}
+    pairs = enumerate(zip(arguments, body.inputs, body.outputs, strict=False))
+    return frozenset(i for i, (a, x, y) in pairs if a.value is not None and x == y not in written)
+
+
+def _expect_same_types(
+    node: Node, before: Sequence[Operand], body: Graph, handed_on: Set[int], handles: Set[int]
+) -> None:
+    """FormatError or RefusedError unless a loop's body gives what it takes; after that without `handles`."""
+    numbers = [i for i in range(len(before)) if i not in handed_on]
+    if len(body.outputs) != len(numbers):
+        node.corrupt(f"its body gives {len(body.outputs) + len(handed_on)} tensors, expected {len(before)}")
+    after = dict(zip(numbers, body.outputs, strict=True))
+    if any(after.pop(i) is not before[i] for i in handles):
+        raise RefusedError("its body makes another resource of one")
+    body.outputs = [*after.values()]
+    types = tuple(before[i].type for i in after)
+    if not _same_but_for_shapes(types, body.output_types):
+        made = f"{_words(body.output_types)} of {_words(types)}"
+        raise RefusedError(f"it makes {made}, a loop must leave dtypes and quantisations as they are")
+
+
+def _same_but_for_shapes(types: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
+    """Whether types differ in nothing else."""
+    pairs = zip(types, others, strict=False)
+    return len(types) == len(others) and all(a.with_shape(b.shape) == b for a, b in pairs)
+
+
+def _arguments(node: Node, start: int) -> tuple[Operand, ...]:
+    """The inputs from `start` on, all of which must be there."""
+    return tuple(node.operand(i) for i in range(start, len(node.inputs)))
+
+
+def _expect_decision(node: Node, what: str, type: TensorType) -> None:
+    if type.dtype is not DType.BOOL or type.size != 1:
+        node.corrupt(f"{what} should be one BOOL, got {type}")
+
+
+def _words(types: Sequence[TensorType]) -> str:
+    """Types for a message."""
+    return f"({', '.join(map(str, types))})"
+
+
+CONTROL: Mapping[str, Control] = {
+    "CALL": call("CallOptions", "Subgraph"),
+    "CALL_ONCE": once,
+    "IF": branch,
+    "STABLEHLO_COMPOSITE": call("StableHLOCompositeOptions", "DecompositionSubgraphIndex"),
+    "WHILE": loop,
+    **RESOURCES,
+}

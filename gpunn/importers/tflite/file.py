@@ -1,0 +1,320 @@
+"""A .tflite flatbuffer read with bounds: tensors, operator codes and buffers as checked Python values.
+
+Field names are those of the TensorFlow Lite schema of November 2018 and later ones up to 2.18. The schema's
+classes follow whatever offsets a file holds; everything here bounds what they answer before it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import tflite as schema
+from flatbuffers.number_types import Int32Flags
+from flatbuffers.table import Table
+
+from gpunn.errors import FormatError
+from gpunn.importers.tflite.result_types import result_type
+from gpunn.importers.tflite.sparse import read_sparsity
+from gpunn.importers.tflite.subgraph import (
+    FileGraph,
+    FileOperator,
+    FileTensor,
+    printable,
+    unscaled,
+    with_generators,
+)
+from gpunn.importers.tflite.values import values_of
+from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.types import Array, DType, OpenShape, Quantization, Shape
+
+CORRUPT = (struct.error, IndexError, ValueError, TypeError, OverflowError)  # what reading past bounds raises
+MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
+MAX_NAME = 1024
+
+# A well-formed file is read about once; tables may share vectors and strings, but not without end.
+_READ_FACTOR = 2
+_MIN_TENSOR = 16  # bytes of a tensor in a file: its place in the list, and a table with shape and buffer
+_MIN_OPERATOR = 32  # of an operator: its place, a table with two lists, and these lists with an entry each
+
+_T = TypeVar("_T")
+
+TYPE_NAMES = {v: k for k, v in vars(schema.TensorType).items() if not k.startswith("_")}
+TYPE_NAMES[19] = "INT2"  # of the schema of 2025
+BITS = {"INT4": 4, "INT2": 2}
+OPERATOR_NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
+
+
+class TfliteFile:
+    """One file's bytes; `subgraphs` says how many of them it holds."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data = data
+        self.name = name
+        self._left = _READ_FACTOR * len(data)
+        with self._reading("the model"):
+            self._model = schema.Model.GetRootAs(data, 0)
+            self._check_version()
+            self._buffers = self._count(self._model.BuffersLength(), 4)
+            self.subgraphs = self._count(self._model.SubgraphsLength(), 4)
+            codes = self._tables(self._model.OperatorCodesLength(), self._model.OperatorCodes)
+            self._codes = [self._code(code) for code in codes]
+        if self.subgraphs == 0:
+            self.fail("has no subgraph")
+        self._graphs: dict[int, FileGraph] = {}
+        self._strings: dict[tuple[int, Shape], Array] = {}  # by buffer: they are asked for again
+
+    def graph(self, index: int) -> FileGraph:
+        """A subgraph, read when it is asked for the first time."""
+        if index not in self._graphs:
+            if not 0 <= index < self.subgraphs:
+                self.fail(f"there is no subgraph {index}, there are {self.subgraphs}")
+            self._graphs[index] = self._graph(index)
+        return self._graphs[index]
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise FormatError naming this file."""
+        raise FormatError(f"{self.name}: {what}")
+
+    def value(self, tensor: FileTensor) -> Array | None:
+        """A constant tensor's value, if it can be a view of the file's bytes; None when there is none."""
+        with self._reading(str(tensor)):
+            data = self._buffer(tensor.buffer)
+            if tensor.type is None or (data.size == 0 and tensor.type.nbytes != 0):
+                return None
+            if tensor.type.dtype is not DType.STRING:
+                return values_of(tensor.type, data, tensor.bits, tensor.sparsity)
+            key = tensor.buffer, tensor.stored
+            if key not in self._strings:
+                self._take(data.size)
+                self._strings[key] = values_of(tensor.type, data)
+            return self._strings[key]
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Errors that reading out of bounds raises come out as FormatError."""
+        try:
+            yield
+        except FormatError:
+            raise
+        except CORRUPT as error:
+            reason = str(error)
+        else:
+            return
+        self.fail(f"corrupt or truncated, {what} cannot be read ({reason})")
+
+    def _take(self, nbytes: int) -> None:
+        """Count bytes as read; a file that makes its reader go round in circles is refused."""
+        self._left -= nbytes
+        if self._left < 0:
+            self.fail("corrupt, its tables hold more entries than the file has room for")
+
+    def _count(self, count: int, size: int) -> int:
+        """A vector's length, bounded by the file's size."""
+        if count * size > len(self.data):
+            self.fail(f"corrupt, {count} entries do not fit a file of {len(self.data)} bytes")
+        self._take(count * size)
+        return count
+
+    def _tables(self, count: int, get: Callable[[int], _T], size: int = 4) -> list[_T]:
+        return [get(i) for i in range(self._count(count, size))]
+
+    def _ints(self, count: int, get: Callable[[], Any]) -> tuple[int, ...]:
+        return tuple(get().tolist()) if self._count(count, 4) else ()
+
+    def _text(self, raw: bytes | None) -> str:
+        """A string of the file, fit to be shown: short, and without control characters."""
+        self._take(len(raw or b""))
+        return printable((raw or b"")[:MAX_NAME].decode("utf-8", "replace"))
+
+    def _check_version(self) -> None:
+        version = self._model.Version()
+        if version != 3:
+            self.fail(f"expected schema version 3, got {version}")
+
+    def _code(self, code: Any) -> tuple[str, int]:
+        """An operator code's name and version.
+
+        The number stands in an int8 field, since 2020 also in an int32 field; the larger one counts.
+        """
+        number = max(_new_builtin_code(code._tab), code.DeprecatedBuiltinCode())
+        if number == schema.BuiltinOperator.CUSTOM:
+            return f"CUSTOM {self._text(code.CustomCode())}", code.Version()
+        return OPERATOR_NAMES.get(number, f"BUILTIN_{number}"), code.Version()
+
+    def _graph(self, index: int) -> FileGraph:
+        """Subgraph `index`; places in it are named without it where it is the first."""
+        prefix = f"subgraph {index}, " if index else ""
+        with self._reading(f"subgraph {index}"):
+            graph = self._model.Subgraphs(index)
+            tensors = self._tables(graph.TensorsLength(), graph.Tensors, _MIN_TENSOR)
+            operators = self._tables(graph.OperatorsLength(), graph.Operators, _MIN_OPERATOR)
+            inputs = self._ints(graph.InputsLength(), graph.InputsAsNumpy)
+            outputs = self._ints(graph.OutputsLength(), graph.OutputsAsNumpy)
+        for role, indices in (("input", inputs), ("output", outputs)):
+            self._expect_tensors(indices, f"an {role} of {prefix[:-2] or 'the model'}", len(tensors))
+        typed = [self._tensor(i, t, prefix) for i, t in enumerate(tensors)]
+        read = tuple(self._operator(i, o, prefix, len(tensors)) for i, o in enumerate(operators))
+        for operator in read:
+            given = [None if i is None else typed[i].dtype for i in operator.inputs]
+            name = result_type(operator.code, ["" if d is None else d.name for d in given])
+            for i in operator.outputs:
+                if name not in ("", typed[i].type_name):
+                    typed[i] = self._tensor(i, tensors[i], prefix, name)
+        return FileGraph(index, *with_generators(unscaled(typed, read), read), inputs, outputs)
+
+    def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
+        """Tensor `index`, of another type than the file says if that has a `type_name`."""
+        where = f"{prefix}tensor {index}"
+        with self._reading(where):
+            stored = self._ints(tensor.ShapeLength(), tensor.ShapeAsNumpy)
+            signature = self._ints(tensor.ShapeSignatureLength(), tensor.ShapeSignatureAsNumpy)
+            number = tensor.Type()
+            type_name = type_name or TYPE_NAMES.get(number, f"type {number}")
+            name = self._text(tensor.Name())
+            buffer = tensor.Buffer()
+            unranked = not stored and not tensor.HasRank()  # a scalar looks alike in files before 2023
+            is_variable, sparse = tensor.IsVariable(), tensor.Sparsity()
+            sparsity = None if sparse is None else read_sparsity(sparse, self._ints)
+            scales, zeros, axis = self._quantization(tensor.Quantization())
+        if len(stored) > MAX_RANK or min(stored, default=0) < 0:
+            shape = list(stored[:32])
+            self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
+        if buffer >= max(self._buffers, 1):
+            self.fail(f"{where} ({name}) refers to buffer {buffer}, there are {self._buffers}")
+        bits = self._bits(where, type_name, buffer)
+        dtype = DType.INT8 if bits else DType.__members__.get(type_name)
+        signature = signature if len(signature) == len(stored) else stored
+        extents = tuple(None if s == -1 else d for d, s in zip(stored, signature, strict=True))
+        return FileTensor(
+            place=where,
+            name=name or f"tensor_{index}",
+            type_name=type_name,
+            dtype=dtype,
+            open=OpenShape(None if unranked else extents),
+            stored=stored,
+            buffer=buffer,
+            is_variable=is_variable,
+            quantization=self._affine(f"{where} ({name})", dtype, stored, scales, zeros, axis),
+            sparsity=sparsity,
+            bits=bits,
+        )
+
+    def _bits(self, where: str, type_name: str, buffer: int) -> int:
+        """The bits of a constant's elements where several share a byte; 0 for all other tensors."""
+        with self._reading(where):
+            return BITS[type_name] if type_name in BITS and self._buffer(buffer).size else 0
+
+    def _quantization(self, table: Any) -> tuple[tuple[float, ...], tuple[int, ...], int]:
+        """Scales, zero points and dimension of QuantizationParameters; minima and maxima say nothing here."""
+        if table is None:
+            return (), (), 0
+        scales = table.ScaleAsNumpy().tolist() if self._count(table.ScaleLength(), 4) else ()
+        zeros = table.ZeroPointAsNumpy().tolist() if self._count(table.ZeroPointLength(), 8) else ()
+        return tuple(scales), tuple(zeros), table.QuantizedDimension()
+
+    def _affine(
+        self,
+        where: str,
+        dtype: DType | None,
+        shape: Shape,
+        scales: tuple[float, ...],
+        zeros: tuple[int, ...],
+        axis: int,
+    ) -> Quantization | None:
+        """The quantisation of an integer tensor; a scale of 0 is none, absent zero points are 0."""
+        if dtype not in LIMITS or not any(scales):
+            return None
+        zeros = zeros or (0,)
+        if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
+            self.fail(f"{where} has {len(scales)} scales along dimension {axis} of shape {list(shape)}")
+        if len(zeros) not in (1, len(scales)):
+            self.fail(f"{where} has {len(zeros)} zero points for {len(scales)} scales")
+        if not all(0 < s < math.inf for s in scales):
+            self.fail(f"{where} has a scale that is not a positive number")
+        low, high = LIMITS[dtype]
+        if not all(low <= z <= high for z in zeros):
+            self.fail(f"{where} has a zero point outside of {dtype.value}")
+        return Quantization(scales, zeros, axis if len(scales) > 1 else 0)
+
+    def _operator(self, index: int, operator: Any, prefix: str, tensors: int) -> FileOperator:
+        where = f"{prefix}operation {index}"
+        with self._reading(where):
+            opcode = operator.OpcodeIndex()
+            inputs = self._ints(operator.InputsLength(), operator.InputsAsNumpy)
+            outputs = self._ints(operator.OutputsLength(), operator.OutputsAsNumpy)
+            options_type, union = _options(operator)
+            custom = self._custom_options(operator)
+            intermediates = self._ints(operator.IntermediatesLength(), operator.IntermediatesAsNumpy)
+        if union is not None and union.Pos >= len(self.data):
+            self.fail(f"corrupt or truncated, the options of {where} are at byte {union.Pos}")
+        if opcode >= len(self._codes):
+            self.fail(f"{where} refers to operator code {opcode}, there are {len(self._codes)}")
+        code, version = self._codes[opcode]
+        self._expect_tensors([i for i in inputs if i != -1], f"an input of {where}, {code}", tensors)
+        self._expect_tensors(outputs, f"an output of {where}, {code}", tensors)
+        self._expect_tensors(intermediates, f"an intermediate of {where}, {code}", tensors)
+        return FileOperator(
+            place=where,
+            code=code,
+            version=version,
+            inputs=tuple(None if i == -1 else i for i in inputs),
+            outputs=outputs,
+            options_type=options_type,
+            options_table=None if union is None else (self.data, union.Pos),
+            custom_options=custom,
+            intermediates=intermediates,
+        )
+
+    def _custom_options(self, operator: Any) -> bytes:
+        """A custom operator's own options: in the flatbuffer, or behind it (LargeCustomOptions)."""
+        offset, size = operator.LargeCustomOptionsOffset(), operator.LargeCustomOptionsSize()
+        if offset > 1:
+            self._take(size)
+            return self._outside(offset, size, "a block of custom options").tobytes()
+        count = self._count(operator.CustomOptionsLength(), 1)
+        return operator.CustomOptionsAsNumpy().tobytes() if count else b""
+
+    def _expect_tensors(self, indices: Iterable[int], what: str, tensors: int) -> None:
+        """FormatError unless all indices are those of tensors."""
+        for index in indices:
+            if not 0 <= index < tensors:
+                self.fail(f"{what} is tensor {index}, there are {tensors}")
+
+    def _buffer(self, index: int) -> Array:
+        """A buffer's bytes: inside the flatbuffer, or behind it at an offset (files over 2 GiB do so)."""
+        if self._buffers == 0:
+            return np.empty(0, np.uint8)
+        buffer = self._model.Buffers(index)
+        if buffer.Offset() > 1:
+            return self._outside(buffer.Offset(), buffer.Size(), f"buffer {index}")
+        if buffer.DataLength() == 0:
+            return np.empty(0, np.uint8)
+        found: Array = buffer.DataAsNumpy()
+        return found
+
+    def _outside(self, offset: int, size: int, what: str) -> Array:
+        """Bytes of the file by their place in it."""
+        if offset + size > len(self.data):
+            self.fail(f"{what} ends at byte {offset + size}, the file at {len(self.data)}")
+        return np.frombuffer(self.data, np.uint8, size, offset)
+
+
+def _options(operator: Any) -> tuple[str, Any]:
+    """The name of an operator's option table, of either union; "" and None where it has none."""
+    for names, number, union in (
+        (schema.BuiltinOptions, operator.BuiltinOptionsType(), operator.BuiltinOptions),
+        (schema.BuiltinOptions2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2),
+    ):
+        if number:
+            return next((k for k, v in vars(names).items() if v == number), f"number {number}"), union()
+    return "", None
+
+
+def _new_builtin_code(table: Table) -> int:
+    """OperatorCode.builtin_code, field 3 of the table, which the schema's class only shows from 127 up."""
+    return int(table.GetSlot(10, 0, Int32Flags))

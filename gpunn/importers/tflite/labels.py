@@ -1,0 +1,60 @@
+"""Class names that TFLite metadata packs behind a model."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+
+from gpunn.importers.tflite.subgraph import printable
+from gpunn.types import TensorType
+
+MAX_LABEL_BYTES = 1 << 20
+MAX_LABEL_FILES = 16
+_ZIP_ERRORS = (  # what zipfile raises on damaged archives
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    RuntimeError,
+)
+
+
+def labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
+    """Class names from the files that TFLite metadata packs behind the model: a zip at the end.
+
+    The first text file with one line for each class of an output is taken. A zip that cannot be read
+    counts as none: labels are decoration.
+    """
+    classes = {o.shape[-1] for o in outputs if o.rank}
+    for text in _texts(data):
+        lines = text.splitlines()
+        while lines and not lines[-1].strip():
+            lines.pop()
+        if len(lines) in classes:
+            return tuple(printable(line.strip()) for line in lines)
+    return ()
+
+
+def _texts(data: bytes) -> list[str]:
+    """The text files of a zip at the end of the data, bounded in number and size."""
+    texts: list[str] = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            members = [
+                m for m in archive.infolist() if m.filename.endswith(".txt") and m.compress_type in plain
+            ]
+            for member in members[:MAX_LABEL_FILES]:
+                with archive.open(member) as stream:
+                    text = stream.read(MAX_LABEL_BYTES + 1)
+                if len(text) <= MAX_LABEL_BYTES:
+                    texts.append(text.decode("utf-8", "replace"))
+    except _ZIP_ERRORS:
+        pass
+    return texts

@@ -1,0 +1,246 @@
+"""Rules of TFLite operators with state (a part of the table in table.py).
+
+The state is an input, mostly a variable tensor, that the operator itself overwrites. Quantised constant
+weights below float32 activations are dequantised, where TFLite's hybrid kernels quantise the activations
+(docs/quantized.md); the option asymmetric_quantize_inputs says how these do that, so it means nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tflite as schema
+
+from gpunn.graph.operation import Operand
+from gpunn.importers.tflite.node import Layer, Network, Node, Options, RefusedError, Result, Value, symmetric
+from gpunn.types import DType, Quantization
+
+_FULL = (20, 24)  # inputs of a full LSTM, without or with coefficients of layer normalisation
+_INTERMEDIATES = (5, 12)  # of an integer LSTM, by its form; sequences have the first only
+
+
+class _Builder:
+    """Layers in the making, on real operands, or on quantised ones where x is and that is `integer`."""
+
+    def __init__(self, node: Node, integer: bool = False) -> None:
+        self.node = node
+        self.layers: list[Layer] = []
+        self.reals: dict[Operand, Result] = {}
+        x = node.operand(0)
+        self.integer = integer and x.type.quantization is not None
+        if x.type.dtype is not DType.FLOAT32 and not self.integer:
+            raise RefusedError(f"input 0 ({x.name}) is {x.type.dtype.name}, only FLOAT32 is supported")
+
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        attrs: Mapping[str, Any] | None = None,
+        quantization: Sequence[Quantization | None] = (),
+    ) -> int:
+        """Append a layer; its number."""
+        self.layers.append(Layer(op, tuple(inputs), attrs or {}, tuple(quantization)))
+        return len(self.layers) - 1
+
+    def real(self, index: int) -> Value:
+        """Input `index`, dequantised where it is a quantised constant; None where it is absent."""
+        operand = self.node.inputs[index] if index < len(self.node.inputs) else None
+        if operand is None or operand.value is None or operand.type.quantization is None or self.integer:
+            return operand
+        if operand not in self.reals:
+            self.reals[operand] = Result(self.add("dequantize", (symmetric(operand),)))
+        return self.reals[operand]
+
+    def inputs(self, *counts: int) -> tuple[Value, ...]:
+        """The operator's inputs, of which there must be one of these numbers."""
+        if len(self.node.inputs) not in counts:
+            expected = " or ".join(map(str, counts))
+            self.node.corrupt(f"expected {expected} inputs, got {len(self.node.inputs)}")
+        return tuple(self.real(index) for index in range(len(self.node.inputs)))
+
+    def side_by_side(self, a: Value, b: Value) -> Value:
+        """Two operands joined along their last axis; None where both are absent."""
+        if a is None and b is None:
+            return None
+        return Result(self.add("concat", (a, b), {"axis": -1}))
+
+    def diagonals(self, vectors: Sequence[Value]) -> Iterator[Value]:
+        """Square matrices instead of the diagonals that the operator has for them."""
+        if self.integer:
+            raise RefusedError("the recurrent weights are diagonals, which is not supported of integers")
+        for value in vectors:
+            yield None if value is None else Result(self.add("matrix_diag", (value,)))
+
+    def expect_rank(self, rank: int) -> None:
+        """FormatError unless x has this rank."""
+        shape = self.node.operand(0).type.shape
+        if len(shape) != rank:
+            self.node.corrupt(f"input 0 should have rank {rank}, got shape {list(shape)}")
+
+    def recurrence(self, x: Value, operands: Sequence[Value], attrs: Mapping[str, Any]) -> int:
+        """A layer of RNN over a sequence."""
+        w, r, bias, h = operands
+        sums = self.add("fully_connected", (x, w, bias), {"keep_dims": True})
+        return self.add("recurrence", (Result(sums), r, h), attrs)
+
+    def memory(
+        self, gates: Sequence[Value], places: Sequence[int], norms: Sequence[Value], attrs: Mapping[str, Any]
+    ) -> tuple[Result, dict[int, Result]]:
+        """A layer of LSTM: its result, and what becomes of the states, which are the inputs at `places`.
+
+        As vectors, which TFLite takes as well, these have the rows of the batch one after the other.
+        """
+        x, states = self.node.operand(0).type, {place: self.node.operand(place) for place in places}
+        batch = max(1, x.shape[1 if x.rank == 3 and attrs.get("time_major") else 0])
+        vectors = {place: state.type for place, state in states.items() if state.type.rank == 1}
+        rows: dict[int, Value] = dict(states)
+        for place, type in vectors.items():
+            shape = batch, type.size // batch
+            rows[place] = Result(self.add("reshape", (states[place],), {"shape": shape}))
+        layer = self.add("lstm", (*gates, *rows.values(), *norms), attrs)
+        new = {place: Result(layer, 1 + k) for k, place in enumerate(places)}
+        for place, type in vectors.items():
+            new[place] = Result(self.add("reshape", (new[place],), {"shape": type.shape}))
+        return Result(layer, 3), new
+
+    def joined(
+        self, x: Value, auxiliary: Value, direction: int, weights: Sequence[Value], more: Sequence[Value]
+    ) -> tuple[Value, list[Value]]:
+        """What a direction reads, and its weights for that.
+
+        An auxiliary input that has weights is read beside x; one without is what the second direction reads.
+        """
+        if auxiliary is None or all(w is None for w in more):
+            return (x if auxiliary is None or direction == 0 else auxiliary), list(weights)
+        pairs = zip(weights, more, strict=True)
+        return self.side_by_side(x, auxiliary), [self.side_by_side(a, b) for a, b in pairs]
+
+    def both(self, results: Sequence[Result], states: Mapping[int, Result], options: Options) -> Network:
+        """The answer of two directions, whose results may be one."""
+        if options.get("MergeOutputs"):
+            results = [Result(self.add("concat", tuple(results), {"axis": -1}))]
+        return Network(self.layers, tuple(results), states)
+
+
+def _activation(options: Options) -> str | None:
+    return options.activation().get("activation")
+
+
+def rnn(node: Node) -> Network:
+    """RNN: one step; the state is input 4."""
+    builder = _Builder(node)
+    attrs = {"activation": _activation(node.options("RNNOptions"))}
+    layer = builder.add("rnn", builder.inputs(5), attrs)
+    return Network(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+
+
+def svdf(node: Node) -> Network:
+    """SVDF: one step; the state is input 4."""
+    builder, options = _Builder(node, integer=True), node.options("SVDFOptions")
+    attrs = {"rank": options.get("Rank"), "activation": _activation(options)}
+    results = node.operand(4).type, *node.outputs
+    declared = [None if t is None else t.quantization for t in results] if builder.integer else []
+    layer = builder.add("svdf", builder.inputs(5), attrs, declared)
+    return Network(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+
+
+def lstm(node: Node) -> Network:
+    """LSTM: one step; the states are inputs 18 and 19, those of the kernel BASIC 1 and 4."""
+    options = node.options("LSTMOptions")
+    if options.get("KernelType") == schema.LSTMKernelType.BASIC:
+        builder = _Builder(node, integer=True)
+        layer = builder.add("basic_lstm", builder.inputs(5))
+        outputs = tuple(Result(layer, k) for k in range(4))
+        return Network(builder.layers, outputs, {1: outputs[0], 4: outputs[1]})
+    builder = _Builder(node, integer=True)
+    builder.expect_rank(2)
+    return _from_lstm(builder, options, builder.inputs(*_FULL), {})
+
+
+def sequence_lstm(node: Node) -> Network:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 18 and 19."""
+    builder, options = _Builder(node, integer=True), node.options("UnidirectionalSequenceLSTMOptions")
+    builder.expect_rank(3)
+    inputs = builder.inputs(*_FULL)
+    if options.get("DiagonalRecurrentTensors"):
+        inputs = (*inputs[:5], *builder.diagonals(inputs[5:9]), *inputs[9:])
+    return _from_lstm(builder, options, inputs, {"time_major": options.get("TimeMajor")})
+
+
+def _lstm_attributes(options: Options) -> dict[str, Any]:
+    return {
+        "activation": _activation(options),
+        "cell_clip": options.get("CellClip"),
+        "proj_clip": options.get("ProjClip"),
+    }
+
+
+def _from_lstm(
+    builder: _Builder, options: Options, inputs: Sequence[Value], attrs: Mapping[str, Any]
+) -> Network:
+    """The answer of one layer, of real or of quantised numbers."""
+    attrs = {**_lstm_attributes(options), **attrs}
+    if builder.integer:
+        attrs["intermediates"] = _intermediates(builder.node, attrs["activation"], "time_major" in attrs)
+    result, states = builder.memory(inputs[:18], (18, 19), inputs[20:], attrs)
+    return Network(builder.layers, (result,), states)
+
+
+def _intermediates(
+    node: Node, activation: str | None, sequence: bool
+) -> tuple[tuple[float, int] | None, ...]:
+    """Scales and zero points of the intermediate tensors of an integer LSTM, where they have some."""
+    if activation != "tanh":
+        raise RefusedError(f"on integers only the activation TANH is supported, got {activation}")
+    expected = _INTERMEDIATES[:1] if sequence else _INTERMEDIATES
+    if len(node.intermediates) not in expected:
+        counts = " or ".join(map(str, expected))
+        raise RefusedError(f"has {len(node.intermediates)} intermediate tensors, only {counts} are supported")
+    scales = (None if t is None else t.quantization for t in node.intermediates)
+    return tuple(None if q is None else (q.scale[0], q.zero_point[0]) for q in scales)
+
+
+def sequence_rnn(node: Node) -> Network:
+    """UNIDIRECTIONAL_SEQUENCE_RNN: a product of all steps at once, and a recurrence; the state is input 4."""
+    builder, options = _Builder(node), node.options("SequenceRNNOptions")
+    builder.expect_rank(3)
+    x, w, r, bias, h = builder.inputs(5)
+    attrs = {"activation": _activation(options), "time_major": options.get("TimeMajor")}
+    layer = builder.recurrence(x, (w, r, bias, h), attrs)
+    return Network(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+
+
+def bidirectional_rnn(node: Node) -> Network:
+    """BIDIRECTIONAL_SEQUENCE_RNN: the states are inputs 4 and 8."""
+    builder, options = _Builder(node), node.options("BidirectionalSequenceRNNOptions")
+    builder.expect_rank(3)
+    x, *rest = builder.inputs(12)
+    directions, auxiliary, weights = (rest[:4], rest[4:8]), rest[8], rest[9:]
+    attrs = {"activation": _activation(options), "time_major": options.get("TimeMajor")}
+    layers = []
+    for number, ((w, r, bias, h), own) in enumerate(zip(directions, weights, strict=True)):
+        source, joined = builder.joined(x, auxiliary, number, [w], [own])
+        layers.append(builder.recurrence(source, (*joined, r, bias, h), {**attrs, "reverse": number == 1}))
+    states = {4: Result(layers[0], 0), 8: Result(layers[1], 0)}
+    return builder.both([Result(layer, 1) for layer in layers], states, options)
+
+
+def bidirectional_lstm(node: Node) -> Network:
+    """BIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 35 to 38."""
+    builder, options = _Builder(node), node.options("BidirectionalSequenceLSTMOptions")
+    builder.expect_rank(3)
+    inputs = builder.inputs(48)
+    attrs = {**_lstm_attributes(options), "time_major": options.get("TimeMajor")}
+    results: list[Result] = []
+    states: dict[int, Result] = {}
+    for number in range(2):
+        own, more = inputs[1 + 17 * number :][:17], inputs[40 + 4 * number :][:4]
+        source, joined = builder.joined(inputs[0], inputs[39], number, own[:4], more)
+        places = 35 + 2 * number, 36 + 2 * number
+        result, own_states = builder.memory(
+            (source, *joined, *own[4:]), places, (), {**attrs, "reverse": number == 1}
+        )
+        results.append(result)
+        states |= own_states
+    return builder.both(results, states, options)

@@ -1,0 +1,212 @@
+"""Rules of the StableHLO operators of TFLite files (a part of the table in table.py).
+
+The option tables are those of StableHLO's operations of the same names (specification, version 1), whose
+shapes are all known: what a result is shaped like, the file says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import tflite as schema
+
+from gpunn.importers.tflite.node import (
+    PREVIOUS,
+    Known,
+    Layer,
+    Network,
+    Node,
+    RefusedError,
+    Result,
+    Step,
+)
+from gpunn.importers.tflite.rules.tensor import padding_value
+from gpunn.importers.tflite.rules.value import expect_few
+from gpunn.importers.tflite.rules.window import chain, cut, dilation, joining, margins, windowed
+from gpunn.types import DType, TensorType
+
+_DIRECTION = schema.StablehloComparisonDirection
+COMPARISONS: Mapping[int, str] = {
+    _DIRECTION.STABLEHLO_COMPARISON_DIRECTION_EQ: "equal",
+    _DIRECTION.STABLEHLO_COMPARISON_DIRECTION_GE: "greater_equal",
+    _DIRECTION.STABLEHLO_COMPARISON_DIRECTION_GT: "greater",
+    _DIRECTION.STABLEHLO_COMPARISON_DIRECTION_LE: "less_equal",
+    _DIRECTION.STABLEHLO_COMPARISON_DIRECTION_LT: "less",
+    _DIRECTION.STABLEHLO_COMPARISON_DIRECTION_NE: "not_equal",
+}
+
+
+def _result(node: Node) -> TensorType:
+    """What the file says of the first output."""
+    found = node.outputs[0] if node.outputs else None
+    if found is None:
+        raise RefusedError("the output is of a type that is not supported")
+    return found
+
+
+def by_type(truths: str, numbers: str) -> Callable[[Node], Step]:
+    """A rule for an operator that is one op on truth values and another on numbers."""
+    return lambda node: Step(truths if node.operand(0).type.dtype is DType.BOOL else numbers, node.inputs)
+
+
+def broadcast_in_dim(node: Node) -> Sequence[Step]:
+    """STABLEHLO_BROADCAST_IN_DIM: dimension i of the input becomes dimension broadcast_dimensions[i]."""
+    x, shape = node.operand(0), _result(node).shape
+    dims = node.options("StablehloBroadcastInDimOptions").ints("BroadcastDimensions")
+    if len(dims) != x.type.rank or len({*dims}) != len(dims) or not all(0 <= d < len(shape) for d in dims):
+        node.corrupt(f"dimensions {list(dims)} do not lead from {x.type} to {list(shape)}")
+    order = tuple(sorted(range(x.type.rank), key=dims.__getitem__))
+    extents = dict(zip(dims, x.type.shape, strict=True))
+    return [
+        Step("transpose", (x,), {"perm": order}),
+        Step("reshape", (PREVIOUS,), {"shape": tuple(extents.get(d, 1) for d in range(len(shape)))}),
+        Step("broadcast_to", (PREVIOUS,), {"shape": shape}),
+    ]
+
+
+def clamp(node: Node) -> Sequence[Step]:
+    """STABLEHLO_CLAMP of a lowest value, a tensor and a highest value."""
+    low, x, high = (node.operand(k) for k in range(3))
+    return [Step("maximum", (x, low)), Step("minimum", (PREVIOUS, high))]
+
+
+def compare(node: Node) -> Step:
+    """STABLEHLO_COMPARE in one of six ways."""
+    number = node.options("StablehloCompareOptions").get("ComparisonDirection")
+    if number not in COMPARISONS:
+        node.corrupt(f"there is no comparison direction number {number}")
+    return Step(COMPARISONS[number], node.inputs)
+
+
+def concatenate(node: Node) -> Step:
+    """STABLEHLO_CONCATENATE of any number of inputs."""
+    return Step("concat", node.inputs, {"axis": node.options("StablehloConcatenateOptions").get("Dimension")})
+
+
+def dot_general(node: Node) -> Network:
+    """STABLEHLO_DOT_GENERAL: dimensions in common, those that are summed over, then the rest of either."""
+    options = node.options("StablehloDotGeneralOptions")
+    layers: list[Layer] = []
+    sides, rest = [], []
+    for side, (index, name) in enumerate(((0, "Lhs"), (1, "Rhs"))):
+        x = node.operand(index).type
+        batch = options.ints(f"{name}BatchingDimensions")
+        summed = options.ints(f"{name}ContractingDimensions")
+        free = tuple(d for d in range(x.rank) if d not in (*batch, *summed))
+        if sorted((*batch, *summed, *free)) != list(range(x.rank)):
+            node.corrupt(f"{x} has no dimensions {list(batch)} and {list(summed)}")
+        parts = (batch, summed, free) if side else (batch, free, summed)
+        shape = tuple(math.prod(x.shape[d] for d in part) for part in parts)
+        rest += [x.shape[d] for d in ((*batch, *free) if side == 0 else free)]
+        perm = [d for part in parts for d in part]
+        sides.append(
+            chain(layers, node.operand(index), ("transpose", {"perm": perm}), ("reshape", {"shape": shape}))
+        )
+    layers.append(Layer("batch_matmul", tuple(sides)))
+    chain(layers, Result(len(layers) - 1), ("reshape", {"shape": tuple(rest)}))
+    return Network(layers, (Result(len(layers) - 1),))
+
+
+def dynamic_slice(node: Node) -> Step:
+    """STABLEHLO_DYNAMIC_SLICE from where inputs say, as far inside as it takes for the slice to fit."""
+    x, sizes = node.operand(0), node.options("StablehloDynamicSliceOptions").ints("SliceSizes")
+    if len(sizes) != x.type.rank or len(node.inputs) != 1 + x.type.rank:
+        node.corrupt(f"has {len(node.inputs) - 1} starts and {len(sizes)} sizes for {x.type}")
+    starts = [node.ints(1 + d, "starts", 1)[0] for d in range(x.type.rank)]
+    room = [n - size for n, size in zip(x.type.shape, sizes, strict=True)]
+    if any(not 0 <= r <= n for r, n in zip(room, x.type.shape, strict=True)):
+        node.corrupt(f"a slice of {list(sizes)} does not fit {x.type}")
+    begin = [min(max(s, 0), r) for s, r in zip(starts, room, strict=True)]
+    op, attrs = cut(begin, [b + n for b, n in zip(begin, sizes, strict=True)])
+    return Step(op, (x,), attrs)
+
+
+def dynamic_update_slice(node: Node) -> Network:
+    """STABLEHLO_DYNAMIC_UPDATE_SLICE: a start for each dimension is an input of its own."""
+    starts = Layer("stack", node.inputs[2:], {"axis": 0})
+    return Network(
+        (starts, Layer("dynamic_update_slice", (node.operand(0), node.operand(1), Result(0)))), (Result(1),)
+    )
+
+
+def iota(node: Node) -> Known:
+    """STABLEHLO_IOTA: 0, 1, 2 ... along a dimension."""
+    found = _result(node)
+    dimension = node.options("StablehloIotaOptions").get("IotaDimension")
+    if not 0 <= dimension < found.rank or found.dtype in (DType.STRING, DType.BOOL):
+        node.corrupt(f"cannot count along dimension {dimension} of {found}")
+    expect_few("numbers", found.shape)
+    numbers = np.arange(found.shape[dimension]).astype(found.dtype.numpy)
+    along = numbers.reshape(-1, *(1,) * (found.rank - 1 - dimension))
+    return Known(np.ascontiguousarray(np.broadcast_to(along, found.shape)))
+
+
+def pad(node: Node) -> Network:
+    """STABLEHLO_PAD with one value before, behind and between cells; less than none before or behind cuts."""
+    x, value = node.operand(0), padding_value(node, 1)
+    options = node.options("StablehloPadOptions")
+    low, high, between = (
+        options.ints(n) or (0,) * x.type.rank
+        for n in ("EdgePaddingLow", "EdgePaddingHigh", "InteriorPadding")
+    )
+    if {len(low), len(high), len(between)} != {x.type.rank} or min(between, default=0) < 0:
+        node.corrupt(f"pads {x.type} by {list(low)}, {list(high)} and {list(between)}")
+    layers: list[Layer] = []
+    spread = chain(layers, x, *dilation(x.type.shape, [n + 1 for n in between], value))
+    shape = tuple(max((n - 1) * (b + 1) + 1, 0) for n, b in zip(x.type.shape, between, strict=True))
+    chain(layers, spread, *margins(shape, low, high, value))
+    return Network(layers, (Result(len(layers) - 1),))
+
+
+def reduce(node: Node) -> Network:
+    """STABLEHLO_REDUCE of one tensor by a body of one operator."""
+    options = node.options("StablehloReduceOptions")
+    if len(node.inputs) != 2:
+        raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
+    how, axes = joining(node, options.get("BodySubgraphIndex")), options.ints("Dimensions")
+    x, first = node.operand(0), node.operand(1)
+    alike = Layer("reshape", (x,), {"shape": x.type.shape})
+    layers = (Layer(how.reduce, (x,), {"axes": axes}) if axes else alike, Layer(how.join, (Result(0), first)))
+    return Network(layers, (Result(1),))
+
+
+def reduce_window(node: Node) -> Network:
+    """STABLEHLO_REDUCE_WINDOW of one tensor by a body of one operator."""
+    options = node.options("StablehloReduceWindowOptions")
+    if len(node.inputs) != 2:
+        raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
+    rank = node.operand(0).type.rank
+    size = options.ints("WindowDimensions")
+    names = ("WindowStrides", "BaseDilations", "WindowDilations")
+    stride, base, dilations = (options.ints(name) or (1,) * rank for name in names)
+    around = options.ints("Padding") or (0,) * 2 * rank
+    if len(around) != 2 * rank:
+        node.corrupt(f"pads {rank} dimensions by {list(around)}")
+    how = joining(node, options.get("BodySubgraphIndex"))
+    return windowed(node, how, size, stride, base, dilations, (around[::2], around[1::2]))
+
+
+def reshape(node: Node) -> Step:
+    """STABLEHLO_RESHAPE to the shape of the output."""
+    return Step("reshape", node.inputs, {"shape": _result(node).shape})
+
+
+def take(node: Node) -> Step:
+    """STABLEHLO_SLICE from starts to limits by strides over 0."""
+    x, options = node.operand(0), node.options("StablehloSliceOptions")
+    begin, end = options.ints("StartIndices"), options.ints("LimitIndices")
+    strides = options.ints("Strides") or (1,) * x.type.rank
+    if {len(begin), len(end), len(strides)} != {x.type.rank} or min(strides, default=1) < 1:
+        node.corrupt(f"cuts {list(begin)} ... {list(end)} by {list(strides)} of {x.type}")
+    if not all(0 <= b <= e <= n for b, e, n in zip(begin, end, x.type.shape, strict=True)):
+        node.corrupt(f"cuts {list(begin)} ... {list(end)} of {x.type}")
+    return Step("strided_slice", (x,), {"begin": begin, "end": end, "strides": strides})
+
+
+def transpose(node: Node) -> Step:
+    """STABLEHLO_TRANSPOSE by a permutation."""
+    return Step(
+        "transpose", node.inputs, {"perm": node.options("StablehloTransposeOptions").ints("Permutation")}
+    )

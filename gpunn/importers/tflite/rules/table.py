@@ -1,0 +1,440 @@
+"""The TFLite operator table: which op and which attributes each builtin operator stands for.
+
+Operators and their option tables are those of the TensorFlow Lite schema of November 2018 (enum
+BuiltinOperator, union BuiltinOptions), with the fields that later schemas (2.18) added to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpunn.custom import CustomOperator
+from gpunn.graph.operation import Operand
+from gpunn.importers.tflite.custom import PREFIX, custom_rule
+from gpunn.importers.tflite.node import (
+    PREVIOUS,
+    Computed,
+    Known,
+    Network,
+    Node,
+    Options,
+    RefusedError,
+    Step,
+)
+from gpunn.importers.tflite.rules import dense, recurrent, stablehlo, stablehlo_index, tensor, value, window
+
+Rule = Callable[[Node], Step | Known | Computed | Network | Operand | Sequence[Step]]
+
+
+def plain(op: str) -> Rule:
+    """A rule for operators without options: the same inputs in the same order."""
+    return lambda node: Step(op, node.inputs)
+
+
+def activated(op: str, options: str) -> Rule:
+    """A rule for operators whose only option is the fused activation."""
+    return lambda node: Step(op, node.inputs, node.options(options).activation())
+
+
+def pool(op: str) -> Rule:
+    """A rule for the pools, which share Pool2DOptions."""
+
+    def rule(node: Node) -> Step:
+        options = node.options("Pool2DOptions")
+        size = options.get("FilterHeight"), options.get("FilterWidth")
+        return Step(op, node.inputs, {"size": size, **_window(options)})
+
+    return rule
+
+
+def _window(options: Options) -> dict[str, Any]:
+    """What convolutions and pools have in common: stride, padding, activation."""
+    padding = options.get("Padding")
+    if padding not in tensor.PADDINGS:
+        options.node.corrupt(f"there is no padding number {padding}")
+    stride = options.get("StrideH"), options.get("StrideW")
+    return {"stride": stride, "padding": tensor.PADDINGS[padding], **options.activation()}
+
+
+def _dilation(options: Options) -> tuple[int, int]:
+    return options.get("DilationHFactor"), options.get("DilationWFactor")
+
+
+def conv(node: Node) -> Step:
+    """CONV_2D: filter [O, KH, KW, I]; fewer filter than input channels mean groups."""
+    options = node.options("Conv2DOptions")
+    return Step("conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
+
+
+def depthwise_conv(node: Node) -> Step:
+    """DEPTHWISE_CONV_2D: filter [1, KH, KW, O]; the option depth_multiplier only repeats O / C."""
+    options = node.options("DepthwiseConv2DOptions")
+    return Step("depthwise_conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
+
+
+def concatenation(node: Node) -> Step:
+    """CONCATENATION of any number of inputs."""
+    options = node.options("ConcatenationOptions")
+    return Step("concat", node.inputs, {"axis": options.get("Axis"), **options.activation()})
+
+
+def leaky_relu(node: Node) -> Step:
+    """LEAKY_RELU: alpha below zero."""
+    return Step("leaky_relu", node.inputs, {"alpha": node.options("LeakyReluOptions").get("Alpha")})
+
+
+def softmax(node: Node) -> Step:
+    """SOFTMAX over the last axis."""
+    return Step("softmax", node.inputs, {"axis": -1, "beta": node.options("SoftmaxOptions").get("Beta")})
+
+
+def pad(node: Node) -> Step:
+    """PAD with zeros, as quantised, PADV2 with its third input."""
+    x = node.operand(0)
+    paddings = tensor.paddings(node, "int16", "int8", "bool")
+    quantization = x.type.quantization
+    value = 0.0 if quantization is None else float(quantization.zero_point[0])
+    if len(node.inputs) > 2:
+        value = tensor.padding_value(node, 2)
+    return Step("pad", (x,), {"paddings": paddings, "value": value})
+
+
+def quantize(node: Node) -> Step:
+    """QUANTIZE to what the file says of the output."""
+    x = node.operand(0)
+    result = node.outputs[0] if node.outputs else None
+    if result is None or result.quantization is None or not result.quantization.per_tensor:
+        raise RefusedError("the output has no scale and zero point, or several")
+    (scale,), (zero_point,) = result.quantization.scale, result.quantization.zero_point
+    attrs = {"dtype": result.dtype.value, "scale": scale, "zero_point": zero_point}
+    return Step("quantize", (x,), attrs)
+
+
+def reshape(node: Node) -> Step:
+    """RESHAPE: the shape is the second input if that is a vector, else the option new_shape.
+
+    One extent may be -1. Old converters wrote a scalar's shape as the option [0].
+    """
+    x = node.operand(0)
+    if len(node.inputs) > 1 and node.operand(1).type.rank == 1:
+        shape = node.ints(1, "extents")
+    else:
+        shape = node.options("ReshapeOptions").ints("NewShape")
+        shape = () if shape == (0,) else shape
+    return Step("reshape", (x,), {"shape": shape})
+
+
+def resize_bilinear(node: Node) -> Step:
+    """RESIZE_BILINEAR to a constant height and width."""
+    options = node.options("ResizeBilinearOptions")
+    attrs = {
+        "size": node.ints(1, "extents", 2),
+        "align_corners": options.get("AlignCorners"),
+        "half_pixel_centers": options.get("HalfPixelCenters"),
+    }
+    return Step("resize_bilinear", (node.operand(0),), attrs)
+
+
+def squeeze(node: Node) -> Step:
+    """SQUEEZE of the given axes, of all that are 1 when none is given."""
+    return Step("squeeze", node.inputs, {"axes": node.options("SqueezeOptions").ints("SqueezeDims")})
+
+
+def transpose(node: Node) -> Step:
+    """TRANSPOSE by a constant permutation, whose axes may be negative."""
+    x = node.operand(0)
+    perm = node.ints(1, "axes", x.type.rank)
+    return Step("transpose", (x,), {"perm": tuple(a + x.type.rank if a < 0 else a for a in perm)})
+
+
+def strided_slice(node: Node) -> Sequence[Step]:
+    """STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape."""
+    x = node.operand(0)
+    options = node.options("StridedSliceOptions")
+    begin = node.ints(1, "begins")
+    end = node.ints(2, "ends", len(begin))
+    strides = node.ints(3, "strides", len(begin))
+    masks = {m: options.get(f"{m}Mask") for m in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
+    bit = {m: [bool(mask >> i & 1) for i in range(len(begin))] for m, mask in masks.items()}
+    spec = _SliceSpec(node, x, options.get("Offset"))
+    covered = sum(not n and not e for n, e in zip(bit["NewAxis"], bit["Ellipsis"], strict=True))
+    for i, (b, e, s) in enumerate(zip(begin, end, strides, strict=True)):
+        if bit["Ellipsis"][i]:
+            spec.skip(x.type.rank - covered)
+        elif bit["NewAxis"][i]:
+            spec.new_axis()
+        elif bit["ShrinkAxis"][i]:
+            spec.index(0 if bit["Begin"][i] else b)
+        else:
+            spec.slice(None if bit["Begin"][i] else b, None if bit["End"][i] else e, s)
+    return spec.steps()
+
+
+class _SliceSpec:
+    """Collects one entry per axis of x, and the shape with new axes as it would be without them."""
+
+    def __init__(self, node: Node, x: Operand, offset: bool) -> None:
+        self.node, self.x, self.offset = node, x, offset
+        self.begin: list[int | None] = []
+        self.end: list[int | None] = []
+        self.strides: list[int] = []
+        self.shrink: list[int] = []
+        self.shape: list[int] = []
+        self.reshaped = False
+
+    def extent(self) -> int:
+        """The extent of the axis that comes next."""
+        axis = len(self.begin)
+        if axis >= self.x.type.rank:
+            self.node.corrupt(f"has more slices than the {self.x.type.rank} axes of its input")
+        return self.x.type.shape[axis]
+
+    def skip(self, axes: int) -> None:
+        """Whole axes."""
+        for _ in range(axes):
+            self.slice(None, None, 1)
+
+    def new_axis(self) -> None:
+        """An axis of extent 1 that x does not have."""
+        self.shape.append(1)
+        self.reshaped = True
+
+    def index(self, begin: int) -> None:
+        """One element; the axis goes."""
+        self.extent()
+        self.shrink.append(len(self.begin))
+        self._append(begin, None, 1)
+
+    def slice(self, begin: int | None, end: int | None, stride: int) -> None:
+        """A range with Python's meaning; with the option `offset`, the end counts from the begin."""
+        extent = self.extent()
+        if stride == 0:
+            self.node.corrupt("a stride is 0")
+        if self.offset and end is not None:
+            end += slice(begin, None, stride).indices(extent)[0]
+            end = None if end < 0 and stride < 0 else end
+        self.shape.append(len(range(*slice(begin, end, stride).indices(extent))))
+        self._append(begin, end, stride)
+
+    def _append(self, begin: int | None, end: int | None, stride: int) -> None:
+        self.begin.append(begin)
+        self.end.append(end)
+        self.strides.append(stride)
+
+    def steps(self) -> Sequence[Step]:
+        """The slice, and the reshape if there are new axes."""
+        self.skip(self.x.type.rank - len(self.begin))
+        attrs = {
+            "begin": tuple(self.begin),
+            "end": tuple(self.end),
+            "strides": tuple(self.strides),
+            "shrink_axes": tuple(self.shrink),
+        }
+        cut = Step("strided_slice", (self.x,), attrs)
+        return (cut, Step("reshape", (PREVIOUS,), {"shape": tuple(self.shape)})) if self.reshaped else (cut,)
+
+
+OPERATORS: Mapping[str, Rule] = {
+    "ABS": plain("abs"),
+    "ADD": activated("add", "AddOptions"),
+    "ADD_N": value.sum_of_all,
+    "ARG_MAX": tensor.arg_extreme("arg_max", "ArgMaxOptions"),
+    "ARG_MIN": tensor.arg_extreme("arg_min", "ArgMinOptions"),
+    "ATAN2": plain("atan2"),
+    "AVERAGE_POOL_2D": pool("average_pool2d"),
+    "BATCH_MATMUL": tensor.batch_matmul,
+    "BATCH_TO_SPACE_ND": value.batch_to_space,
+    "BIDIRECTIONAL_SEQUENCE_LSTM": recurrent.bidirectional_lstm,
+    "BIDIRECTIONAL_SEQUENCE_RNN": recurrent.bidirectional_rnn,
+    "BITCAST": value.to_output_type("bitcast"),
+    "BITWISE_XOR": plain("bitwise_xor"),
+    "BROADCAST_ARGS": value.broadcast_args,
+    "BROADCAST_TO": tensor.broadcast,
+    "BUCKETIZE": value.bucketize,
+    "CAST": value.to_output_type("cast"),
+    "CEIL": plain("ceil"),
+    "CONCATENATION": concatenation,
+    "CONCAT_EMBEDDINGS": value.concat_embeddings,
+    "CONV_2D": conv,
+    "CONV_3D": window.conv3d,
+    "CONV_3D_TRANSPOSE": window.conv3d_transpose,
+    "COS": plain("cos"),
+    "CUMSUM": tensor.cumsum,
+    "DENSIFY": lambda node: node.operand(0),  # a constant, unfolded when it was read
+    "DEPTHWISE_CONV_2D": depthwise_conv,
+    "DEPTH_TO_SPACE": value.blocks("depth_to_space", "DepthToSpaceOptions"),
+    "DEQUANTIZE": plain("dequantize"),
+    "DILATE": window.dilate,
+    "DIV": activated("div", "DivOptions"),
+    "DYNAMIC_UPDATE_SLICE": plain("dynamic_update_slice"),
+    "ELU": plain("elu"),
+    "EMBEDDING_LOOKUP": value.embedding_lookup,
+    "EMBEDDING_LOOKUP_SPARSE": value.embedding_lookup_sparse,
+    "EQUAL": plain("equal"),
+    "EXP": plain("exp"),
+    "EXPAND_DIMS": tensor.expand_dims,
+    "FAKE_QUANT": value.fake_quant,
+    "FILL": value.fill,
+    "FLOOR": plain("floor"),
+    "FLOOR_DIV": plain("floor_div"),
+    "FLOOR_MOD": plain("floor_mod"),
+    "FULLY_CONNECTED": dense.fully_connected,
+    "GATHER": tensor.gather,
+    "GATHER_ND": plain("gather_nd"),
+    "GELU": value.gelu,
+    "GREATER": plain("greater"),
+    "GREATER_EQUAL": plain("greater_equal"),
+    "HARD_SWISH": plain("hard_swish"),
+    "HASHTABLE_LOOKUP": plain("hashtable_lookup"),
+    "L2_NORMALIZATION": value.l2_normalization,
+    "L2_POOL_2D": pool("l2_pool2d"),
+    "LEAKY_RELU": leaky_relu,
+    "LESS": plain("less"),
+    "LESS_EQUAL": plain("less_equal"),
+    "LOCAL_RESPONSE_NORMALIZATION": value.local_response_normalization,
+    "LOG": plain("log"),
+    "LOGICAL_AND": plain("logical_and"),
+    "LOGICAL_NOT": plain("logical_not"),
+    "LOGICAL_OR": plain("logical_or"),
+    "LOGISTIC": plain("logistic"),
+    "LOG_SOFTMAX": plain("log_softmax"),
+    "LSH_PROJECTION": value.lsh_projection,
+    "LSTM": recurrent.lstm,
+    "MATRIX_DIAG": plain("matrix_diag"),
+    "MATRIX_SET_DIAG": plain("matrix_set_diag"),
+    "MAXIMUM": plain("maximum"),
+    "MAX_POOL_2D": pool("max_pool2d"),
+    "MEAN": tensor.reduction("mean"),
+    "MINIMUM": plain("minimum"),
+    "MIRROR_PAD": tensor.mirror_pad,
+    "MUL": activated("mul", "MulOptions"),
+    "MULTINOMIAL": value.random("multinomial"),
+    "NEG": plain("neg"),
+    "NON_MAX_SUPPRESSION_V4": value.suppression((0, 2)),
+    "NON_MAX_SUPPRESSION_V5": value.suppression((0, 1, 2)),
+    "NOT_EQUAL": plain("not_equal"),
+    "ONE_HOT": value.one_hot,
+    "PACK": tensor.pack,
+    "PAD": pad,
+    "PADV2": pad,
+    "POW": plain("pow"),
+    "PRELU": plain("prelu"),
+    "QUANTIZE": quantize,
+    "RANDOM_STANDARD_NORMAL": value.random("random_normal"),
+    "RANDOM_UNIFORM": value.random("random_uniform"),
+    "RANGE": value.sequence,
+    "RANK": tensor.rank,
+    "REDUCE_ALL": tensor.reduction("reduce_all"),
+    "REDUCE_ANY": tensor.reduction("reduce_any"),
+    "REDUCE_MAX": tensor.reduction("reduce_max"),
+    "REDUCE_MIN": tensor.reduction("reduce_min"),
+    "REDUCE_PROD": tensor.reduction("reduce_prod"),
+    "REDUCE_WINDOW": window.reduce_window,
+    "RELU": plain("relu"),
+    "RELU6": plain("relu6"),
+    "RELU_0_TO_1": plain("relu01"),
+    "RELU_N1_TO_1": plain("relu1"),
+    "RESHAPE": reshape,
+    "RESIZE_BILINEAR": resize_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": tensor.resize_nearest,
+    "REVERSE_SEQUENCE": tensor.reverse_sequence,
+    "REVERSE_V2": tensor.reverse,
+    "RIGHT_SHIFT": plain("right_shift"),
+    "RNN": recurrent.rnn,
+    "ROUND": plain("round"),
+    "RSQRT": plain("rsqrt"),
+    "SCATTER_ND": tensor.scatter_nd,
+    "SEGMENT_SUM": tensor.segment_sum,
+    "SELECT": value.choose,
+    "SELECT_V2": plain("select"),
+    "SHAPE": tensor.shape,
+    "SIGN": plain("sign"),
+    "SIN": plain("sin"),
+    "SKIP_GRAM": value.skip_grams,
+    "SLICE": tensor.cut,
+    "SOFTMAX": softmax,
+    "SPACE_TO_BATCH_ND": value.space_to_batch,
+    "SPACE_TO_DEPTH": value.blocks("space_to_depth", "SpaceToDepthOptions"),
+    "SPARSE_TO_DENSE": tensor.sparse_to_dense,
+    "SPLIT": tensor.split,
+    "SPLIT_V": tensor.split_v,
+    "SQRT": plain("sqrt"),
+    "SQUARE": plain("square"),
+    "SQUARED_DIFFERENCE": plain("squared_difference"),
+    "SQUEEZE": squeeze,
+    "STABLEHLO_ABS": plain("abs"),
+    "STABLEHLO_ADD": stablehlo.by_type("logical_or", "add"),
+    "STABLEHLO_AND": stablehlo.by_type("logical_and", "bitwise_and"),
+    "STABLEHLO_BROADCAST_IN_DIM": stablehlo.broadcast_in_dim,
+    "STABLEHLO_CLAMP": stablehlo.clamp,
+    "STABLEHLO_COMPARE": stablehlo.compare,
+    "STABLEHLO_CONCATENATE": stablehlo.concatenate,
+    "STABLEHLO_CONVERT": value.to_output_type("cast"),
+    "STABLEHLO_COSINE": plain("cos"),
+    "STABLEHLO_DIVIDE": plain("div"),
+    "STABLEHLO_DOT_GENERAL": stablehlo.dot_general,
+    "STABLEHLO_DYNAMIC_SLICE": stablehlo.dynamic_slice,
+    "STABLEHLO_DYNAMIC_UPDATE_SLICE": stablehlo.dynamic_update_slice,
+    "STABLEHLO_EXPONENTIAL": plain("exp"),
+    "STABLEHLO_FLOOR": plain("floor"),
+    "STABLEHLO_GATHER": stablehlo_index.gather,
+    "STABLEHLO_IOTA": stablehlo.iota,
+    "STABLEHLO_LOG": plain("log"),
+    "STABLEHLO_LOGISTIC": plain("logistic"),
+    "STABLEHLO_MAXIMUM": stablehlo.by_type("logical_or", "maximum"),
+    "STABLEHLO_MINIMUM": stablehlo.by_type("logical_and", "minimum"),
+    "STABLEHLO_MULTIPLY": stablehlo.by_type("logical_and", "mul"),
+    "STABLEHLO_NEGATE": plain("neg"),
+    "STABLEHLO_OR": stablehlo.by_type("logical_or", "bitwise_or"),
+    "STABLEHLO_PAD": stablehlo.pad,
+    "STABLEHLO_POWER": plain("pow"),
+    "STABLEHLO_REDUCE": stablehlo.reduce,
+    "STABLEHLO_REDUCE_WINDOW": stablehlo.reduce_window,
+    "STABLEHLO_RESHAPE": stablehlo.reshape,
+    "STABLEHLO_RSQRT": plain("rsqrt"),
+    "STABLEHLO_SCATTER": stablehlo_index.scatter,
+    "STABLEHLO_SELECT": plain("select"),
+    "STABLEHLO_SHIFT_LEFT": plain("left_shift"),
+    "STABLEHLO_SLICE": stablehlo.take,
+    "STABLEHLO_SUBTRACT": plain("sub"),
+    "STABLEHLO_TANH": plain("tanh"),
+    "STABLEHLO_TRANSPOSE": stablehlo.transpose,
+    "STRIDED_SLICE": strided_slice,
+    "SUB": activated("sub", "SubOptions"),
+    "SUM": tensor.reduction("reduce_sum"),
+    "SVDF": recurrent.svdf,
+    "TANH": plain("tanh"),
+    "TILE": tensor.tile,
+    "TOPK_V2": tensor.top_k,
+    "TRANSPOSE": transpose,
+    "TRANSPOSE_CONV": tensor.transpose_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": recurrent.sequence_lstm,
+    "UNIDIRECTIONAL_SEQUENCE_RNN": recurrent.sequence_rnn,
+    "UNIQUE": value.unique,
+    "UNPACK": tensor.unpack,
+    "UNSORTED_SEGMENT_MAX": tensor.unsorted_segments("segment_max"),
+    "UNSORTED_SEGMENT_MIN": tensor.unsorted_segments("segment_min"),
+    "UNSORTED_SEGMENT_PROD": tensor.unsorted_segments("segment_prod"),
+    "UNSORTED_SEGMENT_SUM": tensor.unsorted_segments("segment_sum"),
+    "WHERE": value.where,
+    "ZEROS_LIKE": plain("zeros_like"),
+}
+
+REFUSED: Mapping[str, str] = {
+    "DELEGATE": "it stands for a delegate's own code, which no file holds",
+    "STABLEHLO_CUSTOM_CALL": "it stands for code of another program, which no file holds",
+    "STABLEHLO_RNG_BIT_GENERATOR": "its state is UINT64, which is not supported",
+}
+
+
+def rule_of(code: str, custom: Mapping[str, CustomOperator]) -> Rule:
+    """The rule of an operator, refused when there is none; `custom` has those of custom operators by name."""
+    if code in OPERATORS:
+        return OPERATORS[code]
+    if not code.startswith(PREFIX):
+        raise RefusedError(REFUSED.get(code, "this operator is not supported"))
+    name = code.removeprefix(PREFIX)
+    if name not in custom:
+        raise RefusedError("this operator has no meaning, gpunn.load(custom=...) can give it one")
+    return custom_rule(custom[name])

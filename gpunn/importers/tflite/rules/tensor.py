@@ -1,0 +1,278 @@
+"""Rules of TFLite operators that reduce, order, cut and move tensors (a part of the table in table.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tflite as schema
+
+from gpunn.importers.tflite.node import Known, Layer, Network, Node, RefusedError, Result, Step
+from gpunn.types import DType
+
+PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
+INDEX_TYPES = {schema.TensorType.INT32: "int32", schema.TensorType.INT64: "int64"}
+MIRRORS = {schema.MirrorPadMode.REFLECT: "reflect", schema.MirrorPadMode.SYMMETRIC: "symmetric"}
+
+
+def reduction(op: str) -> Callable[[Node], Step]:
+    """A rule for the reductions, which share ReducerOptions: axes may be negative and may repeat."""
+
+    def rule(node: Node) -> Step:
+        keep_dims = node.options("ReducerOptions").get("KeepDims")
+        return Step(op, (node.operand(0),), {"axes": node.ints(1, "axes"), "keep_dims": keep_dims})
+
+    return rule
+
+
+def arg_extreme(op: str, options: str) -> Callable[[Node], Step]:
+    """A rule for ARG_MAX and ARG_MIN along a constant axis."""
+
+    def rule(node: Node) -> Step:
+        dtype = node.options(options).get("OutputType")
+        if dtype not in INDEX_TYPES:
+            node.corrupt(f"the output type should be INT32 or INT64, got number {dtype}")
+        return Step(op, (node.operand(0),), {"axis": _axis(node, 1), "dtype": INDEX_TYPES[dtype]})
+
+    return rule
+
+
+def batch_matmul(node: Node) -> Step:
+    """BATCH_MATMUL of any ranks, which broadcast."""
+    options = node.options("BatchMatMulOptions")
+    attrs = {"adj_a": options.get("AdjX"), "adj_b": options.get("AdjY")}
+    return Step("batch_matmul", (node.operand(0), node.operand(1)), attrs)
+
+
+def cumsum(node: Node) -> Step:
+    """CUMSUM along a constant axis."""
+    options = node.options("CumsumOptions")
+    attrs = {"exclusive": options.get("Exclusive"), "reverse": options.get("Reverse")}
+    return Step("cumsum", (node.operand(0),), {"axis": _axis(node, 1), **attrs})
+
+
+def gather(node: Node) -> Step:
+    """GATHER along an axis; batch_dims since version 5."""
+    options = node.options("GatherOptions")
+    attrs = {"axis": options.get("Axis"), "batch_dims": options.get("BatchDims")}
+    return Step("gather", (node.operand(0), node.operand(1)), attrs)
+
+
+def sparse_to_dense(node: Node) -> Step:
+    """SPARSE_TO_DENSE into a constant shape; the option validate_indices is always on."""
+    inputs = (node.operand(0), node.operand(2), node.operand(3))
+    return Step("sparse_to_dense", inputs, {"shape": node.ints(1, "extents")})
+
+
+def broadcast(node: Node) -> Step:
+    """BROADCAST_TO a constant shape."""
+    return Step("broadcast_to", (node.operand(0),), {"shape": node.ints(1, "extents")})
+
+
+def reverse_sequence(node: Node) -> Step:
+    """REVERSE_SEQUENCE of lengths that may be computed."""
+    options = node.options("ReverseSequenceOptions")
+    attrs = {"axis": options.get("SeqDim"), "batch_axis": options.get("BatchDim")}
+    return Step("reverse_sequence", (node.operand(0), node.operand(1)), attrs)
+
+
+def scatter_nd(node: Node) -> Step:
+    """SCATTER_ND into zeros of a constant shape."""
+    return Step("scatter_nd", (node.operand(0), node.operand(1)), {"shape": node.ints(2, "extents")})
+
+
+def segment_sum(node: Node) -> Step:
+    """SEGMENT_SUM by constant ids in ascending order: the last one says how many segments there are."""
+    ids = node.constant(1, "segments' ids", "int32")
+    if ids.ndim != 1 or (np.diff(ids) < 0).any():
+        node.corrupt("the segments' ids should be a list in ascending order")
+    segments = int(ids[-1]) + 1 if ids.size else 0
+    return Step("segment_sum", (node.operand(0), node.operand(1)), {"segments": max(segments, 0)})
+
+
+def unsorted_segments(op: str) -> Callable[[Node], Step]:
+    """A rule for the operators of segments of a constant number; slices of a negative id belong to none."""
+
+    def rule(node: Node) -> Step:
+        (segments,) = node.ints(2, "numbers of segments", 1)
+        return Step(op, (node.operand(0), node.operand(1)), {"segments": segments, "drops": True})
+
+    return rule
+
+
+def transpose_conv(node: Node) -> Step:
+    """TRANSPOSE_CONV to a constant shape (the first input); the bias, since version 3, is the last."""
+    options = node.options("TransposeConvOptions")
+    padding = options.get("Padding")
+    if padding not in PADDINGS:
+        node.corrupt(f"there is no padding number {padding}")
+    filter, x = node.operand(1), node.operand(2)
+    batch, *size, channels = node.ints(0, "extents", 4)
+    if (batch, channels) != (x.type.shape[:1] + filter.type.shape[:1]):
+        node.corrupt(
+            f"an output of {batch} images x {channels} channels does not fit {x.type}, {filter.type}"
+        )
+    stride = options.get("StrideH"), options.get("StrideW")
+    attrs = {"size": tuple(size), "stride": stride, "padding": PADDINGS[padding], **options.activation()}
+    return Step("transpose_conv2d", (x, filter, *node.inputs[3:]), attrs)
+
+
+def _axis(node: Node, index: int) -> int:
+    """The only element of constant input `index`."""
+    return node.ints(index, "axes", 1)[0]
+
+
+def expand_dims(node: Node) -> Step:
+    """EXPAND_DIMS: a reshape; a negative axis counts in the result."""
+    x, axis = node.operand(0), _axis(node, 1)
+    rank = x.type.rank + 1
+    if not -rank <= axis < rank:
+        node.corrupt(f"axis {axis} is out of range for a result of rank {rank}")
+    shape = list(x.type.shape)
+    shape.insert(axis % rank, 1)
+    return Step("reshape", (x,), {"shape": tuple(shape)})
+
+
+def mirror_pad(node: Node) -> Step:
+    """MIRROR_PAD by constant paddings."""
+    mode = node.options("MirrorPadOptions").get("Mode")
+    if mode not in MIRRORS:
+        node.corrupt(f"there is no mirror mode number {mode}")
+    return Step("mirror_pad", (node.operand(0),), {"paddings": paddings(node), "mode": MIRRORS[mode]})
+
+
+def paddings(node: Node, *small: str) -> tuple[tuple[int, int], ...]:
+    """Constant input 1, of int32, int64 or `small`, as pairs (before, after), one for a dimension of x."""
+    rank = node.operand(0).type.rank
+    found = node.constant(1, "paddings", "int32", "int64", *small)
+    if found.shape != (rank, 2):
+        node.corrupt(f"the paddings should have shape [{rank}, 2], got {list(found.shape)}")
+    return tuple((int(before), int(after)) for before, after in found)
+
+
+def padding_value(node: Node, index: int) -> float:
+    """The only element of constant input `index`, of the first input's type, as stored; exact where int64."""
+    x = node.operand(0)
+    fill = node.constant(index, "padding values", x.type.dtype.value)
+    if fill.size != 1:
+        node.corrupt(f"expected one padding value, got {fill.size}")
+    if node.operand(index).type.quantization != x.type.quantization:
+        raise RefusedError("the padding value is quantised differently than the input")
+    number: float = fill.reshape(-1)[0].item()
+    return number
+
+
+def pack(node: Node) -> Step:
+    """PACK of any number of inputs."""
+    options = node.options("PackOptions")
+    if options.get("ValuesCount") != len(node.inputs):
+        node.corrupt(f"packs {options.get('ValuesCount')} values, got {len(node.inputs)} inputs")
+    return Step("stack", node.inputs, {"axis": options.get("Axis")})
+
+
+def unpack(node: Node) -> Step:
+    """UNPACK along an axis, whose extent is the number of results."""
+    x, options = node.operand(0), node.options("UnpackOptions")
+    axis, count = options.get("Axis"), options.get("Num")
+    extent = x.type.shape[axis] if -x.type.rank <= axis < x.type.rank else count
+    if not count == extent == len(node.outputs):
+        node.corrupt(f"unpacks {extent} slices as {count} values into {len(node.outputs)} outputs")
+    return Step("unstack", (x,), {"axis": axis})
+
+
+def rank(node: Node) -> Known:
+    """RANK: known from the type of the input."""
+    return Known(np.array(node.operand(0).type.rank, np.int32))
+
+
+def shape(node: Node) -> Known:
+    """SHAPE: known from the type of the input."""
+    dtype = node.options("ShapeOptions").get("OutType")
+    if dtype not in INDEX_TYPES:
+        node.corrupt(f"the output type should be INT32 or INT64, got number {dtype}")
+    return Known(np.array(node.operand(0).type.shape, INDEX_TYPES[dtype]))
+
+
+def resize_nearest(node: Node) -> Step:
+    """RESIZE_NEAREST_NEIGHBOR to a constant height and width."""
+    options = node.options("ResizeNearestNeighborOptions")
+    attrs = {
+        "size": node.ints(1, "extents", 2),
+        "align_corners": options.get("AlignCorners"),
+        "half_pixel_centers": options.get("HalfPixelCenters"),
+    }
+    return Step("resize_nearest", (node.operand(0),), attrs)
+
+
+def reverse(node: Node) -> Step:
+    """REVERSE_V2 along constant axes, a slice with strides of -1 there."""
+    x = node.operand(0)
+    axes = node.ints(1, "axes")
+    rank = x.type.rank
+    if not all(-rank <= axis < rank for axis in axes):
+        node.corrupt(f"axes {list(axes)} are out of range for rank {rank}")
+    turned = {axis % rank for axis in axes}
+    whole = (None,) * rank
+    strides = tuple(-1 if d in turned else 1 for d in range(rank))
+    return Step("strided_slice", (x,), {"begin": whole, "end": whole, "strides": strides})
+
+
+def cut(node: Node) -> Step:
+    """SLICE with constant begins and sizes; a size of -1 reaches to the end."""
+    x = node.operand(0)
+    begin = node.ints(1, "begins", x.type.rank)
+    size = node.ints(2, "sizes", x.type.rank)
+    ends = tuple(n if s == -1 else b + s for n, b, s in zip(x.type.shape, begin, size, strict=True))
+    for n, b, e in zip(x.type.shape, begin, ends, strict=True):
+        if not 0 <= b <= e <= n:
+            node.corrupt(f"begins {list(begin)} and sizes {list(size)} leave shape {list(x.type.shape)}")
+    return Step("strided_slice", (x,), {"begin": begin, "end": ends, "strides": (1,) * x.type.rank})
+
+
+def split(node: Node) -> Step:
+    """SPLIT along a constant axis (the first input) into equal parts."""
+    x, axis = node.operand(1), _axis(node, 0)
+    count = node.options("SplitOptions").get("NumSplits")
+    extent = _extent(node, x.type.shape, axis)
+    if count != len(node.outputs) or count < 1 or extent % count:
+        node.corrupt(f"splits {extent} slices into {count} equal parts and {len(node.outputs)} outputs")
+    return Step("split", (x,), {"axis": axis, "sizes": (extent // count,) * count})
+
+
+def split_v(node: Node) -> Step:
+    """SPLIT_V into parts of constant sizes, one of which may be -1, along a constant axis."""
+    x, sizes, axis = node.operand(0), node.ints(1, "sizes"), _axis(node, 2)
+    count = node.options("SplitVOptions").get("NumSplits")
+    if not count == len(sizes) == len(node.outputs):
+        node.corrupt(f"splits into {count} parts, {len(sizes)} sizes and {len(node.outputs)} outputs")
+    extent = _extent(node, x.type.shape, axis)
+    if sizes.count(-1) == 1:
+        rest = extent - sum(sizes) - 1
+        sizes = tuple(rest if n == -1 else n for n in sizes)
+    return Step("split", (x,), {"axis": axis, "sizes": sizes})
+
+
+def _extent(node: Node, shape: tuple[int, ...], axis: int) -> int:
+    """The extent of a shape along an axis that may be negative."""
+    if not -len(shape) <= axis < len(shape):
+        node.corrupt(f"axis {axis} is out of range for rank {len(shape)}")
+    return shape[axis]
+
+
+def tile(node: Node) -> Step:
+    """TILE by constant multiples."""
+    x = node.operand(0)
+    return Step("tile", (x,), {"multiples": node.ints(1, "multiples", x.type.rank)})
+
+
+def top_k(node: Node) -> Network:
+    """TOPK_V2 of a constant number of values; their places are int32, or int16 where the file says so."""
+    count = node.constant(1, "number of values", "int32", "int64", "int16")
+    if count.size != 1:
+        node.corrupt(f"expected 1 number of values, got {count.size}")
+    layers = [Layer("top_k", (node.operand(0),), {"k": int(count.reshape(-1)[0])})]
+    places = Result(0, 1)
+    if len(node.outputs) > 1 and node.outputs[1] is not None and node.outputs[1].dtype is DType.INT16:
+        layers.append(Layer("cast", (places,), {"dtype": "int16"}))
+        places = Result(1)
+    return Network(layers, (Result(0), places))

@@ -1,0 +1,326 @@
+"""Rules of TFLite operators that choose, convert, make and find values (a part of the table in table.py).
+
+Versions need no rule of their own: a later one adds a type, or a field that has its default before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tflite as schema
+
+from gpunn.importers.tflite.node import (
+    PREVIOUS,
+    Computed,
+    Known,
+    Layer,
+    Network,
+    Node,
+    RefusedError,
+    Result,
+    Step,
+    symmetric,
+    when_known,
+)
+from gpunn.importers.tflite.rules.tensor import INDEX_TYPES
+from gpunn.ops.text import skip_gram
+from gpunn.types import Array, DType
+
+MAX_RANGE = 1 << 22  # elements that a few numbers may unfold to in the reader
+COMBINERS = {
+    schema.CombinerType.SUM: "sum",
+    schema.CombinerType.MEAN: "mean",
+    schema.CombinerType.SQRTN: "sqrtn",
+}
+PROJECTIONS: Mapping[int, Mapping[str, Any]] = {
+    schema.LSHProjectionType.SPARSE: {"type": "sparse", "offset": True},
+    schema.LSHProjectionType.DENSE: {"type": "dense"},
+}
+
+
+def blocks(op: str, options: str) -> Callable[[Node], Step]:
+    """A rule for DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
+    return lambda node: Step(op, node.inputs, {"block_size": node.options(options).get("BlockSize")})
+
+
+def batch_to_space(node: Node) -> Step:
+    """BATCH_TO_SPACE_ND by a constant block shape and crops."""
+    attrs = {"block_shape": node.ints(1, "block extents"), "crops": _pairs(node, "crops")}
+    return Step("batch_to_space_nd", (node.operand(0),), attrs)
+
+
+def space_to_batch(node: Node) -> Step:
+    """SPACE_TO_BATCH_ND by a constant block shape and paddings, which hold the real 0."""
+    x = node.operand(0)
+    quantization = x.type.quantization
+    attrs = {
+        "block_shape": node.ints(1, "block extents"),
+        "paddings": _pairs(node, "paddings"),
+        "value": 0.0 if quantization is None else float(quantization.zero_point[0]),
+    }
+    return Step("space_to_batch_nd", (x,), attrs)
+
+
+def _pairs(node: Node, what: str) -> tuple[tuple[int, int], ...]:
+    """Constant input 2 as pairs."""
+    found = node.constant(2, what, "int32", "int64")
+    if found.ndim != 2 or found.shape[1] != 2:
+        node.corrupt(f"the {what} should be pairs, got shape {list(found.shape)}")
+    return tuple((int(before), int(after)) for before, after in found)
+
+
+def to_output_type(op: str) -> Callable[[Node], Step]:
+    """A rule for CAST and BITCAST to the type of the output, which CastOptions only repeat."""
+
+    def rule(node: Node) -> Step:
+        result = node.outputs[0] if node.outputs else None
+        if result is None:
+            raise RefusedError("the output is of a type that is not supported")
+        return Step(op, node.inputs, {"dtype": result.dtype.value})
+
+    return rule
+
+
+def broadcast_args(node: Node) -> Known | Computed:
+    """BROADCAST_ARGS of two shapes: the shape that both broadcast to."""
+    a, b = (node.operand(k) for k in range(2))
+    if a.type.dtype is not b.type.dtype:
+        node.corrupt(f"the shapes are {a.type} and {b.type}")
+    shapes = [node.ints(k, "extents") if v.value is not None else () for k, v in enumerate((a, b))]
+    if not node.known:
+        return when_known(broadcast_args, node)
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        node.corrupt(f"shapes {list(shapes[0])} and {list(shapes[1])} cannot be broadcast together")
+    return Known(np.array(shape, a.type.dtype.numpy))
+
+
+def concat_embeddings(node: Node) -> Step:
+    """CONCAT_EMBEDDINGS of ids and a table for each channel, of which the schema's options tell the rest."""
+    options = node.options("ConcatEmbeddingsOptions")
+    columns, dims = options.ints("NumColumnsPerChannel"), options.ints("EmbeddingDimPerChannel")
+    tables = [node.operand(k) for k in range(1, len(node.inputs))]
+    channels = options.get("NumChannels")
+    if not channels == len(tables) == len(columns):
+        node.corrupt(f"has {channels} channels, columns for {len(columns)} and {len(tables)} tables")
+    found = tuple(t.type.shape[-1] for t in tables if t.type.rank)
+    if dims and dims != found:
+        node.corrupt(f"the tables should have rows of {list(dims)} elements, got {list(found)}")
+    return Step("concat_embeddings", node.inputs, {"columns": columns})
+
+
+def embedding_lookup(node: Node) -> Sequence[Step]:
+    """EMBEDDING_LOOKUP; rows of a quantised table come out as reals where the file says FLOAT32."""
+    rows, table = node.operand(0), node.operand(1)
+    result, quantization = node.outputs[0] if node.outputs else None, table.type.quantization
+    if quantization is None or result is None or result.dtype is not DType.FLOAT32:
+        return [Step("embedding_lookup", node.inputs)]
+    table = symmetric(table)
+    if not quantization.per_tensor:  # which a pick of rows would have to pick from as well
+        return [Step("dequantize", (table,)), Step("gather", (PREVIOUS, rows))]
+    return [Step("embedding_lookup", (rows, table)), Step("dequantize", (PREVIOUS,))]
+
+
+def embedding_lookup_sparse(node: Node) -> Step:
+    """EMBEDDING_LOOKUP_SPARSE of a constant dense shape."""
+    number = node.options("EmbeddingLookupSparseOptions").get("Combiner")
+    if number not in COMBINERS:
+        node.corrupt(f"there is no combiner number {number}")
+    attrs = {"shape": node.ints(2, "extents"), "combiner": COMBINERS[number]}
+    return Step("embedding_lookup_sparse", tuple(node.operand(k) for k in (0, 1, 3, 4)), attrs)
+
+
+def fake_quant(node: Node) -> Step:
+    """FAKE_QUANT: to the values that num_bits tell apart, and back."""
+    options = node.options("FakeQuantOptions")
+    attrs = {
+        "min": options.get("Min"),
+        "max": options.get("Max"),
+        "num_bits": options.get("NumBits"),
+        "narrow_range": options.get("NarrowRange"),
+    }
+    return Step("fake_quant", node.inputs, attrs)
+
+
+def gelu(node: Node) -> Step:
+    """GELU, exact or with a hyperbolic tangent."""
+    approximate = node.options("GeluOptions").get("Approximate")
+    return Step("gelu_tanh" if approximate else "gelu", node.inputs)
+
+
+def l2_normalization(node: Node) -> Sequence[Step]:
+    """L2_NORMALIZATION over the last axis, and the fused activation."""
+    steps = [Step("l2_normalization", node.inputs, {"axis": -1})]
+    activation = node.options("L2NormOptions").activation()
+    if activation:
+        steps.append(Step(activation["activation"], (PREVIOUS,)))
+    return steps
+
+
+def local_response_normalization(node: Node) -> Step:
+    """LOCAL_RESPONSE_NORMALIZATION over the last axis."""
+    options = node.options("LocalResponseNormalizationOptions")
+    attrs = {name: options.get(name.capitalize()) for name in ("radius", "bias", "alpha", "beta")}
+    return Step("local_response_normalization", node.inputs, attrs)
+
+
+def lsh_projection(node: Node) -> Step:
+    """LSH_PROJECTION; a sparse signature has its function's number in the upper bits."""
+    number = node.options("LSHProjectionOptions").get("Type")
+    if number not in PROJECTIONS:
+        node.corrupt(f"there is no projection type number {number}")
+    return Step("lsh_projection", node.inputs, PROJECTIONS[number])
+
+
+def skip_grams(node: Node) -> Known | Computed:
+    """SKIP_GRAM of a text."""
+    text = node.operand(0)
+    if text.type.dtype is not DType.STRING:
+        node.corrupt(f"takes a string, got {text.type}")
+    if text.value is None:
+        return when_known(skip_grams, node)
+    options = node.options("SkipGramOptions")
+    size, skip = options.get("NgramSize"), options.get("MaxSkipSize")
+    grams = skip_gram(
+        text.value, ngram_size=size, max_skip_size=skip, include_all_ngrams=options.get("IncludeAllNgrams")
+    )
+    return Known(grams)
+
+
+def bucketize(node: Node) -> Step:
+    """BUCKETIZE by the option's boundaries."""
+    return Step(
+        "bucketize", node.inputs, {"boundaries": node.options("BucketizeOptions").floats("Boundaries")}
+    )
+
+
+def sum_of_all(node: Node) -> Sequence[Step]:
+    """ADD_N: one sum after the other."""
+    first, *others = (node.operand(k) for k in range(max(len(node.inputs), 1)))
+    if any(o.type.shape != first.type.shape for o in others):
+        node.corrupt("the terms should have one shape")
+    if not others:
+        return [Step("reshape", (first,), {"shape": first.type.shape})]
+    rest = [Step("add", (PREVIOUS, other)) for other in others[1:]]
+    return [Step("add", (first, others[0])), *rest]
+
+
+def expect_few(what: str, extents: Iterable[int]) -> None:
+    """Refuse to make many, as a small file may say whatever it likes, also of a tensor without elements."""
+    count = math.prod(max(n, 1) for n in extents)
+    if count > MAX_RANGE:
+        raise RefusedError(f"{count} {what} are too many, at most {MAX_RANGE} are supported")
+
+
+def fill(node: Node) -> Step:
+    """FILL of constant extents."""
+    return Step("fill", (node.operand(1),), {"shape": node.ints(0, "extents")})
+
+
+def random(op: str) -> Callable[[Node], Network]:
+    """A rule for what draws random numbers of a constant number; the last input counts what was drawn.
+
+    LiteRT reads 32 bits of each seed. Where both are 0 the file leaves them open: any will do.
+    """
+
+    def rule(node: Node) -> Network:
+        options = node.options("RandomOptions")
+        seeds = tuple((options.get(name) + 2**31) % 2**32 - 2**31 for name in ("Seed", "Seed2"))
+        if not any(seeds):
+            seeds = tuple(int(v) for v in np.random.SeedSequence().generate_state(2))
+        *given, drawn = node.inputs
+        if op == "multinomial":
+            dtype = node.outputs[0].dtype.value if node.outputs and node.outputs[0] else "int64"
+            (samples,) = node.ints(1, "numbers of samples", 1)
+            draw = Layer(op, (node.operand(0), drawn), {"samples": samples, "dtype": dtype, "seeds": seeds})
+        else:
+            draw = Layer(op, (drawn,), {"shape": node.ints(0, "extents"), "seeds": seeds})
+        return Network((draw,), (Result(0),), {len(given): Result(0, 1)})
+
+    return rule
+
+
+def suppression(outputs: Sequence[int]) -> Callable[[Node], Network]:
+    """A rule for NON_MAX_SUPPRESSION, of whose results a version has some; constants say how many stay."""
+
+    def rule(node: Node) -> Network:
+        (most,) = node.ints(2, "numbers of boxes", 1)
+        names = ("overlap", "least", "sigma")[: len(node.inputs) - 3]
+        attrs = {name: float(_number(node, k, name)) for k, name in enumerate(names, 3)}
+        boxes = Layer("non_max_suppression", (node.operand(0), node.operand(1)), {"most": most, **attrs})
+        return Network((boxes,), tuple(Result(0, k) for k in outputs))
+
+    return rule
+
+
+def unique(node: Node) -> Known | Computed:
+    """UNIQUE of a list: its values as they first appear, and for each element the place of its value."""
+    x = node.operand(0)
+    dtype = node.options("UniqueOptions").get("IdxOutType")
+    if dtype not in INDEX_TYPES or x.type.rank != 1 or x.type.dtype is DType.STRING:
+        node.corrupt(f"takes a list of numbers, and numbers places by INT32 or INT64, got {x.type}")
+    if x.value is None:
+        return when_known(unique, node)
+    values, first, places = np.unique(x.value, return_index=True, return_inverse=True, equal_nan=False)
+    order = np.argsort(first)
+    return Known(values[order], (np.argsort(order)[places].astype(INDEX_TYPES[dtype]),))
+
+
+def one_hot(node: Node) -> Step:
+    """ONE_HOT of a constant depth."""
+    (depth,) = node.ints(1, "depths", 1)
+    attrs = {"depth": depth, "axis": node.options("OneHotOptions").get("Axis")}
+    return Step("one_hot", (node.operand(0), node.operand(2), node.operand(3)), attrs)
+
+
+def sequence(node: Node) -> Known | Computed:
+    """RANGE from start to limit in steps of delta; reals add up in float32 as in TFLite."""
+    if not node.known:
+        return when_known(sequence, node)
+    start, limit, delta = (_number(node, k, name) for k, name in enumerate(("start", "limit", "delta")))
+    if len({v.dtype for v in (start, limit, delta)}) > 1:
+        node.corrupt(f"start, limit and delta are {start.dtype}, {limit.dtype} and {delta.dtype}")
+    first, last, step = start.item(), limit.item(), delta.item()
+    if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(step)) or step == 0:
+        node.corrupt(f"cannot go from {first} to {last} in steps of {step}")
+    if (last - first) * step < 0:
+        node.corrupt(f"steps of {step} do not lead from {first} to {last}")
+    count = math.ceil(abs((last - first) / step)) if start.dtype.kind == "f" else -((first - last) // step)
+    expect_few("numbers", [count])
+    terms: Array = np.full(count, delta, start.dtype)
+    terms[:1] = start
+    return Known(np.cumsum(terms, dtype=start.dtype))
+
+
+def _number(node: Node, index: int, what: str) -> Any:
+    """The only element of constant input `index`."""
+    value = node.constant(index, what, "int32", "int64", "float32")
+    if value.size != 1:
+        node.corrupt(f"the {what} should be one number, got {value.size}")
+    return value.reshape(())
+
+
+def choose(node: Node) -> Sequence[Step]:
+    """SELECT: a condition of rank 1 before tensors of a higher rank chooses among their slices."""
+    condition, a, b = (node.operand(k) for k in range(3))
+    if a.type.shape != b.type.shape:
+        node.corrupt(f"chooses between shapes {list(a.type.shape)} and {list(b.type.shape)}")
+    pick = Step("select", (condition, a, b))
+    if condition.type.rank != 1 or a.type.rank < 2:
+        return (pick,)
+    shape = (*condition.type.shape, *(1,) * (a.type.rank - 1))
+    return Step("reshape", (condition,), {"shape": shape}), Step("select", (PREVIOUS, a, b))
+
+
+def where(node: Node) -> Known | Computed:
+    """WHERE of a condition: the places where it holds."""
+    condition = node.operand(0)
+    if condition.type.dtype is DType.STRING:
+        node.corrupt("the condition is a string")
+    if condition.value is None:
+        return when_known(where, node)
+    return Known(np.argwhere(condition.value != 0).astype(np.int64))

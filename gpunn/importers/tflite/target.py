@@ -1,0 +1,171 @@
+"""Where a reader of TFLite operators adds what they stand for: a model, and what state holds in it by now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
+from gpunn.importers.tflite.node import RefusedError
+from gpunn.importers.tflite.work import Key, Work
+
+
+class Names:
+    """Names of a model's operands, each given once."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+
+    def copy(self) -> Names:
+        """The same names, for another model that goes on where this one stops."""
+        made = Names()
+        made._given.update(self._given)
+        return made
+
+    def unique(self, wanted: str) -> str:
+        """A name that was not given before: the wanted one, if possible with a number behind it."""
+        number = self._given.get(wanted, 0)
+        self._given[wanted] = number + 1
+        return wanted if number == 0 else self.free(f"{wanted}:{number}")
+
+    def free(self, name: str) -> str:
+        """The name, with as many strokes behind it as it takes to be another one."""
+        while name in self._given:
+            name += "'"
+        self._given[name] = 1
+        return name
+
+
+@dataclass(slots=True)
+class States:
+    """What state holds while a model is read, by key.
+
+    `begun` is what it held at first, which `begin` makes, `written` what has become of it.
+    """
+
+    begin: Callable[[Key], Operand]
+    begun: dict[Key, Operand] = field(default_factory=dict)
+    written: dict[Key, Operand] = field(default_factory=dict)
+
+    def start(self, key: Key) -> Operand:
+        """What it held at first."""
+        if key not in self.begun:
+            self.begun[key] = self.begin(key)
+        return self.begun[key]
+
+    def get(self, key: Key) -> Operand:
+        """What it holds by now."""
+        return self.written[key] if key in self.written else self.start(key)
+
+
+# Whether it is a resource, and which; or a variable that is not the file's.
+StateKey = tuple[bool, Key] | Operand
+Held = Mapping[StateKey, Operand]  # what state holds
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model in the making, the names in it, what was dequantised there, and what state holds by now.
+
+    Variable tensors (`tensors`) and resources differ in what subgraphs do to them: the variables of a branch
+    or a loop's body are as new each time that operator runs, resources are the whole file's.
+    `certain`: the first run comes by for sure, as this is no body of a branch or a loop. `own`: the next
+    values of variables that are none of the file's, where another model has them.
+    """
+
+    model: Graph
+    tensors: States
+    resources: States
+    names: Names
+    widened: dict[Operand, Operand] = field(default_factory=dict)
+    certain: bool = False
+    own: Mapping[StateKey, Operand] = field(default_factory=dict)
+
+    @classmethod
+    def outer(cls, work: Work, model: Graph) -> Target:
+        """The file's own model, in which state is kept from run to run."""
+        names = Names()
+
+        def variable(key: Key) -> Operand:
+            name, type, value = work.initial(key)
+            return model.variable(names.unique(name), type, value)
+
+        return cls(model, States(variable), States(variable), names, certain=True)
+
+    @classmethod
+    def going_on(cls, model: Graph, names: Names, held: Held) -> Target:
+        """A model that goes on with what state holds where another one stopped, and with no other."""
+
+        def begin(key: Key) -> Operand:
+            raise RefusedError("a variable is used first where shapes depend on values, or in a body there")
+
+        own: dict[StateKey, Operand] = {key: o for key, o in held.items() if isinstance(key, Operand)}
+        kept = [(key, operand) for key, operand in held.items() if not isinstance(key, Operand)]
+        tensors, resources = (
+            States(begin, {key: operand for (kind, key), operand in kept if kind is named})
+            for named in (False, True)
+        )
+        return cls(model, tensors, resources, names, own=own)
+
+    def held(self) -> dict[StateKey, Operand]:
+        """What state holds by now."""
+        found: dict[StateKey, Operand] = {
+            (named, key): states.get(key)
+            for named, states in ((False, self.tensors), (True, self.resources))
+            for key in (*states.begun, *states.written)
+        }
+        begun = (key for key in self.variables() if isinstance(key, Operand))
+        return {**found, **self.own, **{v: self.model.updates.get(v, v) for v in begun}}
+
+    def variables(self) -> list[StateKey]:
+        """What the model's variables are, in their order."""
+        kinds = (False, self.tensors), (True, self.resources)
+        begun = {operand: (named, key) for named, states in kinds for key, operand in states.begun.items()}
+        return [begun.get(variable, variable) for variable in self.model.variables]
+
+    def entered(self, work: Work) -> Target:
+        """The same model, for a subgraph whose variable tensors begin anew."""
+        return replace(self, tensors=_constants(work, self.model, self.names))
+
+    def once(self, work: Work) -> Target:
+        """A model for what happens before the first run."""
+        model, names = Graph(), Names()
+        return Target(
+            model, _constants(work, model, names), _constants(work, model, names), names, certain=True
+        )
+
+    def body(self, name: str, loop: bool = False) -> Target:
+        """A model inside of this one, into which what resources hold here comes as inputs.
+
+        Of a `loop` that holds for variable tensors, too; else they begin anew, as the constants that they are
+        here (see entered()).
+        """
+        model, names = Graph(name), Names()
+
+        def inputs(states: States) -> States:
+            def input(key: Key) -> Operand:
+                outside = states.get(key)
+                return model.input(names.unique(outside.name), outside.type)
+
+            return States(input)
+
+        tensors = inputs(self.tensors) if loop else States(self.tensors.start)
+        return Target(model, tensors, inputs(self.resources), names)
+
+    def update(self) -> None:
+        """Let the variables of the model be after a run what they were set to."""
+        for states in (self.tensors, self.resources):
+            for key, variable in states.begun.items():
+                if key in states.written:
+                    self.model.update(variable, states.written[key])
+
+
+def _constants(work: Work, model: Graph, names: Names) -> States:
+    """State that begins as it is before the first run."""
+
+    def constant(key: Key) -> Operand:
+        name, type, value = work.initial(key)
+        return model.constant(names.unique(name), value, type)
+
+    return States(constant)

@@ -1,0 +1,139 @@
+"""A subgraph's tensors as operands of the model that is being read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpunn.errors import FormatError, UnsupportedError
+from gpunn.graph.operation import Lifetime, Operand
+from gpunn.importers.tflite.control import CONTROL
+from gpunn.importers.tflite.node import RefusedError
+from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
+from gpunn.importers.tflite.target import Target
+from gpunn.importers.tflite.types import expect_shape, expect_type
+from gpunn.importers.tflite.work import Work
+from gpunn.types import OpenShape, Shape
+
+
+class Tensors:
+    """The operands of a subgraph's tensors, and the way from one to the other.
+
+    `operands` are those known by now, by tensor; `titles` what tensors are called where the subgraph is
+    inlined and the caller has names for them.
+    """
+
+    def __init__(self, work: Work, graph: FileGraph, target: Target) -> None:
+        self.work = work
+        self.file = work.file
+        self.graph = graph
+        self.model = target.model
+        self.names = target.names
+        self.states = target.tensors
+        self.operands: dict[int, Operand] = {}
+        self.titles: dict[int, str] = {}
+
+    def label(self, index: int) -> str:
+        """What a tensor is called."""
+        return self.titles.get(index, self.graph.tensors[index].name)
+
+    def input(self, index: int, shape: Shape) -> None:
+        """Let a tensor be an input of the model, of this shape."""
+        tensor = self.graph.tensors[index]
+        if index in self.operands:
+            self.file.fail(f"{tensor} is an input of the model twice")
+        if tensor.type is None:
+            self.work.unsupported.add(f"input {tensor.name} is {tensor.type_name}")
+        else:
+            type, axes = tensor.type.with_shape(shape), tensor.open.axes(shape)
+            self.operands[index] = self.model.input(self.names.unique(tensor.name), type, open=axes)
+
+    def operand(self, index: int, reader: str) -> Operand:
+        """The operand of a tensor that something reads."""
+        if index not in self.operands:
+            if self.graph.tensors[index].is_variable:
+                return self.states.get((self.graph.index, index))
+            self.operands[index] = self._constant(index, reader)
+        return self.operands[index]
+
+    def _constant(self, index: int, reader: str) -> Operand:
+        """The operand of a tensor that nothing writes; one for all calls of a subgraph."""
+        key, tensor = (self.graph.index, index), self.graph.tensors[index]
+        if key not in self.work.constants:
+            value = self.work.value(tensor)
+            if value is None:
+                self.file.fail(f"{tensor}, {reader}, comes from nowhere")
+            self.work.constants[key] = self.model.constant(self.names.unique(tensor.name), value, tensor.type)
+        return self.work.constants[key]
+
+    def begin_states(self) -> None:
+        """Let all variable tensors exist that the subgraph reads."""
+        for operator in self.graph.operators:
+            for index in operator.inputs:
+                if index is not None and self.graph.tensors[index].is_variable:
+                    self.states.start((self.graph.index, index))
+
+    def set(self, index: int, operand: Operand) -> None:
+        """Let a tensor be an operand: a file may write it again, readers see the latest."""
+        self.operands[index] = operand
+        if (self.graph.index, index) in self.states.begun:
+            self.states.written[self.graph.index, index] = operand
+
+    def read(self, index: int, position: int, operator: FileOperator) -> Operand:
+        """The operand at an operator's input, refused when its kind is not supported."""
+        tensor = self.graph.tensors[index]
+        handles = tensor.is_handle and operator.code in CONTROL
+        if tensor.dtype is None and not handles:
+            what = f"is {tensor.type_name}, which is not supported"
+            raise RefusedError(f"input {position} ({tensor.name}) {what}")
+        return self.operand(index, f"input {position} of {operator}")
+
+    def open(self, index: int) -> OpenShape | None:
+        """A tensor's shape as the file declares it, where it is open and an input's is, too."""
+        declared = self.graph.tensors[index].open
+        return declared if declared.is_open and any(i.open for i in self.model.inputs) else None
+
+    def outputs(self) -> tuple[Operand, ...]:
+        """What the subgraph gives to the one that calls it."""
+        return tuple(self.operand(i, f"an output of {self.graph}") for i in self.graph.outputs)
+
+    def expected_outputs(self, position: int) -> Iterator[Operand]:
+        """The model's outputs; those that operators from `position` on write are known by type only."""
+        later = {index for operator in self.graph.operators[position:] for index in operator.outputs}
+        for index in self.graph.outputs:
+            tensor = self.graph.tensors[index]
+            if tensor.type is None:
+                raise UnsupportedError(f"{self.file.name}: output {tensor.name} is {tensor.type_name}")
+            if index not in later:
+                yield self.operand(index, f"an output of {self.graph}")
+            else:
+                shape = tensor.open if tensor.open.is_open else OpenShape(None)
+                yield Operand(self.names.unique(tensor.name), tensor.type, Lifetime.TEMPORARY, open=shape)
+
+    def store(self, origin: str, operator: FileOperator, results: Sequence[Operand]) -> None:
+        """Let operands be the outputs of an operator."""
+        if len(results) != len(operator.outputs):
+            raise FormatError(f"{origin}: expected {len(results)} outputs, got {len(operator.outputs)}")
+        for index, operand in zip(operator.outputs, results, strict=True):
+            tensor = self.graph.tensors[index]
+            self.expect_type(origin, f"output {tensor.name}", tensor, operand)
+            self.set(index, operand)
+
+    def expect_type(self, origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
+        """FormatError unless the file's type of `what` is the one that follows from the inputs."""
+        if tensor.is_handle and operand in self.work.resources:
+            return
+        if tensor.is_handle:
+            raise RefusedError(f"{what}: which resource it stands for is computed")
+        if operand in self.work.resources:
+            raise FormatError(f"{origin}: {what} is {tensor.type_name}, expected RESOURCE")
+        expect_type(origin, what, tensor, operand)
+        if self.work.as_stored:
+            expect_shape(origin, what, tensor, operand)
+
+    def stand_in(self, operator: FileOperator) -> None:
+        """Operands for the results of an operator that is not there, so that the search can go on."""
+        for index in operator.outputs:
+            tensor = self.graph.tensors[index]
+            if tensor.type is not None:
+                operand = Operand(self.names.unique(tensor.name), tensor.type, Lifetime.TEMPORARY)
+                self.operands.setdefault(index, operand)

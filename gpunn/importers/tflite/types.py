@@ -1,0 +1,119 @@
+"""Which types the TFLite reader takes: of what an operator reads, and of what the file says it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpunn.errors import FormatError
+from gpunn.graph.operation import Operand
+from gpunn.importers.tflite.node import RefusedError, Step
+from gpunn.importers.tflite.subgraph import FileTensor
+from gpunn.ops import OPS
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.elementwise import binary, unary
+from gpunn.ops.op import EIGHT_BITS
+from gpunn.ops.reduction import reduce
+from gpunn.types import DType, Quantization, TensorType
+
+INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them
+# A quantised bias, input BIAS, is INT32, or INT64 under inputs of INT16.
+BIASED, BIAS = ("conv2d", "depthwise_conv2d", "fully_connected", "transpose_conv2d"), 2
+MIXED = ("basic_lstm", "lstm", "svdf")  # of whose integer form the op itself says which types it takes
+# What takes integers of 8 or 16 bits as the numbers that they are, and what takes float16.
+SMALL: Mapping[str, tuple[DType, ...]] = {
+    "concat": QUANTIZED,
+    **{line.name: line.dtypes for line in (*binary.TABLE, *reduce.TABLE, *unary.TABLE)},
+    **{op.name: op.quantized.dtypes for op in OPS.values() if op.quantized and op.quantized.plain},
+    "scatter_nd": EIGHT_BITS,
+}
+# Of these sums and products only some operators: the others of their name want a scale.
+SUMS: Mapping[str, tuple[DType, ...]] = {"add": (DType.INT16,), "mul": (DType.INT16,), "reduce_sum": ()}
+UNSCALED = ("REDUCE_WINDOW", "STABLEHLO_")
+HALVES = {"concat", "dequantize", "softmax", *(op.name for op in (*unary.OPS, *binary.OPS))}
+
+
+def expect_type(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
+    """FormatError unless the file's type of `what` is, but for the shape, what follows from the inputs."""
+    if tensor.dtype is None:
+        raise RefusedError(f"{what} is {tensor.type_name}, which is not supported")
+    if tensor.dtype is not operand.type.dtype:
+        raise FormatError(f"{origin}: {what} is {tensor.type_name}, expected {operand.type.dtype.name}")
+    if tensor.quantization != operand.type.quantization:
+        raise RefusedError(
+            f"{what} has {_words(tensor.quantization)}, "
+            f"expected {_words(operand.type.quantization)} from the inputs"
+        )
+
+
+def expect_shape(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
+    """FormatError unless the file's shape of `what` is the one that follows from the inputs."""
+    expected = operand.type.shape
+    if not tensor.open.admits(expected):
+        raise FormatError(
+            f"{origin}: {what} has shape {list(tensor.stored)} in the file, "
+            f"expected {list(expected)} from the inputs"
+        )
+
+
+def expect_reals(step: Step, code: str) -> None:
+    """Refuse reals that are not float32, or quantised integers throughout, unless they just move.
+
+    A custom op says itself what it takes. `code`: of the operator that the step belongs to.
+    """
+    if not isinstance(step.op, str):
+        return
+    types = [None if o is None else o.type for o in step.inputs]
+    integer = any(t is not None and t.quantization is not None for t in types)
+    small = SMALL if code.startswith(UNSCALED) else {**SMALL, **SUMS}
+    for position, (operand, type) in enumerate(zip(step.inputs, types, strict=True)):
+        if operand is None or type is None:
+            continue
+        whole = type.quantization is None and type.dtype in small.get(step.op, ())
+        if not whole and not _real(step.op, position, type, integer):
+            if type.dtype is DType.STRING:
+                raise RefusedError(f"input {position} ({operand.name}) is STRING, which it does not take")
+            kind = type.dtype.name if type.quantization is None else f"quantised {type.dtype.name}"
+            among = " among quantised inputs" if integer and type.dtype is DType.FLOAT32 else ""
+            raise RefusedError(
+                f"input {position} ({operand.name}) is {kind}{among}, "
+                "only FLOAT32 or quantised UINT8, INT8 and INT16 are supported"
+            )
+
+
+def expect_scales(step: Step, declared: Sequence[Quantization | None]) -> None:
+    """Refuse a scale for what an op makes of integers without one: they stand for themselves."""
+    types = [o.type for o in step.inputs if o is not None]
+    if all(t.quantization is None and t.dtype in (*INTEGERS, *QUANTIZED) for t in types):
+        stated = next(q for q in declared if q is not None)
+        raise RefusedError(f"the result has {_words(stated)}, expected no quantisation from the inputs")
+
+
+def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
+    """Whether an op takes a type at one of its inputs; `integer`: some input is quantised."""
+    if type.dtype is DType.STRING:
+        return OPS[op].strings
+    if OPS[op].raw:
+        return True
+    quantised = type.quantization is not None
+    if op in MIXED and integer:
+        return True
+    if type.dtype in QUANTIZED:
+        return quantised
+    if op in BIASED and integer:
+        return type.dtype in (DType.INT32, DType.INT64) and position == BIAS
+    if op in BIASED:
+        return type.dtype is DType.FLOAT32
+    if type.dtype in INTEGERS:
+        return not quantised
+    if type.dtype is DType.FLOAT16:
+        return op in HALVES and not integer
+    return type.dtype is DType.FLOAT32 and not integer
+
+
+def _words(quantization: Quantization | None) -> str:
+    """A quantisation for a message."""
+    if quantization is None:
+        return "no quantisation"
+    if not quantization.per_tensor:
+        return f"{len(quantization.scale)} scales"
+    return f"scale {quantization.scale[0]:g} and zero point {quantization.zero_point[0]}"

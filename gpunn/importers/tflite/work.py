@@ -1,0 +1,159 @@
+"""What the readers of a file's subgraphs share: the file, what has been found, and how much was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import numpy as np
+
+from gpunn.custom import CustomOperator
+from gpunn.errors import UnsupportedError
+from gpunn.graph.graph import bounded, zeros
+from gpunn.graph.operation import Lifetime, Operand
+from gpunn.importers.tflite.file import TfliteFile
+from gpunn.importers.tflite.node import RefusedError
+from gpunn.importers.tflite.refusals import Refusals
+from gpunn.importers.tflite.subgraph import FileGraph, FileTensor, printable
+from gpunn.types import Array, DType, TensorType
+
+MAX_DEPTH = 16  # of subgraphs that call one another
+MAX_KNOWN_BYTES = 64 << 20  # of constants that unfold, by a rule or as they are stored, from a small file
+MAX_UNFOLDED = 32  # times the size of a file that they may be
+MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as their subgraph is called again
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """What a file names to keep a tensor in (VAR_HANDLE)."""
+
+    container: bytes
+    name: bytes
+
+    def __str__(self) -> str:
+        return printable(self.name.decode("utf-8", "replace")) or "variable"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a file keeps pairs of strings and numbers in, by key (HASHTABLE); types by their names."""
+
+    number: int
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"table_{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What was imported into a table: keys, a value for each, and how many different keys there are."""
+
+    keys: Operand
+    values: Operand
+    size: int
+
+
+Key = tuple[int, int] | Variable  # of state: a variable tensor, by subgraph and number, or one by name
+
+
+@dataclass(slots=True)
+class Work:
+    """The work of reading one file. `as_stored`: tensors have the shapes that the file says.
+
+    `constants` are operands by subgraph and tensor. `handles` are constants that stand for resources,
+    `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
+    hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported. `known`
+    counts the bytes of constants that unfolded, and of those they come of; `repeated` what was read of
+    subgraphs that had been read before, which are in `begun`.
+    """
+
+    file: TfliteFile
+    custom: Mapping[str, CustomOperator]
+    as_stored: bool = True
+    unsupported: Refusals = field(init=False)
+    constants: dict[tuple[int, int], Operand] = field(default_factory=dict)
+    handles: dict[Variable | Table, Operand] = field(default_factory=dict)
+    resources: dict[Operand, Variable | Table] = field(default_factory=dict)
+    tables: dict[Table, Contents] = field(default_factory=dict)
+    initial_values: dict[Key, Array] = field(default_factory=dict)
+    types: dict[Variable, TensorType] = field(default_factory=dict)
+    done_once: set[int] = field(default_factory=set)
+    known: int = 0
+    begun: set[int] = field(default_factory=set)
+    repeated: int = 0
+
+    def __post_init__(self) -> None:
+        self.unsupported = Refusals(self.file.name)
+
+    def again(self) -> Work:
+        """The work of reading on, or again, where shapes are others than the file's."""
+        return replace(self, as_stored=False, known=0, begun=set(), repeated=0)
+
+    def handle(self, resource: Variable | Table) -> Operand:
+        """The constant that stands for a resource, which only operators of resources understand."""
+        if resource not in self.handles:
+            number = np.array(len(self.handles), np.int32)
+            handle = Operand(str(resource), TensorType(DType.INT32, ()), Lifetime.CONSTANT, number)
+            self.handles[resource] = handle
+            self.resources[handle] = resource
+        return self.handles[resource]
+
+    def initial(self, key: Key) -> tuple[str, TensorType, Array]:
+        """The name and type of what keeps state, and what it holds before the first run."""
+        if isinstance(key, Variable):
+            if key not in self.initial_values:
+                raise RefusedError(f"variable {str(key)!r} may be read before anything is assigned to it")
+            return str(key), self.types[key], self.initial_values[key]
+        tensor = self.file.graph(key[0]).tensors[key[1]]
+        if tensor.type is None:  # an output: operators do not read such a tensor
+            raise UnsupportedError(f"{self.file.name}: {tensor} is {tensor.type_name}")
+        bounded(tensor.name, tensor.type)
+        value = self.value(tensor)
+        if value is None:  # of UINT8 they are not zero points, in LiteRT
+            value = zeros(
+                replace(tensor.type, quantization=None) if tensor.dtype is DType.UINT8 else tensor.type
+            )
+        return tensor.name, tensor.type, value
+
+    def value(self, tensor: FileTensor) -> Array | None:
+        """What the file holds of a tensor, within bounds where that unfolds."""
+        if tensor.type is not None and (tensor.sparsity is not None or tensor.bits):
+            self.unfold(tensor.type.nbytes, str(tensor))
+        return self.file.value(tensor)
+
+    def enter(self, index: int, path: Sequence[int]) -> FileGraph:
+        """A subgraph that subgraphs `path` call, each the next; FormatError when that has no end."""
+        if index in path:
+            self.file.fail(f"subgraph {index} calls itself, by way of {list(path)}")
+        if len(path) == MAX_DEPTH:
+            self.file.fail(f"subgraphs call one another {len(path)} deep, at most {MAX_DEPTH - 1} are read")
+        return self.file.graph(index)
+
+    def begin(self, graph: FileGraph) -> bool:
+        """Whether a subgraph has been read before; then it counts."""
+        again = graph.index in self.begun
+        self.begun.add(graph.index)
+        if again:
+            self.count(len(graph.inputs) + len(graph.outputs))
+        return again
+
+    def count(self, entries: int) -> None:
+        """Count entries of subgraphs as read again; FormatError when a small file asks for too many."""
+        self.repeated += entries
+        if self.repeated > MAX_REPEATED:
+            self.file.fail(f"calls its subgraphs too often, {self.repeated} entries of them are read again")
+
+    def unfold(self, nbytes: int, what: str) -> None:
+        """Refuse the whole file when its constants unfold to too much: the next one would cost as much."""
+        self.known += nbytes
+        most = max(MAX_KNOWN_BYTES, MAX_UNFOLDED * len(self.file.data))
+        if self.known > most:
+            self.unsupported.add(f"{what}: constants unfold to {self.known} bytes, at most {most} are kept")
+            self.fail_unsupported()
+
+    def fail_unsupported(self) -> NoReturn:
+        """Raise UnsupportedError with all that has been noted."""
+        raise UnsupportedError(self.unsupported.message())

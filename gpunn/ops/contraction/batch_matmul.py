@@ -1,0 +1,121 @@
+"""Products of stacks of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat_threads, size_of, vec_width
+from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
+from gpunn.ops.contraction.integer_product import integer_product
+from gpunn.ops.contraction.product_kernel import of_integers
+from gpunn.ops.fixed_point.affine import scale_of
+from gpunn.ops.kernels.strides import broadcast_strides, merge
+from gpunn.ops.op import Call, Op, Quantized, broadcast_shapes, op
+from gpunn.types import Array, Shape, TensorType
+
+
+def _matrix(call: Call, index: int, adjoint: str) -> tuple[int, int]:
+    """Rows and columns of the matrices of an input, as the product takes them."""
+    rows, columns = call.input(index).shape[-2:]
+    return (columns, rows) if call[adjoint] else (rows, columns)
+
+
+def _infer(call: Call) -> TensorType:
+    for index, adjoint in enumerate(("adj_a", "adj_b")):
+        if expect_dtype(call, index, *FLOATS).rank < 2:
+            call.fail(f"input {index} must have rank 2 or more, got {call.input(index)}")
+        expect_bool(call, adjoint)
+    a, b = call.x, call.input(1)
+    if a.dtype is not b.dtype or (a.quantization is None) != (b.quantization is None):
+        call.fail(f"inputs must have one dtype and both be quantised or neither, got {a} and {b}")
+    (rows, depth), (height, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
+    if depth != height:
+        call.fail(f"matrices of {rows} x {depth} and {height} x {columns} cannot be multiplied")
+    return a.with_shape((*broadcast_shapes(call, a.shape[:-2], b.shape[:-2]), rows, columns))
+
+
+def _kernel(call: Call) -> Kernel:
+    (rows, depth), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
+    a, b, batch = call.x, call.input(1), call.y.shape[:-2]
+    if not fits_i32(a.size, b.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    sizes, *walks = merge(batch, *(_walk(t.shape, batch) for t in (a, b)))
+    if len(sizes) > 4:
+        raise Unsupported(f"{len(sizes)} batch dimensions that cannot be merged, the shader walks 4")
+    lanes = 1 if call["adj_b"] else vec_width(columns)
+    down, across = _steps(b.shape, call["adj_b"])
+    return Kernel(
+        body="batch_matmul",
+        threads=flat_threads(call.y.size // lanes),
+        workgroup=(64, 1, 1),
+        reads=(Read("a", 0), Read("b", 1, lanes), Read("bias", None)),
+        writes=(Write(width=lanes),),
+        params={
+            "count": call.y.size // lanes,
+            "M": rows,
+            "K": depth,
+            "N": columns // lanes,
+            "batch": dims4(sizes, 1),
+            "a_batch": dims4(walks[0], 0),
+            "b_batch": dims4(tuple(step // lanes for step in walks[1]), 0),
+            "a_step": (*_steps(a.shape, call["adj_a"]), 0, 0),
+            "b_step": (down // lanes, across, 0, 0),
+        },
+        libraries=("real",),
+        lanes=lanes,
+        steps=depth,
+        reason=f"{lanes} columns of a row in an invocation",
+    )
+
+
+def _steps(shape: Shape, adjoint: bool) -> tuple[int, int]:
+    """Strides along the rows and the columns of a matrix, as the product takes it."""
+    return (1, shape[-1]) if adjoint else (shape[-1], 1)
+
+
+def _walk(shape: Shape, batch: Shape) -> Shape:
+    """Strides that walk the matrices of a stack along the product's batch dimensions."""
+    matrix = size_of(shape[-2:])
+    return tuple(step * matrix for step in broadcast_strides(shape[:-2], batch))
+
+
+def _check(call: Call) -> None:
+    """ModelError unless each tensor has one scale."""
+    for type in (call.x, call.input(1), call.y):
+        scale_of(call, type)
+
+
+def _integer(call: Call, a: Array, b: Array) -> Array:
+    def real(a: Array, b: Array, _: None, **attrs: Any) -> Array:
+        return np.asarray(batch_matmul.reference(a, b, **attrs))
+
+    return integer_product(call, real, b.ndim - (2 if call["adj_b"] else 1), a, b)
+
+
+def _integer_kernel(call: Call) -> Kernel:
+    _, depth = _matrix(call, 0, "adj_a")
+    return of_integers(call, _kernel(call), depth)
+
+
+@op(
+    _infer,
+    _kernel,
+    flops=lambda call: 2 * call.y.size * call.x.shape[-2 if call["adj_a"] else -1],
+    quantized=Quantized(_integer, _integer_kernel, _check, QUANTIZED),
+)
+def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
+    """The matrix product a . b over the last two dimensions; those before them are broadcast.
+
+    a [..., M, K], or [..., K, M] with adj_a; b [..., K, N], or [..., N, K] with adj_b; result [..., M, N].
+    dtype: float32, float16; quantised uint8, int8 and int16, in integers. Raises ModelError for
+    other dtypes, ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2 max |a| max |b| of
+    float32, beside the general promise, since every term rounds. TFLite schema, BatchMatMulOptions.
+    """
+    left = np.swapaxes(a, -1, -2) if adj_a else a
+    right = np.swapaxes(b, -1, -2) if adj_b else b
+    return np.asarray(left @ right)
+
+
+OPS: tuple[Op, ...] = (batch_matmul,)

@@ -1,0 +1,291 @@
+"""Convolutions: conv2d (with groups) and depthwise_conv2d (with multiplier)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpunn.kernel import (
+    Kernel,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    vec_width,
+)
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction.integer_product import check_types, integer_product
+from gpunn.ops.contraction.matmul import channel_reads, product
+from gpunn.ops.contraction.product_kernel import (
+    Form,
+    centre_filter,
+    constants_only,
+    of_integers,
+    one_by_one,
+    product_kernel,
+)
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
+from gpunn.ops.kernels.window import (
+    Padding,
+    Pair,
+    Window,
+    check_window,
+    pad_input,
+    resolve,
+    tap,
+    window_params,
+    window_steps,
+)
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.types import Array, TensorType
+
+DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
+CACHE_BYTES = 1 << 18  # rows of a depthwise product are worked off in blocks that stay in the CPU's cache
+
+
+def _window(call: Call) -> Window:
+    _, height, width, _ = call.x.shape
+    _, kernel_height, kernel_width, _ = call.input(1).shape
+    return check_window(call, (height, width), (kernel_height, kernel_width))
+
+
+def _check_bias(call: Call, channels: int) -> None:
+    if call.has(2) and call.input(2).shape != (channels,):
+        call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
+
+
+def _infer_conv2d(call: Call) -> TensorType:
+    x, filter = call.expect_rank(0, 4), call.expect_rank(1, 4)
+    channels, depth = filter.shape[0], filter.shape[3]
+    if depth == 0 or x.shape[3] % depth:
+        call.fail(f"filter has {depth} input channels, input has {x.shape[3]}")
+    groups = x.shape[3] // depth
+    if groups == 0 or channels % groups:
+        call.fail(f"{channels} output channels cannot be divided into {groups} groups")
+    _check_bias(call, channels)
+    check_types(call, 0)
+    return x.with_shape((x.shape[0], *_window(call).out, channels))
+
+
+def _conv2d_kernel(call: Call) -> Kernel:
+    window = _window(call)
+    _, height, width, depth = call.x.shape
+    channels, _, _, filter_depth = call.input(1).shape
+    rows = math.prod(call.y.shape[:3])
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    if depth != filter_depth or not constants_only(call):
+        groups = depth // filter_depth
+        return one_by_one(
+            call, _form(call), f"{groups} groups" if groups > 1 else "the filter is not a constant"
+        )
+    if window.pointwise and depth % 4 == 0:
+        return product(call, rows, depth, channels)
+    packed = ceil_div(channels, COLUMNS) * COLUMNS
+    vectors = depth % 4 == 0
+    work = tiles(rows, packed, depth // 4 if vectors else depth, call.parallel)
+    return Kernel(
+        body="conv2d_tile" if vectors else "conv2d_direct",
+        threads=work.threads,
+        workgroup=WORKGROUP,
+        reads=(Read("x", 0, vec_width(depth)), *channel_reads(call)),
+        writes=(Write(width=vec_width(channels)),),
+        params={
+            **window_params(window, height, width),
+            "M": rows,
+            "N": channels,
+            "N4": packed // 4,
+            **work.params,
+            "C": depth // 4 if vectors else depth,
+        },
+        constants={"SLICES": work.slices},
+        libraries=row_library(rows, channels),
+        functions=activation_function(call),
+        steps=window_steps(window, ceil_div(depth // 4 if vectors else depth, work.slices)),
+        reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
+        + ("read four at a time" if vectors else "not divisible by 4")
+        + work.words,
+    )
+
+
+def _form(call: Call) -> Form:
+    depth = call.input(1).shape[3]
+    return Form(_window(call), _spatial(call.x), depth, call.x.shape[3] // depth)
+
+
+def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
+    return integer_product(call, conv2d.reference, 0, x, filter, bias)
+
+
+def _integer_conv2d_kernel(call: Call) -> Kernel | Sequence[Kernel]:
+    return product_kernel(call, _form(call))
+
+
+@op(
+    _infer_conv2d,
+    _conv2d_kernel,
+    flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:]),
+    fusible=True,
+    quantized=Quantized(_integer_conv2d, _integer_conv2d_kernel, dtypes=QUANTIZED),
+)
+def conv2d(
+    x: Array,
+    filter: Array,
+    bias: Array | None = None,
+    *,
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    padding: Padding = "valid",
+) -> Array:
+    """Convolution over height and width.
+
+    x [N, H, W, C]; filter [O, KH, KW, I], where C / I is the number of groups; bias [O]; result [N, OH,
+    OW, O]. stride, dilation: (height, width). padding: "same", "valid" or ((top, bottom), (left, right)).
+    NeuralNetworks.h, ANEURALNETWORKS_CONV_2D; TFLite schema, Conv2DOptions.
+    """
+    channels, kernel_height, kernel_width, depth = filter.shape
+    window = resolve(_spatial(x), (kernel_height, kernel_width), stride, dilation, padding)
+    groups = x.shape[3] // depth
+    shape = (x.shape[0], *window.out, channels)
+    patches = _patches(x, window)
+    if groups == 1:
+        cells = kernel_height * kernel_width * depth
+        result = patches.reshape(math.prod(shape[:3]), cells) @ filter.reshape(channels, cells).T
+    else:
+        grouped = patches.reshape(*patches.shape[:-1], groups, depth)
+        filters = filter.reshape(groups, channels // groups, kernel_height, kernel_width, depth)
+        result = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
+    result = result.reshape(shape)
+    if bias is not None:
+        result += bias
+    return result
+
+
+def _spatial(x: Array | TensorType) -> Pair:
+    return x.shape[1], x.shape[2]
+
+
+def _patches(x: Array, window: Window) -> Array:
+    """[N, OH, OW, KH, KW, C]: what each output cell sees."""
+    if window.pointwise:
+        return x[:, :, :, None, None, :]
+    padded = pad_input(x, window)
+    height, width = window.size
+    taps = [[tap(padded, window, row, column) for column in range(width)] for row in range(height)]
+    result = np.empty((x.shape[0], *window.out, height, width, x.shape[3]), x.dtype)
+    for row, line in enumerate(taps):
+        for column, view in enumerate(line):
+            result[:, :, :, row, column] = view
+    return result
+
+
+def _infer_depthwise(call: Call) -> TensorType:
+    x, filter = call.expect_rank(0, 4), call.expect_rank(1, 4)
+    channels = filter.shape[3]
+    if filter.shape[0] != 1:
+        call.fail(f"filter must have shape [1, height, width, channels], got {list(filter.shape)}")
+    if x.shape[3] == 0 or channels % x.shape[3]:
+        call.fail(f"filter has {channels} channels, which is no multiple of the input's {x.shape[3]}")
+    _check_bias(call, channels)
+    check_types(call, 3)
+    return x.with_shape((x.shape[0], *_window(call).out, channels))
+
+
+def _depthwise_kernel(call: Call) -> Kernel:
+    window = _window(call)
+    _, height, width, depth = call.x.shape
+    batch, out_height, out_width, channels = call.y.shape
+    multiplier = channels // depth
+    lanes = vec_width(depth) if multiplier == 1 else 1
+    across = ceil_div(out_width, DEPTHWISE_COLUMNS)
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    return Kernel(
+        body="depthwise_conv2d",
+        threads=flat_threads(channels // lanes * across * batch * out_height),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, lanes), Read("w", 1, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
+        writes=(Write(width=lanes),),
+        params={
+            **window_params(window, height, width),
+            "C": depth // lanes,
+            "N": channels // lanes,
+            "MULTIPLIER": multiplier,
+            "ROWS": batch * out_height,
+            "TILES": across,
+        },
+        constants={"SLIDE": int(window.stride[1] == window.dilation[1])},
+        functions=activation_function(call),
+        libraries=("real",),
+        lanes=lanes,
+        steps=window_steps(window),
+        reason=f"{DEPTHWISE_COLUMNS} pixels x {lanes} channels in registers"
+        + ("" if lanes == 4 else f"; multiplier {multiplier}, {depth} input channels"),
+    )
+
+
+def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
+    return integer_product(call, depthwise_conv2d.reference, 3, x, filter, bias)
+
+
+def _integer_depthwise_kernel(call: Call) -> Kernel | Sequence[Kernel]:
+    if call.x.quantization is not None and constants_only(call):
+        cells = math.prod(call.input(1).shape[1:3])
+        return of_integers(call, _depthwise_kernel(call), cells, centre_filter)
+    return product_kernel(call, Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3))
+
+
+@op(
+    _infer_depthwise,
+    _depthwise_kernel,
+    flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:3]),
+    fusible=True,
+    quantized=Quantized(_integer_depthwise, _integer_depthwise_kernel, dtypes=QUANTIZED),
+)
+def depthwise_conv2d(
+    x: Array,
+    filter: Array,
+    bias: Array | None = None,
+    *,
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    padding: Padding = "valid",
+) -> Array:
+    """Convolution of every channel by filters of its own.
+
+    x [N, H, W, C]; filter [1, KH, KW, C * multiplier], where output channel c * multiplier + m belongs
+    to input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. Attributes as in conv2d.
+    NeuralNetworks.h, ANEURALNETWORKS_DEPTHWISE_CONV_2D; TFLite schema, DepthwiseConv2DOptions.
+    """
+    _, kernel_height, kernel_width, channels = filter.shape
+    window = resolve(_spatial(x), (kernel_height, kernel_width), stride, dilation, padding)
+    padded = pad_input(np.repeat(x, channels // x.shape[3], axis=3) if channels != x.shape[3] else x, window)
+    result = np.empty((x.shape[0], *window.out, channels), x.dtype)
+    row_bytes = max(1, x.shape[0] * window.out[1] * channels * x.itemsize)
+    block = max(1, CACHE_BYTES // row_bytes)
+    for start in range(0, window.out[0], block):
+        rows = slice(start, min(start + block, window.out[0]))
+        _accumulate(result[:, rows], padded, filter[0], window, rows)
+    if bias is not None:
+        result += bias
+    return result
+
+
+def _accumulate(result: Array, padded: Array, filter: Array, window: Window, rows: slice) -> None:
+    """result = sum over the window's cells of what the cell sees times its weights."""
+    scratch = np.empty_like(result)
+    for row in range(window.size[0]):
+        for column in range(window.size[1]):
+            view = tap(padded, window, row, column, rows)
+            target = scratch if row or column else result
+            np.multiply(view, filter[row, column], out=target)
+            if target is scratch:
+                result += scratch
+
+
+OPS: tuple[Op, ...] = (conv2d, depthwise_conv2d)

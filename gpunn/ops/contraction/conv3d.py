@@ -1,0 +1,133 @@
+"""Convolution over depth, height and width: conv3d."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, nested, vec_width
+from gpunn.ops.check import FLOATS, expect_ints, expect_unquantised
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.window import MAX_PADDED, along
+from gpunn.ops.op import Call, Op, op
+from gpunn.types import Array, TensorType
+
+Triple = tuple[int, int, int]
+Span = tuple[int, int, int]  # padding before, padding after, output length
+
+
+def _spans(
+    spatial: tuple[int, ...], size: tuple[int, ...], stride: Triple, dilation: Triple, padding: str
+) -> list[Span]:
+    """The window's place along each axis."""
+    return [along(n, k, s, d, padding) for n, k, s, d in zip(spatial, size, stride, dilation, strict=True)]
+
+
+def _window(call: Call) -> list[Span]:
+    """The window of a call; ModelError for attributes that make no sense, and for one that is too wide."""
+    for name in ("stride", "dilation"):
+        if min(expect_ints(call, name, 3)) < 1:
+            call.fail(f"{name} must be at least 1, got {call[name]}")
+    if call["padding"] not in ("same", "valid"):
+        call.fail(f"padding must be 'same' or 'valid', got {call['padding']!r}")
+    spatial, size = call.x.shape[1:4], call.input(1).shape[:3]
+    spans = _spans(spatial, size, call["stride"], call["dilation"], call["padding"])
+    if min(size) < 1 or (min(out for _, _, out in spans) < 1 and min(spatial) > 0):
+        call.fail(f"a window of {size} with dilation {call['dilation']} does not fit an input of {spatial}")
+    times, least = MAX_PADDED
+    padded = math.prod(n + span[0] + span[1] for n, span in zip(spatial, spans, strict=True))
+    if padded > max(times * math.prod(spatial), least):
+        what = f"a window of {size} with dilation {call['dilation']}"
+        call.fail(f"{what} is too wide for an input of {spatial}")
+    return spans
+
+
+def _infer(call: Call) -> TensorType:
+    x, filter = call.expect_rank(0, 5), call.expect_rank(1, 5)
+    for index in range(2 + call.has(2)):
+        expect_unquantised(call, index, *FLOATS)
+    depth, channels = filter.shape[3:]
+    if x.shape[4] != depth:
+        call.fail(f"filter has {depth} input channels, input has {x.shape[4]}")
+    if call.has(2) and call.input(2).shape != (channels,):
+        call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
+    return x.with_shape((x.shape[0], *(out for _, _, out in _window(call)), channels))
+
+
+def _filled(numbers: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Three numbers and a zero, as parameters want them."""
+    depth, height, width = numbers
+    return depth, height, width, 0
+
+
+def _kernel(call: Call) -> Kernel:
+    spatial, size, spans = call.x.shape[1:4], call.input(1).shape[:3], _window(call)
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    lanes = vec_width(call.y.shape[4])
+    count = call.y.size // lanes
+    return Kernel(
+        body="conv3d",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(
+            Read("x", 0),
+            Read("w", 1, width=lanes),
+            Read("bias", 2 if call.has(2) else None, width=lanes),
+        ),
+        writes=(Write(width=lanes),),
+        params={
+            "count": count,
+            "N": call.y.shape[4] // lanes,
+            "C": call.x.shape[4],
+            "input": _filled(spatial),
+            "result": _filled(call.y.shape[1:4]),
+            "window": _filled(size),
+            "stride": _filled(call["stride"]),
+            "dilation": _filled(call["dilation"]),
+            "before": _filled(tuple(before for before, _, _ in spans)),
+        },
+        functions=activation_function(call),
+        lanes=lanes,
+        steps=nested(*size, call.x.shape[4]).steps,
+        reason=f"one output cell x {lanes} channels",
+    )
+
+
+@op(
+    _infer,
+    _kernel,
+    flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[:4]),
+    fusible=True,
+)
+def conv3d(
+    x: Array,
+    filter: Array,
+    bias: Array | None = None,
+    *,
+    stride: Triple = (1, 1, 1),
+    padding: str = "valid",
+    dilation: Triple = (1, 1, 1),
+) -> Array:
+    """Convolution over depth, height and width, the order of all attributes.
+
+    x [N, D, H, W, I]; filter [KD, KH, KW, I, O]; bias [O]; result [N, OD, OH, OW, O]. padding: "same" or
+    "valid". dtype: float32 or float16. Accuracy as of conv2d. Raises ModelError for other dtypes,
+    channels that do not fit, and windows that do not fit the input. TFLite schema, Conv3DOptions.
+    """
+    size, channels = filter.shape[:3], filter.shape[4]
+    spans = _spans(x.shape[1:4], size, stride, dilation, padding)
+    padded = np.pad(x, [(0, 0), *((before, after) for before, after, _ in spans), (0, 0)])
+    out = tuple(length for _, _, length in spans)
+    result = np.zeros((x.shape[0], *out, channels), x.dtype)
+    for cell in itertools.product(*map(range, size)):
+        starts = [k * d for k, d in zip(cell, dilation, strict=True)]
+        steps = zip(starts, out, stride, strict=True)
+        seen = tuple(slice(a, a + (n - 1) * s + 1, s) for a, n, s in steps)
+        result += padded[(slice(None), *seen)] @ filter[cell]
+    return result if bias is None else result + bias
+
+
+OPS: tuple[Op, ...] = (conv3d,)

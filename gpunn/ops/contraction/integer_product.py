@@ -1,0 +1,141 @@
+"""Sums of products in integers: what quantised conv2d, depthwise_conv2d and fully_connected share.
+
+y = zy + rescale(sum of (x - zx) * (w - zw) + bias, sx * sw / sy), clamped to the fused activation, where s
+and z are scales and zero points: Jacob et al., Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference, section 2. The filter may have a scale for each output channel; the bias
+is int32 and counts in steps of sx * sw. What becomes of the sums: product_rescaling.py. On the GPU:
+product_kernel.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction.product_rescaling import Rescaling, rescaling
+from gpunn.ops.elementwise.unary import apply_activation
+from gpunn.ops.fixed_point.affine import (
+    LIMITS,
+    activation_bounds,
+    dequantize,
+    rescale,
+    rescale_wide,
+    scale_of,
+    store,
+)
+from gpunn.ops.op import Call
+from gpunn.types import Array, DType
+
+BLOCK = 1 << 14  # sums that the CPU rescales at a time
+MIXED = (DType.UINT8, DType.INT8)
+PAIRS = (
+    (DType.UINT8, DType.UINT8),
+    (DType.INT8, DType.INT8),
+    MIXED,
+    (DType.INT16, DType.INT8),
+)  # input, filter
+BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files state all three as float32
+
+
+def check_types(call: Call, axis: int) -> None:
+    """ModelError unless input, filter (with its output channels at `axis`) and bias fit together.
+
+    Reals pass, with a quantised filter too.
+    """
+    x, filter = call.x, call.input(1)
+    if x.quantization is None:
+        if x.dtype in QUANTIZED:
+            call.fail(f"an input of {x.dtype.value} needs a scale and a zero point")
+        return
+    if (x.dtype, filter.dtype) not in PAIRS or filter.quantization is None:
+        call.fail(f"a quantised {x} does not go with a filter of {filter} and {filter.quantization}")
+    scale_x, _ = scale_of(call, x)
+    activation_bounds(call, x)
+    scales, channels = filter.quantization.scale, filter.shape[axis]
+    low, high = LIMITS[filter.dtype]
+    zeros = filter.quantization.zero_point
+    if not all(0 <= s < math.inf for s in scales) or not all(low <= z <= high for z in zeros):
+        call.fail(f"a filter of {filter.dtype.value} cannot have {filter.quantization}")
+    if not filter.quantization.per_tensor:
+        if filter.quantization.axis != axis or len(scales) != channels:
+            call.fail(f"a filter of {channels} channels along axis {axis} has {filter.quantization}")
+        if any(zeros):
+            call.fail("a filter with a scale for each channel must have zero points of 0")
+    _check_bias(call, scale_x * np.asarray(scales))
+
+
+def _check_bias(call: Call, products: Array) -> None:
+    """ModelError unless the bias counts in steps of `products`; one without a scale, or with 0, does."""
+    if not call.has(2):
+        return
+    bias = call.input(2)
+    wide = call.x.dtype is DType.INT16
+    if bias.dtype is not DType.INT32 and not (wide and bias.dtype is DType.INT64):
+        call.fail(f"the bias of a quantised operation must be int32{' or int64' * wide}, got {bias}")
+    if bias.quantization is None:
+        return
+    scales = np.asarray(bias.quantization.scale)
+    if any(bias.quantization.zero_point) or len(scales) not in (1, len(products)):
+        call.fail(f"the bias must have the zero point 0 and the filter's scales, got {bias.quantization}")
+    wrong = np.abs(scales - products) > BIAS_TOLERANCE * products
+    if scales.any() and wrong.any():
+        wanted, got = (np.broadcast_to(s, wrong.shape)[wrong][0] for s in (products, scales))
+        call.fail(f"the bias's scale must be that of input * filter, {wanted}, got {got}")
+
+
+def integer_product(
+    call: Call, real: Callable[..., Array], axis: int, x: Array, filter: Array, bias: Array | None = None
+) -> Array:
+    """The stored result of an op whose reference on reals is `real`, filter output channels at `axis`.
+
+    The sums are done by the op on reals, in which they are exact (exact_type). An input of reals meets the
+    reals of its quantised filter.
+    """
+    attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
+    if call.x.quantization is None:
+        wide = dequantize(filter, call.input(1)).astype(x.dtype)
+        biases = bias if bias is None or not call.input(2).quantization else dequantize(bias, call.input(2))
+        return apply_activation(real(x, wide, biases, **attrs), call.attrs.get("activation"))
+    how = rescaling(call)
+    centred = filter.astype(np.float32) - np.float32(how.zero_w)
+    low, high = LIMITS[call.x.dtype]
+    exact = exact_type(centred, axis, max(high - how.zero_x, how.zero_x - low))
+    sums = real(x.astype(exact) - exact.type(how.zero_x), centred.astype(exact, copy=False), None, **attrs)
+    return _stored(call, how, sums, 0 if bias is None else bias.astype(np.int64))
+
+
+def is_wide(call: Call) -> bool:
+    """Whether sums have 64 bits: those of 16-bit inputs, but under a bias of 32."""
+    return call.x.dtype is DType.INT16 and not (call.has(2) and call.input(2).dtype is DType.INT32)
+
+
+def _stored(call: Call, how: Rescaling, sums: Array, bias: Array | int) -> Array:
+    """Sums of products as stored results, worked off in blocks that stay in the CPU's cache."""
+    channels = sums.shape[-1]
+    rows = sums.reshape(-1, channels) if channels else sums.reshape(0, 0)
+    result = np.empty(rows.shape, call.y.dtype.numpy)
+    away = np.arange(channels) >= how.upwards
+    block = max(1, BLOCK // max(1, channels))
+    wide = is_wide(call)
+    for start in range(0, len(rows), block):
+        part = slice(start, start + block)
+        total = rows[part].astype(np.int64) + bias
+        factors = how.multiplier, how.shift
+        rescaled = rescale_wide(total, *factors) if wide else rescale(total, *factors, away)
+        result[part] = store(rescaled + how.zero_y, call.y, how.bounds)
+    return result.reshape(sums.shape)
+
+
+def exact_type(filter: Array, axis: int, largest: int) -> np.dtype[Any]:
+    """The narrowest float type in which sums of integers up to `largest` times the filter are exact.
+
+    No partial sum, in any order, exceeds `largest` times the sum of a channel's absolute weights; float32
+    counts to 2^24, float64 to 2^53, which no filter reaches.
+    """
+    others = tuple(k for k in range(filter.ndim) if k != axis)
+    reach = largest * np.abs(filter).sum(axis=others, dtype=np.float64).max(initial=0)
+    return np.dtype(np.float32 if reach < 2**24 else np.float64)

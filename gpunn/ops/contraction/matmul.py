@@ -1,0 +1,124 @@
+"""Fully connected layers, and the choice of matrix product kernels that convolutions share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction.integer_product import check_types, integer_product
+from gpunn.ops.contraction.product_kernel import Form, constants_only, product_kernel
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
+from gpunn.ops.kernels.window import resolve
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.types import Array, TensorType
+
+
+def pack_filter(filter: Array) -> Array:
+    """[O, ..., I] -> [..., I, O padded to a multiple of COLUMNS]: output channels become the fast axis."""
+    matrix = filter.reshape(filter.shape[0], -1).T
+    return np.pad(matrix, [(0, 0), (0, -matrix.shape[1] % COLUMNS)])
+
+
+def pack_bias(bias: Array) -> Array:
+    """[O] -> [O padded to a multiple of COLUMNS]."""
+    return np.pad(bias, (0, -bias.size % COLUMNS))
+
+
+def channel_reads(call: Call) -> tuple[Read, Read]:
+    """The packed filter (input 1) and bias (input 2, may be absent) of a call."""
+    bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
+    return Read("w", 1, 4, Pack(pack_filter)), bias
+
+
+def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
+    """y[rows, channels] = apply(x[rows, depth] . w + bias) for a depth divisible by 4 and constant w."""
+    packed = ceil_div(channels, COLUMNS) * COLUMNS
+    tiled = rows >= ROWS
+    work = (tiles if tiled else lines)(rows, packed, depth // 4, call.parallel)
+    return Kernel(
+        body="matmul_tile" if tiled else "matmul_row",
+        threads=work.threads,
+        workgroup=WORKGROUP,
+        reads=(Read("x", 0, 4), *channel_reads(call)),
+        writes=(Write(width=vec_width(channels)),),
+        params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4, **work.params},
+        constants={"SLICES": work.slices},
+        libraries=row_library(rows, channels),
+        functions=activation_function(call),
+        steps=ceil_div(depth // 4, work.slices),
+        reason=f"{rows} rows x depth {depth} x {channels} channels: "
+        + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels")
+        + work.words,
+    )
+
+
+def _infer_fully_connected(call: Call) -> TensorType:
+    filter = call.expect_rank(1, 2)
+    channels, depth = filter.shape
+    x = call.x
+    if call.has(2) and call.input(2).shape != (channels,):
+        call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
+    check_types(call, 0)
+    if call["keep_dims"]:
+        if x.rank == 0 or x.shape[-1] != depth:
+            call.fail(f"the last dimension must be {depth} as in the filter, got input shape {list(x.shape)}")
+        return x.with_shape((*x.shape[:-1], channels))
+    if depth == 0 or x.size % depth:
+        call.fail(f"{x.size} input elements cannot be cut into rows of {depth} as the filter asks")
+    return x.with_shape((x.size // depth, channels))
+
+
+def _fully_connected_kernel(call: Call) -> Kernel:
+    channels, depth = call.input(1).shape
+    rows = math.prod(call.y.shape[:-1])
+    if constants_only(call) and depth % 4 == 0 and fits_i32(rows * depth):
+        return product(call, rows, depth, channels)
+    return Kernel(
+        body="matmul_any",
+        threads=(channels, rows, 1),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
+        params={"M": rows, "K": depth, "N": channels},
+        functions=activation_function(call),
+        steps=depth,
+        reason=f"depth {depth} is not divisible by 4" if depth % 4 else "the filter is not a constant",
+    )
+
+
+def _integer_fully_connected(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
+    return integer_product(call, fully_connected.reference, 0, x, filter, bias)
+
+
+def _integer_fully_connected_kernel(call: Call) -> Kernel | Sequence[Kernel]:
+    pixel = resolve((1, 1), (1, 1), (1, 1), (1, 1), "valid")
+    return product_kernel(call, Form(pixel, (1, 1), call.input(1).shape[1]))
+
+
+@op(
+    _infer_fully_connected,
+    _fully_connected_kernel,
+    flops=lambda call: 2 * call.y.size * call.input(1).shape[1],
+    fusible=True,
+    quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernel, dtypes=QUANTIZED),
+)
+def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
+    """y = x . filter^T + bias.
+
+    x: any shape, flattened to [rows, I] (with keep_dims only its last dimension is I, and the others
+    stay); filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED;
+    TFLite schema, FullyConnectedOptions.
+    """
+    channels, depth = filter.shape
+    leading = x.shape[:-1] if keep_dims else (x.size // depth,)
+    result = x.reshape(math.prod(leading), depth) @ filter.T
+    if bias is not None:
+        result += bias
+    return result.reshape(*leading, channels)
+
+
+OPS: tuple[Op, ...] = (fully_connected,)

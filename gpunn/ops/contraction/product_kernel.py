@@ -1,0 +1,283 @@
+"""Sums of products in integers on the GPU: kernels of quantised convolutions and matrix products.
+
+(x - zx)(w - zw) is multiplied out where filter and bias are constants and words of four input channels are
+multiplied at a time: what the input does not enter is folded into the bias when the model is compiled, and
+padding is zx and so adds nothing. The other kernels are those of reals with another library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Pack,
+    Read,
+    Scratch,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    vec_width,
+)
+from gpunn.ops.contraction.integer_product import MIXED, is_wide
+from gpunn.ops.contraction.product_rescaling import AS_SUMMED, FINISH, FINISH_WIDE, Rescaling, rescaling
+from gpunn.ops.elementwise.unary import activation_function, elementwise
+from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
+from gpunn.ops.kernels.window import Pair, Window, window_params, window_steps
+from gpunn.ops.op import Call
+from gpunn.types import Array, DType, TensorType
+
+DOT_PRODUCTS = {
+    DType.UINT8: Function(("w", "x"), "i32(dot4U8Packed(u32(w), u32(x)))"),
+    DType.INT8: Function(("w", "x"), "dot4I8Packed(u32(w), u32(x))"),
+}
+
+
+def pack_words(filter: Array, zero: int, offset: int) -> Array:
+    """[O, KH, KW, I] or [O, I] -> int32 [cells * I / 4, O]: words of four input channels.
+
+    O is padded to a multiple of COLUMNS and I to one of 4, with the zero point, which adds nothing to a sum;
+    `offset` turns int8 into the uint8 of its input.
+    """
+    channels, depth = filter.shape[0], filter.shape[-1]
+    cells = filter.reshape(channels, -1, depth)
+    pads = [(0, -channels % COLUMNS), (0, 0), (0, -depth % 4)]
+    cells = np.pad(cells, pads, constant_values=zero)
+    cells = (cells.astype(np.int16) + offset).astype(np.uint8)
+    words = np.ascontiguousarray(cells).view("<i4")
+    return np.ascontiguousarray(words.reshape(words.shape[0], -1).T)
+
+
+def fold_bias(filter: Array, bias: Array | None, zero_x: int, zero_w: int) -> Array:
+    """bias - zero of x * sum of (w - zero of w) for each output channel, padded to a multiple of COLUMNS."""
+    sums = (filter.astype(np.int64) - zero_w).reshape(filter.shape[0], -1).sum(axis=1)
+    folded = (0 if bias is None else bias.astype(np.int64)) - zero_x * sums
+    return np.pad(wrap32(folded).astype(np.int32), (0, -folded.size % COLUMNS))
+
+
+def fold_zero(filter: Array, zero_x: int, zero_w: int) -> Array:
+    """The same without a bias."""
+    return fold_bias(filter, None, zero_x, zero_w)
+
+
+def constants_only(call: Call) -> bool:
+    """Whether filter and bias are known at compile time, so that they can be packed."""
+    return call.constant[1] and (not call.has(2) or call.constant[2])
+
+
+def centre_filter(filter: Array, zero: int) -> Array:
+    """The filter as int32 without its zero point."""
+    return filter.astype(np.int32) - zero
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """An op as a convolution with groups; `axis` is that of the filter's output channels."""
+
+    window: Window
+    spatial: Pair
+    depth: int
+    groups: int = 1
+    axis: int = 0
+
+
+def product_kernel(call: Call, form: Form) -> Kernel | Sequence[Kernel]:
+    """The kernel, or kernels, of an op whose sums of products have a form."""
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    if call.x.quantization is None:
+        raise Unsupported("the filter is quantised, the input is not")
+    even = form.groups == 1 or call.y.shape[-1] // form.groups % COLUMNS == 0
+    terms, how = form.depth * math.prod(form.window.size), rescaling(call)
+    if constants_only(call) and form.axis == 0 and even:
+        if call.x.dtype in MIXED:
+            return _by_words(call, form, how)
+        if 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
+            return _by_planes(call, form, how, terms)
+    reason = "one value at a time: the filter is not a constant, or its groups are uneven"
+    return of_integers(call, one_by_one(call, form, reason), terms)
+
+
+def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
+    channels = call.y.shape[-1]
+    packed = ceil_div(channels, COLUMNS) * COLUMNS
+    rows = call.y.size // max(1, channels)
+    few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
+    work = (lines if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.parallel)
+    offset = 128 if (call.x.dtype, call.input(1).dtype) == MIXED else 0
+    zero_w = how.zero_w + offset
+    return Kernel(
+        body="integer_row" if few else "integer_product",
+        threads=work.threads,
+        workgroup=WORKGROUP,
+        reads=_word_reads(how, offset),
+        params={
+            **window_params(form.window, *form.spatial),
+            **how.params(zero_w, 4),
+            **work.params,
+            "SCALES": packed // 4,
+            "M": rows,
+            "N": channels,
+            "N4": packed // 4,
+            "C": form.depth * form.groups,
+            "GC": form.depth,
+            "GN": channels // form.groups,
+            "PAD": (how.zero_x & 255) * 0x01010101,
+        },
+        constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SLICES": work.slices},
+        functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]), "finish": FINISH},
+        libraries=row_library(rows, channels),
+        lanes=4,
+        steps=window_steps(form.window, ceil_div(ceil_div(form.depth, 4), work.slices)),
+        reason="integers, words of 4 input channels: "
+        + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
+        + work.words,
+    )
+
+
+def _word_reads(how: Rescaling, offset: int) -> tuple[Read, ...]:
+    return (
+        Read("x", 0),
+        Read("w", 1, 4, Pack(pack_words, (how.zero_w, offset)), dtype=DType.INT32),
+        Read("bias", 1, 4, Pack(fold_bias, (how.zero_x, how.zero_w)), (2,), DType.INT32),
+        Read("scales", None, 4, value=how.table(COLUMNS)),
+    )
+
+
+def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[Kernel]:
+    """Products of int16: its upper and its lower bytes are tensors of int8, with zero points of their own."""
+    kernels, sums = [], []
+    for name, byte, zero in (
+        ("low", "(x & 255) - 128", (how.zero_x & 255) - 128),
+        ("high", "x >> 8u", how.zero_x >> 8),
+    ):
+        plane = Scratch(TensorType(DType.INT8, call.x.shape))
+        total = Scratch(TensorType(DType.INT32, call.y.shape))
+        split = replace(elementwise(call, byte), writes=(Write(output=plane, width=4),))
+        words = _by_words(call, form, replace(how, zero_x=zero))
+        x, w, bias, _ = words.reads
+        bias = replace(bias, pack=Pack(fold_zero, (zero, how.zero_w)), also=())
+        words = replace(
+            words,
+            reads=(replace(x, operand=plane), w, bias, Read("scales", None)),
+            writes=(Write(output=total, width=vec_width(call.y.shape[-1])),),
+            functions={**words.functions, "finish": AS_SUMMED},
+        )
+        kernels += [split, words]
+        sums.append(Read(name, total, vec_width(call.y.shape[-1])))
+    return [*kernels, _join_planes(call, sums, terms)]
+
+
+def _join_planes(call: Call, sums: Sequence[Read], terms: int) -> Kernel:
+    """The kernel that makes stored results of the sums of lower and of upper bytes."""
+    lanes = vec_width(call.y.shape[-1])
+    count = call.y.size // lanes
+    real = Kernel(
+        body="join_planes",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(*sums, Read("bias", 2 if call.has(2) else None, lanes)),
+        writes=(Write(width=lanes),),
+        params={"count": count, "N": call.y.shape[-1] // lanes},
+        lanes=lanes,
+        reason="sums of products with lower and with upper bytes",
+    )
+    joined = of_integers(call, real, terms)
+    return replace(joined, constants={**joined.constants, "SPLIT": 8}) if is_wide(call) else joined
+
+
+def of_integers(call: Call, real: Kernel, terms: int, pack: Callable[..., Array] | None = None) -> Kernel:
+    """The kernel `real` of sums of so many products of reals, made one of integers.
+
+    pack: what makes int32 without zero point of its filter, a constant; without it, the shader takes the
+    zero point away.
+    """
+    how = rescaling(call)
+    x, w, bias = real.reads
+    if pack is not None:
+        w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32)
+    kernel = replace(
+        real,
+        reads=(x, w, bias, Read("scales", None, real.lanes, value=how.table())),
+        params={
+            **real.params,
+            **how.params(how.zero_w, real.lanes),
+            "SCALES": call.y.shape[-1] // real.lanes,
+        },
+        functions={"finish": FINISH},
+        libraries=("requantize",),
+        reason=f"integers: {real.reason}",
+    )
+    return _widened(call, kernel, how, terms) if is_wide(call) else kernel
+
+
+def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
+    """A kernel of of_integers() with sums of 64 bits."""
+    x, w, bias, scales = kernel.reads
+    if call.has(2):
+        if not call.constant[2]:
+            raise Unsupported("a bias of int64 is computed")
+        bias = replace(bias, pack=Pack(pack_halves), dtype=DType.INT32)
+    short = replace(how, multiplier=short_multiplier(how.multiplier))
+    split = _split(call, how, terms)
+    return replace(
+        kernel,
+        reads=(x, w, bias, replace(scales, value=short.table())),
+        constants={**kernel.constants, "SPLIT": split},
+        functions={"finish": FINISH_WIDE, "above": Function(("product",), f"product >> {split}u")},
+        libraries=("requantize_wide",),
+    )
+
+
+def _split(call: Call, how: Rescaling, terms: int) -> int:
+    """Where products are cut in two, so that neither sum of so many parts leaves 32 bits; or Unsupported."""
+    largest = _reach(call.x, how.zero_x) * _reach(call.input(1), how.zero_w)
+    split = largest.bit_length() // 2
+    if largest >= 2**31 or terms * max(2**split, (largest >> split) + 1) >= 2**31:
+        raise Unsupported(f"parts of {terms} products of up to {largest} may not fit 32 bits")
+    return split
+
+
+def _reach(type: TensorType, zero: int) -> int:
+    """The largest magnitude of a stored value without its zero point."""
+    low, high = LIMITS[type.dtype]
+    return max(high - zero, zero - low)
+
+
+def pack_halves(values: Array) -> Array:
+    """int64 as int32: all lower words, then all upper ones."""
+    return np.ascontiguousarray(values.astype("<i8").view("<i4").reshape(-1, 2).T)
+
+
+def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
+    """Any convolution of reals, one output value an invocation, on the filter as it is."""
+    channels = call.y.shape[-1]
+    cells = math.prod(form.window.size)
+    return Kernel(
+        body="conv2d_grouped",
+        threads=flat_threads(call.y.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
+        params={
+            **window_params(form.window, *form.spatial),
+            "SIZE": call.y.size,
+            "N": channels,
+            "C": form.depth * form.groups,
+            "GC": form.depth,
+            "GN": channels // form.groups,
+            "WN": 1 if form.axis else cells * form.depth,
+            "WC": channels if form.axis else form.depth,
+        },
+        functions=activation_function(call),
+        libraries=("real",),
+        steps=window_steps(form.window, form.depth),
+        reason=reason,
+    )

@@ -1,0 +1,98 @@
+"""How integer sums of products become stored results, and which way their halves are rounded.
+
+What shaders/lib/requantize.wgsl does with FINISH on the GPU, integer_product.py does on the CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.kernel import Function, Param, ceil_div
+from gpunn.ops.fixed_point.affine import activation_bounds, quantize_multiplier, scale_of
+from gpunn.ops.op import Call
+from gpunn.types import Array, DType
+
+# A sum as a stored integer. The zero point comes last, so that nothing overflows.
+FINISH = Function(
+    ("sum", "multiplier", "shift", "away"),
+    "clamp(rescale(sum, multiplier, shift, away != 0), p.bounds.x, p.bounds.y) + p.zeros.z",
+)
+AS_SUMMED = Function(FINISH.params, "sum")
+# The same of a sum of 64 bits, in parts: lib/requantize_wide.wgsl.
+FINISH_WIDE = Function(
+    ("low", "high", "bias_low", "bias_high", "multiplier", "shift"),
+    "clamp(rescale_wide(whole(low, high, bias_low, bias_high), multiplier, shift), p.bounds.x, p.bounds.y)"
+    " + p.zeros.z",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaling:
+    """How sums of products become stored results; one multiplier and shift for each output channel.
+
+    upwards: how many of the output channels, the first ones, have halves rounded upwards, see upwards().
+    """
+
+    zero_x: int
+    zero_w: int
+    zero_y: int
+    multiplier: Array
+    shift: Array
+    upwards: int
+    bounds: tuple[int, int]
+
+    def table(self, multiple: int = 1) -> Array:
+        """Multipliers, then shifts, both padded to a multiple of so many channels: int32 for the shaders."""
+        pairs = np.stack([self.multiplier, self.shift]).astype(np.int32)
+        return np.pad(pairs, [(0, 0), (0, -pairs.shape[1] % multiple)])
+
+    def params(self, zero_w: int, lanes: int) -> dict[str, Param]:
+        """Kernel parameters of FINISH and lib/requantize.wgsl; zero_w: as the shader's filter has it."""
+        low, high = (b - self.zero_y for b in self.bounds)
+        return {
+            "zeros": (self.zero_x, zero_w, self.zero_y, 0),
+            "bounds": (low, high, 0, 0),
+            "UP": ceil_div(self.upwards, lanes),
+        }
+
+
+def rescaling(call: Call) -> Rescaling:
+    """What a call's types and activation ask for.
+
+    As in TFLite, the scales of input and filter are multiplied in float32 for uint8 and for products of
+    matrices (GetQuantizedConvolutionMultipler), else in float64 (PopulateConvolutionQuantizationParams).
+    """
+    scale_x, zero_x = scale_of(call, call.x)
+    scale_y, zero_y = scale_of(call, call.y)
+    quantization = call.input(1).quantization
+    assert quantization is not None
+    products = scale_x * np.asarray(quantization.scale)
+    if call.x.dtype is DType.UINT8 or call.op == "batch_matmul":
+        products = products.astype(np.float32).astype(np.float64)
+    factors = [quantize_multiplier(float(p / scale_y)) for p in products]
+    multiplier, shift = np.broadcast_to(np.asarray(factors, np.int64).T, (2, call.y.shape[-1]))
+    bounds = activation_bounds(call, call.y)
+    return Rescaling(zero_x, quantization.zero_point[0], zero_y, multiplier, shift, upwards(call), bounds)
+
+
+def upwards(call: Call) -> int:
+    """How many of the output channels, the first ones, round halves upwards; the others away from zero.
+
+    As in LiteRT's default kernels on x86-64 (AVX2 and later), found by experiment. What its matrix product
+    computes goes upwards, and what vector instructions do, which take eight channels at a time; what is left
+    over of the eights, groups, and depthwise products of uint8 are computed as in its reference kernels, and
+    so are products of matrices, and all of 16 bits.
+    """
+    if call.x.dtype is DType.INT16 or call.op == "batch_matmul":
+        return 0
+    channels = call.y.shape[-1]
+    eights = channels - channels % 8
+    signed = call.x.dtype is DType.INT8
+    if call.op == "depthwise_conv2d":
+        return eights if signed else 0
+    if call.op == "transpose_conv2d":
+        return eights if signed else channels
+    grouped = call.op == "conv2d" and call.x.shape[-1] != call.input(1).shape[-1]
+    return 0 if grouped else channels

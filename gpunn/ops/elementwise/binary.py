@@ -1,0 +1,329 @@
+"""Element-wise functions of two tensors, broadcast as numpy broadcasts.
+
+A line of TABLE is an op: its meaning in numpy, the same as a WGSL expression in `a` and `b`, its dtypes.
+Both inputs have one dtype and the result the broadcast shape. It also has that dtype, but comparisons
+give bool. On quantised uint8, int8 and int16 the arithmetic is that of binary_integer.py; what is
+not there goes through reals, of int16 on the CPU. Raises ModelError for mixed or wrong dtypes and for shapes
+that do not broadcast. maximum and minimum give NaN where either side is NaN, which compares as different from
+everything; integer results wrap around.
+Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div rounds towards zero.
+floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
+exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.
+right_shift keeps the sign, and shifts by no less than 0 and no more than all bits but the sign.
+left_shift by less than 0, or by all bits, leaves 0.
+atan2 is the angle of the point with y coordinate a and x coordinate b, in -pi ... pi; signs of zeros count.
+Meaning: NeuralNetworks.h, ANEURALNETWORKS_ADD, _SUB, _MUL, _DIV (ranks up to 4 there, any here); TFLite
+schema, the operators of these names, MaximumMinimumOptions, PRELU; Core ML, ActivationPReLU.
+Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32): WGSL's division is good to 2.5 ulp. pow:
+5 eps (1 + |b ln a|), since an error of the logarithm is multiplied by b. Subnormal numbers may count as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Function, Kernel, Read, keep_nan
+from gpunn.ops.check import FLOATS, NUMBERS, SMALL, expect_dtype
+from gpunn.ops.elementwise.binary_integer import COMPARISONS, INTEGER, Combine
+from gpunn.ops.elementwise.binary_kernel import pairwise
+from gpunn.ops.elementwise.unary import activation_function, apply_activation
+from gpunn.ops.fixed_point.affine import through_reals
+from gpunn.ops.fixed_point.tables import every_value
+from gpunn.ops.op import Call, Op, Quantized, broadcast, op
+from gpunn.types import Array, DType, TensorType
+
+
+def _add(a: Array, b: Array) -> Array:
+    return np.asarray(a + b)
+
+
+def _sub(a: Array, b: Array) -> Array:
+    return np.asarray(a - b)
+
+
+def _mul(a: Array, b: Array) -> Array:
+    return np.asarray(a * b)
+
+
+def _div(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    inexact = (a % b != 0) & ((a < 0) != (b < 0))
+    return np.asarray(a // b + inexact, a.dtype)  # numpy's x // 0 is 0 for integers
+
+
+def _floor_div(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(np.floor(a.astype(np.float64) / b), a.dtype)
+    return np.asarray(a // b)
+
+
+def _floor_mod(a: Array, b: Array) -> Array:
+    return np.asarray(np.mod(a, b))
+
+
+def _pow(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(np.power(a, b))
+    reciprocal = np.where(np.abs(a) == 1, np.where(b % 2 == 0, 1, a), 0)
+    return np.asarray(np.where(b < 0, reciprocal, np.power(a, np.maximum(b, 0))), a.dtype)
+
+
+def _atan2(a: Array, b: Array) -> Array:
+    return np.asarray(np.arctan2(a, b))
+
+
+def _squared_difference(a: Array, b: Array) -> Array:
+    return np.asarray(np.square(a - b))
+
+
+def _bitwise_and(a: Array, b: Array) -> Array:
+    return np.asarray(np.bitwise_and(a, b))
+
+
+def _bitwise_or(a: Array, b: Array) -> Array:
+    return np.asarray(np.bitwise_or(a, b))
+
+
+def _left_shift(a: Array, b: Array) -> Array:
+    inside = (b >= 0) & (b < 8 * a.itemsize)
+    return np.asarray(np.where(inside, np.left_shift(a, np.where(inside, b, 0)), 0), a.dtype)
+
+
+def _xor(a: Array, b: Array) -> Array:
+    return np.asarray(np.bitwise_xor(a, b))
+
+
+def _right_shift(a: Array, b: Array) -> Array:
+    return np.asarray(np.right_shift(a, np.clip(b, 0, 8 * a.itemsize - 1)))
+
+
+def _and(a: Array, b: Array) -> Array:
+    return np.asarray(np.logical_and(a, b))
+
+
+def _or(a: Array, b: Array) -> Array:
+    return np.asarray(np.logical_or(a, b))
+
+
+def _comparison(function: Callable[..., Any]) -> Callable[[Array, Array], Array]:
+    def meaning(a: Array, b: Array) -> Array:
+        return np.asarray(function(a, b))
+
+    return meaning
+
+
+def _maximum(a: Array, b: Array) -> Array:
+    return np.asarray(np.maximum(a, b))
+
+
+def _minimum(a: Array, b: Array) -> Array:
+    return np.asarray(np.minimum(a, b))
+
+
+def _prelu(x: Array, alpha: Array) -> Array:
+    return np.where(x < 0, alpha * x, x)
+
+
+_ORDERED = (*NUMBERS, *SMALL)
+_ALIKE = (*_ORDERED, DType.BOOL, DType.STRING)
+_BITS = (DType.INT32, DType.INT64)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
+
+    `integers`: the expression for integers, where it is another, `wide` that for int64. `compares`: the
+    result is bool. `libraries`: what the expressions call (for int64 wide_division stands for division).
+    """
+
+    name: str
+    meaning: Callable[..., Any]
+    expression: str
+    dtypes: tuple[DType, ...]
+    fusible: bool = False
+    integers: str = ""
+    wide: str = ""
+    compares: bool = False
+    libraries: tuple[str, ...] = ()
+
+    def expression_for(self, dtype: DType) -> str:
+        """The expression for operands of a dtype."""
+        if dtype in FLOATS:
+            return self.expression
+        return (self.wide if dtype is DType.INT64 else "") or self.integers or self.expression
+
+    def libraries_for(self, dtype: DType) -> tuple[str, ...]:
+        """What the expression for operands of a dtype calls."""
+        if "(" not in self.expression_for(dtype):  # a / b calls nothing
+            return ()
+        return ("wide_division",) if dtype is DType.INT64 and self.libraries else self.libraries
+
+
+def _compare(name: str, wide: str, dtypes: tuple[DType, ...] = _ORDERED) -> Binary:
+    function, expression = COMPARISONS[name]
+    return Binary(
+        name,
+        _comparison(function),
+        expression.format(a="a", b="b"),
+        dtypes,
+        wide=f"i32({wide})",
+        compares=True,
+    )
+
+
+def _choose(name: str, meaning: Callable[..., Any], expression: str) -> Binary:
+    real = keep_nan(expression, "a", "b")
+    return Binary(name, meaning, real, _ORDERED, integers=expression, wide=f"wide_{expression}")
+
+
+_DIVISION = ("division",)
+_WIDE_DIFFERENCE = "wide_subtract(a, b)"
+
+TABLE = (
+    Binary("add", _add, "a + b", _ORDERED, fusible=True, wide="wide_add(a, b)"),
+    Binary("sub", _sub, "a - b", NUMBERS, fusible=True, wide=_WIDE_DIFFERENCE),
+    Binary("mul", _mul, "a * b", _ORDERED, fusible=True, wide="wide_multiply(a, b)"),
+    Binary(
+        "div",
+        _div,
+        "a / b",
+        NUMBERS,
+        fusible=True,
+        integers="truncated_quotient(a, b)",
+        libraries=_DIVISION,
+    ),
+    _choose("maximum", _maximum, "max(a, b)"),
+    _choose("minimum", _minimum, "min(a, b)"),
+    Binary("prelu", _prelu, "select(a, a * b, a < T(0))", FLOATS),
+    Binary(
+        "floor_div",
+        _floor_div,
+        "floored(a, b).quotient",
+        _ORDERED,
+        integers="floored_quotient(a, b)",
+        libraries=_DIVISION,
+    ),
+    Binary(
+        "floor_mod",
+        _floor_mod,
+        "floored(a, b).rest",
+        _ORDERED,
+        integers="floored_rest(a, b)",
+        libraries=_DIVISION,
+    ),
+    Binary(
+        "pow",
+        _pow,
+        "power(a, b)",
+        NUMBERS,
+        integers="integer_power(a, b)",
+        libraries=("elementary", "division"),
+    ),
+    Binary("atan2", _atan2, "arc(a, b)", FLOATS, libraries=("elementary",)),
+    Binary(
+        "squared_difference",
+        _squared_difference,
+        "(a - b) * (a - b)",
+        NUMBERS,
+        wide=f"wide_multiply({_WIDE_DIFFERENCE}, {_WIDE_DIFFERENCE})",
+    ),
+    Binary("bitwise_and", _bitwise_and, "a & b", (*_BITS, *SMALL)),
+    Binary("bitwise_or", _bitwise_or, "a | b", (*_BITS, *SMALL)),
+    Binary("bitwise_xor", _xor, "a ^ b", (*_BITS, *SMALL)),
+    Binary(
+        "left_shift",
+        _left_shift,
+        "select(0, a << u32(clamp(b, 0, 31)), b >= 0 && b < 32)",
+        (*_BITS, DType.INT8, DType.INT16),
+        wide="select(Wide(), wide_left(a, u32(clamp(narrow(b), 0, 63))), narrow(b) >= 0 && narrow(b) < 64)",
+    ),
+    Binary(
+        "right_shift",
+        _right_shift,
+        "a >> u32(clamp(b, 0, 31))",
+        (*_BITS, DType.INT8, DType.INT16),
+        wide="wide_right(a, u32(clamp(narrow(b), 0, 63)))",
+    ),
+    Binary("logical_and", _and, "a & b", (DType.BOOL,)),
+    Binary("logical_or", _or, "a | b", (DType.BOOL,)),
+    _compare("equal", "all(a == b)", _ALIKE),
+    _compare("not_equal", "any(a != b)", _ALIKE),
+    _compare("less", "wide_less(a, b)"),
+    _compare("less_equal", "!wide_less(b, a)"),
+    _compare("greater", "wide_less(b, a)"),
+    _compare("greater_equal", "!wide_less(a, b)"),
+)
+
+
+def _infer(line: Binary) -> Callable[[Call], TensorType]:
+    def infer(call: Call) -> TensorType:
+        types = [expect_dtype(call, index, *line.dtypes) for index in range(2)]
+        if len({t.quantization is None for t in types}) > 1:
+            call.fail(f"both inputs must be quantised or neither, got {types[0]} and {types[1]}")
+        result = broadcast(call)
+        if line.name == "prelu" and result.shape != call.x.shape:
+            call.fail(f"alpha must broadcast to {list(call.x.shape)}, got {list(call.input(1).shape)}")
+        return replace(result, dtype=DType.BOOL, quantization=None) if line.compares else result
+
+    return infer
+
+
+def joining(name: str, dtype: DType) -> Function:
+    """A line as a function of elements a and b of a dtype, for the kernels of other ops."""
+    line = next(line for line in TABLE if line.name == name)
+    return Function(("a", "b"), line.expression_for(dtype))
+
+
+def _kernel(line: Binary) -> Callable[[Call], Kernel]:
+    def kernel(call: Call) -> Kernel:
+        combine = Function(("a", "b"), line.expression_for(call.x.dtype), ("a", "b"))
+        functions = {"combine": combine, **activation_function(call)}
+        return pairwise(call, Combine(functions, libraries=line.libraries_for(call.x.dtype)))
+
+    return kernel
+
+
+def _facet(line: Binary) -> Quantized | None:
+    if line.name in INTEGER:
+        reference, combine, dtypes = INTEGER[line.name]
+        return Quantized(reference, lambda call: pairwise(call, combine(call)), dtypes=dtypes)
+    return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
+
+
+def _by_pairs(line: Binary) -> Quantized:
+    """The facet of an op without integer arithmetic: through reals, of 8 bits by a table of all pairs."""
+
+    def meaning(a: Array, b: Array, *, activation: str | None = None) -> Array:
+        return apply_activation(line.meaning(a, b), activation)
+
+    def reference(call: Call, a: Array, b: Array) -> Array:
+        return through_reals(call, meaning, a, b)
+
+    def kernel(call: Call) -> Kernel:
+        values = every_value(call.x)
+        with np.errstate(all="ignore"):
+            results = reference(call, np.repeat(values, len(values)), np.tile(values, len(values)))
+        pair = "load_table(((u32(a) & 255u) << 8u) | (u32(b) & 255u))"
+        table = Read("table", None, value=results.reshape(-1))
+        return pairwise(call, Combine({"combine": Function(("a", "b"), pair)}, tables=(table,)))
+
+    return Quantized(reference, kernel)
+
+
+OPS: tuple[Op, ...] = tuple(
+    op(
+        _infer(line),
+        _kernel(line),
+        name=line.name,
+        fusible=line.fusible,
+        quantized=_facet(line),
+        strings=DType.STRING in line.dtypes,
+    )(line.meaning)
+    for line in TABLE
+)

@@ -1,0 +1,214 @@
+"""Integer arithmetic of element-wise functions of two quantised tensors.
+
+A line of FIXED is an op as TFLite's reference kernels compute it: the real factors that multiply the first
+operand, the second and the result, in fixed point, and how these enter, in numpy and in WGSL. An
+operand is counted from its zero point: {a} and {b} in WGSL. Factors are quotients of float32 scales, in
+float32 where TFLite's Prepare functions compute them so. The result is moved to its zero point and
+clamped to the fused activation. Comparisons rescale both operands to reals in steps of 1/256
+(comparisons.cc, left_shift 8): scales far below that tell less apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Function, Param, Read
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.fixed_point.affine import (
+    activation_bounds,
+    quantize_multiplier,
+    ratio,
+    rescale,
+    scale_of,
+    store,
+    times,
+)
+from gpunn.ops.op import EIGHT_BITS, Call
+from gpunn.types import Array, DType
+
+LEFT = {DType.UINT8: 20, DType.INT8: 20, DType.INT16: 15}  # bits of fraction that sums are computed with
+SQUARED = 7  # that squared differences are computed with
+COMPARED = 8  # that comparisons are made with
+
+Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """What a kernel makes of two elements: `combine` and other functions, and what these read."""
+
+    functions: Mapping[str, Function]
+    params: Mapping[str, Param] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
+    tables: tuple[Read, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """One line: factors of the scales (a, b, result), meaning and expression.
+
+    All depend on LEFT, too: {left} in the expression. `alike`: an expression of stored values that serves
+    where operands and result have one quantisation.
+    """
+
+    factors: Callable[[float, float, float, int], tuple[float, float, float]]
+    meaning: Callable[[Array, Array, Sequence[Factor], int], Array]
+    expression: str
+    dtypes: tuple[DType, ...] = QUANTIZED
+    alike: str = ""
+
+
+def _sum_factors(a: float, b: float, y: float, left: int) -> tuple[float, float, float]:
+    top = 2 * max(a, b)
+    return a / top, b / top, top / (2**left * y)
+
+
+def _add(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
+    return rescale(rescale(a << left, *by[0]) + rescale(b << left, *by[1]), *by[2])
+
+
+def _sub(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
+    return rescale(rescale(a << left, *by[0]) - rescale(b << left, *by[1]), *by[2])
+
+
+def _product_factors(a: float, b: float, y: float, _: int) -> tuple[float, float, float]:
+    return 1.0, 1.0, ratio(times(a, b), y)
+
+
+def _mul(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
+    return rescale(a * b, *by[2])
+
+
+def _difference_factors(a: float, b: float, y: float, _: int) -> tuple[float, float, float]:
+    top = 2 * max(a, b)
+    return a / top, b / top, top * top / (2 ** (2 * SQUARED) * y)
+
+
+def _squared_difference(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
+    difference = rescale(a << SQUARED, *by[0]) - rescale(b << SQUARED, *by[1])
+    return rescale(difference * difference, *by[2])
+
+
+def _prelu(a: Array, b: Array, by: Sequence[Factor], _: int) -> Array:
+    return np.where(a >= 0, rescale(a, *by[0]), rescale(a * b, *by[2]))
+
+
+def _scaled(text: str, factor: str) -> str:
+    return f"rescale({text}, p.{factor}.y, p.{factor}.z, true)"
+
+
+_A, _B, _DIFFERENT_A, _DIFFERENT_B = (
+    _scaled(f"({{{name}}} << {bits}u)", factor)
+    for bits in ("{left}", SQUARED)
+    for name, factor in (("a", "first"), ("b", "second"))
+)
+_DIFFERENCE = f"({_DIFFERENT_A} - {_DIFFERENT_B})"
+_PRODUCT = _scaled("({a} * {b})", "result")
+
+
+def _choice(function: Callable[..., Any], name: str) -> Fixed:
+    """Each operand is rescaled to the result's quantisation first: the larger stays the larger."""
+    return Fixed(
+        lambda a, b, y, _: (ratio(a, y), ratio(b, y), 1.0),
+        lambda a, b, by, _: np.asarray(function(rescale(a, *by[0]), rescale(b, *by[1]))),
+        f"{name}({_scaled('{a}', 'first')}, {_scaled('{b}', 'second')})",
+        alike=f"{name}(a, b)",
+    )
+
+
+FIXED = {
+    "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result")),
+    "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result")),
+    "mul": Fixed(_product_factors, _mul, _PRODUCT),
+    "squared_difference": Fixed(
+        _difference_factors,
+        _squared_difference,
+        _scaled(f"({_DIFFERENCE} * {_DIFFERENCE})", "result"),
+        EIGHT_BITS,
+    ),
+    "prelu": Fixed(
+        lambda a, b, y, _: (ratio(a, y), 1.0, ratio(times(a, b), y)),
+        _prelu,
+        f"select({_PRODUCT}, {_scaled('{a}', 'first')}, {{a}} >= 0)",
+    ),
+    "maximum": _choice(np.maximum, "max"),
+    "minimum": _choice(np.minimum, "min"),
+}
+# not_equal holds where equality does not: of a NaN, too.
+COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
+    "equal": (np.equal, "i32({a} == {b})"),
+    "not_equal": (np.not_equal, "i32(!({a} == {b}))"),
+    "less": (np.less, "i32({a} < {b})"),
+    "less_equal": (np.less_equal, "i32({a} <= {b})"),
+    "greater": (np.greater, "i32({a} > {b})"),
+    "greater_equal": (np.greater_equal, "i32({a} >= {b})"),
+}
+
+
+def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:
+    """Zero points and factors of the first operand, the second and the result."""
+    scales, zeros = zip(*(scale_of(call, t) for t in (call.x, call.input(1), call.y)), strict=True)
+    factors = FIXED[call.op].factors(scales[0], scales[1], scales[2], LEFT[call.x.dtype])
+    return list(zeros), [quantize_multiplier(f) for f in factors]
+
+
+def _fixed_reference(call: Call, a: Array, b: Array) -> Array:
+    """The stored result of an op of FIXED."""
+    zeros, factors = _zeros_and_factors(call)
+    a, b = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
+    result = FIXED[call.op].meaning(a, b, factors, LEFT[call.x.dtype])
+    return store(result + zeros[2], call.y, activation_bounds(call, call.y))
+
+
+def _fixed(call: Call) -> Combine:
+    line = FIXED[call.op]
+    if line.alike and call.x.quantization == call.input(1).quantization == call.y.quantization:
+        return Combine({"combine": Function(("a", "b"), line.alike)})
+    zeros, factors = _zeros_and_factors(call)
+    centred = line.expression.format(a="(a - p.first.x)", b="(b - p.second.x)", left=LEFT[call.x.dtype])
+    # The zero point comes last, so that nothing overflows.
+    low, high = (b - zeros[2] for b in activation_bounds(call, call.y))
+    expression = f"clamp({centred}, p.bounds.x, p.bounds.y) + p.result.x"
+    params = {**_fields(zeros, factors), "bounds": (low, high, 0, 0)}
+    return Combine({"combine": Function(("a", "b"), expression)}, params, ("affine",))
+
+
+def _fields(zeros: Sequence[int], factors: Sequence[Factor]) -> dict[str, Param]:
+    """Zero points and factors as expressions read them."""
+    return {
+        name: (z, *f, 0) for name, z, f in zip(("first", "second", "result"), zeros, factors, strict=False)
+    }
+
+
+def _compared(call: Call) -> tuple[list[int], list[Factor]]:
+    """Zero points and factors of both operands of a comparison."""
+    scales, zeros = zip(*(scale_of(call, call.input(k)) for k in range(2)), strict=True)
+    return list(zeros), [quantize_multiplier(s) for s in scales]
+
+
+def _comparison_reference(call: Call, a: Array, b: Array) -> Array:
+    steps = (
+        rescale((stored.astype(np.int64) - zero) << COMPARED, *factor)
+        for stored, zero, factor in zip((a, b), *_compared(call), strict=True)
+    )
+    return np.asarray(COMPARISONS[call.op][0](*steps))
+
+
+def _comparison(call: Call) -> Combine:
+    steps = {
+        name: _scaled(f"(({name} - p.{operand}.x) << {COMPARED}u)", operand)
+        for name, operand in (("a", "first"), ("b", "second"))
+    }
+    expression = COMPARISONS[call.op][1].format(**steps)
+    return Combine({"combine": Function(("a", "b"), expression)}, _fields(*_compared(call)), ("affine",))
+
+
+# Reference, what a kernel does, and the dtypes of the stored values.
+INTEGER: Mapping[str, tuple[Callable[..., Array], Callable[[Call], Combine], tuple[DType, ...]]] = {
+    **{name: (_fixed_reference, _fixed, line.dtypes) for name, line in FIXED.items()},
+    **{name: (_comparison_reference, _comparison, QUANTIZED) for name in COMPARISONS},
+}

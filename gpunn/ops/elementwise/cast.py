@@ -1,0 +1,108 @@
+"""Conversion between element types, of values and of bits: cast, bitcast."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Kernel, is_nan
+from gpunn.ops.check import FLOATS
+from gpunn.ops.elementwise.unary import elementwise
+from gpunn.ops.op import Call, Op, op
+from gpunn.types import Array, DType, TensorType
+
+
+def _target(call: Call) -> DType:
+    for target in DType:
+        if target.value == call["dtype"] and target is not DType.STRING:
+            return target
+    numbers = ", ".join(d.value for d in DType if d is not DType.STRING)
+    call.fail(f"dtype must be one of {numbers}, got {call['dtype']!r}")
+
+
+def _infer_cast(call: Call) -> TensorType:
+    return TensorType(_target(call), call.x.shape)
+
+
+def _from_real(target: DType) -> str:
+    """The WGSL expression that makes an integer of the float32 x."""
+    if target is DType.BOOL:
+        return "1 - i32(x == 0.0)"
+    low, high = np.iinfo(target.numpy).min, np.iinfo(target.numpy).max
+    top = min(high, 2**31 - 128)  # the largest float32 among them
+    inside = f"i32(clamp(x, {float(low)}, {float(top)}))"
+    return f"select(select({inside}, {high}, x > {float(top)}), 0, {is_nan('x')})"
+
+
+def _cast_kernel(call: Call) -> Kernel:
+    source, target = call.x.dtype, call.y.dtype
+    if DType.INT64 in (source, target):
+        return elementwise(call, _wide(source, target))
+    if target in FLOATS:
+        return elementwise(call, "f32(x)")
+    if source in FLOATS:
+        return elementwise(call, _from_real(target))
+    return elementwise(call, "i32(x != 0)" if target is DType.BOOL else "x")
+
+
+def _wide(source: DType, target: DType) -> str:
+    """The WGSL expression that makes a number of another type of an int64, or an int64 of it."""
+    if source is target:
+        return "x"
+    if target is DType.INT64:
+        return "wide_of_real(x)" if source in FLOATS else "wide(x)"
+    if target in FLOATS:
+        return "wide_to_real(x)"
+    return "i32(any(x != Wide()))" if target is DType.BOOL else "i32(x.x)"
+
+
+@op(_infer_cast, _cast_kernel, raw=True)
+def cast(x: Array, *, dtype: str) -> Array:
+    """x in another dtype, quantised tensors as stored; the result is not quantised.
+
+    Shapes: any; the result has x's. A real becomes an integer by truncation; what lies outside of the
+    integer's range, where C and so TFLite leave the result open, becomes the nearest end of the range,
+    and NaN becomes 0. An integer that does not fit wraps around. bool is 1 or 0, and true for all but 0.
+    Exact but for the rounding of integers over 2^24 to float32. Raises ModelError for an unknown dtype.
+    TFLite schema, CastOptions.
+    """
+    target = np.dtype(dtype)
+    if x.dtype.kind != "f" or target.kind not in "iu":
+        return np.asarray(x != 0) if target.kind == "b" else x.astype(target)
+    info = np.iinfo(target)
+    whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0))
+    inside = (whole > info.min) & (whole < info.max)
+    ends = np.where(whole > 0, info.max, info.min)
+    return np.where(inside, np.where(inside, whole, 0).astype(target), ends.astype(target))
+
+
+def _infer_bitcast(call: Call) -> TensorType:
+    source, target, shape = call.x.dtype, _target(call), call.x.shape
+    if target is DType.BOOL is not source:
+        call.fail("bits are no truths, got dtype 'bool'")
+    ratio = max(source.itemsize, target.itemsize) // min(source.itemsize, target.itemsize)
+    if target.itemsize < source.itemsize:
+        return TensorType(target, (*shape, ratio))
+    if target.itemsize > source.itemsize:
+        if shape[-1:] != (ratio,):
+            call.fail(f"the last dimension must be {ratio}, got {call.x} for elements of {target.value}")
+        return TensorType(target, shape[:-1])
+    return TensorType(target, shape)
+
+
+@op(_infer_bitcast, alias=True, precise=True)
+def bitcast(x: Array, *, dtype: str) -> Array:
+    """x's bits as numbers of another dtype, lowest bytes first; quantised tensors as stored.
+
+    An element that makes several smaller ones gives them a dimension of their own, the last; several that
+    make a greater one are the last dimension and lose it. The result is not quantised. Raises ModelError for
+    an unknown dtype, where the last dimension does not make one element, and for bool, but of bool.
+    TFLite schema, BitcastOptions.
+    """
+    target, size = np.dtype(dtype), x.itemsize
+    rows = np.ascontiguousarray(x).reshape(-1)
+    if target.itemsize < size:
+        return rows.view(target).reshape(*x.shape, size // target.itemsize)
+    return rows.view(target).reshape(x.shape if target.itemsize == size else x.shape[:-1])
+
+
+OPS: tuple[Op, ...] = (cast, bitcast)

@@ -1,0 +1,168 @@
+"""Ways between reals and their stored integers: quantize, dequantize."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads
+from gpunn.ops.check import QUANTIZED, expect_float, expect_int
+from gpunn.ops.elementwise.unary import elementwise
+from gpunn.ops.fixed_point import affine
+from gpunn.ops.fixed_point.affine import (
+    LIMITS,
+    quantize_multiplier,
+    rescale,
+    round_half_away,
+    scale_of,
+    store,
+)
+from gpunn.ops.fixed_point.tables import every_value, last_entry, table_kernel
+from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
+from gpunn.types import Array, DType, Quantization, TensorType
+
+
+def _infer_dequantize(call: Call) -> TensorType:
+    if call.x.dtype is not DType.FLOAT16 and call.x.quantization is None:
+        call.fail(f"input 0 must be quantised or float16, got {call.x}")
+    return TensorType(DType.FLOAT32, call.x.shape)
+
+
+def _dequantize_kernel(call: Call) -> Kernel:
+    quantization = call.x.quantization
+    if quantization is None or not quantization.per_tensor:
+        raise Unsupported("scales differ along an axis: dequantised on the host")
+    if call.x.dtype not in QUANTIZED:
+        raise Unsupported(f"{call.x.dtype.value} has too many values for a table of the results")
+    every = every_value(call.x)
+    with np.errstate(over="ignore"):
+        return table_kernel(call, affine.dequantize(every, call.x.with_shape(every.shape)))
+
+
+@op(
+    _infer_dequantize,
+    lambda call: elementwise(call, "x"),
+    quantized=Quantized(
+        lambda call, x: affine.dequantize(x, call.x),
+        _dequantize_kernel,
+        dtypes=(*QUANTIZED, DType.INT32),
+    ),
+)
+def dequantize(x: Array) -> Array:
+    """The float32 numbers that x stands for: scale * (stored - zero_point), or x itself where it is float16.
+
+    Shapes: any; the result has x's. dtype: quantised uint8, int8, int16 or int32, with one scale or one for
+    each index along an axis, or float16. Accuracy: the exact product, rounded once. Raises ModelError for
+    any other dtype. NeuralNetworks.h, ANEURALNETWORKS_DEQUANTIZE; TFLite schema, DequantizeOptions.
+    """
+    return np.asarray(x, np.result_type(x.dtype, np.float32))
+
+
+def _infer_quantize(call: Call) -> TensorType:
+    if call.x.dtype is not DType.FLOAT32 and (call.x.quantization is None or call.x.dtype not in QUANTIZED):
+        call.fail(f"input 0 must be float32 or quantised, got {call.x}")
+    names = [d.value for d in QUANTIZED]
+    if call["dtype"] not in names:
+        call.fail(f"dtype must be one of {', '.join(names)}, got {call['dtype']!r}")
+    dtype = DType(call["dtype"])
+    scale, zero = expect_float(call, "scale"), expect_int(call, "zero_point", call["zero_point"])
+    low, high = LIMITS[dtype]
+    if not (0 < scale < math.inf and low <= zero <= high):
+        call.fail(f"scale must be positive and zero_point in {low} ... {high}, got {scale} and {zero}")
+    return TensorType(dtype, call.x.shape, Quantization((scale,), (zero,)))
+
+
+def _stored(call: Call, x: Array) -> Array:
+    """Reals as stored, or stored integers under another quantisation."""
+    if call.x.quantization is None:
+        return _nearest(x, call.y.dtype, *scale_of(call, call.y))
+    upwards = _upwards(call)
+    away = upwards < x.size and (np.arange(x.size) >= upwards).reshape(x.shape)
+    return _requantized(call, x, away)
+
+
+def _requantized(call: Call, x: Array, away: Array | bool) -> Array:
+    (from_scale, from_zero), (scale, zero) = scale_of(call, call.x), scale_of(call, call.y)
+    factor = quantize_multiplier(from_scale / scale)
+    scaled = rescale(x.astype(np.int64) - from_zero, *factor, away)
+    return store(scaled + zero, call.y, LIMITS[call.y.dtype])
+
+
+def _upwards(call: Call) -> int:
+    """How many elements, the first ones, round halves upwards between two quantisations; the others do not.
+
+    As in LiteRT's default kernels, whose vector instructions take sixteen 8-bit elements at a time.
+    """
+    eight_bits = {call.x.dtype, call.y.dtype} <= {*EIGHT_BITS}
+    return call.x.size - call.x.size % 16 if eight_bits else 0
+
+
+def _nearest(x: Array, dtype: DType, scale: float, zero: int) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = (x.astype(np.float32) / np.float32(scale)).astype(np.float64)
+    nearest = np.nan_to_num(round_half_away(steps), nan=0.0) + zero
+    stored: Array = np.clip(nearest, *LIMITS[dtype]).astype(dtype.numpy)
+    return stored
+
+
+def thresholds(dtype: DType, scale: float, zero: int) -> Array:
+    """For each stored value but the lowest the least float32 that reaches it; the lowest's is -inf."""
+    low, high = LIMITS[dtype]
+    values = np.arange(low, high + 1)
+    with np.errstate(over="ignore"):
+        least = ((values - zero - 0.5) * scale).astype(np.float32)
+        for _ in range(4):
+            least = np.where(_nearest(least, dtype, scale, zero) < values, np.nextafter(least, np.inf), least)
+        for _ in range(8):
+            below = np.nextafter(least, np.float32(-np.inf))
+            least = np.where(_nearest(below, dtype, scale, zero) >= values, below, least)
+    least[0] = -np.inf
+    return least
+
+
+def _ascending(reals: Array) -> Array:
+    """float32s as integers of the same order (shaders/lib/ascending.wgsl)."""
+    bits = reals.astype(np.float32).view(np.int32)
+    magnitude = bits & np.int32(0x7FFFFFFF)
+    return np.where(bits < 0, -magnitude, magnitude)
+
+
+def _quantize_kernel(call: Call) -> Kernel:
+    if call.x.quantization is not None:
+        upwards, away = (_requantized(call, every_value(call.x), rule) for rule in (False, True))
+        first = _upwards(call)
+        return table_kernel(call, upwards, (first, away)) if first else table_kernel(call, away)
+    scale, zero = scale_of(call, call.y)
+    least = _ascending(thresholds(call.y.dtype, scale, zero))
+    count = ceil_div(call.x.size, 4)
+    return Kernel(
+        body="quantize",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, width=4), Read("least", None, value=least)),
+        params={"count": count, "ends": (LIMITS[call.y.dtype][0], zero, 0, 0)},
+        constants={"HALF": (last_entry(call.y.dtype) + 1) // 2},
+        lanes=4,
+        reason="a search among all steps",
+    )
+
+
+@op(
+    _infer_quantize,
+    host_reason="the result stands for no reals",
+    quantized=Quantized(_stored, _quantize_kernel, dtypes=QUANTIZED),
+)
+def quantize(x: Array, *, dtype: str, scale: float, zero_point: int = 0) -> Array:
+    """The stored integers of x: x / scale to the nearest integer, halves away from zero, plus zero_point.
+
+    Shapes: any; the result has x's. x: float32, or quantised itself, then its reals count. The result is
+    uint8, int8 or int16 as `dtype` says, clamped to its range; NaN becomes the zero point. Exact on every
+    backend: the quotient is float32's, as in TFLite's AffineQuantize, and between two quantisations the
+    arithmetic is fixed-point, as in its Requantize. Raises ModelError for any other dtype, a scale that is
+    not positive, and a zero point out of range. TFLite schema, QuantizeOptions.
+    """
+    return _nearest(x, DType(dtype), scale, zero_point)
+
+
+OPS: tuple[Op, ...] = (dequantize, quantize)

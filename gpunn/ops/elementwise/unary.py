@@ -1,0 +1,360 @@
+"""Element-wise functions of one tensor; most also serve as fused activations.
+
+A line of TABLE is an op: its meaning in numpy, the same as a WGSL expression in `x`, and the domain it
+is tested on. WGSL's min, max and clamp drop NaN and numpy keeps it, so the expressions use select(). What
+WGSL leaves loose is computed by shaders/lib/elementary.wgsl.
+
+Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8, int8 or int16, for
+which every function is a table of all results (ops/fixed_point/tables.py); where the line says so, int32,
+int64 or bool too, and there results wrap around. Raises ModelError for other dtypes.
+sign_bit is 1 below 0, else 0, of -0 and NaN, too.
+Functions are defined on all numbers: what has no real result is NaN (log and sqrt below 0, sin of an
+infinity), log(0) is -inf, rsqrt(0) inf, what is too large inf, and NaN stays NaN. Subnormal numbers may
+count as 0.
+Meaning: NeuralNetworks.h, ANEURALNETWORKS_RELU, _RELU1, _RELU6, _LOGISTIC, _TANH, _FLOOR; TFLite schema,
+the operators of these names, LeakyReluOptions, FakeQuantOptions, GeluOptions (approximate: gelu_tanh).
+Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32); fake_quant may take the neighbouring step
+where x lies halfway between two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
+from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_float, expect_int
+from gpunn.ops.fixed_point import interpolation as lines
+from gpunn.ops.fixed_point.affine import LIMITS, fixed_output
+from gpunn.ops.fixed_point.tables import (
+    clamped_table,
+    hard_swish_table,
+    real_table,
+    rescale_table,
+    table_facet,
+)
+from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
+from gpunn.types import Array, DType, TensorType
+
+
+def _clip(low: int, high: int | None) -> Callable[[Array], Array]:
+    def clipped(x: Array) -> Array:
+        return np.clip(x, x.dtype.type(low), None if high is None else x.dtype.type(high))
+
+    return clipped
+
+
+def _logistic(x: Array) -> Array:
+    small = np.exp(-np.abs(x))  # at most 1: never overflows
+    return np.asarray(np.where(x >= 0, x.dtype.type(1), small) / (1 + small))
+
+
+def _tanh(x: Array) -> Array:
+    return np.asarray(np.tanh(x))
+
+
+def _sign_bit(x: Array) -> Array:
+    return np.asarray(x < 0, x.dtype)
+
+
+def _hard_swish(x: Array) -> Array:
+    return np.asarray(x * (np.clip(x + 3, 0, 6) / 6))
+
+
+def _leave(function: Callable[..., Any]) -> Callable[[Array], Array]:
+    """numpy's function as it is."""
+
+    def meaning(x: Array) -> Array:
+        return np.asarray(function(x))
+
+    return meaning
+
+
+def _rsqrt(x: Array) -> Array:
+    return np.asarray(x.dtype.type(1) / np.sqrt(x))
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x >= 0, x, np.expm1(np.minimum(x, x.dtype.type(0))))
+
+
+def _gated(x: Array, gate: Array) -> Array:
+    """x * gate, 0 where x is -inf."""
+    return np.asarray(np.where(x == -np.inf, 0, x * gate), x.dtype)
+
+
+def _gelu(x: Array) -> Array:
+    scaled = x.astype(np.float64).ravel() * math.sqrt(0.5)
+    error = np.fromiter((math.erf(v) for v in scaled), np.float64, x.size).reshape(x.shape)
+    return _gated(x, 0.5 * (1 + error))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.astype(np.float64) ** 3)
+    return _gated(x, 0.5 * (1 + np.tanh(inner)))
+
+
+def _zeros(x: Array) -> Array:
+    return np.zeros_like(x)
+
+
+def _logical_not(x: Array) -> Array:
+    return np.logical_not(x)
+
+
+def _leaky_relu(x: Array, *, alpha: float) -> Array:
+    return np.where(x < 0, x.dtype.type(alpha) * x, x)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """One line: name, meaning, expression, domain (bounds, ends included).
+
+    `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers. `nan`:
+    the expression drops NaN, which has to be kept. `table`: all results on a quantised tensor of 8
+    bits, where they are not the rounded real ones; `table16`: on one of 16. `output`: scale and, above the
+    lowest stored value, zero point of a result that the file does not quantise. `dtypes`: what x may be.
+    `params`: the numbers of the kernel, where these are not the attributes; checks the attributes.
+    `elementary`: whether the expression calls lib/elementary.wgsl. `wide`: the expression for int64, where
+    it is another.
+    """
+
+    name: str
+    meaning: Callable[..., Any]
+    expression: str
+    domain: tuple[float, float]
+    fused: bool = False
+    nan: bool = False
+    integer: bool = False
+    table: Callable[[Call], Array] | None = None
+    table16: Callable[[Call], Array] | None = None
+    output: tuple[float, int] | None = None
+    dtypes: tuple[DType, ...] = FLOATS
+    params: Callable[[Call], Mapping[str, Param]] | None = None
+    elementary: bool = False
+    wide: str = ""
+
+    def expression_for(self, dtype: DType) -> str:
+        """The expression for a dtype."""
+        if self.wide and dtype is DType.INT64:
+            return self.wide
+        return keep_nan(self.expression, "x") if self.nan and dtype in FLOATS else self.expression
+
+
+def _clamped(call: Call) -> Array:
+    return clamped_table(call, call.op)
+
+
+def _leaked(call: Call) -> Array:
+    return rescale_table(call, call.x, call.y, LIMITS[call.y.dtype], call["alpha"])
+
+
+def _fake_quant_range(low: float, high: float, steps: int) -> tuple[float, float, float, float]:
+    """Lowest and highest value, step, and which of the steps is 0: moved so that it is one."""
+    step = (high - low) / steps
+    zero = min(max(math.floor(-low / step + 0.5), 0), steps)
+    return -zero * step, (steps - zero) * step, step, float(zero)
+
+
+def _fake_quant(x: Array, *, min: float, max: float, num_bits: int = 8, narrow_range: bool = False) -> Array:
+    low, high, step, zero = _fake_quant_range(min, max, 2**num_bits - 1 - narrow_range)
+    steps = np.floor((np.clip(x, low, high) - low) / step + 0.5)
+    return np.asarray((steps - zero) * step, x.dtype)
+
+
+def _fake_quant_params(call: Call) -> Mapping[str, Param]:
+    low, high = expect_float(call, "min"), expect_float(call, "max")
+    bits, narrow = expect_int(call, "num_bits", call["num_bits"]), expect_bool(call, "narrow_range")
+    if not 2 <= bits <= 16:
+        call.fail(f"num_bits must be 2 ... 16, got {bits}")
+    if not (-math.inf < low <= 0 <= high < math.inf and low < high):
+        call.fail(f"min and max must be finite with 0 between them, got {low} and {high}")
+    names = ("low", "high", "step", "zero")
+    return dict(zip(names, _fake_quant_range(low, high, 2**bits - 1 - narrow), strict=True))
+
+
+_SIGNED = (*FLOATS, DType.INT32, DType.INT64)
+_SHORT = (*_SIGNED, DType.INT16)
+_WIDE_SIGN = "wide((i32(x.y) >> 31u) | i32(any(x != T())))"
+
+
+def _between(name: str, low: int, high: int | None, domain: tuple[float, float]) -> Unary:
+    """The line of an activation that clips, which all numbers can take."""
+    above = f"wide_max(x, wide({low}))"
+    return Unary(
+        name,
+        _clip(low, high),
+        f"max(x, T({low}))" if high is None else f"clamp(x, T({low}), T({high}))",
+        domain,
+        fused=True,
+        nan=True,
+        integer=True,
+        table=_clamped,
+        wide=above if high is None else f"wide_min({above}, wide({high}))",
+        table16=_clamped,
+    )
+
+
+_CLAMP = keep_nan("clamp(x, T({0}), T({1}))", "x")
+
+_RSQRT_LINES = lines.lines(_rsqrt, 1, single=_rsqrt)
+_GELU_LINES = lines.lines(_gelu, single=lines.gelu)
+_GELU_TANH_LINES = lines.lines(_gelu_tanh, single=lines.gelu_tanh)
+
+# WGSL leaves exp and tanh loose where they overflow, so their arguments stop where the result no longer
+# moves: exp(-80) is 2e-35, and tanh(10) is 1 - 4e-9.
+TABLE = (
+    _between("relu", 0, None, (-100, 100)),
+    _between("relu01", 0, 1, (-3, 3)),
+    _between("relu1", -1, 1, (-3, 3)),
+    _between("relu6", 0, 6, (-10, 10)),
+    Unary(
+        "logistic",
+        _logistic,
+        f"T(1) / (T(1) + exp(-{_CLAMP.format(-80, 80)}))",
+        (-200, 200),
+        fused=True,
+        output=(1 / 256, 0),
+        table16=lines.logistic(_logistic),
+    ),
+    Unary(
+        "tanh",
+        _tanh,
+        f"tanh({_CLAMP.format(-10, 10)})",
+        (-100, 100),
+        fused=True,
+        output=(1 / 128, 128),
+        table16=lines.tanh(_tanh),
+    ),
+    Unary(
+        "hard_swish",
+        _hard_swish,
+        "x * (clamp(x + 3.0, 0.0, 6.0) / 6.0)",
+        (-10, 10),
+        fused=True,
+        table=hard_swish_table,
+    ),
+    Unary("sign_bit", _sign_bit, "select(T(0), T(1), x < T(0))", (-2, 2), fused=True),
+    Unary("floor", _leave(np.floor), "floor(x)", (-100, 100)),
+    Unary(
+        "leaky_relu",
+        _leaky_relu,
+        "select(x, p.alpha * x, x < T(0))",
+        (-100, 100),
+        table=_leaked,
+        table16=_leaked,
+    ),
+    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SHORT, wide="magnitude(x)"),
+    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=(*_SHORT, DType.INT8), wide="wide_negate(x)"),
+    Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, wide=_WIDE_SIGN),
+    Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=_SIGNED, wide="wide_multiply(x, x)"),
+    Unary("zeros_like", _zeros, "T(0)", (-2, 2), dtypes=(*_SIGNED, DType.BOOL)),
+    Unary("logical_not", _logical_not, "1 - x", (0, 1), dtypes=(DType.BOOL,)),
+    Unary("ceil", _leave(np.ceil), "ceil(x)", (-100, 100)),
+    Unary("round", _leave(np.rint), "round(x)", (-100, 100)),
+    Unary("exp", _leave(np.exp), "exponential(x)", (-100, 100), table16=lines.lines(np.exp), elementary=True),
+    Unary("log", _leave(np.log), "logarithm(x)", (-1, 1e4), table16=lines.lines(np.log, 0), elementary=True),
+    Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), elementary=True),
+    Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), elementary=True),
+    Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), elementary=True),
+    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_LINES, elementary=True),
+    Unary("elu", _elu, "select(exponential(x) - 1.0, x, x >= 0.0)", (-100, 100), elementary=True),
+    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_LINES, elementary=True),
+    Unary("gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_LINES, elementary=True),
+    Unary(
+        "fake_quant",
+        _fake_quant,
+        f"(floor(({_CLAMP.format('p.low', 'p.high')} - p.low) / p.step + 0.5) - p.zero) * p.step",
+        (-10, 10),
+        params=_fake_quant_params,
+    ),
+)
+
+ACTIVATIONS = {line.name: line for line in TABLE if line.fused}
+
+
+def _params(line: Unary, call: Call) -> Mapping[str, Param]:
+    if line.params is not None:
+        return line.params(call)
+    return {attr: expect_float(call, attr) for attr in call.attrs}
+
+
+def _infer(line: Unary) -> Callable[[Call], TensorType]:
+    def infer(call: Call) -> TensorType:
+        _params(line, call)
+        x = expect_dtype(call, 0, *line.dtypes)
+        return x if line.output is None or x.quantization is None else fixed_output(x, *line.output)
+
+    return infer
+
+
+def _facet(line: Unary) -> Quantized:
+    def table(call: Call) -> Array:
+        special = line.table if call.x.dtype in EIGHT_BITS else line.table16
+        return real_table(call, lambda x: line.meaning(x, **call.attrs)) if special is None else special(call)
+
+    return table_facet(table, QUANTIZED)
+
+
+def _kernel(line: Unary) -> Callable[[Call], Kernel]:
+    return lambda call: elementwise(
+        call,
+        line.expression_for(call.x.dtype),
+        _params(line, call),
+        ("elementary",) if line.elementary else (),
+    )
+
+
+def elementwise(
+    call: Call, expression: str, params: Mapping[str, Param] | None = None, libraries: tuple[str, ...] = ()
+) -> Kernel:
+    """The kernel that applies an expression to every element, which may have another type than the result's.
+
+    Elements of less than a word are stored four at once; the last may lie in the padding of the tensors.
+    """
+    lanes = 4 if call.y.dtype.itemsize < 4 else vec_width(call.x.size)
+    count = ceil_div(call.x.size, lanes)
+    return Kernel(
+        body="unary",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, width=lanes),),
+        writes=(Write(width=lanes),),
+        params={"count": count, **(params or {})},
+        functions={"apply": Function(("x",), expression, ("x",))},
+        libraries=libraries,
+        lanes=lanes,
+        reason="element by element",
+    )
+
+
+def check_activation(call: Call) -> None:
+    """ModelError unless attribute `activation` is None or names one that fits the first input's dtype."""
+    name = call.attrs.get("activation")
+    if name is None:
+        return
+    if name not in ACTIVATIONS:
+        call.fail(f"activation must be one of {', '.join(sorted(ACTIVATIONS))}, got {name!r}")
+    integer = ACTIVATIONS[name].integer and call.x.dtype is not DType.STRING
+    if call.x.dtype not in FLOATS and not integer:
+        call.fail(f"activation {name} needs a float tensor, got {call.x}")
+
+
+def activation_function(call: Call) -> dict[str, Function]:
+    """Kernel.functions for the call's fused activation: `apply`, or nothing (the identity)."""
+    name = call.attrs.get("activation")
+    return {} if name is None else {"apply": Function(("x",), ACTIVATIONS[name].expression_for(call.y.dtype))}
+
+
+def apply_activation(y: Array, name: str | None) -> Array:
+    """`y` after the activation of that name, in the same dtype."""
+    return y if name is None else np.asarray(ACTIVATIONS[name].meaning(y))
+
+
+OPS: tuple[Op, ...] = tuple(
+    op(_infer(line), _kernel(line), name=line.name, quantized=_facet(line))(line.meaning) for line in TABLE
+)

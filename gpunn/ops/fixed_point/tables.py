@@ -1,0 +1,171 @@
+"""Functions of a number of 8 or 16 bits as tables of all results: the same bits everywhere, by construction.
+
+Entry k belongs to the stored value whose bits are k, so that a table is read with the bits themselves,
+whether the dtype has a sign or not: 256 results, or 65,536.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads
+from gpunn.ops.fixed_point.affine import (
+    LIMITS,
+    clamp_bounds,
+    divide_by_power,
+    quantize,
+    quantize_multiplier,
+    ratio,
+    rescale,
+    scale_of,
+    short_multiplier,
+    store,
+    times,
+)
+from gpunn.ops.op import Call, Quantized
+from gpunn.types import Array, DType, TensorType
+
+Bounds = tuple[int, int]
+KEPT = 32  # tables of each op that have lately been made
+
+
+def every_value(type: TensorType) -> Array:
+    """All stored values of a dtype of 8 or 16 bits as int64, in the order of their bytes."""
+    unsigned = np.dtype(f"u{type.dtype.itemsize}")
+    return np.arange(256**type.dtype.itemsize).astype(unsigned).view(type.dtype.numpy).astype(np.int64)
+
+
+def every_real(call: Call, type: TensorType) -> Array:
+    """What all stored values of `type` stand for, in float64."""
+    scale, zero = scale_of(call, type)
+    return np.asarray((every_value(type) - zero) * scale)
+
+
+def real_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
+    """The stored results of a function of reals: computed in float64, rounded once, halves away from zero."""
+    scale_of(call, call.y)
+    with np.errstate(all="ignore"):  # log and sqrt of what is not in their domain; NaN is stored as 0
+        results = meaning(every_real(call, call.x))
+        return quantize(results, call.y.with_shape(results.shape))
+
+
+def rescale_table(
+    call: Call, source: TensorType, target: TensorType, bounds: Bounds, below: float = 1.0
+) -> Array:
+    """Stored values of `source` as those of `target`, clamped to `bounds`, by fixed-point multiplication.
+
+    Negative reals are multiplied by `below` as well. Factors are float32 quotients, as TFLite's Prepare
+    functions compute them.
+    """
+    (scale, zero), (to_scale, to_zero) = scale_of(call, source), scale_of(call, target)
+    x = every_value(source) - zero
+    negative = ratio(times(scale, below), to_scale)
+    scaled = np.where(
+        x < 0,
+        rescale(-x if negative < 0 else x, *quantize_multiplier(abs(negative))),
+        rescale(x, *quantize_multiplier(ratio(scale, to_scale))),
+    )
+    return store(scaled + to_zero, target, bounds)
+
+
+def read_table(x: Array, table: Array) -> Array:
+    """The table's entries for stored values."""
+    return np.asarray(table[x.view(f"u{x.itemsize}")])
+
+
+def last_entry(dtype: DType) -> int:
+    """The number of the last entry of a table for stored values of a dtype; their bits lie under it."""
+    return int(256**dtype.itemsize - 1)
+
+
+def entry(table: str, value: str, dtype: DType) -> str:
+    """WGSL: what the operand `table` holds for a stored value of a dtype."""
+    return f"load_{table}(u32({value}) & {last_entry(dtype)}u)"
+
+
+def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None) -> Kernel:
+    """The kernel that reads the table for every element of a tensor of 8 or 16 bits, four at a time.
+
+    rest: from which element on, a multiple of four, another table counts, and that. The last four may reach
+    into the padding of both tensors (a multiple of 16 bytes, gpunn/kernel.py).
+    """
+    count = ceil_div(call.x.size, 4)
+    first, tables = (4 * count, table) if rest is None else (rest[0], np.concatenate([table, rest[1]]))
+    return Kernel(
+        body="table",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, width=4), Read("table", None, value=tables)),
+        writes=(Write(width=4),),
+        params={"count": count, "first": first // 4},
+        constants={"LAST": last_entry(call.x.dtype)},
+        lanes=4,
+        reason=f"a table of {len(table)} results",
+    )
+
+
+def table_facet(table: Callable[[Call], Array], dtypes: tuple[DType, ...]) -> Quantized:
+    """The integer facet of an op that is one table of its call, for stored values of `dtypes`.
+
+    The last tables are kept: those of 16 bits take longer to make than most tensors to look up.
+    """
+
+    @functools.lru_cache(KEPT)
+    def made(op: str, origin: str, x: TensorType, y: TensorType, attrs: tuple[tuple[str, Any], ...]) -> Array:
+        return table(Call(op, origin, (x,), dict(attrs), (y,)))
+
+    def results(call: Call) -> Array:
+        x, y = call.x.with_shape(()), call.y.with_shape(())
+        return made(call.op, call.origin, x, y, tuple(call.attrs.items()))
+
+    def reference(call: Call, x: Array) -> Any:
+        return read_table(x, results(call))
+
+    return Quantized(reference, lambda call: table_kernel(call, results(call)), dtypes=dtypes)
+
+
+def clamped_table(call: Call, name: str | None) -> Array:
+    """rescale_table from the call's first input to its result, after the activation of that name."""
+    return rescale_table(call, call.x, call.y, clamp_bounds(call, call.y, name))
+
+
+def hard_swish_table(call: Call) -> Array:
+    """hard_swish in 16-bit fixed point, as TFLite's reference kernel (hard_swish.h) computes it.
+
+    x, in steps of 1/128 of its scale, is multiplied by relu6(x + 3) / 6: that factor is x in steps of
+    3 / 2^15, saturated at -3 and 3, moved into 0 ... 1.
+    """
+    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    step = times(scale, 1 / 128)
+    x = (every_value(call.x) - zero) << 7
+    multiplier, exponent = _short_multiplier(ratio(step, to_scale))
+    part, part_exponent = _short_multiplier(ratio(step, 3 / 2**15))
+    gate = _saturate(x << max(part_exponent - 1, 0))
+    gate = _high_multiply_16(gate, part)
+    gate = _saturate(gate << 1) if part_exponent > 0 else divide_by_power(gate, -part_exponent)
+    gate = (gate + 2**15) >> 1
+    product = gate * _high_multiply_16(x, multiplier)
+    halved = np.where(product >= 0, product >> 15, -((-product) >> 15))
+    result = divide_by_power(halved << max(exponent, 0), max(-exponent, 0)) + to_zero
+    return store(result, call.y, LIMITS[call.y.dtype])
+
+
+def _short_multiplier(factor: float) -> tuple[int, int]:
+    """quantize_multiplier() with 15 instead of 31 bits."""
+    m, shift = quantize_multiplier(factor)
+    return int(short_multiplier(m)), shift
+
+
+def _saturate(x: Array) -> Array:
+    """Clamped to 16 bits."""
+    return np.asarray(np.clip(x, -(2**15), 2**15 - 1))
+
+
+def _high_multiply_16(a: Array, b: int) -> Array:
+    """high_multiply() of 16-bit numbers: a * b / 2^15, rounded to nearest."""
+    nudged = a * b + np.where(a * b >= 0, 2**14, 1 - 2**14)
+    return np.where(nudged >= 0, nudged >> 15, -((-nudged) >> 15))

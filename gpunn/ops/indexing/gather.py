@@ -1,0 +1,150 @@
+"""Picking by computed indices: gather, gather_nd.
+
+Indices are int32, int64 or int16; one that is out of range raises ModelError, at compilation where
+indices are constants, else in the run. Values are of any dtype and keep their type, quantisation included.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.ops.check import INDICES, expect_int, expect_unquantised
+from gpunn.ops.kernels.strides import dense
+from gpunn.ops.op import Call, Guard, Op, op
+from gpunn.types import Array, DType, Shape, TensorType
+
+
+def rows_kernel(
+    y: TensorType, index: int, values: int, *, outer: int, rows: int, picks: int, row: int
+) -> Kernel:
+    """The kernel that picks `picks` of the `rows` rows of each block of input `values`.
+
+    Input `index` holds the rows' numbers; `outer` successive blocks, a batch, pick alike. A row has `row`
+    elements.
+    """
+    lanes = vec_width(row)
+    count = y.size // lanes
+    return Kernel(
+        body="gather_rows",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("index", index), Read("x", values, width=lanes)),
+        writes=(Write(width=lanes),),
+        params={"count": count, "row": row // lanes, "rows": rows, "picks": picks, "outer": outer},
+        lanes=lanes,
+        reason="row by row",
+    )
+
+
+def _batch_dims(call: Call) -> int:
+    """Attribute batch_dims, which counts from the end of the indices' dimensions when it is negative."""
+    given, rank = expect_int(call, "batch_dims", call["batch_dims"]), call.input(1).rank
+    if not -rank <= given <= rank:
+        call.fail(f"batch_dims {given} is out of range for indices of rank {rank}")
+    return given + rank if given < 0 else given
+
+
+def _infer_gather(call: Call) -> TensorType:
+    x, indices = call.x, expect_unquantised(call, 1, *INDICES, DType.INT16)
+    axis = call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    batch = _batch_dims(call)
+    if batch > axis:
+        call.fail(f"batch_dims {batch} must not be over axis {axis}")
+    if x.shape[:batch] != indices.shape[:batch]:
+        call.fail(f"the first {batch} dimensions must be equal, got {x} and indices {indices}")
+    return x.with_shape((*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :]))
+
+
+def _gather_kernel(call: Call) -> Kernel:
+    x, indices = call.x, call.input(1)
+    axis = call.axis(call["axis"], x.rank)
+    batch = _batch_dims(call)
+    return rows_kernel(
+        call.y,
+        1,
+        0,
+        outer=size_of(x.shape[batch:axis]),
+        rows=x.shape[axis],
+        picks=size_of(indices.shape[batch:]),
+        row=size_of(x.shape[axis + 1 :]),
+    )
+
+
+def _extent(call: Call) -> list[range]:
+    return [range(call.x.shape[call.axis(call["axis"], call.x.rank)])]
+
+
+@op(_infer_gather, _gather_kernel, guards=(Guard(1, _extent),), raw=True, strings=True)
+def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> Array:
+    """The slices of x along `axis` that the indices name: their dimensions take the place of the axis.
+
+    The first batch_dims dimensions, no more than axis, are common to x and indices: each batch has indices
+    of its own. Both numbers may be negative. Raises ModelError for other dtypes of indices, numbers out of
+    range, dimensions that differ, and an index outside of 0 ... n - 1. TFLite schema, GatherOptions.
+    """
+    axis, batch = axis % x.ndim, batch_dims + (indices.ndim if batch_dims < 0 else 0)
+    shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
+    if not size_of(shape):
+        return np.empty(shape, x.dtype)
+    blocks = x.reshape(size_of(x.shape[:batch]), *x.shape[batch:])
+    picks = indices.reshape(len(blocks), *indices.shape[batch:])
+    pairs = zip(blocks, picks, strict=True)
+    return np.stack([np.take(block, pick, axis=axis - batch) for block, pick in pairs]).reshape(shape)
+
+
+def _infer_gather_nd(call: Call) -> TensorType:
+    x, indices = call.x, expect_unquantised(call, 1, *INDICES, DType.INT16)
+    if indices.rank < 1:
+        call.fail("indices must have rank 1 or more, got a scalar")
+    depth = indices.shape[-1]
+    if depth > x.rank:
+        call.fail(f"indices of {depth} numbers are too long for {x}")
+    return x.with_shape((*indices.shape[:-1], *x.shape[depth:]))
+
+
+def _gather_nd_kernel(call: Call) -> Kernel:
+    x, depth = call.x, call.input(1).shape[-1]
+    row = size_of(x.shape[depth:])
+    lanes = vec_width(row)
+    count = call.y.size // lanes
+    steps = zip(x.shape[:depth], dense(x.shape[:depth]), strict=True)
+    return Kernel(
+        body="gather_nd",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(
+            Read("index", 1),
+            Read("step", None, value=np.array([*steps], np.int32)),
+            Read("x", 0, width=lanes),
+        ),
+        writes=(Write(width=lanes),),
+        params={"count": count, "row": row // lanes, "depth": depth},
+        lanes=lanes,
+        reason="row by row",
+    )
+
+
+def _extents(call: Call) -> list[range]:
+    return [range(n) for n in call.x.shape[: call.input(1).shape[-1]]]
+
+
+@op(_infer_gather_nd, _gather_nd_kernel, guards=(Guard(1, _extents),), raw=True, strings=True)
+def gather_nd(x: Array, indices: Array) -> Array:
+    """The slices of x that rows of numbers name: y[...] = x[indices[..., 0], indices[..., 1], ...].
+
+    indices [..., d] with d up to x's rank; result [..., the other dimensions of x]. Raises
+    ModelError for other dtypes of indices, for more numbers than dimensions, and for one outside of 0 ... n -
+    1. TFLite schema, GatherNdOptions.
+    """
+    depth = indices.shape[-1]
+    shape = (*indices.shape[:-1], *x.shape[depth:])
+    return np.asarray(x[tuple(np.moveaxis(indices, -1, 0))]).reshape(shape) if depth else _repeated(x, shape)
+
+
+def _repeated(x: Array, shape: Shape) -> Array:
+    """x once for each row of no numbers."""
+    return np.broadcast_to(x, shape).copy()
+
+
+OPS: tuple[Op, ...] = (gather, gather_nd)

@@ -1,0 +1,349 @@
+"""Lookups by index, by key and by locality-sensitive hash."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.kernel import Kernel, Param, Read, Write, flat_threads, size_of, vec_width
+from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_ints, expect_unquantised
+from gpunn.ops.indexing.farmhash import fingerprint64
+from gpunn.ops.indexing.gather import rows_kernel
+from gpunn.ops.kernels.by_row import Updates
+from gpunn.ops.kernels.strides import dense
+from gpunn.ops.op import Call, Guard, Op, op
+from gpunn.strings import packed
+from gpunn.types import Array, DType, Quantization, TensorType
+
+COMBINERS = ("sum", "mean", "sqrtn")
+
+
+def _expect_rows(call: Call, index: int, least: int = 2) -> TensorType:
+    """The type of input `index`, whose slices along the first dimension, or strings, are looked up."""
+    values = call.input(index)
+    least = 1 if values.dtype is DType.STRING else least
+    if values.rank < least:
+        call.fail(f"input {index} must have rank {least} or more, got shape {list(values.shape)}")
+    return values
+
+
+def _expect_list(call: Call, index: int) -> int:
+    """The length of input `index`, a list of int32."""
+    expect_dtype(call, index, DType.INT32)
+    return call.expect_rank(index, 1).shape[0]
+
+
+def _infer_embedding(call: Call) -> TensorType:
+    values = _expect_rows(call, 1)
+    return values.with_shape((_expect_list(call, 0), *values.shape[1:]))
+
+
+def _embedding_kernel(call: Call) -> Kernel:
+    values = call.input(1)
+    picks = call.input(0).size
+    return rows_kernel(
+        call.y, 0, 1, outer=1, rows=values.shape[0], picks=picks, row=size_of(values.shape[1:])
+    )
+
+
+def _rows_of(operand: int) -> Callable[[Call], list[range]]:
+    """Guard.ranges: numbers of the rows of an operand."""
+    return lambda call: [range(call.input(operand).shape[0])]
+
+
+@op(_infer_embedding, _embedding_kernel, guards=(Guard(0, _rows_of(1)),), raw=True, strings=True)
+def embedding_lookup(indices: Array, values: Array) -> Array:
+    """values[indices]: the slices of `values` along its first dimension that `indices` name.
+
+    indices int32 [K]; values [N, ...] of any dtype and rank 2 or more; result [K, ...], with the
+    quantisation of `values`. Raises ModelError for other dtypes and ranks, and for an index outside of 0
+    ... N - 1: at compilation where the indices are constants, else in the run. NeuralNetworks.h,
+    ANEURALNETWORKS_EMBEDDING_LOOKUP; TFLite's EMBEDDING_LOOKUP.
+    """
+    return np.asarray(values[indices])
+
+
+def _infer_sparse(call: Call) -> TensorType:
+    count, shape = _expect_list(call, 0), expect_ints(call, "shape")
+    indices = expect_dtype(call, 1, DType.INT32)
+    if indices.shape != (count, len(shape)) or not shape:
+        call.fail(f"indices must be {count} places in shape {list(shape)}, got {indices}")
+    if any(n < 0 for n in shape):
+        call.fail(f"shape must be >= 0, got {list(shape)}")
+    if expect_unquantised(call, 2, *FLOATS).shape != (count,):
+        call.fail(f"there must be a weight for each of {count} indices, got {call.input(2)}")
+    if call["combiner"] not in COMBINERS:
+        call.fail(f"combiner must be one of {', '.join(COMBINERS)}, got {call['combiner']!r}")
+    if expect_unquantised(call, 3, *FLOATS).dtype is not call.input(2).dtype:
+        call.fail(f"values and weights must have one dtype, got {call.input(3)} and {call.input(2)}")
+    values = _expect_rows(call, 3)
+    return values.with_shape((*shape[:-1], *values.shape[1:]))
+
+
+def _sparse_kernels(call: Call) -> list[Kernel]:
+    values, extents = call.input(3), tuple(call["shape"][:-1])
+    updates = Updates(index=1, count=call.x.size, width=len(extents) + 1, extents=extents)
+    kernels, order = updates.by_row(call)
+    row = size_of(values.shape[1:])
+    lanes = vec_width(row)
+    count = call.y.size // lanes
+    sums = Kernel(
+        body="embedding_sums",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(*order, Read("id", 0), Read("weight", 2), Read("x", 3, width=lanes)),
+        writes=(Write(width=lanes),),
+        params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
+        constants={"COMBINER": COMBINERS.index(call["combiner"])},
+        lanes=lanes,
+        steps=updates.count + 100,
+        reason=updates.reason,
+    )
+    return [*kernels, sums]
+
+
+def _sparse_places(call: Call) -> list[range]:
+    return [*(range(n) for n in call["shape"][:-1]), range(-(2**31), 2**31)]
+
+
+@op(
+    _infer_sparse,
+    _sparse_kernels,
+    guards=(Guard(0, _rows_of(3), "ids"), Guard(1, _sparse_places)),
+    flops=lambda call: 2 * call.x.size * size_of(call.input(3).shape[1:]),
+)
+def embedding_lookup_sparse(
+    ids: Array, indices: Array, weights: Array, values: Array, *, shape: Sequence[int], combiner: str = "sum"
+) -> Array:
+    """Weighted sums of the slices of `values` that the rows of a sparse tensor of ids name.
+
+    Id i, int32 ids[i] with weights[i], stands at indices[i], int32 [K, R], of a tensor of `shape`, R
+    extents. Along its last dimension the slices values[id] * weight are added up: values [N, ...] of rank 2
+    or more, result [*shape[:-1], ...], 0 where a row is empty. combiner "mean" divides by the sum of the
+    weights, "sqrtn" by the root of the sum of their squares, "sum" does not. Order does not matter; where
+    the ids of a row do not stand together, TFLite gives something else for "mean" and "sqrtn" (it wants
+    them sorted). Raises ModelError for other dtypes and shapes and, in the run, for ids and indices out of
+    range. TFLite schema, EmbeddingLookupSparseOptions; TensorFlow, tf.nn.embedding_lookup_sparse.
+    """
+    row = indices[:, :-1].astype(np.int64) @ np.asarray(dense(tuple(shape[:-1])), np.int64)
+    count, item = size_of(tuple(shape[:-1])), values.shape[1:]
+    total = np.zeros((count, *item), values.dtype)
+    np.add.at(total, row, values[ids] * weights.reshape(-1, *[1] * len(item)))
+    if combiner != "sum":
+        divisor = np.zeros(count, values.dtype)
+        np.add.at(divisor, row, weights if combiner == "mean" else weights * weights)
+        divisor = divisor if combiner == "mean" else np.sqrt(divisor)
+        there = np.isin(np.arange(count), row)
+        total[there] /= divisor[there].reshape(-1, *[1] * len(item))
+    return total.reshape(*shape[:-1], *item)
+
+
+def _infer_concat(call: Call) -> TensorType:
+    ids = expect_unquantised(call, 0, DType.INT32)
+    tables = [call.expect_rank(k, 2) for k in range(1, len(call.inputs))]
+    columns = expect_ints(call, "columns", len(tables))
+    if any(n < 0 for n in columns) or ids.shape[-1:] != (sum(columns),):
+        call.fail(f"ids must have columns {list(columns)} in their last dimension, got {ids}")
+    first = tables[0]
+    if any((t.dtype, t.quantization) != (first.dtype, first.quantization) for t in tables):
+        call.fail(f"tables must have one dtype and quantisation, got {', '.join(map(str, tables))}")
+    if first.quantization is not None and not first.quantization.per_tensor:
+        call.fail("tables must have one scale and zero point")
+    width = sum(n * t.shape[1] for n, t in zip(columns, tables, strict=True))
+    return first.with_shape((*ids.shape[:-1], width))
+
+
+def _concat_kernels(call: Call) -> list[Kernel]:
+    """A gather for each channel, into its part of every row of the result."""
+    rows, width = size_of(call.x.shape[:-1]), call.y.shape[-1]
+    kernels, first, start = [], 0, 0
+    for k, picks in enumerate(call["columns"], 1):
+        extent, dim = call.input(k).shape
+        lanes = vec_width(dim, start, width)
+        count = rows * picks * dim // lanes
+        params: dict[str, Param] = {
+            "count": count,
+            "dim": dim // lanes,
+            "picks": picks,
+            "extent": extent,
+            "columns": call.x.shape[-1],
+            "first": first,
+            "width": width // lanes,
+            "start": start // lanes,
+        }
+        kernel = Kernel(
+            body="gather_columns",
+            threads=flat_threads(count),
+            workgroup=(64, 1, 1),
+            reads=(Read("index", 0), Read("x", k, width=lanes)),
+            writes=(Write(width=lanes),),
+            params=params,
+            lanes=lanes,
+            reason="a channel after the other",
+        )
+        kernels += [kernel] if count else []
+        first, start = first + picks, start + picks * dim
+    return kernels
+
+
+def _column_rows(call: Call) -> list[range]:
+    return [range(call.input(k).shape[0]) for k, n in enumerate(call["columns"], 1) for _ in range(n)]
+
+
+@op(_infer_concat, _concat_kernels, guards=(Guard(0, _column_rows, "ids"),), raw=True)
+def concat_embeddings(ids: Array, *tables: Array, columns: Sequence[int]) -> Array:
+    """Rows of several tables, the channels, one behind the other: features of a network over words.
+
+    ids int32 [..., sum of columns]: the first columns[0] of the last dimension are rows of tables[0], the
+    next columns[1] of tables[1] and so on; tables [N, D], of one dtype and quantisation, which the result
+    keeps; result [..., sum of columns[c] * D of table c]. Raises ModelError for other shapes and dtypes and
+    for an id that is no row's number: at compilation where ids are constants, else in the run. TFLite schema,
+    ConcatEmbeddingsOptions, is all that is public of it: num_columns_per_channel, which could not be
+    inferred were there ids for each channel, and embedding_dim_per_channel, which "could be inferred from
+    parameters". No release of TensorFlow Lite has a kernel, so that the order of the operands is our reading.
+    """
+    parts = np.split(ids, np.cumsum(columns)[:-1], axis=-1)
+    pairs = zip(tables, parts, strict=True)
+    found = [t[p].reshape(*p.shape[:-1], p.shape[-1] * t.shape[1]) for t, p in pairs]
+    return np.concatenate(found, axis=-1)
+
+
+def _infer_hashtable(call: Call) -> tuple[TensorType, TensorType]:
+    count, keys, values = _expect_list(call, 0), _expect_list(call, 1), _expect_rows(call, 2, 1)
+    if values.shape[0] != keys:
+        call.fail(f"there must be a key for each of {values.shape[0]} slices of values, got {keys}")
+    hits = TensorType(DType.UINT8, (count,), Quantization((1.0,), (0,)))
+    return values.with_shape((count, *values.shape[1:])), hits
+
+
+@op(_infer_hashtable, host_reason="HASHTABLE_LOOKUP runs on the numpy backend", raw=True, strings=True)
+def hashtable_lookup(lookups: Array, keys: Array, values: Array) -> tuple[Array, Array]:
+    """The slices of `values` whose keys are looked up, and which lookups hit: (output, hits).
+
+    lookups int32 [K]; keys int32 [N], in ascending order; values [N, ...] of any dtype. output [K, ...]:
+    for a hit values[i] with keys[i] == lookup, for a miss bytes of 0 (also where the quantisation's zero
+    point is another), or no bytes; hits uint8 [K] (scale 1, zero point 0): 1 or 0. Raises ModelError for
+    other dtypes and shapes and, in the run, for keys that are not sorted.
+    NeuralNetworks.h, ANEURALNETWORKS_HASHTABLE_LOOKUP; TFLite's HASHTABLE_LOOKUP.
+    """
+    if (keys[1:] < keys[:-1]).any():
+        raise ModelError("hashtable_lookup: keys must be in ascending order")
+    nothing = b"" if values.dtype == object else values.dtype.type(0)
+    if not keys.size:
+        shape = (len(lookups), *values.shape[1:])
+        return np.full(shape, nothing, values.dtype), np.zeros(len(lookups), np.uint8)
+    found = np.minimum(np.searchsorted(keys, lookups), len(keys) - 1)
+    hits = keys[found] == lookups
+    output = np.where(hits.reshape(-1, *[1] * (values.ndim - 1)), values[found], nothing)
+    return output, hits.astype(np.uint8)
+
+
+def _infer_table(call: Call) -> TensorType:
+    queries = expect_unquantised(call, 0, DType.INT32, DType.INT64, DType.STRING)
+    keys, values = call.expect_rank(1, 1), call.expect_rank(2, 1)
+    default = call.input(3)
+    if keys.dtype is not queries.dtype:
+        call.fail(f"keys must be {queries.dtype.value} as what is looked up, got {keys}")
+    if values.shape != keys.shape:
+        call.fail(f"there must be a value for each of {keys.shape[0]} keys, got {values}")
+    if (default.dtype, default.quantization) != (values.dtype, values.quantization) or not default.size:
+        call.fail(f"there must be a default of the type of the values, {values}, got {default}")
+    return values.with_shape(queries.shape)
+
+
+@op(_infer_table, host_reason="a hash table is looked up on the numpy backend", raw=True, strings=True)
+def table_lookup(queries: Array, keys: Array, values: Array, default: Array) -> Array:
+    """The value of each key that is looked up, the default where the table has none.
+
+    queries int32, int64 or strings, of any shape, which is that of the result; keys [N] of the same dtype,
+    in any order, of equal ones the first counts; values [N] of any dtype; default of that dtype, of which
+    only the first element counts. Raises ModelError for other dtypes and shapes. TFLite schema,
+    HASHTABLE_FIND.
+    """
+    places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
+    found = [places.get(key, len(keys)) for key in queries.reshape(-1).tolist()]
+    choices = np.concatenate([values, default.reshape(-1)[:1]])
+    return np.asarray(choices[np.array(found, np.intp)].reshape(queries.shape))
+
+
+def _infer_lsh(call: Call) -> TensorType:
+    expect_unquantised(call, 0, *FLOATS, DType.INT32)
+    functions, bits = call.expect_rank(0, 2).shape
+    x = call.input(1)
+    if x.rank < 1:
+        call.fail("input 1 must have rank 1 or more, got a scalar")
+    if call.has(2):
+        expect_unquantised(call, 2, *FLOATS)
+        if call.input(2).shape != x.shape[:1]:
+            call.fail(f"weight must have shape {list(x.shape[:1])}, got {list(call.input(2).shape)}")
+    offset = expect_bool(call, "offset")
+    if call["type"] == "dense":
+        if offset:
+            call.fail("offset is for sparse projections")
+        return TensorType(DType.INT32, (functions * bits,))
+    if call["type"] != "sparse":
+        call.fail(f"type must be sparse or dense, got {call['type']!r}")
+    if bits + math.ceil(math.log2(max(functions, 1))) > 32:
+        call.fail(f"{bits} bits and the number of one of {functions} functions do not fit 32 bits")
+    return TensorType(DType.INT32, (functions,))
+
+
+def _bytes(array: Array) -> bytes:
+    """The bytes of an array as a tensor holds it: reals as float32, all little-endian."""
+    if array.dtype == object:
+        return packed(array)
+    stored = array.astype(np.float32) if array.dtype == np.float64 else array
+    return stored.astype(stored.dtype.newbyteorder("<")).tobytes()
+
+
+@op(_infer_lsh, host_reason="LSH_PROJECTION runs on the numpy backend", raw=True, strings=True, precise=True)
+def lsh_projection(
+    hash: Array, input: Array, weight: Array | None = None, *, type: str, offset: bool = False
+) -> Array:
+    """Bits that agree, mostly, for inputs that are much alike: a locality-sensitive hash.
+
+    Bit (i, j) is 1 where the sum over k of weight[k] * score is positive, in float64; the score is
+    Fingerprint64, read as int64, of the four bytes of float32 hash[i, j] followed by the bytes of slice k of
+    `input`, all little-endian. hash [H, B] float or int32; input [K, ...] of any dtype, quantised as stored,
+    strings as the K equal parts of the buffer that packed() makes of them all, as TFLite takes them; weight
+    [K] float, absent: all 1. type "dense": int32 [H * B], a bit each; "sparse": int32 [H], the B bits of a
+    function as a number, the first the highest, with `offset` plus i << B (NNAPI 1.0 adds none, TFLite
+    and NNAPI 1.2's third type do). Raises ModelError for other types and shapes, and unless B +
+    ceil(log2(H)) <= 32 where sparse. NeuralNetworks.h, ANEURALNETWORKS_LSH_PROJECTION (which leaves the hash
+    open: AOSP and TFLite use farmhash); TFLite schema, LSHProjectionOptions.
+    """
+    functions, bits = hash.shape
+    count = len(input)
+    raw = np.frombuffer(_bytes(input), np.uint8)
+    size = raw.size // max(count, 1)
+    slices = raw[: count * size].reshape(count, size)
+    words = np.ascontiguousarray(hash.astype("<f4" if hash.dtype.kind == "f" else "<i4"))
+    seeds = words.view(np.uint8).reshape(functions * bits, 4)
+    keys = np.empty((functions * bits, count, 4 + slices.shape[1]), np.uint8)
+    keys[:, :, :4], keys[:, :, 4:] = seeds[:, None], slices
+    scores = fingerprint64(keys).view(np.int64).astype(np.float64)
+    weights = np.ones(count) if weight is None else weight.astype(np.float64)
+    totals = np.zeros(functions * bits)
+    for k in range(count):  # one after the other, as the bit may hang on the order
+        totals += scores[:, k] * weights[k]
+    signs: Array = (totals > 0).astype(np.int32)
+    if type == "dense":
+        return signs
+    powers = 1 << np.arange(bits - 1, -1, -1, dtype=np.int64)
+    signatures: Array = signs.reshape(functions, bits) @ powers
+    if offset:
+        signatures += np.arange(functions) << bits
+    return signatures.astype(np.int32)
+
+
+OPS: tuple[Op, ...] = (
+    concat_embeddings,
+    embedding_lookup,
+    embedding_lookup_sparse,
+    hashtable_lookup,
+    lsh_projection,
+    table_lookup,
+)

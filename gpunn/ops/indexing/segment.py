@@ -1,0 +1,92 @@
+"""Slices of a tensor combined by the segments that they belong to: sums, products, extremes.
+
+data [K, ...] float32, float16, int32 or int64; ids [K, ...], int32 or int64, name the segment of each
+slice; with ids of a higher rank slices have fewer dimensions. The result has `segments` slices; an empty
+one holds 0 for the sum, 1 for the product, and the lowest or highest number of the dtype, for reals of
+float32, for the maximum or minimum. A negative id names none where `drops` says so. Raises ModelError for
+other dtypes and shapes and, in the run, for ids out of range. TFLite schema, SegmentSumOptions and
+UnsortedSegmentSumOptions, -ProdOptions, -MaxOptions, -MinOptions; TensorFlow, tf.math.unsorted_segment_sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, size_of
+from gpunn.ops.check import FLOATS, INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
+from gpunn.ops.elementwise.binary import joining
+from gpunn.ops.kernels.by_row import Updates
+from gpunn.ops.op import Call, Guard, Op, op
+from gpunn.types import Array, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """One line: how two slices are joined, in numpy and by which op, and what none come to.
+
+    That is None for the dtype's end.
+    """
+
+    name: str
+    join: Any
+    by: str
+    empty: int | None
+    lowest: bool = False
+
+
+TABLE = (
+    Segments("segment_sum", np.add, "add", 0),
+    Segments("segment_prod", np.multiply, "mul", 1),
+    Segments("segment_max", np.maximum, "maximum", None, lowest=True),
+    Segments("segment_min", np.minimum, "minimum", None),
+)
+
+
+def _infer(call: Call) -> TensorType:
+    data = expect_unquantised(call, 0, *NUMBERS)
+    ids = expect_unquantised(call, 1, *INDICES)
+    if not 1 <= ids.rank <= data.rank or data.shape[: ids.rank] != ids.shape:
+        call.fail(f"ids must have the shape of data's first dimensions, got {data} and {ids}")
+    segments = expect_int(call, "segments", call["segments"])
+    if segments < 0:
+        call.fail(f"segments must be >= 0, got {segments}")
+    expect_bool(call, "drops")
+    return data.with_shape((segments, *data.shape[ids.rank :]))
+
+
+def _empty(line: Segments, dtype: np.dtype[Any]) -> Any:
+    if line.empty is not None:
+        return line.empty
+    info = np.finfo(np.float32) if dtype.kind == "f" else np.iinfo(dtype)
+    return info.min if line.lowest else info.max
+
+
+def _named(call: Call) -> list[range]:
+    return [range(-(2**63) if call["drops"] else 0, call["segments"])]
+
+
+def _declare(line: Segments) -> Op:
+    def reference(data: Array, ids: Array, *, segments: int, drops: bool = False) -> Array:
+        flat = ids.reshape(-1)
+        item = data.shape[ids.ndim :]
+        result = np.full((segments, *item), _empty(line, data.dtype), data.dtype)
+        kept = flat >= 0
+        line.join.at(result, flat[kept], data.reshape(len(flat), *item)[kept])
+        return result
+
+    def kernels(call: Call) -> list[Kernel]:
+        data, ids, extent = call.x, call.input(1), call["segments"]
+        updates = Updates(index=1, count=ids.size, width=1, extents=(extent,))
+        dtype = np.dtype(np.float32 if data.dtype in FLOATS else data.dtype.numpy)
+        empty = np.array([_empty(line, dtype)], dtype)
+        row = size_of(data.shape[ids.rank :])
+        return updates.joined(call, 0, joining(line.by, data.dtype), Read("start", None, value=empty), row)
+
+    guards = (Guard(1, _named, "ids"),)
+    return op(_infer, kernels, name=line.name, guards=guards, flops=lambda call: call.x.size)(reference)
+
+
+OPS: tuple[Op, ...] = tuple(_declare(line) for line in TABLE)

@@ -1,0 +1,124 @@
+"""Updates of rows: which of them each row of a result takes, in their order (shaders/lib/by_row.wgsl).
+
+Which row that is may be computed in the run, and several updates may name one row. So their numbers are
+sorted by row, stably, and then each element of the result walks those of its row. Floating point sums are in
+the order of the updates, without atomics, and the work is updates * (log(updates) + length of a row).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.kernel import MAX_STEPS, Function, Kernel, Pack, Read, Scratch, Write, flat_threads, vec_width
+from gpunn.ops.check import FLOATS
+from gpunn.ops.kernels.sort import sorting
+from gpunn.ops.kernels.strides import dense
+from gpunn.ops.op import Call
+from gpunn.types import Array, DType, Shape, TensorType
+
+JOINED = MAX_STEPS - 100  # updates that an invocation joins, after a search for the first of them
+NOWHERE = 2**31 - 1  # the row of an update that names none, behind all others (find_rows.wgsl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updates:
+    """`count` updates, each of a row that `width` numbers of input `index` name.
+
+    The first of the numbers are the place of the row within `extents`; updates of places outside are left
+    out.
+    """
+
+    index: int
+    count: int
+    width: int
+    extents: Shape
+
+    @property
+    def reason(self) -> str:
+        """Why kernels do what they do."""
+        return f"each result walks its own of {self.count} updates, sorted by row"
+
+    def by_row(self, call: Call) -> tuple[list[Kernel], tuple[Read, Read]]:
+        """Kernels that find and sort the rows, and how others read these: by update, and in order."""
+        if call.constant[self.index]:
+            args = (self.count, self.width, *self.extents)
+            packs = {"row_of": Pack(_rows, args), "sorted": Pack(_order, args)}
+            row_of, order = (
+                Read(name, self.index, pack=pack, dtype=DType.INT32) for name, pack in packs.items()
+            )
+            return [], (row_of, order)
+        type = TensorType(DType.INT32, (self.count,))
+        rows = Scratch(type)
+        kernels, places = sorting(Read("x", rows), type, 0) if self.count else ([], rows)
+        return [self._find(rows), *kernels], (Read("row_of", rows), Read("sorted", places))
+
+    def joined(
+        self, call: Call, x: int, join: Function, empty: Read, row: int, *, shared: bool = False
+    ) -> list[Kernel]:
+        """Kernels of a result whose rows are what updates `x`, rows of `row` elements, come to.
+
+        They are joined one after the other, by a function of what there is, at first the one element of
+        `empty`, a Read of the name start, and the next. `shared`: there is one row for all updates.
+        """
+        kernels, order = self.by_row(call)
+        lanes = vec_width(row)
+        count = call.y.size // lanes
+        partial = DType.FLOAT32 if call.y.dtype in FLOATS else call.y.dtype
+        start = empty
+        for first in range(0, max(self.count, 1), JOINED):
+            last = first + JOINED >= self.count
+            target = 0 if last else Scratch(TensorType(partial, call.y.shape))
+            kernels.append(
+                Kernel(
+                    body="join_rows",
+                    threads=flat_threads(count),
+                    workgroup=(64, 1, 1),
+                    reads=(*order, start, Read("x", x, width=lanes)),
+                    writes=(Write(output=target, width=lanes),),
+                    params={
+                        "count": count,
+                        "row": row // lanes,
+                        "step": 0 if shared else row // lanes,
+                        "updates": self.count,
+                        "first": first,
+                        "most": JOINED,
+                    },
+                    constants={"FIRST": int(first == 0)},
+                    functions={"join": join},
+                    lanes=lanes,
+                    steps=min(self.count, JOINED),
+                    reason=self.reason,
+                )
+            )
+            start = Read("start", None if last else target, width=lanes)
+        return kernels
+
+    def _find(self, rows: Scratch) -> Kernel:
+        return Kernel(
+            body="find_rows",
+            threads=flat_threads(self.count),
+            workgroup=(64, 1, 1),
+            reads=(
+                Read("index", self.index),
+                Read("extent", None, value=np.array(self.extents, np.int32)),
+            ),
+            writes=(Write("row_of", rows),),
+            params={"count": self.count, "width": self.width, "depth": len(self.extents)},
+            reason="the row that each update names",
+        )
+
+
+def _rows(indices: Array | None, count: int, width: int, *extents: int) -> Array:
+    """The rows that constant indices name."""
+    assert indices is not None
+    places = indices.reshape(count, width)[:, : len(extents)].astype(np.int64)
+    inside = ((places >= 0) & (places < extents)).all(axis=1)
+    rows = places @ np.array(dense(extents), np.int64)
+    return np.where(inside, rows, NOWHERE).astype(np.int32)
+
+
+def _order(indices: Array | None, *args: int) -> Array:
+    """The order of their rows."""
+    return np.argsort(_rows(indices, *args), kind="stable").astype(np.int32)

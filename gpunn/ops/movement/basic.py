@@ -1,0 +1,290 @@
+"""Ops that move elements without computing: reshape, squeeze, transpose, slices, padding, concatenation.
+
+dtype: any; the result has the first input's, quantisation included. Kernels: gpunn/ops/kernels/copies.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Read,
+    number_param,
+    size_of,
+    vec_width,
+)
+from gpunn.ops.check import (
+    QUANTIZED,
+    expect_entries,
+    expect_int,
+    expect_ints,
+    expect_pairs,
+    expect_value,
+)
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_away, scale_of, store
+from gpunn.ops.fixed_point.tables import entry, every_value, read_table
+from gpunn.ops.kernels.copies import bordered, strided_copy
+from gpunn.ops.kernels.strides import dense
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.types import Array, TensorType
+
+
+def _infer_reshape(call: Call) -> TensorType:
+    shape = expect_ints(call, "shape")
+    if any(d < -1 for d in shape) or shape.count(-1) > 1:
+        call.fail(f"shape must have entries >= 0 and at most one -1, got {list(shape)}")
+    known = size_of(tuple(d for d in shape if d != -1))
+    if -1 in shape and known and call.x.size % known == 0:
+        shape = tuple(call.x.size // known if d == -1 else d for d in shape)
+    if -1 in shape or size_of(shape) != call.x.size:
+        call.fail(f"{call.x} with {call.x.size} elements cannot take shape {list(call['shape'])}")
+    return call.x.with_shape(shape)
+
+
+@op(_infer_reshape, alias=True, strings=True)
+def reshape(x: Array, *, shape: Sequence[int]) -> Array:
+    """The same elements under another shape; one entry of `shape` may be -1 and is computed.
+
+    Raises ModelError where the numbers of elements differ. NeuralNetworks.h, ANEURALNETWORKS_RESHAPE;
+    TFLite schema, ReshapeOptions.
+    """
+    return x.reshape(tuple(shape))
+
+
+def _infer_squeeze(call: Call) -> TensorType:
+    shape = call.x.shape
+    axes: Sequence[int] = [call.axis(axis, len(shape)) for axis in expect_ints(call, "axes")]
+    for axis in axes:
+        if shape[axis] != 1:
+            call.fail(f"dimension {axis} must be 1 to be squeezed, got shape {list(shape)}")
+    axes = axes or [d for d, n in enumerate(shape) if n == 1]
+    return call.x.with_shape(tuple(n for d, n in enumerate(shape) if d not in axes))
+
+
+@op(_infer_squeeze, alias=True, strings=True)
+def squeeze(x: Array, *, axes: Sequence[int] = ()) -> Array:
+    """Without the dimensions `axes`, which must be 1; without every dimension of 1 when none are named.
+
+    Axes may be negative. Raises ModelError for a dimension that is not 1. NNAPI 1.1 types.hal,
+    OperationType::SQUEEZE; TFLite schema, SqueezeOptions.
+    """
+    chosen = {axis % x.ndim for axis in axes} or {d for d, n in enumerate(x.shape) if n == 1}
+    return x.reshape(tuple(n for d, n in enumerate(x.shape) if d not in chosen))
+
+
+def _infer_transpose(call: Call) -> TensorType:
+    rank = call.x.rank
+    perm = expect_ints(call, "perm", rank)
+    if sorted(perm) != list(range(rank)):
+        call.fail(f"perm must name each of {list(range(rank))} once, got {list(perm)}")
+    return call.x.with_shape(tuple(call.x.shape[d] for d in perm))
+
+
+def _transpose_kernel(call: Call) -> Kernel:
+    steps = dense(call.x.shape)
+    walk = tuple(steps[d] for d in call["perm"])
+    return strided_copy(Read("x", 0), call.y.shape, walk, dense(call.y.shape), reason="in the result's order")
+
+
+@op(_infer_transpose, _transpose_kernel, raw=True, strings=True)
+def transpose(x: Array, *, perm: Sequence[int]) -> Array:
+    """Dimension i of the result is dimension perm[i] of x.
+
+    Raises ModelError when `perm` is no permutation of x's dimensions. NNAPI 1.1 types.hal,
+    OperationType::TRANSPOSE; TFLite schema, TRANSPOSE.
+    """
+    return x.transpose(tuple(perm))
+
+
+def _shrunk(call: Call) -> list[int]:
+    return [call.axis(axis, call.x.rank) for axis in expect_ints(call, "shrink_axes")]
+
+
+def _slices(call: Call) -> list[range]:
+    """For each dimension of x the indices that are taken, in order."""
+    shape, shrink = call.x.shape, _shrunk(call)
+    bounds = []
+    for attr in ("begin", "end"):
+        entries = expect_entries(call, attr, len(shape))
+        bounds.append([None if e is None else expect_int(call, attr, e) for e in entries])
+    strides = expect_ints(call, "strides", len(shape))
+    taken = []
+    for d, (begin, end, step) in enumerate(zip(*bounds, strides, strict=True)):
+        if step == 0:
+            call.fail(f"strides must not be 0, got {list(strides)}")
+        if d not in shrink:
+            taken.append(range(*slice(begin, end, step).indices(shape[d])))
+        elif begin is None or not -shape[d] <= begin < shape[d]:
+            call.fail(f"begin[{d}] must be an index into shape {list(shape)}, got {begin}")
+        else:
+            taken.append(range(begin % shape[d], begin % shape[d] + 1))
+    return taken
+
+
+def _infer_strided_slice(call: Call) -> TensorType:
+    shrink = _shrunk(call)
+    return call.x.with_shape(tuple(len(r) for d, r in enumerate(_slices(call)) if d not in shrink))
+
+
+def _strided_slice_kernel(call: Call) -> Kernel:
+    taken, steps = _slices(call), dense(call.x.shape)
+    sizes = tuple(map(len, taken))
+    return strided_copy(
+        Read("x", 0),
+        sizes,
+        tuple(r.step * step for r, step in zip(taken, steps, strict=True)),
+        dense(sizes),
+        x_start=sum(r.start * step for r, step in zip(taken, steps, strict=True)) if size_of(sizes) else 0,
+        reason="in the result's order",
+    )
+
+
+@op(_infer_strided_slice, _strided_slice_kernel, raw=True, strings=True)
+def strided_slice(
+    x: Array,
+    *,
+    begin: Sequence[int | None],
+    end: Sequence[int | None],
+    strides: Sequence[int],
+    shrink_axes: Sequence[int] = (),
+) -> Array:
+    """x[begin:end:strides] in every dimension, as Python slices: None, negative and distant bounds included.
+
+    The dimensions `shrink_axes` take the one index `begin` and go; there `end` and `strides` say
+    nothing. Raises ModelError for a stride of 0, for lists that are not as long as x's rank, and for an
+    index outside of x. NNAPI 1.1 types.hal, OperationType::STRIDED_SLICE; TFLite schema, StridedSliceOptions.
+    """
+    index: list[Any] = [slice(*bounds) for bounds in zip(begin, end, strides, strict=True)]
+    for axis in shrink_axes:
+        index[axis] = begin[axis]
+    return np.asarray(x[tuple(index)])
+
+
+def _infer_pad(call: Call) -> TensorType:
+    expect_value(call, "value")
+    pairs = expect_pairs(call, "paddings", call.x.rank)
+    return call.x.with_shape(tuple(n + sum(pair) for n, pair in zip(call.x.shape, pairs, strict=True)))
+
+
+def _pad_kernel(call: Call) -> Kernel:
+    merged: list[tuple[int, int, int]] = []  # size in y, size in x, elements before
+    paddings = expect_pairs(call, "paddings", call.x.rank)
+    for n, out, (front, _) in zip(call.x.shape, call.y.shape, paddings, strict=True):
+        if merged and n == out:
+            merged[-1] = (merged[-1][0] * n, merged[-1][1] * n, merged[-1][2] * n)
+        else:
+            merged.append((out, n, front))
+    lanes = vec_width(*merged[-1]) if merged else 1
+    reason = "each element of the result is either inside or padding"
+    return bordered(merged, lanes, "pad", {"value": number_param(call.x.dtype, call["value"])}, reason)
+
+
+@op(_infer_pad, _pad_kernel, raw=True)
+def pad(x: Array, *, paddings: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
+    """x with `value` around it: (before, after) for each dimension.
+
+    Raises ModelError for negative paddings and unless there is one pair for each dimension.
+    NeuralNetworks.h, ANEURALNETWORKS_PAD; TFLite schema, PadOptions and PadV2Options.
+    """
+    if x.ndim == 0:
+        return x
+    return np.pad(x, [tuple(pair) for pair in paddings], constant_values=x.dtype.type(value))
+
+
+def _infer_concat(call: Call) -> TensorType:
+    types = [call.input(k) for k in range(len(call.inputs))]
+    first = types[0]
+    axis = call.axis(expect_int(call, "axis", call["axis"]), first.rank)
+    for k, other in enumerate(types):
+        if other.dtype is not first.dtype or (other.quantization is None) != (first.quantization is None):
+            call.fail(
+                f"inputs must have one dtype and quantisation or none, got {first} and {other} (input {k})"
+            )
+        rest = (*other.shape[:axis], *other.shape[axis + 1 :])
+        if other.rank != first.rank or rest != (*first.shape[:axis], *first.shape[axis + 1 :]):
+            call.fail(f"inputs must differ along axis {axis} only, got {first} and {other} (input {k})")
+    total = sum(t.shape[axis] for t in types)
+    return first.with_shape((*first.shape[:axis], total, *first.shape[axis + 1 :]))
+
+
+def _entered(call: Call, index: int) -> Array | None:
+    """Input `index` of a quantised concat as stored in the result, as a table; None where nothing changes.
+
+    Rescaled in float32 as by TFLite's ConcatenationWithScaling, and clamped to the fused activation.
+    """
+    x, y = call.input(index), call.y
+    if x.quantization == y.quantization and call["activation"] is None:
+        return None
+    (scale, zero), (to_scale, to_zero) = scale_of(call, x), scale_of(call, y)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        factor = np.float32(scale) * np.float32(ratio(1, to_scale))
+        scaled = every_value(x).astype(np.float32) * factor + np.float32(-zero) * factor
+    steps = round_half_away(np.nan_to_num(scaled.astype(np.float64)))
+    return store(steps + to_zero, y, activation_bounds(call, y))
+
+
+def _integer_concat(call: Call, *xs: Array) -> Array:
+    tables = [_entered(call, k) for k in range(len(xs))]
+    entered = [x if t is None else read_table(x, t) for x, t in zip(xs, tables, strict=True)]
+    return np.concatenate(entered, axis=call["axis"])
+
+
+def _integer_concat_kernels(call: Call) -> list[Kernel]:
+    return _placed(call, [_entered(call, k) for k in range(len(call.inputs))])
+
+
+def _concat_kernels(call: Call) -> list[Kernel]:
+    return _placed(call, [None] * len(call.inputs), activation_function(call))
+
+
+def _placed(
+    call: Call, tables: Sequence[Array | None], functions: Mapping[str, Function] | None = None
+) -> list[Kernel]:
+    """A copy for each input, through its table where it has one."""
+    through = {"apply": Function(("x",), entry("table", "x", call.x.dtype))}
+    steps = dense(call.y.shape)
+    axis = call.axis(call["axis"], call.y.rank)
+    kernels, start = [], 0
+    for k, table in enumerate(tables):
+        shape = call.input(k).shape
+        if size_of(shape):
+            kernels.append(
+                strided_copy(
+                    Read("x", k),
+                    shape,
+                    dense(shape),
+                    steps,
+                    y_start=start * steps[axis],
+                    functions=functions if table is None else through,
+                    tables=() if table is None else (Read("table", None, value=table),),
+                    reason="each input is copied to its place",
+                )
+            )
+        start += shape[axis]
+    return kernels
+
+
+@op(
+    _infer_concat,
+    _concat_kernels,
+    fusible=True,
+    quantized=Quantized(_integer_concat, _integer_concat_kernels, dtypes=QUANTIZED),
+    strings=True,
+)
+def concat(*xs: Array, axis: int) -> Array:
+    """The inputs one after the other along `axis`, which may be negative.
+
+    Shapes are equal but for that axis. Quantised inputs are rescaled to the result's quantisation. Raises
+    ModelError for other shapes and mixed dtypes. NeuralNetworks.h, ANEURALNETWORKS_CONCATENATION; TFLite
+    schema, ConcatenationOptions.
+    """
+    return np.concatenate(xs, axis=axis)
+
+
+OPS: tuple[Op, ...] = (reshape, squeeze, transpose, strided_slice, pad, concat)

@@ -1,0 +1,115 @@
+"""Copies beside or around a tensor: tile, broadcast_to, mirror_pad.
+
+dtype: any; the result has x's, quantisation included, and elements move as stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, vec_width
+from gpunn.ops.check import expect_ints, expect_pairs
+from gpunn.ops.kernels.copies import bordered, strided_copy
+from gpunn.ops.kernels.strides import broadcast_strides, dense
+from gpunn.ops.op import Call, Op, broadcast_shapes, op
+from gpunn.types import Array, TensorType
+
+_EDGES = {"reflect": 0, "symmetric": 1}  # how often the border itself is repeated
+
+
+def _infer_tile(call: Call) -> TensorType:
+    multiples = expect_ints(call, "multiples", call.x.rank)
+    if min(multiples, default=0) < 0:
+        call.fail(f"multiples must be >= 0, got {list(multiples)}")
+    return call.x.with_shape(tuple(n * m for n, m in zip(call.x.shape, multiples, strict=True)))
+
+
+def _tile_kernel(call: Call) -> Kernel:
+    """One walk through a space with two dimensions for each of x's: which copy, and where in it."""
+    steps = dense(call.x.shape)
+    pairs = zip(call["multiples"], call.x.shape, strict=True)
+    sizes = tuple(n for pair in pairs for n in pair)
+    walk = tuple(step for pair in zip((0,) * len(steps), steps, strict=True) for step in pair)
+    return strided_copy(Read("x", 0), sizes, walk, dense(sizes), reason="in the result's order")
+
+
+@op(_infer_tile, _tile_kernel, raw=True, strings=True)
+def tile(x: Array, *, multiples: Sequence[int]) -> Array:
+    """x repeated multiples[d] times along each dimension d.
+
+    Raises ModelError unless there is one number >= 0 for each dimension. TFLite schema, TileOptions.
+    """
+    return np.tile(x, tuple(multiples)) if x.ndim else x
+
+
+def _infer_broadcast(call: Call) -> TensorType:
+    shape = expect_ints(call, "shape")
+    if any(n < 0 for n in shape) or broadcast_shapes(call, call.x.shape, shape) != shape:
+        call.fail(f"{call.x} does not broadcast to shape {list(shape)}")
+    return call.x.with_shape(shape)
+
+
+def _broadcast_kernel(call: Call) -> Kernel:
+    shape = call.y.shape
+    walk = broadcast_strides(call.x.shape, shape)
+    return strided_copy(Read("x", 0), shape, walk, dense(shape), reason="in the result's order")
+
+
+@op(_infer_broadcast, _broadcast_kernel, raw=True, strings=True)
+def broadcast_to(x: Array, *, shape: Sequence[int]) -> Array:
+    """x repeated along dimensions of 1, and along new ones in front, as numpy broadcasts, to `shape`.
+
+    Raises ModelError for a shape that x does not broadcast to. TFLite schema, BroadcastToOptions.
+    """
+    return np.broadcast_to(x, tuple(shape))
+
+
+def _infer_mirror(call: Call) -> TensorType:
+    if call["mode"] not in _EDGES:
+        call.fail(f"mode must be {' or '.join(_EDGES)}, got {call['mode']!r}")
+    pairs = expect_pairs(call, "paddings", call.x.rank)
+    for d, (n, pair) in enumerate(zip(call.x.shape, pairs, strict=True)):
+        most = max(n - 1 + _EDGES[call["mode"]], 0)
+        if max(pair) > most:
+            call.fail(f"dimension {d} of {n} elements has {most} to mirror ({call['mode']}), got {pair}")
+    return call.x.with_shape(tuple(n + sum(pair) for n, pair in zip(call.x.shape, pairs, strict=True)))
+
+
+def _mirror_space(call: Call) -> list[tuple[int, int, int]]:
+    """For each dimension its size in y, its size in x, and the elements before; whole neighbours merged."""
+    merged: list[tuple[int, int, int]] = []
+    paddings = expect_pairs(call, "paddings", call.x.rank)
+    for n, out, (front, _) in zip(call.x.shape, call.y.shape, paddings, strict=True):
+        if merged and n == out and merged[-1][0] == merged[-1][1]:
+            merged[-1] = (merged[-1][0] * n, merged[-1][1] * n, 0)
+        else:
+            merged.append((out, n, front))
+    return merged
+
+
+def _mirror_kernel(call: Call) -> Kernel:
+    space = _mirror_space(call)
+    lanes = vec_width(space[-1][0]) if space and space[-1][0] == space[-1][1] else 1
+    reason = "each element of the result is one of x's"
+    return bordered(space, lanes, "mirror_pad", {"edge": _EDGES[call["mode"]]}, reason)
+
+
+@op(_infer_mirror, _mirror_kernel, raw=True, strings=True)
+def mirror_pad(x: Array, *, paddings: Sequence[tuple[int, int]], mode: str) -> Array:
+    """x with its mirror image around it: (before, after) elements for each dimension.
+
+    mode "symmetric" repeats the border itself, "reflect" does not. Raises ModelError for another mode,
+    negative paddings, unless there is one pair for each dimension, and for more than there is to mirror:
+    the extent, less one for "reflect". TFLite schema, MirrorPadOptions.
+    """
+    pairs = [tuple(pair) for pair in paddings]
+    if x.ndim == 0:
+        return x
+    if not x.size:  # numpy refuses to mirror an empty dimension, even nowhere
+        return np.empty([n + sum(pair) for n, pair in zip(x.shape, pairs, strict=True)], x.dtype)
+    return np.pad(x, pairs, mode="reflect" if mode == "reflect" else "symmetric")
+
+
+OPS: tuple[Op, ...] = (tile, broadcast_to, mirror_pad)

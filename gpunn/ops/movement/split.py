@@ -1,0 +1,132 @@
+"""Cutting a tensor into several and joining several into one: split, unstack, stack.
+
+dtype: any; results have the first input's type, quantisation included, and elements move as stored. On the
+GPU every piece is one copy (gpunn/ops/movement/basic.py, strided_copy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, size_of
+from gpunn.ops.check import expect_int, expect_ints
+from gpunn.ops.kernels.copies import strided_copy
+from gpunn.ops.kernels.strides import dense
+from gpunn.ops.op import Call, Op, op
+from gpunn.types import Array, TensorType
+
+_REASON = "each piece is copied to its place"
+
+
+def _axis(call: Call, rank: int) -> int:
+    return call.axis(expect_int(call, "axis", call["axis"]), rank)
+
+
+def _infer_split(call: Call) -> tuple[TensorType, ...]:
+    shape = call.x.shape
+    axis, sizes = _axis(call, len(shape)), expect_ints(call, "sizes")
+    if not sizes or min(sizes) < 0 or sum(sizes) != shape[axis]:
+        call.fail(f"sizes must be >= 0 and add up to {shape[axis]}, got {list(sizes)}")
+    return tuple(call.x.with_shape((*shape[:axis], n, *shape[axis + 1 :])) for n in sizes)
+
+
+def _split_kernels(call: Call) -> list[Kernel]:
+    steps = dense(call.x.shape)
+    axis = call.axis(call["axis"], call.x.rank)
+    kernels, start = [], 0
+    for k, piece in enumerate(call.outputs):
+        if piece.size:
+            kernels.append(
+                strided_copy(
+                    Read("x", 0),
+                    piece.shape,
+                    steps,
+                    dense(piece.shape),
+                    x_start=start * steps[axis],
+                    output=k,
+                    reason=_REASON,
+                )
+            )
+        start += piece.shape[axis]
+    return kernels
+
+
+@op(_infer_split, _split_kernels, raw=True, strings=True)
+def split(x: Array, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
+    """x cut along `axis`, which may be negative, into pieces of `sizes`, one result each.
+
+    Raises ModelError for an axis out of range and unless the sizes are >= 0 and add up to x's extent.
+    TFLite schema, SplitOptions and SplitVOptions.
+    """
+    return tuple(np.split(x, np.cumsum(sizes)[:-1], axis=axis))
+
+
+def _infer_unstack(call: Call) -> tuple[TensorType, ...]:
+    shape = call.x.shape
+    axis = _axis(call, len(shape))
+    if shape[axis] < 1:
+        call.fail(f"axis {axis} must not be empty, got shape {list(shape)}")
+    return (call.x.with_shape((*shape[:axis], *shape[axis + 1 :])),) * shape[axis]
+
+
+def _unstack_kernels(call: Call) -> list[Kernel]:
+    steps = dense(call.x.shape)
+    axis = call.axis(call["axis"], call.x.rank)
+    walk = (*steps[:axis], *steps[axis + 1 :])
+    return [
+        strided_copy(
+            Read("x", 0),
+            piece.shape,
+            walk,
+            dense(piece.shape),
+            x_start=k * steps[axis],
+            output=k,
+            reason=_REASON,
+        )
+        for k, piece in enumerate(call.outputs)
+        if piece.size
+    ]
+
+
+@op(_infer_unstack, _unstack_kernels, raw=True, strings=True)
+def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
+    """The slices of x along `axis`, which may be negative and goes: one result for each index.
+
+    Raises ModelError for an axis that is out of range or empty. TFLite schema, UnpackOptions.
+    """
+    return tuple(np.moveaxis(x, axis, 0))
+
+
+def _infer_stack(call: Call) -> TensorType:
+    first = call.x
+    axis = _axis(call, first.rank + 1)
+    for k in range(1, len(call.inputs)):
+        other = call.input(k)
+        if other != first:
+            call.fail(f"inputs must have one type and quantisation, got {first} and {other} (input {k})")
+    return first.with_shape((*first.shape[:axis], len(call.inputs), *first.shape[axis:]))
+
+
+def _stack_kernels(call: Call) -> list[Kernel]:
+    shape, steps = call.x.shape, dense(call.y.shape)
+    axis = call.axis(call["axis"], call.y.rank)
+    walk = (*steps[:axis], *steps[axis + 1 :])
+    return [
+        strided_copy(Read("x", k), shape, dense(shape), walk, y_start=k * steps[axis], reason=_REASON)
+        for k in range(len(call.inputs) if size_of(shape) else 0)
+    ]
+
+
+@op(_infer_stack, _stack_kernels, raw=True, strings=True)
+def stack(*xs: Array, axis: int) -> Array:
+    """The inputs side by side along a new dimension `axis` of the result, counted there when negative.
+
+    Raises ModelError unless all inputs have one type and quantisation, and for an axis out of range.
+    TFLite schema, PackOptions.
+    """
+    return np.stack(xs, axis=axis)
+
+
+OPS: tuple[Op, ...] = (split, unstack, stack)

@@ -1,0 +1,62 @@
+"""l2_normalization of 8-bit tensors in 32-bit fixed point, as TFLite's kernels compute it.
+
+A row is counted from its zero point; the reciprocal of the root of its sum of squares, by Newton's
+iteration, is a multiplier and a shift, which bring its elements to steps of 1/128. Formulas: TFLite,
+l2normalization.h.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Param
+from gpunn.ops.fixed_point.affine import LIMITS, inverse_root, rescale, scale_of, store
+from gpunn.ops.normalization.rows import IntegerRows
+from gpunn.ops.op import Call
+from gpunn.types import Array, DType
+
+ONE = 2**31 - 1
+SQUARE = 255**2  # the largest
+
+
+def _why_not(call: Call) -> str:
+    if scale_of(call, call.y) != (1 / 128, LIMITS[call.y.dtype][0] + 128):
+        return "integer l2_normalization yields steps of 1/128, another output quantisation is declared"
+    if call.x.shape[call["axis"]] * SQUARE > ONE:
+        return "a sum of squares may not fit 32 bits"
+    return ""
+
+
+def _left(call: Call) -> tuple[int, int]:
+    """By how many bits elements and multiplier are shifted to the left: seven, for steps of 1/128."""
+    return (0, 7) if call.x.dtype is DType.INT8 else (7, 0)
+
+
+def _reference(call: Call, x: Array) -> Array:
+    if not x.size:
+        return x
+    centred = x.astype(np.int64) - scale_of(call, call.x)[1]
+    m, shift = inverse_root(np.sum(centred * centred, axis=call["axis"], keepdims=True))
+    first, then = _left(call)
+    _, zero = scale_of(call, call.y)
+    return store(rescale(centred << first, m, then + shift) + zero, call.y, LIMITS[call.y.dtype])
+
+
+def _functions(call: Call) -> dict[str, str]:
+    low, high = LIMITS[call.y.dtype]
+    first, then = _left(call)
+    result = f"by_inverse_root(r << {first}u, sum, {then}) + {low + 128}"
+    return {
+        "lowest": "T(0)",
+        "measure": "T(0)",
+        "relative": "x - p.zero.x",
+        "term": "r * r",
+        "finish": f"clamp({result}, {low}, {high})",
+    }
+
+
+def _params(call: Call) -> dict[str, Param]:
+    return {"zero": (scale_of(call, call.x)[1], 0, 0, 0)}
+
+
+INTEGER = IntegerRows(_why_not, _reference, _functions, ("inverse_root",), params=_params)

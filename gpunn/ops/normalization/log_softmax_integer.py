@@ -1,0 +1,89 @@
+"""log_softmax of 8-bit tensors in 32-bit fixed point, as TFLite's reference kernel computes it.
+
+Exponentials and their sum are those of softmax_integer.py; the sum's logarithm is that of a power of two and
+of a quotient of polynomials. Formulas: TFLite, log_softmax.h, and log_x_for_x_greater_than_or_equal_to_1 of
+common.h; a number with n integer bits counts in 2^(n - 31).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.ops.fixed_point.affine import LIMITS, divide_by_power, high_multiply, scale_of, store
+from gpunn.ops.normalization.rows import IntegerRows
+from gpunn.ops.normalization.softmax_integer import (
+    MOST,
+    ONE,
+    SUM_BITS,
+    differences,
+    exponentials,
+    leading_zeros,
+    over,
+    softmax_functions,
+)
+from gpunn.ops.op import Call
+from gpunn.types import Array
+
+LOG_2, SQRT_HALF, CENTRE = (round(x * 2**31) for x in (math.log(2), 2**-0.5, 2**-0.25))
+ABOVE = round(11 / 240 * 2**0.25 * 2**31)  # the coefficients of the polynomials around CENTRE
+BELOW = tuple(round(x * 2**31) for x in (2**0.75 - 2**0.25, 2**0.25 / 20, 2**0.25 / 4))
+LEAST = -(2**30)  # of a logarithm: -16
+
+
+def _why_not(call: Call) -> str:
+    if scale_of(call, call.y) != (16 / 256, LIMITS[call.y.dtype][1]):
+        return "integer log_softmax yields 256 steps from -16 to 0, another output quantisation is declared"
+    if call.x.shape[call["axis"]] > MOST:
+        return f"rows of more than {MOST} elements can overflow integer log_softmax"
+    return ""
+
+
+def logarithm(total: Array) -> Array:
+    """The logarithm, with DIFFERENCE_BITS integer bits, of `total` >= 1 with SUM_BITS.
+
+    The total is 2^p r, and r is near to CENTRE: p + 1/4 is the larger of two candidates, in steps of 2^-25.
+    """
+    leading = leading_zeros(total)
+    headroom = leading_zeros(high_multiply(total, SQRT_HALF)) - 1
+    shorter = high_multiply(total << (leading - 1), SQRT_HALF) << 1
+    r = np.minimum(np.minimum(shorter, total << headroom), ONE)
+    power = np.maximum(
+        ((SUM_BITS - leading) << 25) + 2**23,
+        ((SUM_BITS - headroom) << 25) - 2**23,
+    )
+    middle, apart = (r + CENTRE + 1) >> 1, (r - CENTRE) << 1
+    square = high_multiply(apart, apart)
+    above = high_multiply(apart, r) + high_multiply(high_multiply(apart, square), ABOVE)
+    below = high_multiply(middle, BELOW[0] + apart + high_multiply(square, BELOW[1]))
+    below = below + high_multiply(apart, BELOW[2])
+    quotient = high_multiply(divide_by_power(above, 6), over((below + 2**31) >> 1))
+    return (high_multiply(power, LOG_2) + quotient) << 1
+
+
+def _table(call: Call) -> Array:
+    """exponentials(), then the logarithms of these, with DIFFERENCE_BITS; what does not count is LEAST."""
+    scaled, known = differences(call)
+    logarithms = np.where(known, np.maximum(scaled, LEAST), LEAST)
+    return np.concatenate([exponentials(call), logarithms.astype(np.int32)])
+
+
+def _reference(call: Call, x: Array) -> Array:
+    if not x.size:
+        return x
+    weights, logarithms = _table(call).astype(np.int64).reshape(2, 256)
+    wide = x.astype(np.int64)
+    below = np.max(wide, axis=call["axis"], keepdims=True) - wide
+    total = np.sum(divide_by_power(weights[below], SUM_BITS), axis=call["axis"], keepdims=True)
+    low, high = LIMITS[call.y.dtype]
+    return store(divide_by_power(logarithms[below] - logarithm(total), 22) + high, call.y, (low, high))
+
+
+def _functions(call: Call) -> dict[str, str]:
+    low, high = LIMITS[call.y.dtype]
+    result = "divide_by_power(load_table(256u + u32(r)) - log_of_sum(sum), 22u, true)"
+    return {**softmax_functions(call), "finish": f"clamp({result} + {high}, {low}, {high})"}
+
+
+INTEGER = IntegerRows(_why_not, _reference, _functions, ("softmax",), table=_table)

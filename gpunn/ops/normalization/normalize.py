@@ -1,0 +1,261 @@
+"""Normalisations: softmax and its logarithm, L2 normalisation, local response normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Param,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    flat_threads,
+    keep_nan,
+    size_of,
+    vec_width,
+)
+from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
+from gpunn.ops.fixed_point.affine import fixed_output, through_reals
+from gpunn.ops.kernels.team import team
+from gpunn.ops.normalization import l2_integer, log_softmax_integer, softmax_integer, softmax_wide
+from gpunn.ops.normalization.rows import IntegerRows
+from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
+from gpunn.types import Array, DType, TensorType
+
+_PARAMETERS = {
+    "lowest": (),
+    "measure": ("x",),
+    "relative": ("x", "top"),
+    "term": ("r",),
+    "finish": ("r", "sum"),
+}
+
+
+def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Kernel:
+    """The kernel of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl."""
+    shape = call.x.shape
+    axis = call.axis(call["axis"], len(shape))
+    rows = call.x.size // max(shape[axis], 1)
+    who = team(rows, shape[axis])
+    functions = {"lowest": "T(-3.4028234e38)", **functions}
+    return Kernel(
+        body="normalize",
+        threads=who.threads,
+        workgroup=who.workgroup,
+        reads=(Read("x", 0),),
+        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
+        constants=who.constants,
+        functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
+        steps=3 * ceil_div(shape[axis], who.size),
+        reason=f"rows of {shape[axis]}: {who.reason}",
+    )
+
+
+def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quantized:
+    """The facet of an op on rows of 8 bits, and of 16; where this does not serve, it goes through reals."""
+
+    def of(call: Call) -> IntegerRows:
+        return sixteen if sixteen is not None and call.x.dtype is DType.INT16 else eight
+
+    def reference(call: Call, x: Array) -> Array:
+        how = of(call)
+        if how.why_not(call):
+            return through_reals(call, next(o.reference for o in OPS if o.name == call.op), x)
+        return how.reference(call, x)
+
+    def kernel(call: Call) -> Kernel:
+        how = of(call)
+        reason = how.why_not(call)
+        if reason:
+            raise Unsupported(reason)
+        rows = _row_kernel(call, how.functions(call), **how.params(call))
+        tables = () if how.table is None else (Read("table", None, value=how.table(call)),)
+        return replace(rows, reads=(*rows.reads, *tables), libraries=how.libraries)
+
+    return Quantized(reference, kernel, dtypes=QUANTIZED if sixteen is not None else EIGHT_BITS)
+
+
+def _infer(call: Call) -> TensorType:
+    x = expect_dtype(call, 0, *FLOATS)
+    call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    return x
+
+
+def _infer_softmax(call: Call) -> TensorType:
+    x = _infer(call)
+    beta = expect_float(call, "beta")
+    if not 0 < beta < float("inf"):
+        call.fail(f"beta must be a positive number, got {beta}")
+    return x if x.quantization is None else fixed_output(x, 1 / 256, 0)
+
+
+# exp(-100) is 4e-44: nothing beside the row's maximum, which is 1.
+_SOFTMAX = {
+    "measure": "x",
+    "relative": "p.beta * (x - top)",
+    "term": f"exp({keep_nan('max(r, -100.0)', 'r')})",
+    "finish": "term(r) / sum",
+}
+
+
+@op(
+    _infer_softmax,
+    lambda call: _row_kernel(call, _SOFTMAX, beta=float(call["beta"])),
+    quantized=_as_integers(softmax_integer.INTEGER, softmax_wide.INTEGER),
+    precise=True,
+)
+def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
+    """exp(beta (x - max)) / sum(exp(beta (x - max))), maximum and sum taken along `axis`.
+
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8, int8 or
+    int16: the result then has 256 or 2^15 steps from 0 to 1 (softmax_integer.py, softmax_wide.py).
+    A row that holds NaN or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes,
+    for an axis out of range, and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of
+    float32). NeuralNetworks.h, ANEURALNETWORKS_SOFTMAX (last axis of ranks 2 and 4 there); TFLite schema,
+    SoftmaxOptions.
+    """
+    if not x.size:
+        return x
+    shifted = np.exp(x.dtype.type(beta) * (x - np.max(x, axis=axis, keepdims=True)))
+    return np.asarray(shifted / np.sum(shifted, axis=axis, keepdims=True))
+
+
+def _infer_log_softmax(call: Call) -> TensorType:
+    x = _infer(call)
+    return x if x.quantization is None else fixed_output(x, 16 / 256, 255)
+
+
+_LOG_SOFTMAX = {**_SOFTMAX, "relative": "x - top", "finish": "r - log(sum)"}
+
+
+@op(
+    _infer_log_softmax,
+    lambda call: _row_kernel(call, _LOG_SOFTMAX),
+    quantized=_as_integers(log_softmax_integer.INTEGER),
+    precise=True,
+)
+def log_softmax(x: Array, *, axis: int = -1) -> Array:
+    """x - max - log(sum(exp(x - max))), maximum and sum taken along `axis`: the logarithm of softmax.
+
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8:
+    the result then has 256 steps from -16 to 0 (log_softmax_integer.py). A row that holds NaN
+    or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes and for an axis out of
+    range. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32). TFLite schema,
+    LogSoftmaxOptions.
+    """
+    if not x.size:
+        return x
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    total = np.sum(np.exp(shifted), axis=axis, keepdims=True)
+    return np.asarray(shifted - np.log(total))
+
+
+# Elements are divided by the row's largest magnitude, so squares neither overflow nor vanish. The smallest
+# normal number takes the place of a largest magnitude of 0.
+_L2 = {
+    "measure": "max(abs(x), 1.1754944e-38)",
+    "relative": "nearer(x, top) / nearer(top, top)",
+    "term": "r * r",
+    "finish": "r / sqrt(select(sum, T(1), sum == T(0)))",
+}
+
+
+@op(
+    _infer,
+    lambda call: replace(_row_kernel(call, _L2), libraries=("nearer",)),
+    quantized=_as_integers(l2_integer.INTEGER),
+    precise=True,
+)
+def l2_normalization(x: Array, *, axis: int = -1) -> Array:
+    """x / sqrt(sum(x^2)), the sum taken along `axis`; a vector of zeros stays zeros.
+
+    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8, in
+    integers where the result counts in 1/128 (l2_integer.py). Numbers of any magnitude are
+    normalised, subnormal ones may count as 0. A row that holds NaN or an infinity is NaN throughout.
+    Raises ModelError for other dtypes and for an axis out of range. Accuracy: the general promise (atol
+    1e-5, rtol 5 eps of float32). NeuralNetworks.h, ANEURALNETWORKS_L2_NORMALIZATION (last axis of rank 4
+    there; it leaves a vector of zeros open); TFLite schema, L2NormOptions.
+    """
+    if not x.size:
+        return x
+    wide = x.astype(np.result_type(x, np.float32))
+    top = np.max(np.abs(wide), axis=axis, keepdims=True)
+    relative = wide / np.where(top == 0, wide.dtype.type(1), top)
+    total = np.sum(np.square(relative), axis=axis, keepdims=True)
+    return np.asarray(relative / np.sqrt(np.where(total == 0, wide.dtype.type(1), total)), x.dtype)
+
+
+def _infer_local_response(call: Call) -> TensorType:
+    x = _infer(call)
+    radius = expect_int(call, "radius", call["radius"])
+    if not 0 <= radius < 2**31:
+        call.fail(f"radius must be >= 0 and fit 32 bits, got {radius}")
+    numbers = {attr: expect_float(call, attr) for attr in ("bias", "alpha", "beta")}
+    if not np.isfinite(list(numbers.values())).all():
+        call.fail(f"bias, alpha and beta must be finite, got {list(numbers.values())}")
+    if numbers["bias"] == 0:
+        call.fail("bias must not be 0")
+    return x
+
+
+def _local_response_kernel(call: Call) -> Kernel:
+    shape, beta = call.x.shape, float(call["beta"])
+    axis = call.axis(call["axis"], len(shape))
+    inner = size_of(shape[axis + 1 :])
+    lanes = vec_width(inner)
+    count = call.x.size // lanes
+    radius = min(call["radius"], shape[axis])
+    return Kernel(
+        body="local_response",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, width=lanes),),
+        writes=(Write(width=lanes),),
+        params={
+            "count": count,
+            "length": shape[axis],
+            "inner": inner // lanes,
+            "radius": radius,
+            "bias": float(call["bias"]),
+            "alpha": float(call["alpha"]),
+            "beta": beta,
+            "below": (-1.0) ** beta if beta.is_integer() else float("nan"),
+        },
+        lanes=lanes,
+        steps=min(2 * radius + 1, shape[axis]),
+        reason="element by element",
+    )
+
+
+@op(_infer_local_response, _local_response_kernel, precise=True)
+def local_response_normalization(
+    x: Array, *, radius: int, bias: float, alpha: float, beta: float, axis: int = -1
+) -> Array:
+    """x / (bias + alpha sum(x^2))^beta, the sum taken over d - radius ... d + radius along `axis`.
+
+    Neighbours outside of x do not count, and alpha is not divided by their number. Shapes: any of rank 1
+    or more; the result has x's. dtype: float32 or float16, with squares and sums inside float32's range.
+    Raises ModelError for other dtypes, an axis out of range, radius < 0, numbers that are not finite, and
+    bias 0. Accuracy: atol 1e-5, and rtol 3 + beta (n + 2 + 5 |log2(base)|) eps of float32 for n neighbours,
+    since a power is 2^(beta log2(base)) on a GPU, whose error grows with the exponent. NeuralNetworks.h,
+    ANEURALNETWORKS_LOCAL_RESPONSE_NORMALIZATION (last axis of rank 4 there); TFLite schema,
+    LocalResponseNormalizationOptions.
+    """
+    length = x.shape[axis]
+    reach = min(radius, length)
+    around = [(reach, reach) if d == axis % x.ndim else (0, 0) for d in range(x.ndim)]
+    wide = x.astype(np.result_type(x, np.float32))
+    squares = np.pad(np.square(wide), around)
+    windows = (np.take(squares, range(k, k + length), axis=axis) for k in range(2 * reach + 1))
+    total = sum(windows, np.zeros_like(wide))
+    number = wide.dtype.type
+    return np.asarray(wide / np.power(number(bias) + number(alpha) * total, number(beta)), x.dtype)
+
+
+OPS: tuple[Op, ...] = (softmax, log_softmax, l2_normalization, local_response_normalization)

@@ -1,0 +1,133 @@
+"""softmax of quantised tensors in 32-bit fixed point, as TFLite's reference kernel (softmax.h) computes it.
+
+A row's exponentials depend on how far below the row's maximum an element lies, so a table of 256 holds
+them. Their sum counts in 2^-19, its reciprocal comes from Newton's iteration. Formulas: gemmlowp,
+fixedpoint.h, exp_on_negative_values and one_over_one_plus_x_for_x_in_0_1; a number with n integer bits
+counts in 2^(n - 31).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.ops.fixed_point.affine import (
+    LIMITS,
+    divide_by_power,
+    high_multiply,
+    quantize_multiplier,
+    rescale,
+    scale_of,
+    store,
+)
+from gpunn.ops.normalization.rows import IntegerRows
+from gpunn.ops.op import Call
+from gpunn.types import Array
+
+ONE = 2**31 - 1
+DIFFERENCE_BITS = 5  # integer bits of a scaled difference: exp(-32) counts as 0
+SUM_BITS = 12  # integer bits of a sum of exponentials
+MOST = 2**SUM_BITS - 1  # elements of a row whose sum cannot overflow
+# Newton's iteration for 1 / x, x in 1/2 ... 1, begins at START - SLOPE x.
+START = round(48 / 17 * 2**29)
+SLOPE = round(32 / 17 * 2**29)
+
+
+def _why_not(call: Call) -> str:
+    scale, zero = scale_of(call, call.y)
+    if (scale, zero) != (1 / 256, LIMITS[call.y.dtype][0]):
+        return "integer softmax yields 256 steps from 0 to 1, another output quantisation is declared"
+    if call.x.shape[call["axis"]] > MOST:
+        return f"rows of more than {MOST} elements can overflow integer softmax"
+    return ""
+
+
+def differences(call: Call) -> tuple[Array, Array]:
+    """0, -1, ... -255 steps below a row's maximum, with DIFFERENCE_BITS, and which of them count."""
+    scale, _ = scale_of(call, call.x)
+    beta = float(call.attrs.get("beta", 1.0))
+    factor = min(beta * float(np.float32(scale)) * 2 ** (31 - DIFFERENCE_BITS), ONE)
+    multiplier, shift = quantize_multiplier(factor)
+    radius = math.floor(float((2**DIFFERENCE_BITS - 1) * 2 ** (31 - DIFFERENCE_BITS)) / 2.0**shift)
+    steps = -np.arange(256, dtype=np.int64)
+    known = steps >= -radius
+    return rescale(np.where(known, steps, 0), multiplier, shift), known
+
+
+def exponentials(call: Call) -> Array:
+    """exp of 0, -1, ... -255 steps below a row's maximum, as int32 with no integer bits."""
+    scaled, known = differences(call)
+    table: Array = np.where(known, _exp(scaled), 0).astype(np.int32)
+    return table
+
+
+def _exp(x: Array) -> Array:
+    """exp of x <= 0 with DIFFERENCE_BITS integer bits.
+
+    What x lacks to a multiple of 1/4 goes through a Taylor series, each bit above through a factor.
+    """
+    quarter = 2 ** (29 - DIFFERENCE_BITS)
+    rest = (x & (quarter - 1)) - quarter
+    result = _exp_of_quarter(rest << DIFFERENCE_BITS)
+    for exponent in range(-2, DIFFERENCE_BITS):
+        factor = round(math.exp(-(2.0**exponent)) * 2**31)
+        bit = quarter << (exponent + 2)
+        result = np.where((rest - x) & bit, high_multiply(result, factor), result)
+    return np.where(x == 0, ONE, result)
+
+
+def _exp_of_quarter(x: Array) -> Array:
+    """exp of x in [-1/4, 0), expanded around -1/8 to the fourth power."""
+    constant = round(math.exp(-1 / 8) * 2**31)
+    x = x + 2**28
+    square = high_multiply(x, x)
+    cube, fourth = high_multiply(square, x), high_multiply(square, square)
+    thirds = high_multiply(divide_by_power(fourth, 2) + cube, round(2**31 / 3)) + square
+    return np.asarray(np.minimum(constant + high_multiply(x + divide_by_power(thirds, 1), constant), ONE))
+
+
+def leading_zeros(x: Array) -> Array:
+    """Of the 32 bits of positive numbers, those before the first digit."""
+    return np.asarray(32 - np.frexp(x.astype(np.float64))[1].astype(np.int64))
+
+
+def over(half: Array) -> Array:
+    """1 / x with no integer bits, of half an x from 1 to 2."""
+    x = START + high_multiply(half, -SLOPE)
+    for _ in range(3):
+        x = x + (high_multiply(x, 2**29 - high_multiply(half, x)) << 2)
+    return np.asarray(np.minimum(x << 1, ONE))
+
+
+def _reciprocal(total: Array) -> tuple[Array, Array]:
+    """(r, exponent) with 1 / total = r / 2^31 / 2^exponent, for `total` >= 1 with SUM_BITS integer bits."""
+    leading = leading_zeros(total)
+    return over(total << (leading - 1)), SUM_BITS - leading
+
+
+def _reference(call: Call, x: Array) -> Array:
+    if not x.size:
+        return x
+    weights = exponentials(call).astype(np.int64)
+    wide = x.astype(np.int64)
+    weight = weights[np.max(wide, axis=call["axis"], keepdims=True) - wide]
+    total = np.sum(divide_by_power(weight, SUM_BITS), axis=call["axis"], keepdims=True)
+    r, exponent = _reciprocal(total)
+    shares = divide_by_power(high_multiply(weight, r), exponent + 31 - 8)
+    return store(shares + LIMITS[call.y.dtype][0], call.y, LIMITS[call.y.dtype])
+
+
+def softmax_functions(call: Call) -> dict[str, str]:
+    """The functions of shaders/normalize.wgsl; they read `table` and call lib/softmax.wgsl."""
+    low, high = LIMITS[call.y.dtype]
+    return {
+        "lowest": "T(-2147483648)",
+        "measure": "x",
+        "relative": "top - x",
+        "term": f"divide_by_power(load_table(u32(r)), {SUM_BITS}u, true)",
+        "finish": f"min(softmax_share(load_table(u32(r)), sum) + ({low}), {high})",
+    }
+
+
+INTEGER = IntegerRows(_why_not, _reference, softmax_functions, ("softmax",), table=exponentials)

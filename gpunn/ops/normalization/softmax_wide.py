@@ -1,0 +1,85 @@
+"""softmax of quantised int16 as TFLite's reference kernel (softmax.h, SoftmaxInt16) computes it.
+
+exp over -10 ... 0 and 1 / (1 + x) over 0 ... 1 are read from tables of 513 points with 15 bits of fraction,
+with straight lines between them (ops/fixed_point/interpolation.py). What lies 10 or more below a row's
+maximum counts as exp(-10). shaders/lib/softmax_wide.wgsl has the same for the GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from gpunn.ops.fixed_point.affine import quantize_multiplier, rescale, scale_of, store
+from gpunn.ops.fixed_point.interpolation import between, points
+from gpunn.ops.normalization.rows import IntegerRows
+from gpunn.ops.op import Call
+from gpunn.types import Array
+
+ONE = 2**15 - 1
+RANGE = 10.0  # of the exponential's argument
+MOST = 2**16  # elements of a row whose sum cannot overflow 31 bits
+
+
+def _why_not(call: Call) -> str:
+    scale, zero = scale_of(call, call.y)
+    if (scale, zero) != (2.0**-15, 0):
+        return "integer softmax yields 2^15 steps from 0 to 1, another output quantisation is declared"
+    if call.x.shape[call["axis"]] >= MOST:
+        return f"rows of {MOST} elements or more can overflow integer softmax"
+    return ""
+
+
+@functools.cache
+def _tables() -> tuple[Array, Array]:
+    """Those of exp(x), -10 ... 0, and of 1 / (1 + x), 0 ... 1."""
+    return (
+        points(np.exp, -RANGE, 0.0, 2.0**15, np.float64),
+        points(lambda x: 1 / (1 + x), 0.0, 1.0, 2.0**15, np.float64),
+    )
+
+
+def _factor(call: Call) -> tuple[int, int]:
+    """What makes steps of the exponential's argument of stored ones."""
+    scale, _ = scale_of(call, call.x)
+    return quantize_multiplier(scale * float(call["beta"]) / (RANGE / (2**16 - 1)))
+
+
+def _reference(call: Call, x: Array) -> Array:
+    if not x.size:
+        return x
+    exponential, reciprocal = _tables()
+    wide = x.astype(np.int64)
+    below = wide - np.max(wide, axis=call["axis"], keepdims=True)
+    terms = between(_saturated(rescale(below, *_factor(call)) + ONE), exponential)
+    total = np.sum(terms, axis=call["axis"], keepdims=True)
+    digits = np.frexp(total.astype(np.float64))[1].astype(np.int64)
+    leading = ((total << (31 - digits)) + (1 << 13)) >> 14
+    inverse = between(_saturated(leading - 3 * 2**15), reciprocal)
+    shares = (terms * inverse + (np.int64(1) << (digits - 2))) >> (digits - 1)
+    return store(shares, call.y, (0, ONE))
+
+
+def _saturated(x: Array) -> Array:
+    return np.asarray(np.clip(x, -(2**15), ONE))
+
+
+def _functions(call: Call) -> dict[str, str]:
+    return {
+        "lowest": "T(-32768)",
+        "measure": "x",
+        "relative": "clamp(rescale(x - top, p.factor.x, p.factor.y, true), -65535, 0)",
+        "term": "wide_term(r)",
+        "finish": "wide_share(wide_term(r), sum)",
+    }
+
+
+INTEGER = IntegerRows(
+    _why_not,
+    _reference,
+    _functions,
+    ("affine", "softmax_wide"),
+    table=lambda call: np.concatenate(_tables()).astype(np.int32),
+    params=lambda call: {"factor": (*_factor(call), 0, 0)},
+)

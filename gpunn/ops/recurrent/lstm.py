@@ -1,0 +1,293 @@
+"""Long short-term memory: steps and sequences in every documented variant, and the cell of BasicLSTM.
+
+The state comes in as operands and goes out as results. dtype: float32 or float16, the same for all operands.
+`activation` names one of unary.ACTIVATIONS, or is None; it is part of these ops' meaning, so they take no
+fused one. Accuracy: as in recurrent.py, and in a sequence what is off in the state is handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpunn.ops.check import expect_float
+from gpunn.ops.elementwise.unary import apply_activation
+from gpunn.ops.op import Call, Op, matrices, op
+from gpunn.ops.recurrent import basic_lstm_integer
+from gpunn.ops.recurrent.lstm_integer import expect_integers, gates_type
+from gpunn.ops.recurrent.lstm_integer8 import INTEGER
+from gpunn.ops.recurrent.rnn import (
+    THERE,
+    expect_operands,
+    expect_sequence,
+    expect_shapes,
+    expect_types,
+    in_time,
+    out_of_time,
+    product,
+)
+from gpunn.types import Array, Shape, TensorType
+
+HOST = "LSTM runs on the numpy backend"
+EPSILON = 1e-8  # of layer normalisation: TensorFlow Lite, kernels/internal, MeanStddevNormalization
+
+_GATES = ("input", "forget", "cell", "output")
+OPERANDS = dict(
+    enumerate(
+        (
+            "x",
+            *(f"input_to_{gate}_weights" for gate in _GATES),
+            *(f"recurrent_to_{gate}_weights" for gate in _GATES),
+            *(f"cell_to_{gate}_weights" for gate in ("input", "forget", "output")),
+            *(f"{gate}_bias" for gate in _GATES),
+            "projection_weights",
+            "projection_bias",
+            "output_state",
+            "cell_state",
+            *(f"{gate}_layer_norm_coefficients" for gate in _GATES),
+        )
+    )
+)
+BASIC = dict(enumerate(("x", "output_state", "weights", "bias", "cell_state")))
+MANDATORY = (2, 3, 4, 6, 7, 8, 13, 14, 15, 18, 19)
+_INPUT_GATE = (1, 5, 12)
+_PEEPHOLES = (10, 11)
+_NORMS = (21, 22, 23)  # beside these, 20 is there where the input gate is
+
+
+def _expect_optional(call: Call) -> None:
+    """ModelError unless the optional operands of an LSTM are there in one of the documented combinations."""
+    expect_operands(call, OPERANDS, MANDATORY)
+    gate = {call.has(index) for index in _INPUT_GATE}
+    if len(gate) > 1:
+        call.fail(f"{', '.join(OPERANDS[i] for i in _INPUT_GATE)} must be all there or all absent")
+    _expect_together(call, _PEEPHOLES, 9, gate == {True})
+    if call.has(17) and not call.has(16):
+        call.fail("projection_bias must be absent where projection_weights are")
+    _expect_together(call, _NORMS, 20, gate == {True})
+
+
+def _expect_together(call: Call, group: Sequence[int], of_input_gate: int, gate: bool) -> None:
+    """ModelError unless operands are all there or all absent, and with them one of the input gate's."""
+    there = {call.has(index) for index in group}
+    if len(there) > 1 or call.has(of_input_gate) != (there == {True} and gate):
+        call.fail(
+            f"{' and '.join(OPERANDS[i] for i in group)} must be all there or all absent, and "
+            f"{OPERANDS[of_input_gate]} be there with them unless there is no input gate"
+        )
+
+
+def _infer_lstm(call: Call) -> tuple[TensorType, ...]:
+    x = call.expect_rank(0, 2, 3)
+    _expect_optional(call)
+    if x.quantization is None:
+        expect_types(call, 2, 3)
+    else:
+        expect_integers(call)
+    for attr in ("cell_clip", "proj_clip"):
+        if not expect_float(call, attr) >= 0:
+            call.fail(f"{attr} must be >= 0, got {call[attr]}")
+    batch, depth = expect_sequence(call), x.shape[-1]
+    units = call.expect_rank(2, 2).shape[0]
+    width = call.expect_rank(16, 2).shape[0] if call.has(16) else units
+    shapes: dict[int, Shape] = {k: (units, depth) for k in range(1, 5)}
+    shapes |= {k: (units, width) for k in range(5, 9)} | {k: (units,) for k in range(9, 24)}
+    shapes |= {16: (width, units), 17: (width,), 18: (batch, width), 19: (batch, units)}
+    expect_shapes(call, OPERANDS, shapes)
+    gates = (batch, (4 if call.has(1) else 3) * units)
+    scratch = x.with_shape(gates) if x.quantization is None else gates_type(gates)
+    return scratch, call.input(18), call.input(19), call.input(18).with_shape((*x.shape[:-1], width))
+
+
+def _clip(x: Array, bound: float) -> Array:
+    return np.clip(x, x.dtype.type(-bound), x.dtype.type(bound)) if bound > 0 else x
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """One of the four: `share` is what the inputs of all steps [T, B, U] add to its sums."""
+
+    share: Array
+    recurrent: Array
+    bias: Array
+    peephole: Array | None
+    norm: Array | None
+    activation: str | None
+
+    def __call__(self, step: int, h: Array, c: Array) -> Array:
+        total = self.share[step] + product(h, self.recurrent)
+        if self.peephole is not None:
+            total = total + self.peephole * c
+        if self.norm is not None:
+            centred = total - np.mean(total, axis=1, keepdims=True)
+            variance = np.mean(centred * centred, axis=1, keepdims=True)
+            total = centred / np.sqrt(variance + total.dtype.type(EPSILON)) * self.norm
+        return apply_activation(total + self.bias, self.activation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What all steps have in common; without the gate `enter` it lets in what `forget` lets go."""
+
+    enter: _Gate | None
+    forget: _Gate
+    fresh: _Gate
+    leave: _Gate
+    projection: Array | None
+    projection_bias: Array | None
+    clips: tuple[float, float]
+
+    def __call__(self, step: int, h: Array, c: Array) -> tuple[list[Array], Array, Array]:
+        """The gates, the output and the cell state of a step."""
+        forget = self.forget(step, h, c)
+        enter = 1 - forget if self.enter is None else self.enter(step, h, c)
+        fresh = self.fresh(step, h, c)
+        c = _clip(forget * c + enter * fresh, self.clips[0])
+        leave = self.leave(step, h, c)
+        y = leave * apply_activation(c, self.fresh.activation)
+        if self.projection is not None:
+            y = product(y, self.projection)
+            y = _clip(y if self.projection_bias is None else y + self.projection_bias, self.clips[1])
+        return [*([] if self.enter is None else [enter]), fresh, forget, leave], y, c
+
+
+@op(
+    _infer_lstm,
+    host_reason=HOST,
+    precise=True,
+    quantized=INTEGER,
+    flops=matrices(*range(1, 9), 16),
+)
+def lstm(
+    x: Array,
+    input_to_input_weights: Array | None = None,
+    input_to_forget_weights: Array = THERE,
+    input_to_cell_weights: Array = THERE,
+    input_to_output_weights: Array = THERE,
+    recurrent_to_input_weights: Array | None = None,
+    recurrent_to_forget_weights: Array = THERE,
+    recurrent_to_cell_weights: Array = THERE,
+    recurrent_to_output_weights: Array = THERE,
+    cell_to_input_weights: Array | None = None,
+    cell_to_forget_weights: Array | None = None,
+    cell_to_output_weights: Array | None = None,
+    input_bias: Array | None = None,
+    forget_bias: Array = THERE,
+    cell_bias: Array = THERE,
+    output_bias: Array = THERE,
+    projection_weights: Array | None = None,
+    projection_bias: Array | None = None,
+    output_state: Array = THERE,
+    cell_state: Array = THERE,
+    input_layer_norm_coefficients: Array | None = None,
+    forget_layer_norm_coefficients: Array | None = None,
+    cell_layer_norm_coefficients: Array | None = None,
+    output_layer_norm_coefficients: Array | None = None,
+    *,
+    activation: str | None = "tanh",
+    cell_clip: float = 0.0,
+    proj_clip: float = 0.0,
+    time_major: bool = False,
+    reverse: bool = False,
+    intermediates: tuple[tuple[float, int] | None, ...] | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """A step or a sequence of a long short-term memory: (scratch, output state, cell state, output).
+
+    x [B, I], input_to_* [U, I], recurrent_to_* [U, O], cell_to_* [U], biases [U], projection_weights
+    [O, U] (O = U without), projection_bias [O], output_state [B, O], cell_state [B, U], coefficients [U];
+    results [B, 4 U] ([B, 3 U] without input gate), [B, O], [B, U], [B, O]. A sequence x is [B, T, I], or
+    [T, B, I] with time_major, and the last result has its order; `reverse` begins at its end. The scratch
+    result holds the gates of the last step and means nothing. Without the input gate's operands its value
+    is 1 - forget gate. The cell_to_* weights are peepholes, the output gate's onto the new cell state. With
+    coefficients, what a gate sums is normalised to mean 0 and variance 1 and multiplied by them before the
+    bias is added. Clips of 0 are off. Quantised: x, matrices, output state and y int8, peepholes, cell
+    state and coefficients int16, biases int32; `intermediates` are scales and zero points of what is
+    normalised in each gate, and of what is projected, or the 12 of lstm_integer8.py. Raises ModelError
+    for other shapes, mixed dtypes, optional operands in combinations that are not documented, an unknown
+    activation and negative clips.
+    NeuralNetworks.h, ANEURALNETWORKS_LSTM; TFLite schema, LSTMOptions, UnidirectionalSequenceLSTMOptions.
+    """
+    steps = in_time(x, time_major, reverse)
+    gates: list[tuple[Any, ...]] = list(
+        zip(
+            (input_to_input_weights, input_to_forget_weights, input_to_cell_weights, input_to_output_weights),
+            (
+                recurrent_to_input_weights,
+                recurrent_to_forget_weights,
+                recurrent_to_cell_weights,
+                recurrent_to_output_weights,
+            ),
+            (input_bias, forget_bias, cell_bias, output_bias),
+            (cell_to_input_weights, cell_to_forget_weights, None, cell_to_output_weights),
+            (
+                input_layer_norm_coefficients,
+                forget_layer_norm_coefficients,
+                cell_layer_norm_coefficients,
+                output_layer_norm_coefficients,
+            ),
+            ("logistic", "logistic", activation, "logistic"),
+            strict=True,
+        )
+    )
+    parts = [None if w is None else (_over_time(steps, w), *rest) for w, *rest in gates]
+    enter = None if parts[0] is None else _Gate(*parts[0])
+    forget, fresh, leave = (_Gate(*part) for part in parts[1:] if part is not None)
+    cell = _Cell(enter, forget, fresh, leave, projection_weights, projection_bias, (cell_clip, proj_clip))
+    h, c, scratch = output_state, cell_state, [np.zeros_like(cell_state)] * (3 if enter is None else 4)
+    found = np.empty((len(steps), *h.shape), steps.dtype)
+    for step in range(len(steps)):
+        scratch, h, c = cell(step, h, c)
+        found[step] = h
+    y = out_of_time(found, x, time_major, reverse)
+    return np.concatenate(scratch, axis=1).astype(x.dtype), h.astype(x.dtype), c.astype(x.dtype), y
+
+
+def _over_time(steps: Array, w: Array) -> Array:
+    """What the inputs of all steps [T, B, I] add to a gate's sums, in one product."""
+    count, batch, depth = steps.shape
+    return product(steps.reshape(count * batch, depth), w).reshape(count, batch, len(w))
+
+
+def _infer_basic(call: Call) -> tuple[TensorType, ...]:
+    integer = call.x.quantization is not None
+    types = basic_lstm_integer.expect_integers(call) if integer else (expect_types(call, 2),) * 4
+    batch, depth = call.expect_rank(0, 2).shape
+    units = call.expect_rank(1, 2).shape[1]
+    shapes: dict[int, Shape] = {1: (batch, units), 2: (4 * units, depth + units), 3: (4 * units,)}
+    expect_shapes(call, BASIC, {**shapes, 4: (batch, units)})
+    depths = units, units, depth + units, 4 * units
+    return tuple(type.with_shape((batch, n)) for type, n in zip(types, depths, strict=True))
+
+
+@op(
+    _infer_basic,
+    host_reason=HOST,
+    precise=True,
+    quantized=basic_lstm_integer.INTEGER,
+    flops=matrices(2),
+)
+def basic_lstm(
+    x: Array, output_state: Array, weights: Array, bias: Array, cell_state: Array
+) -> tuple[Array, Array, Array, Array]:
+    """A step of a long short-term memory with all weights in one: (output, cell state, operands, sums).
+
+    x [B, I], output_state and cell_state [B, U], weights [4 U, I + U] and bias [4 U] of the input gate, the
+    cell, the forget gate and the output gate; results [B, U], [B, U], [B, I + U], [B, 4 U]: output and cell
+    state, x beside the old output, and what the gates were before their activations. Quantised: x, states of
+    output, weights and their results uint8, cell state and sums int16, bias int32. Raises ModelError for
+    other shapes, mixed dtypes and, quantised, scales that TFLite's kernel does not have. TFLite schema,
+    LSTMKernelType BASIC.
+    """
+    operands = np.concatenate([x, output_state], axis=1)
+    sums = product(operands, weights) + bias
+    enter, fresh, forget, leave = np.split(sums, 4, axis=1)
+    enter, forget, leave = (apply_activation(gate, "logistic") for gate in (enter, forget, leave))
+    c = enter * np.tanh(fresh) + forget * cell_state
+    y = leave * np.tanh(c)
+    return y.astype(x.dtype), c.astype(x.dtype), operands, sums.astype(x.dtype)
+
+
+OPS: tuple[Op, ...] = (lstm, basic_lstm)

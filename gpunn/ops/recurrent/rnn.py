@@ -1,0 +1,347 @@
+"""Recurrent layers: steps of RNN and SVDF, and the recurrence of a sequence.
+
+The state comes in as an operand and goes out as a result.
+dtype: float32 or float16, the same for all operands. `activation` names one of unary.ACTIVATIONS, or is
+None; it is part of these ops' meaning, so they take no fused one. Accuracy: the general promise (atol
+1e-5, rtol 5 eps of float32), and n eps sum(|w x|) beside it for each product of n terms, since sums
+round at every term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import (
+    MAX_STEPS,
+    Function,
+    Grid,
+    Kernel,
+    Loop,
+    Pack,
+    Read,
+    Scratch,
+    Unsupported,
+    Write,
+    ceil_div,
+    flat_threads,
+    halving,
+)
+from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
+from gpunn.ops.elementwise.unary import activation_function, apply_activation, check_activation
+from gpunn.ops.kernels.team import team
+from gpunn.ops.op import Call, Op, matrices, op
+from gpunn.ops.recurrent.svdf_integer import DTYPES, INTEGER, of_integers
+from gpunn.types import Array, DType, Shape, TensorType
+
+# Python takes no mandatory parameter after an optional one; infer sees to it that these are there.
+THERE: Any = None
+
+
+def expect_types(call: Call, *ranks: int) -> TensorType:
+    """The type of x, which has one of these ranks; every operand that is there has its dtype."""
+    x = expect_unquantised(call, 0, *FLOATS)
+    call.expect_rank(0, *ranks)
+    for index in range(1, len(call.inputs)):
+        if call.has(index):
+            expect_unquantised(call, index, x.dtype)
+    check_activation(call)
+    return x
+
+
+def expect_shapes(call: Call, names: Mapping[int, str], shapes: Mapping[int, Shape]) -> None:
+    """ModelError unless each operand of `shapes` that is there has that shape."""
+    for index, shape in shapes.items():
+        if call.has(index) and call.input(index).shape != shape:
+            found = list(call.input(index).shape)
+            call.fail(f"input {index} ({names[index]}) must have shape {list(shape)}, got {found}")
+
+
+def expect_operands(call: Call, names: Mapping[int, str], indices: tuple[int, ...]) -> None:
+    """ModelError unless these operands are there."""
+    for index in indices:
+        if not call.has(index):
+            call.fail(f"input {index} ({names[index]}) must not be absent")
+
+
+def product(x: Array, w: Array) -> Array:
+    """x . w^T in float32 or wider."""
+    wide = np.result_type(x, np.float32)
+    return np.asarray(x.astype(wide, copy=False) @ w.astype(wide, copy=False).T)
+
+
+def _gate(x: Array, w: Array, h: Array, r: Array, bias: Array) -> Array:
+    return product(x, w) + product(h, r) + bias
+
+
+_RNN = dict(enumerate(("x", "w", "r", "bias", "h")))
+
+
+def _infer_rnn(call: Call) -> tuple[TensorType, ...]:
+    x = expect_types(call, 2)
+    batch, depth = x.shape
+    units = call.expect_rank(1, 2).shape[0]
+    shapes: dict[int, Shape] = {1: (units, depth), 2: (units, units), 3: (units,), 4: (batch, units)}
+    expect_shapes(call, _RNN, shapes)
+    return (x.with_shape((batch, units)),) * 2
+
+
+def _rnn_kernel(call: Call) -> Kernel:
+    depth, units, count = call.x.shape[1], call.y.shape[1], call.y.size
+    who = team(count, depth + units)
+    return Kernel(
+        body="rnn",
+        threads=who.threads,
+        workgroup=who.workgroup,
+        reads=tuple(Read(name, index) for index, name in _RNN.items()),
+        writes=(Write("h_out", 0), Write("y", 1)),
+        params={"count": count, "units": units, "depth": depth},
+        constants=who.constants,
+        functions=activation_function(call),
+        steps=ceil_div(depth, who.size) + ceil_div(units, who.size),
+        reason=who.reason,
+    )
+
+
+@op(_infer_rnn, _rnn_kernel, precise=True, flops=matrices(1, 2))
+def rnn(
+    x: Array, w: Array, r: Array, bias: Array, h: Array, *, activation: str | None = None
+) -> tuple[Array, Array]:
+    """activation(x . w^T + h . r^T + bias), twice: as the new state and as the result.
+
+    x [B, I], w [U, I], r [U, U], bias [U], state h [B, U]; results [B, U]. Raises ModelError for other
+    shapes, mixed dtypes and an unknown activation. NeuralNetworks.h, ANEURALNETWORKS_RNN; TFLite schema,
+    RNNOptions.
+    """
+    y = apply_activation(_gate(x, w, h, r, bias), activation).astype(x.dtype)
+    return y, y
+
+
+_SVDF = dict(enumerate(("x", "weights_feature", "weights_time", "bias", "state")))
+
+
+def _infer_svdf(call: Call) -> tuple[TensorType, ...]:
+    expect_operands(call, _SVDF, (1, 2, 4))
+    if call.x.quantization is None:
+        x = expect_types(call, 2)
+    else:
+        x = call.expect_rank(0, 2)
+        expect_stored(call, DTYPES)
+        check_activation(call)
+    rank = expect_int(call, "rank", call["rank"])
+    if rank < 1:
+        call.fail(f"rank must be >= 1, got {rank}")
+    batch, depth = x.shape
+    filters, memory = call.expect_rank(1, 2).shape[0], call.expect_rank(2, 2).shape[1]
+    if filters % rank:
+        call.fail(f"the number of filters must be divisible by rank {rank}, got {filters}")
+    if memory < 1:
+        call.fail(f"input 2 ({_SVDF[2]}) must have a memory of 1 or more, got {list(call.input(2).shape)}")
+    units = filters // rank
+    shapes: dict[int, Shape] = {1: (filters, depth), 2: (filters, memory), 3: (units,)}
+    expect_shapes(call, _SVDF, {**shapes, 4: (batch, filters * memory)})
+    return call.input(4), x.with_shape((batch, units))
+
+
+def _svdf_kernel(call: Call) -> Kernel:
+    depth, memory, units = call.x.shape[1], call.input(2).shape[1], call.outputs[1].shape[1]
+    count = call.outputs[1].size
+    who = team(count, max(depth, memory))
+    names = ("x", "feature", "time", "bias", "state")
+    walks = (Loop(ceil_div(n, who.size)) for n in (depth, memory))
+    return Kernel(
+        body="svdf",
+        threads=who.threads,
+        workgroup=who.workgroup,
+        reads=tuple(Read(n, i if call.has(i) else None) for i, n in enumerate(names)),
+        writes=(Write("state_out", 0), Write("y", 1)),
+        params={"count": count, "units": units, "rank": call["rank"], "depth": depth, "memory": memory},
+        constants=who.constants,
+        functions={
+            "enter": Function(("x",), "x"),
+            "entry": Function(("sum",), "sum"),
+            **activation_function(call),
+        },
+        steps=Loop(call["rank"], (*walks, halving(who.size))).steps,
+        reason=who.reason,
+    )
+
+
+@op(
+    _infer_svdf,
+    _svdf_kernel,
+    quantized=replace(INTEGER, kernel=lambda call: of_integers(call, _svdf_kernel(call))),
+    precise=True,
+    flops=matrices(1, 2),
+)
+def svdf(
+    x: Array,
+    weights_feature: Array = THERE,
+    weights_time: Array = THERE,
+    bias: Array | None = None,
+    state: Array = THERE,
+    *,
+    rank: int,
+    activation: str | None = None,
+) -> tuple[Array, Array]:
+    """A layer whose weights are a sum of `rank` products of a filter over features and one over time.
+
+    Each of the F = U * rank filters (those of a unit one after another) has a memory of M entries, whose
+    newest becomes weights_feature . x; the result is activation(bias + sum over a unit's filters and their
+    memories of memory * weights_time). The new state is the memory moved on by one, its newest place 0.
+    x [B, I], weights_feature [F, I], weights_time [F, M], bias [U] (may be absent, nothing else may), state
+    [B, F * M] (the documents say (M - 1), all implementations M; the newest place's old content is not
+    used); results: state [B, F * M], y [B, U]. Raises ModelError for other shapes, mixed dtypes, a rank
+    that does not divide F, and an unknown activation. Quantised: x, weights_feature and y
+    int8, weights_time and state int16, bias int32. NeuralNetworks.h, ANEURALNETWORKS_SVDF; TFLite schema,
+    SVDFOptions.
+    """
+    batch, (filters, memory) = x.shape[0], weights_time.shape
+    newest = product(x, weights_feature)[:, :, None]
+    kept = np.concatenate([state.reshape(batch, filters, memory)[:, :, :-1], newest], axis=2)
+    y = np.sum(kept * weights_time, axis=2).reshape(batch, filters // rank, rank).sum(axis=2)
+    if bias is not None:
+        y = y + bias
+    moved = np.concatenate([kept[:, :, 1:], np.zeros_like(kept[:, :, :1])], axis=2)
+    return moved.reshape(state.shape).astype(x.dtype), apply_activation(y, activation).astype(x.dtype)
+
+
+_RECURRENCE = dict(enumerate(("x", "r", "h")))
+MAX_UNITS = 1024  # of a state that a workgroup keeps twice over in its 16 KiB: WebGPU, section 3.6.2
+_THREADS = 256  # of a workgroup, at most: likewise
+
+
+def expect_sequence(call: Call) -> int:
+    """The batch of x, a step [B, ...] or a sequence [B, T, ...] or, with time_major, [T, B, ...]."""
+    expect_bool(call, "reverse")
+    return call.x.shape[1 if expect_bool(call, "time_major") and call.x.rank == 3 else 0]
+
+
+def in_time(x: Array, time_major: bool, reverse: bool) -> Array:
+    """A step or a sequence as steps [T, B, ...] in the order of their turn."""
+    steps = x[None] if x.ndim == 2 else x if time_major else x.swapaxes(0, 1)
+    return steps[::-1] if reverse else steps
+
+
+def out_of_time(steps: Array, x: Array, time_major: bool, reverse: bool) -> Array:
+    """Steps [T, B, ...] in the order of their turn as a step or a sequence like x."""
+    steps = steps[::-1] if reverse else steps
+    return steps[0] if x.ndim == 2 else steps if time_major else steps.swapaxes(0, 1)
+
+
+def _infer_recurrence(call: Call) -> tuple[TensorType, ...]:
+    x = expect_types(call, 3)
+    batch, units = expect_sequence(call), x.shape[-1]
+    expect_shapes(call, _RECURRENCE, {1: (units, units), 2: (batch, units)})
+    return x.with_shape((batch, units)), x
+
+
+def _recurrence_kernels(call: Call) -> list[Kernel]:
+    """One for all steps, or several that hand the state on where an invocation may not take as many."""
+    batch, units = call.outputs[0].shape
+    if units > MAX_UNITS:
+        raise Unsupported(f"a state of {units} units is over the {MAX_UNITS} that a workgroup keeps")
+    if not call.constant[1]:
+        raise Unsupported("the weights are no constant")
+    columns, room = ceil_div(units, 4), max(4, _power_of_two(units))
+    across = min(_power_of_two(columns), _THREADS)
+    down = min(_THREADS // across, room // 4)
+    rows = ceil_div(units, 4 * down) * 4 * down
+    total = call.x.shape[0 if call["time_major"] else 1]
+    kernel = Kernel(
+        body="recurrence",
+        threads=_of_workgroups(batch, across, down),
+        workgroup=(across, down, 1),
+        reads=(Read("x", 0), Read("r", 1, 4, Pack(_pack_rows, (rows,))), Read("h", 2)),
+        writes=(Write("h_out", 0), Write("y", 1)),
+        params={
+            "batch": batch,
+            "units": units,
+            "rows": rows,
+            "columns": columns,
+            "along": (batch if call["time_major"] else 1) * units,
+            "across": (1 if call["time_major"] else total) * units,
+            "reverse": int(call["reverse"]),
+        },
+        constants={"UNITS": room},
+        functions=activation_function(call),
+        reason="one workgroup for a row of the batch",
+    )
+    store, zero = Loop(ceil_div(4, down)), Loop(ceil_div(rows, across * down))
+    step = Loop(ceil_div(columns, across), (Loop(ceil_div(rows, 4 * down)), halving(down), store))
+    beside = 2 * zero.steps + 1 + step.ending
+    return _in_spans(kernel, TensorType(DType.FLOAT32, (batch, units)), total, 1 + step.steps, beside)
+
+
+def _in_spans(kernel: Kernel, state: TensorType, total: int, each: int, beside: int) -> list[Kernel]:
+    """The kernel for spans of `total` steps, which hand a state on.
+
+    Its loops go round `each` times for each step, and `beside` times besides.
+    """
+    most = (MAX_STEPS - beside) // each
+    spans: list[Kernel] = []
+    h = kernel.reads[2]
+    for first in range(0, max(total, 1), most):
+        steps, last = min(most, total - first), first + most >= total
+        after = Write("h_out", 0 if last else Scratch(state))
+        begin = max(total - 1 - first, 0) if kernel.params["reverse"] else first
+        spans.append(
+            replace(
+                kernel,
+                reads=(*kernel.reads[:2], h),
+                writes=(after, kernel.writes[1]),
+                params={**kernel.params, "steps": steps, "first": begin},
+                steps=beside + steps * each,
+            )
+        )
+        h = Read("h", None if last else after.output)
+    return spans
+
+
+def _power_of_two(n: int) -> int:
+    """The next power of two from n on, at least 1."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _of_workgroups(count: int, across: int, down: int) -> Grid:
+    """Threads of so many workgroups."""
+    x, y, _ = flat_threads(count * across, across)
+    return x, y * down, 1
+
+
+def _pack_rows(r: Array, rows: int) -> Array:
+    """Weights [U, U] with the units of an input beside one another: `rows` inputs, whole vec4s of units."""
+    units = len(r)
+    return np.pad(r.T, ((0, rows - units), (0, -units % 4)))
+
+
+@op(_infer_recurrence, _recurrence_kernels, precise=True, flops=matrices(1))
+def recurrence(
+    x: Array,
+    r: Array,
+    h: Array,
+    *,
+    activation: str | None = None,
+    time_major: bool = False,
+    reverse: bool = False,
+) -> tuple[Array, Array]:
+    """activation(x[t] + h . r^T) for each step of a sequence, h being what the step before gave: (state, y).
+
+    x and y [B, T, U], or [T, B, U] with time_major; r [U, U]; the state h comes in and goes out as [B, U].
+    `reverse` begins at the end of the sequence. Behind a product of all steps at once this is a layer of RNN.
+    Raises ModelError for other shapes, mixed dtypes and an unknown activation. On the GPU up to 1024 units
+    and with constant weights. Accuracy: that of one step, whose errors the next ones hand on. TFLite schema,
+    SequenceRNNOptions.
+    """
+    steps, state = in_time(x, time_major, reverse), h
+    results = np.empty_like(steps)
+    for number, step in enumerate(steps):
+        state = apply_activation(step + product(state, r), activation).astype(x.dtype)
+        results[number] = state
+    return state, out_of_time(results, x, time_major, reverse)
+
+
+OPS: tuple[Op, ...] = (rnn, svdf, recurrence)

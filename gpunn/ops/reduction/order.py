@@ -1,0 +1,211 @@
+"""Where values stand among others: arg_max, arg_min, top_k, bucketize.
+
+dtype of x: float32, float16, int32, int64, uint8, int8 or int16, quantised ones compared as stored, for
+arg_max and arg_min bool as well.
+Ties go to the lowest index, -0 equals +0, and NaN counts as more extreme than any number: the first NaN is
+the maximum as well as the minimum, as in numpy (TFLite leaves it open).
+On the GPU values are compared as integers of the same order (shaders/lib/order.wgsl).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpunn.kernel import (
+    MAX_STEPS,
+    Function,
+    Kernel,
+    Loop,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    flat_threads,
+    halving,
+    size_of,
+)
+from gpunn.ops.check import (
+    NUMBERS,
+    SMALL,
+    expect_dtype,
+    expect_entries,
+    expect_int,
+    expect_unquantised,
+)
+from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
+from gpunn.ops.kernels.team import WORKGROUP, team
+from gpunn.ops.op import Call, Op, op
+from gpunn.types import Array, DType, TensorType
+
+# The first k, up to so many, of rows as many times as long: k walks are faster than all pairs or a sort
+# (measured on lavapipe).
+_WALKS = 16
+_INDICES = {d.value: d for d in (DType.INT32, DType.INT64)}
+
+
+def _infer_arg(call: Call) -> TensorType:
+    x = expect_dtype(call, 0, *NUMBERS, *SMALL, DType.BOOL)
+    axis = call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    if x.shape[axis] < 1:
+        call.fail(f"axis {axis} must not be empty, got shape {list(x.shape)}")
+    if call["dtype"] not in _INDICES:
+        call.fail(f"dtype must be {' or '.join(_INDICES)}, got {call['dtype']!r}")
+    return TensorType(_INDICES[call["dtype"]], (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def _arg_kernel(call: Call, descending: int) -> Kernel:
+    return _extremes(call, call.axis(call["axis"], call.x.rank), 1, descending)
+
+
+def _extremes(
+    call: Call, axis: int, k: int, descending: int, picked: str = "index", output: int = 0
+) -> Kernel:
+    """The kernel that finds the first k along an axis, of which y has the `picked`: "value" or "index"."""
+    shape = call.x.shape
+    rows = call.x.size // shape[axis]
+    who = team(rows, shape[axis])
+    return Kernel(
+        body="extremes" if k > 1 else "extreme",
+        threads=who.threads,
+        workgroup=who.workgroup,
+        reads=(Read("x", 0),),
+        writes=(Write(output=output),),
+        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
+        functions=_pick(picked),
+        **ordering(call.x.dtype, descending, **who.constants),
+        steps=_steps(shape[axis], k, who.size),
+        reason=f"rows of {shape[axis]}: {who.reason}",
+    )
+
+
+def _steps(length: int, k: int, across: int) -> int:
+    """How often the loops of an invocation go round that shares rows with others."""
+    return Loop(k, (Loop(ceil_div(length, across)), halving(across))).steps
+
+
+def _pick(picked: str) -> dict[str, Function]:
+    """What a kernel stores of a value and its index."""
+    return {"pick": Function(("value", "index"), picked, ("x", ""))}
+
+
+@op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True)
+def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
+    """The index of the maximum along `axis`, which may be negative and goes.
+
+    `dtype` of the result: "int32" or "int64". Raises ModelError for other dtypes and for an axis that is
+    out of range or empty. TFLite schema, ArgMaxOptions.
+    """
+    return np.asarray(np.argmax(x, axis=axis), dtype)
+
+
+@op(_infer_arg, lambda call: _arg_kernel(call, 0), raw=True)
+def arg_min(x: Array, *, axis: int, dtype: str = "int32") -> Array:
+    """The index of the minimum along `axis`, which may be negative and goes; see arg_max.
+
+    TFLite schema, ArgMinOptions.
+    """
+    return np.asarray(np.argmin(x, axis=axis), dtype)
+
+
+def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
+    x = expect_dtype(call, 0, *NUMBERS, *SMALL)
+    k = expect_int(call, "k", call["k"])
+    if x.rank < 1:
+        call.fail("input 0 must have rank 1 or more, got a scalar")
+    if not 0 <= k <= x.shape[-1]:
+        call.fail(f"k must be in 0 ... {x.shape[-1]}, got {k}")
+    shape = (*x.shape[:-1], k)
+    return x.with_shape(shape), TensorType(DType.INT32, shape)
+
+
+def _top_kernels(call: Call) -> list[Kernel]:
+    length, k = call.x.shape[-1], call["k"]
+    results = tuple(enumerate(("value", "index") if k else ()))
+    if k <= _WALKS and length > _WALKS * k and _steps(length, k, WORKGROUP) <= MAX_STEPS:
+        return [_extremes(call, call.x.rank - 1, k, 1, picked, output) for output, picked in results]
+    if length <= BLOCK:
+        return [_ranked_top(call, output, picked) for output, picked in results]
+    kernels, order = sorting(Read("x", 0), call.x, 1)
+    return kernels + [_sorted_top(call, order, output, picked) for output, picked in results]
+
+
+def _ranked_top(call: Call, output: int, picked: str) -> Kernel:
+    return Kernel(
+        body="top_k",
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0),),
+        writes=(Write(output=output),),
+        params={"count": call.x.size, "length": call.x.shape[-1], "k": call["k"]},
+        functions=_pick(picked),
+        **ordering(call.x.dtype, 1),
+        reason="every value counts those before it",
+    )
+
+
+def _sorted_top(call: Call, order: Scratch, output: int, picked: str) -> Kernel:
+    return Kernel(
+        body="take_sorted",
+        threads=flat_threads(call.y.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("sorted", order)),
+        writes=(Write(output=output),),
+        params={"count": call.y.size, "length": call.x.shape[-1], "k": call["k"]},
+        functions=_pick(picked),
+        reason="the first of each sorted row",
+    )
+
+
+@op(_infer_top, _top_kernels, raw=True)
+def top_k(x: Array, *, k: int) -> tuple[Array, Array]:
+    """The k greatest values of each row (the last dimension), in descending order, and their indices.
+
+    values have x's type, indices are int32. Raises ModelError for other dtypes, a scalar, and unless k is
+    within the row. TFLite schema, TOPK_V2.
+    """
+    number = ~np.isnan(x)
+    descending = np.where(number, -x, 0) if x.dtype.kind == "f" else ~x
+    indices = np.lexsort((descending, number), axis=-1)[..., :k]
+    return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
+
+
+def _infer_bucketize(call: Call) -> TensorType:
+    expect_unquantised(call, 0, *NUMBERS)
+    boundaries = expect_entries(call, "boundaries")
+    if not all(a <= b for a, b in itertools.pairwise(boundaries)):
+        call.fail("boundaries must be in ascending order")
+    return TensorType(DType.INT32, call.x.shape)
+
+
+_REALS = {DType.INT32: "wide_to_real(wide(x))", DType.INT64: "wide_to_real(x)"}  # f32(x) may round either way
+
+
+def _bucketize_kernel(call: Call) -> Kernel:
+    bounds = np.asarray(call["boundaries"], np.float32)
+    return Kernel(
+        body="bucketize",
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0), Read("bound", None, value=bounds)),
+        params={"count": call.x.size, "bounds": bounds.size},
+        functions={"real": Function(("x",), _REALS.get(call.x.dtype, "x"), ("x",), "bound")},
+        libraries=("wide",) if call.x.dtype in _REALS else (),
+        reason=f"a search among {bounds.size} boundaries",
+    )
+
+
+@op(_infer_bucketize, _bucketize_kernel)
+def bucketize(x: Array, *, boundaries: Sequence[float]) -> Array:
+    """For each number how many of the ascending boundaries are not above it: int32, x's shape.
+
+    x float32, int32, float16 or int64, compared as float32; NaN is above all. Raises ModelError for other
+    dtypes and for boundaries that do not ascend. TFLite schema, BucketizeOptions.
+    """
+    reals = x.astype(np.float32) if x.dtype.kind == "i" else x
+    return np.searchsorted(np.asarray(boundaries, np.float32), reals, side="right").astype(np.int32)
+
+
+OPS: tuple[Op, ...] = (arg_max, arg_min, top_k, bucketize)

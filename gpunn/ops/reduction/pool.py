@@ -1,0 +1,201 @@
+"""Pools: one table line each.
+
+Quantised average and max pools work on the stored integers, whose quantisation the result shares; an
+average is rounded to nearest, halves away from zero (TFLite's reference kernels, AveragePool and MaxPool).
+So they do on integers of 8 and 16 bits that stand for themselves, without an activation, as TFLite has none.
+An L2 pool of quantised tensors is not defined by NNAPI or TFLite: it is computed on reals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    keep_nan,
+    nested,
+    vec_width,
+)
+from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.fixed_point.affine import activation_bounds, store
+from gpunn.ops.kernels.team import Team
+from gpunn.ops.kernels.tiling import shares
+from gpunn.ops.kernels.window import (
+    Padding,
+    Pair,
+    Window,
+    check_window,
+    pad_input,
+    resolve,
+    tap,
+    window_params,
+)
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.types import Array, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool: what fills the padding and starts the sum, how a cell enters, and what becomes of the sum.
+
+    Average and L2 pools divide by the number of cells inside the input, as NNAPI and TFLite do.
+    """
+
+    start: float
+    enter: Callable[[Array], Array]
+    combine: np.ufunc
+    finish: Callable[[Array, Array], Array]
+    wgsl_start: str
+    wgsl_combine: str
+    wgsl_finish: str
+    wgsl_enter: str = "v"
+
+
+POOLS = {
+    "average_pool2d": Pool(0.0, lambda v: v, np.add, lambda s, n: s / n, "0.0", "s + v", "s / n"),
+    "max_pool2d": Pool(
+        -np.inf,
+        lambda v: v,
+        np.maximum,
+        lambda s, n: s,
+        "bitcast<f32>(0xff800000u)",
+        keep_nan("max(s, v)", "s", "v"),
+        "s",
+    ),
+    "l2_pool2d": Pool(
+        0.0, np.square, np.add, lambda s, n: np.sqrt(s / n), "0.0", "s + v", "sqrt(s / n)", "v * v"
+    ),
+}
+
+
+def _rounded_mean(total: Array, count: Array) -> Array:
+    magnitude = (np.abs(total) + count // 2) // count
+    return np.asarray(np.where(total < 0, -magnitude, magnitude))
+
+
+# On stored integers, in int32.
+INTEGER_POOLS = {
+    "average_pool2d": Pool(
+        0, lambda v: v, np.add, _rounded_mean, "0", "s + v", "(s + select(n / 2, -(n / 2), s < 0)) / n"
+    ),
+    "max_pool2d": Pool(-(2**15), lambda v: v, np.maximum, lambda s, n: s, "-32768", "max(s, v)", "s"),
+}
+
+
+def _window(call: Call) -> Window:
+    _, height, width, _ = call.expect_rank(0, 4).shape
+    window = check_window(call, (height, width), call["size"])
+    reach = [max(b, a) for b, a in zip(window.before, window.after, strict=True)]
+    if any(r >= s for r, s in zip(reach, window.size, strict=True)) and call["padding"] != "same":
+        call.fail(f"padding {call['padding']} must be smaller than the window {call['size']}")
+    return window
+
+
+def _infer(call: Call) -> TensorType:
+    expect_dtype(call, 0, *FLOATS, *(SMALL if call.op in INTEGER_POOLS else ()))
+    window = _window(call)
+    return call.x.with_shape((call.x.shape[0], *window.out, call.x.shape[3]))
+
+
+def _kernel(call: Call) -> Kernel:
+    return _pool_kernel(call, POOLS[call.op], activation_function(call))
+
+
+def _integer_kernel(call: Call) -> Kernel:
+    low, high = _integer_bounds(call)
+    kernel = _pool_kernel(
+        call, INTEGER_POOLS[call.op], {"apply": Function(("x",), "clamp(x, p.bounds.x, p.bounds.y)")}
+    )
+    return replace(kernel, params={**kernel.params, "bounds": (low, high, 0, 0)})
+
+
+def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
+    window = _window(call)
+    _, height, width, channels = call.x.shape
+    lanes = vec_width(channels)
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    results = call.y.size // lanes
+    who = Team(results, shares(results, window.size[0], call.parallel))
+    return Kernel(
+        body="pool2d",
+        threads=who.threads,
+        workgroup=who.workgroup,
+        reads=(Read("x", 0, lanes),),
+        writes=(Write(width=lanes),),
+        params={**window_params(window, height, width), "SIZE": results, "C": channels // lanes},
+        functions={
+            **apply,
+            "start": Function((), pool.wgsl_start),
+            "enter": Function(("v",), pool.wgsl_enter),
+            "combine": Function(("s", "v"), pool.wgsl_combine),
+            "finish": Function(("s", "n"), pool.wgsl_finish),
+        },
+        constants=who.constants,
+        libraries=("pool_shared" if who.size > 1 else "pool_alone",),
+        lanes=lanes,
+        steps=nested(ceil_div(window.size[0], who.size), window.size[1]).steps,
+        reason=f"one output pixel x {lanes} channels"
+        + (f", rows in {who.size} shares" if who.size > 1 else ""),
+    )
+
+
+def _integer_bounds(call: Call) -> tuple[int, int]:
+    if call.y.quantization != call.x.quantization:
+        call.fail(
+            f"the result must be quantised as the input, {call.x.quantization}, got {call.y.quantization}"
+        )
+    return activation_bounds(call, call.y)
+
+
+def _integer(call: Call, x: Array) -> Array:
+    pool = INTEGER_POOLS[call.op]
+    bounds = _integer_bounds(call)
+    return store(_pooled(pool, x.astype(np.int32), _window(call)), call.y, bounds)
+
+
+def _pooled(pool: Pool, x: Array, window: Window) -> Array:
+    padded = pad_input(pool.enter(x), window, pool.start)
+    counted = pad_input(np.ones((1, *x.shape[1:3], 1), x.dtype), window)
+    total = np.full((x.shape[0], *window.out, x.shape[3]), pool.start, x.dtype)
+    count = np.zeros((1, *window.out, 1), x.dtype)
+    for row in range(window.size[0]):
+        for column in range(window.size[1]):
+            pool.combine(total, tap(padded, window, row, column), out=total)
+            count += tap(counted, window, row, column)
+    return pool.finish(total, count)
+
+
+def _flops(call: Call) -> int:
+    height, width = call["size"]
+    return call.y.size * int(height * width)
+
+
+def _declare(name: str, pool: Pool) -> Op:
+    def reference(x: Array, *, size: Pair, stride: Pair = (1, 1), padding: Padding = "valid") -> Array:
+        return _pooled(pool, x, resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding))
+
+    reference.__doc__ = f"""{name}: x [N, H, W, C] -> [N, OH, OW, C] over windows of `size` (height, width).
+
+    padding: "same", "valid" or ((top, bottom), (left, right)); padded cells do not count. NeuralNetworks.h,
+    ANEURALNETWORKS_{name.upper().replace("POOL2D", "POOL_2D")}; TFLite schema, Pool2DOptions.
+    """
+    quantized = (
+        Quantized(_integer, _integer_kernel, _integer_bounds, QUANTIZED, plain=True)
+        if name in INTEGER_POOLS
+        else None
+    )
+    return op(_infer, _kernel, name=name, flops=_flops, fusible=True, quantized=quantized)(reference)
+
+
+OPS: tuple[Op, ...] = tuple(_declare(name, pool) for name, pool in POOLS.items())

@@ -1,0 +1,285 @@
+"""Reductions over any axes.
+
+A line of TABLE is an op: its meaning in numpy, and as WGSL a start value, how an element joins the
+accumulator, and what is done to the accumulator at the end; and its dtypes.
+Shapes: the reduced axes go, or stay as 1 with keep_dims.
+Quantised uint8, int8 and int16 stand for reals: their mean, sum and product are computed as TFLite's
+kernels do (reduce_integer.py), their maximum and minimum are stored values as they are (where the result
+is quantised as the input). Raises ModelError for other dtypes and for axes that are out of range. Axes may
+be negative, repeated, all, or none (then every element is reduced by itself). Integer sums and products wrap
+around; the mean of integers is that of their 64-bit sum, without its fraction, and 0 of nothing. Maximum and
+minimum give NaN where there is one; those of nothing are the lowest and the highest value of the dtype,
+infinities where it has them.
+Meaning: TFLite schema, MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL, all with
+ReducerOptions; NNAPI 1.1 types.hal, OperationType::MEAN.
+Accuracy: n eps mean(|x|) of float32 for n terms of a mean, n eps sum(|x|) of a sum, n eps relative of a
+product, beside the general promise, since every term rounds; the shader's 64 partial results keep it far
+below that for long reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    dims4,
+    keep_nan,
+    number_param,
+    size_of,
+)
+from gpunn.ops.check import (
+    FLOATS,
+    NUMBERS,
+    QUANTIZED,
+    SMALL,
+    expect_axes,
+    expect_bool,
+    expect_dtype,
+    expect_ints,
+)
+from gpunn.ops.fixed_point.affine import through_reals
+from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
+from gpunn.ops.kernels.team import WORKGROUP, Team
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
+from gpunn.types import Array, DType, Shape, TensorType
+
+_FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
+
+
+def _mean(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    axes = _axes(x, axes)
+    count = size_of(tuple(x.shape[axis] for axis in axes))
+    if x.dtype.kind == "i":
+        whole = np.sum(x, axis=axes, keepdims=keep_dims, dtype=np.int64)
+        inexact = (whole < 0) & (whole % max(count, 1) != 0)
+        return np.asarray(whole // max(count, 1) + inexact, x.dtype)
+    total = np.sum(x, axis=axes, keepdims=keep_dims, dtype=np.result_type(x, np.float32))
+    with np.errstate(invalid="ignore"):  # the mean of nothing is NaN
+        return np.asarray(total / total.dtype.type(count), x.dtype)
+
+
+def _axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
+    """Each axis once, for numpy."""
+    return tuple({axis % x.ndim for axis in axes})
+
+
+def _reduce_sum(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    wide = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
+    return np.asarray(np.sum(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=wide), x.dtype)
+
+
+def _reduce_prod(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    wide = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
+    return np.asarray(np.prod(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=wide), x.dtype)
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """The lowest and the highest value of a dtype."""
+    if dtype.kind == "f":
+        return -np.inf, np.inf
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
+def _reduce_max(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    low, _ = _limits(x.dtype)
+    return np.asarray(np.max(x, axis=_axes(x, axes), keepdims=keep_dims, initial=low), x.dtype)
+
+
+def _reduce_min(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    _, high = _limits(x.dtype)
+    return np.asarray(np.min(x, axis=_axes(x, axes), keepdims=keep_dims, initial=high), x.dtype)
+
+
+def _reduce_any(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    return np.asarray(np.any(x, axis=_axes(x, axes), keepdims=keep_dims))
+
+
+def _reduce_all(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
+    return np.asarray(np.all(x, axis=_axes(x, axes), keepdims=keep_dims))
+
+
+def _lowest(call: Call) -> float:
+    return _limits(call.x.dtype.numpy)[0]
+
+
+def _highest(call: Call) -> float:
+    return _limits(call.x.dtype.numpy)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One line: name, meaning, dtypes, start, and expressions in `acc` and `x`; `p.count` terms are joined.
+
+    `initial` may depend on the call. `finish` may read `place`, the number of the result, counted in V.
+    `wide`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`: see Op.
+    """
+
+    name: str
+    meaning: Callable[..., Any]
+    dtypes: tuple[DType, ...]
+    initial: float | Callable[[Call], float]
+    fold: str
+    wide: str = ""
+    finish: str = "acc"
+    nan: bool = False
+    precise: bool = False
+
+
+def _extreme(
+    name: str, meaning: Callable[..., Any], initial: Callable[[Call], float], fold: str
+) -> Reduction:
+    return Reduction(name, meaning, (*NUMBERS, *SMALL), initial, fold, f"wide_{fold}", nan=True)
+
+
+_BOOL = (DType.BOOL,)
+_SUM = ("acc + x", "wide_add(acc, x)")
+TABLE = (
+    Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True),
+    Reduction("reduce_sum", _reduce_sum, (*NUMBERS, *SMALL), 0, *_SUM, precise=True),
+    Reduction("reduce_prod", _reduce_prod, (*NUMBERS, *SMALL), 1, "acc * x", "wide_multiply(acc, x)"),
+    _extreme("reduce_max", _reduce_max, _lowest, "max(acc, x)"),
+    _extreme("reduce_min", _reduce_min, _highest, "min(acc, x)"),
+    Reduction("reduce_any", _reduce_any, _BOOL, 0, "acc | x"),
+    Reduction("reduce_all", _reduce_all, _BOOL, 1, "acc & x"),
+)
+
+
+def _infer(line: Reduction) -> Callable[[Call], TensorType]:
+    def infer(call: Call) -> TensorType:
+        x = expect_dtype(call, 0, *line.dtypes)
+        axes = expect_axes(call, expect_ints(call, "axes"), x.rank)
+        if expect_bool(call, "keep_dims"):
+            return x.with_shape(tuple(1 if d in axes else n for d, n in enumerate(x.shape)))
+        return x.with_shape(tuple(n for d, n in enumerate(x.shape) if d not in axes))
+
+    return infer
+
+
+def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
+    """Lanes, then sizes and strides of the kept and of the reduced dimensions, both merged.
+
+    x is dense, so neighbours of one kind merge and at most half of them are left of each kind.
+    """
+    shape, steps = call.x.shape, dense(call.x.shape)
+    axes = reduced_axes(call)
+    inside = [d for d in range(len(shape)) if d in axes]
+    outside = [d for d in range(len(shape)) if d not in axes]
+    kept = merge(tuple(shape[d] for d in outside), tuple(steps[d] for d in outside))
+    reduced = merge(tuple(shape[d] for d in inside), tuple(steps[d] for d in inside))
+    if max(len(kept[0]), len(reduced[0])) > 4:
+        raise Unsupported("kept and reduced dimensions alternate more than four times")
+    if aligned(*kept):
+        return 4, by_fours(*kept), (reduced[0], tuple(step // 4 for step in reduced[1]))
+    return 1, kept, reduced
+
+
+def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
+    def kernel(call: Call) -> Kernel:
+        if line.name == "mean" and call.x.dtype not in FLOATS:
+            return _reduction(call, WHOLE_MEAN[call.x.dtype])
+        initial = line.initial(call) if callable(line.initial) else line.initial
+        if call.x.dtype is DType.INT64:
+            return _reduction(call, Folding(initial, line.wide))
+        fold = keep_nan(line.fold, "acc", "x") if line.nan and call.x.dtype in FLOATS else line.fold
+        return _reduction(call, Folding(initial, fold, line.finish))
+
+    return kernel
+
+
+def _reduction(call: Call, how: Folding) -> Kernel:
+    """The kernel of a reduction."""
+    lanes, kept, reduced = _spaces(call)
+    outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    share = terms >= WORKGROUP and not how.ordered and (outputs < _FEW or reduced[1][-1] == 1)
+    who = Team(outputs, WORKGROUP if share else 1)
+    return Kernel(
+        body="reduce",
+        threads=who.threads,
+        workgroup=who.workgroup,
+        reads=(Read("x", 0, width=lanes), *how.tables),
+        writes=(Write(width=lanes),),
+        params={
+            "outputs": outputs,
+            "count": terms,
+            "initial": number_param(call.x.dtype, how.initial),
+            "kept": dims4(kept[0], 1),
+            "kept_stride": dims4(kept[1], 0),
+            "reduced": dims4(reduced[0], 1),
+            "reduced_stride": dims4(reduced[1], 0),
+            **how.params,
+        },
+        constants={**who.constants, "ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
+        functions={
+            "enter": Function(("x",), how.enter, ("x",), "acc"),
+            "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
+            "finish": Function(("acc", "place"), how.finish, ("acc", "")),
+        },
+        libraries=how.libraries,
+        lanes=lanes,
+        accumulator=how.accumulator,
+        steps=ceil_div(terms, who.size),
+        reason=who.reason,
+    )
+
+
+def _as_integers(line: Reduction) -> Quantized:
+    """The facet of an op that has integer arithmetic; where that does not serve, it goes through reals."""
+    integer = INTEGER[line.name]
+
+    def reference(call: Call, x: Array) -> Array:
+        return through_reals(call, line.meaning, x) if integer.why_not(call) else integer.reference(call, x)
+
+    def kernel(call: Call) -> Kernel:
+        reason = integer.why_not(call)
+        if reason:
+            raise Unsupported(reason)
+        lanes, _, _ = _spaces(call)
+        return _reduction(call, integer.folding(call, lanes))
+
+    return Quantized(reference, kernel, dtypes=QUANTIZED)
+
+
+def _as_stored(line: Reduction) -> Quantized:
+    """The facet of an op that chooses among values, which compare as stored."""
+
+    def reference(call: Call, x: Array) -> Array:
+        if call.x.quantization != call.y.quantization:
+            return through_reals(call, line.meaning, x)
+        result: Array = line.meaning(x, **call.attrs)
+        return result
+
+    def kernel(call: Call) -> Kernel:
+        if call.x.quantization != call.y.quantization:
+            raise Unsupported("input and output are quantised differently")
+        return _kernel(line)(call)
+
+    return Quantized(reference, kernel, dtypes=QUANTIZED)
+
+
+_FACETS = {
+    **{line.name: _as_integers(line) for line in TABLE if line.name in INTEGER},
+    **{line.name: _as_stored(line) for line in TABLE if line.name in ("reduce_max", "reduce_min")},
+}
+
+OPS: tuple[Op, ...] = tuple(
+    op(
+        _infer(line),
+        _kernel(line),
+        name=line.name,
+        flops=lambda call: call.x.size,
+        quantized=_FACETS.get(line.name),
+        precise=line.precise,
+    )(line.meaning)
+    for line in TABLE
+)

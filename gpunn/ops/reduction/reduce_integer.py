@@ -1,0 +1,266 @@
+"""Integer arithmetic of reductions of quantised tensors: mean, reduce_sum, reduce_prod.
+
+A mean multiplies the sum of stored values in fixed point. A sum is multiplied in float32 and rounded, as
+TFLite's default kernels do; that never falls where the sum grows, so the GPU looks up which of the steps of
+the result it reaches. A product is brought to 32 bits after every factor, by a factor of its own, in the
+order of the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gpunn.kernel import Param, Read, size_of
+from gpunn.ops.check import expect_axes
+from gpunn.ops.fixed_point.affine import (
+    LIMITS,
+    quantize_multiplier,
+    ratio,
+    rescale,
+    rescale_wide,
+    round_half_away,
+    scale_of,
+    short_multiplier,
+    store,
+    times,
+)
+from gpunn.ops.op import EIGHT_BITS, Call
+from gpunn.types import Array, DType
+
+_FAR = 2.0**30  # zero points beyond it would not fit 32 bits
+_MOST = 2**31 - 1  # of a product's magnitude
+_NONE = -(2**31)  # stands for a product of nothing so far
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """What a reduction's kernel does: expressions as in reduce.Reduction, and what these read.
+
+    `enter`: what makes an accumulator, of dtype `accumulator` where it is not the result's, of a term.
+    `ordered`: the terms must be joined one after the other.
+    """
+
+    initial: float
+    fold: str
+    finish: str = "acc"
+    libraries: tuple[str, ...] = ()
+    params: Mapping[str, Param] = field(default_factory=dict)
+    tables: tuple[Read, ...] = ()
+    constants: Mapping[str, int] = field(default_factory=dict)
+    ordered: bool = False
+    enter: str = "x"
+    accumulator: DType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """An op's integer arithmetic: reference, kernel, and why these do not serve a call (empty: they do).
+
+    The kernel depends on how many lanes its vectors have.
+    """
+
+    reference: Callable[[Call, Array], Array]
+    folding: Callable[[Call, int], Folding]
+    why_not: Callable[[Call], str]
+
+
+def reduced_axes(call: Call) -> tuple[int, ...]:
+    """The reduced axes, in order."""
+    return expect_axes(call, call["axes"], call.x.rank)
+
+
+def _count(call: Call) -> int:
+    """How many elements make one of the result."""
+    return size_of(tuple(call.x.shape[axis] for axis in reduced_axes(call)))
+
+
+def _total(call: Call, x: Array) -> Array:
+    """Sums of stored values."""
+    return np.asarray(np.sum(x, axis=reduced_axes(call), keepdims=call["keep_dims"], dtype=np.int64))
+
+
+def _why_no_sum(call: Call) -> str:
+    low, high = LIMITS[call.x.dtype]
+    return "a sum of stored values may not fit 32 bits" if (high - low) * _count(call) >= _MOST else ""
+
+
+# ---- mean
+
+_QUOTIENT = "truncated_quotient(acc, wide(i32(p.count)))"
+_WIDE_MEAN = Folding(0, "wide_add(acc, x)", _QUOTIENT, ("wide_division",))
+
+# Means of integers that stand for themselves.
+WHOLE_MEAN: Mapping[DType, Folding] = {
+    DType.INT64: _WIDE_MEAN,
+    DType.INT32: replace(_WIDE_MEAN, finish=f"narrow({_QUOTIENT})", enter="wide(x)", accumulator=DType.INT64),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _MeanRescaling:
+    """How a sum of stored values becomes a mean: after + rescale(sum - before, m, shift).
+
+    upwards: for how many of the last dimension's results, the first ones, halves are rounded upwards.
+    """
+
+    m: int
+    shift: int
+    before: int
+    after: int
+    upwards: int = 0
+
+
+def _mean_rescaling(call: Call) -> _MeanRescaling:
+    """As TFLite's QuantizedMeanOrSum (reference/reduce.h), or as its Mean over height and width.
+
+    The former divides the multiplier by the count, brought near to it by a power of two, and rounds down.
+    """
+    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    count = _count(call)
+    shifted = ratio(times(zero, scale), to_scale)
+    if _over_image(call) and abs(shifted) < _FAR:
+        return _image_mean_rescaling(call, shifted)
+    m, shift = quantize_multiplier(scale / to_scale)
+    up = min(count.bit_length() - 1, 31 + shift)
+    return _MeanRescaling((m << up) // count, shift - up, count * zero, to_zero)
+
+
+def _over_image(call: Call) -> bool:
+    """Whether a mean of 8 bits is over height and width and keeps them: TFLite has a kernel of its own."""
+    return (
+        call.x.dtype in EIGHT_BITS
+        and call.x.rank == 4
+        and reduced_axes(call) == (1, 2)
+        and bool(call["keep_dims"])
+    )
+
+
+def _image_mean_rescaling(call: Call, shifted: float) -> _MeanRescaling:
+    """As optimized_integer_ops::Mean: in float32, the zero points joined after the multiplication.
+
+    shifted: x's zero point as the result's scale counts it. Sixteen channels at a time are vector
+    instructions, which round upwards.
+    """
+    (scale, _), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    m, shift = quantize_multiplier(ratio(scale, times(_count(call), to_scale)))
+    nearest = np.trunc(np.float32(shifted) + np.float32(0.5 if shifted > 0 else -0.5))
+    channels = call.x.shape[3]
+    return _MeanRescaling(m, shift, 0, to_zero - int(nearest), channels - channels % 16)
+
+
+def _mean(call: Call, x: Array) -> Array:
+    how, total = _mean_rescaling(call), _total(call, x)
+    away = np.arange(total.shape[-1]) >= how.upwards if how.upwards else True
+    return store(
+        rescale(total - how.before, how.m, how.shift, away) + how.after, call.y, LIMITS[call.y.dtype]
+    )
+
+
+def _mean_folding(call: Call, lanes: int) -> Folding:
+    how = _mean_rescaling(call)
+    low, high = (limit - how.after for limit in LIMITS[call.y.dtype])
+    away = "place % p.channels.x >= p.channels.y"
+    scaled = f"rescale(acc - p.factor.z, p.factor.x, p.factor.y, {away})"
+    return Folding(
+        0,
+        "acc + x",
+        f"clamp({scaled}, p.bounds.x, p.bounds.y) + p.factor.w",
+        ("affine",),
+        {
+            "factor": (how.m, how.shift, how.before, how.after),
+            "bounds": (low, high, 0, 0),
+            "channels": (call.x.shape[-1] // lanes if how.upwards else 1, how.upwards // lanes, 0, 0),
+        },
+    )
+
+
+# ---- sum
+
+
+def _stored_sum(call: Call, total: Array) -> Array:
+    """The stored results of sums of stored values: as QuantizedMeanOrSum of TFLite's default kernels."""
+    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    factor = np.float32(ratio(scale, to_scale))
+    with np.errstate(over="ignore", invalid="ignore"):
+        bias = np.float32(-zero) * factor * np.float32(_count(call))
+        nearest = np.nan_to_num(round_half_away(total.astype(np.float32) * factor + bias))
+    return store(nearest.astype(np.float64) + to_zero, call.y, LIMITS[call.y.dtype])
+
+
+def _sum(call: Call, x: Array) -> Array:
+    return _stored_sum(call, _total(call, x))
+
+
+def sum_thresholds(call: Call) -> Array:
+    """For each stored result but the lowest the least sum of stored values, in 32 bits, that reaches it."""
+    low, high = LIMITS[call.y.dtype]
+    results = np.arange(low, high + 1)
+    below, least = np.full(results.shape, -(2**31)), np.full(results.shape, _MOST)
+    for _ in range(32):
+        middle = (below + least) >> 1
+        reached = _stored_sum(call, middle) >= results
+        below, least = np.where(reached, below, middle), np.where(reached, middle, least)
+    return least.astype(np.int32)
+
+
+def _sum_folding(call: Call, _: int) -> Folding:
+    least = sum_thresholds(call)
+    return Folding(
+        0,
+        "acc + x",
+        f"{LIMITS[call.y.dtype][0]} + i32(reached(acc))",
+        ("steps",),
+        tables=(Read("least", None, value=least),),
+        constants={"HALF": len(least) // 2},
+    )
+
+
+# ---- product
+
+
+def _why_no_product(call: Call) -> str:
+    return "" if _count(call) else "the product of no elements"
+
+
+def _product_factor(call: Call) -> tuple[int, int]:
+    """What a product is multiplied by for each of its factors, as TFLite's GetQuantProdScaling has it."""
+    (scale, _), (to_scale, _) = scale_of(call, call.x), scale_of(call, call.y)
+    return quantize_multiplier(scale / to_scale ** (1 / _count(call)))
+
+
+def _product(call: Call, x: Array) -> Array:
+    """As QuantizedReduceProd (reference/reduce.h), but that what leaves 32 bits stays at their end."""
+    (_, zero), (_, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    factor, axes = _product_factor(call), reduced_axes(call)
+    terms = np.moveaxis(x, axes, range(len(axes))).reshape(_count(call), *call.y.shape)
+    product, *rest = terms.astype(np.int64) - zero
+    for term in rest:
+        product = np.clip(rescale_wide(product * term, *factor), -_MOST, _MOST)
+    return store(rescale_wide(product, *factor) + to_zero, call.y, LIMITS[call.y.dtype])
+
+
+def _product_folding(call: Call, _: int) -> Folding:
+    zero, to_zero = scale_of(call, call.x)[1], scale_of(call, call.y)[1]
+    m, shift = _product_factor(call)
+    low, high = (limit - to_zero for limit in LIMITS[call.y.dtype])
+    scaled = "rescale_wide(wide_product(acc, x - p.factor.z), p.factor.x, p.factor.y)"
+    return Folding(
+        _NONE,
+        f"select(max({scaled}, {-_MOST}), x - p.factor.z, acc == p.bounds.z)",
+        "clamp(rescale_wide(wide(acc), p.factor.x, p.factor.y), p.bounds.x, p.bounds.y) + p.factor.w",
+        ("affine_wide",),
+        {"factor": (int(short_multiplier(m)), shift, zero, to_zero), "bounds": (low, high, _NONE, 0)},
+        ordered=True,
+    )
+
+
+INTEGER: Mapping[str, Integer] = {
+    "mean": Integer(
+        _mean, _mean_folding, lambda call: _why_no_sum(call) if call.x.size else "the mean of no elements"
+    ),
+    "reduce_prod": Integer(_product, _product_folding, _why_no_product),
+    "reduce_sum": Integer(_sum, _sum_folding, _why_no_sum),
+}

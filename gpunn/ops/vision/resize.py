@@ -1,0 +1,259 @@
+"""Resampling of images: bilinear, nearest neighbour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype, expect_ints
+from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
+from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.types import Array, DType, TensorType
+
+Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
+
+
+def _infer_resize_bilinear(call: Call) -> TensorType:
+    expect_dtype(call, 0, *FLOATS, *SMALL)
+    if expect_bool(call, "align_corners") & expect_bool(call, "half_pixel_centers"):
+        call.fail("align_corners and half_pixel_centers exclude each other, got both")
+    return _resized(call)
+
+
+def _resized(call: Call) -> TensorType:
+    """The type of the first input, images, with the height and width of attribute `size`."""
+    batch, height, width, channels = call.expect_rank(0, 4).shape
+    size = expect_ints(call, "size", 2)
+    if min(size) < 1:
+        call.fail(f"size must be positive (height, width), got {list(size)}")
+    if min(height, width) < 1:
+        call.fail(f"input image must not be empty, got shape {list(call.x.shape)}")
+    return call.x.with_shape((batch, *size, channels))
+
+
+def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:
+    """Exactly where output rows lie."""
+    if half_pixel_centers:
+        return 2 * size, size - out, 2 * out
+    if align_corners and out > 1:
+        return size - 1, 0, out - 1
+    return size, 0, out
+
+
+def _positions(size: int, out: int, ratio: Ratio) -> tuple[Array, Array, Array]:
+    """For each output row the two input rows it lies between, and how far past the first, times c."""
+    a, b, c = ratio
+    position = np.maximum(a * np.arange(out, dtype=np.int64) + b, 0)
+    lower = np.minimum(position // c, size - 1)
+    return lower, np.minimum(lower + 1, size - 1), position - lower * c
+
+
+def _ratios(call: Call, ratio: Callable[..., Ratio]) -> tuple[Ratio, Ratio]:
+    """The ratios of rows and of columns."""
+    mode = {name: call[name] for name in ("align_corners", "half_pixel_centers")}
+    rows, columns = (
+        ratio(n, out, **mode) for n, out in zip(call.x.shape[1:3], call.y.shape[1:3], strict=True)
+    )
+    return rows, columns
+
+
+def _blend(
+    x: Array, ratios: tuple[Ratio, Ratio], size: Sequence[int], weigh: Callable[[Array, int], Array]
+) -> Array:
+    """x resampled; weigh(n, c) is the weight of a row that n of c parts come from."""
+    (top, bottom, down), (left, right, across) = (
+        _positions(n, out, ratio) for n, out, ratio in zip(x.shape[1:3], size, ratios, strict=True)
+    )
+    rows, columns = ratios[0][2], ratios[1][2]
+    near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
+    above = _picked(x, top, left) * near + _picked(x, top, right) * far
+    below = _picked(x, bottom, left) * near + _picked(x, bottom, right) * far
+    near, far = (weigh(part, rows)[:, None, None] for part in (rows - down, down))
+    return np.asarray(above * near + below * far)
+
+
+_SUM = Function(("above", "below", "near", "far"), "above * near + below * far")
+
+
+def _resize_bilinear_kernel(call: Call) -> Kernel:
+    return _resample(call, _ratios(call, _ratio), {"part": Function(("n", "c"), "n / c"), "joined": _SUM})
+
+
+def _resample(
+    call: Call,
+    ratios: tuple[Ratio, Ratio],
+    functions: dict[str, Function],
+    libraries: tuple[str, ...] = (),
+) -> Kernel:
+    _, height, width, channels = call.x.shape
+    out_height, out_width = call.y.shape[1:3]
+    rows, columns = ratios
+    if not fits_i32(rows[0] * out_height, columns[0] * out_width):
+        raise Unsupported("positions in the image do not fit 32 bits")
+    lanes = vec_width(channels)
+    count = call.y.size // lanes
+    return Kernel(
+        body="resize_bilinear",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, width=lanes),),
+        writes=(Write(width=lanes),),
+        params={
+            "count": count,
+            "channels": channels // lanes,
+            "out_height": out_height,
+            "out_width": out_width,
+            "rows": (*rows, height),
+            "columns": (*columns, width),
+        },
+        functions=functions,
+        libraries=libraries,
+        lanes=lanes,
+        reason="four taps for each result",
+    )
+
+
+def _ten_bits(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:
+    """Where output rows lie, in 1024ths, by TFLite's ResizeBilinearInteger: the step is rounded too."""
+    if align_corners and out > 1:
+        scale = (1024 * (size - 1) + (out - 1) // 2) // (out - 1)
+    else:
+        scale = (1024 * size + out // 2) // out
+    return scale, scale // 2 - 512 if half_pixel_centers else 0, 1024
+
+
+def _integer_ratios(call: Call) -> tuple[Ratio, Ratio]:
+    """int8 and int16 as TFLite computes them; uint8, which TFLite computes in float32, by exact fractions."""
+    if call.x.dtype is not DType.UINT8:
+        return _ratios(call, _ten_bits)
+    rows, columns = (tuple(n // math.gcd(*ratio) for n in ratio) for ratio in _ratios(call, _ratio))
+    return (rows[0], rows[1], rows[2]), (columns[0], columns[1], columns[2])
+
+
+def _picked(x: Array, rows: Array, columns: Array) -> Array:
+    """The rows and columns of x; what shrinks comes first, so that nothing is larger than x or the result."""
+    shrinks = len(rows) <= x.shape[1]
+    return np.asarray(x[:, rows][:, :, columns] if shrinks else x[:, :, columns][:, rows])
+
+
+def _integer_resize(call: Call, x: Array) -> Array:
+    """Weighted sums of stored values, rounded to nearest, halves away from zero."""
+    if call.x.quantization != call.y.quantization:
+        return through_reals(call, resize_bilinear.reference, x)
+    ratios = _integer_ratios(call)
+    whole = ratios[0][2] * ratios[1][2]
+    total = _blend(x.astype(np.int64), ratios, call["size"], lambda n, c: n)
+    rounded = (np.abs(total) + whole // 2) // whole
+    return store(np.where(total < 0, -rounded, rounded), call.y, LIMITS[call.y.dtype])
+
+
+def _integer_resize_kernel(call: Call) -> Kernel:
+    if call.x.quantization != call.y.quantization:
+        raise Unsupported("input and output are quantised differently")
+    ratios = _integer_ratios(call)
+    part = Function(("n", "c"), "n")
+    if call.x.dtype is DType.INT16:
+        joined = Function(_SUM.params, "join_ten_bits(above, below, near, far)")
+        return _resample(call, ratios, {"part": part, "joined": joined}, ("ten_bits",))
+    whole = ratios[0][2] * ratios[1][2]
+    if whole > 2**23:
+        raise Unsupported("weights of the exact fractions do not fit 32 bits")
+    parts = "(p.rows.z * p.columns.z)"
+    rounded = Function(("x",), f"(x + select(-({parts} / 2), {parts} / 2, x >= 0)) / {parts}")
+    return _resample(call, ratios, {"part": part, "joined": _SUM, "apply": rounded})
+
+
+@op(
+    _infer_resize_bilinear,
+    _resize_bilinear_kernel,
+    quantized=Quantized(_integer_resize, _integer_resize_kernel, dtypes=QUANTIZED, plain=True),
+)
+def resize_bilinear(
+    x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
+) -> Array:
+    """x[N, H, W, C] resampled to [N, size[0], size[1], C], linearly in both directions.
+
+    Output row i lies at input row i H / h; with align_corners at i (H - 1) / (h - 1), so that the
+    corners coincide; with half_pixel_centers at (i + 1/2) H / h - 1/2, so that the areas do. Rows
+    outside are the border's; columns likewise. dtype: float32, float16, or uint8, int8 or int16, quantised
+    or not, rounded to nearest, halves away from zero; the latter two count positions in 1024ths as TFLite
+    does. Else positions are exact fractions here, where TFLite rounds them to float32. Raises ModelError for
+    another rank, sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
+    ANEURALNETWORKS_RESIZE_BILINEAR; TFLite schema, ResizeBilinearOptions, and TFLite's reference kernel.
+    """
+    rows, columns = (
+        _ratio(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
+    )
+    return _blend(x, (rows, columns), size, lambda n, c: (n / c).astype(x.dtype))
+
+
+def _nearest(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """For each output row the input row that it repeats, in float32 as TFLite's GetNearestNeighbor."""
+    number = np.float32
+    scale = number(size - 1) / number(out - 1) if align_corners and out > 1 else number(size) / number(out)
+    at = (np.arange(out, dtype=np.float32) + number(0.5 if half_pixel_centers else 0)) * scale
+    rows = round_half_away(at.astype(np.float64)) if align_corners else np.floor(at)
+    return np.asarray(np.clip(rows, 0, size - 1), np.int32)
+
+
+def _infer_resize_nearest(call: Call) -> TensorType:
+    expect_bool(call, "align_corners")
+    expect_bool(call, "half_pixel_centers")
+    return _resized(call)
+
+
+def _resize_nearest_kernel(call: Call) -> Kernel:
+    _, height, width, channels = call.x.shape
+    out_height, out_width = call.y.shape[1:3]
+    mode = call["align_corners"], call["half_pixel_centers"]
+    if not call.y.size:  # nothing bounds the tables then
+        raise Unsupported("the image has no elements")
+    lanes = vec_width(channels)
+    count = call.y.size // lanes
+    return Kernel(
+        body="resize_nearest",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(
+            Read("x", 0, width=lanes),
+            Read("rows", None, value=_nearest(height, out_height, *mode)),
+            Read("columns", None, value=_nearest(width, out_width, *mode)),
+        ),
+        writes=(Write(width=lanes),),
+        params={
+            "count": count,
+            "channels": channels // lanes,
+            "height": height,
+            "width": width,
+            "out_height": out_height,
+            "out_width": out_width,
+        },
+        lanes=lanes,
+        reason="rows and columns from tables",
+    )
+
+
+@op(_infer_resize_nearest, _resize_nearest_kernel, raw=True)
+def resize_nearest(
+    x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
+) -> Array:
+    """x[N, H, W, C] with rows and columns repeated or left out: [N, size[0], size[1], C].
+
+    Output row i is input row floor(i H / h); with align_corners round(i (H - 1) / (h - 1)), halves up; with
+    half_pixel_centers i + 1/2 takes the place of i. Rows outside are the border's; columns likewise.
+    Positions are float32 numbers, to the bit as in TFLite's reference kernel, so that borders between rows
+    fall as they do there. dtype: any, quantised values as stored. Raises ModelError for another rank, sizes
+    below 1, and an image without pixels. TFLite schema, ResizeNearestNeighborOptions.
+    """
+    if not x.size:
+        return np.empty((x.shape[0], *size, x.shape[3]), x.dtype)
+    rows, columns = (
+        _nearest(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
+    )
+    return _picked(x, rows, columns)
+
+
+OPS: tuple[Op, ...] = (resize_bilinear, resize_nearest)

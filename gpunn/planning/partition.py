@@ -1,0 +1,47 @@
+"""Where each operation runs: on the device unless the backend gives a reason not to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operation
+from gpunn.kernel import Kernel
+
+DEVICE, HOST, ALIAS = "webgpu", "cpu", "alias"
+
+Lower = Callable[[Operation], tuple[Kernel, ...] | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One operation with its place: "webgpu" (with its kernels), "cpu" (with the reason) or "alias".
+
+    An alias gives its input's bytes another shape or type; nothing runs. `depth` says in how many bodies of
+    other operations it stands.
+    """
+
+    operation: Operation
+    backend: str
+    reason: str = ""
+    kernels: tuple[Kernel, ...] = ()
+    depth: int = 0
+
+
+def partition(model: Graph, lower: Lower | None) -> tuple[Placement, ...]:
+    """Place every operation. `lower` gives an operation's kernels, or the reason why it has none;
+    without it (None) everything runs on the host.
+    """
+    return tuple(_place(operation, lower) for operation in model.operations)
+
+
+def _place(operation: Operation, lower: Lower | None) -> Placement:
+    if operation.definition.alias:
+        return Placement(operation, ALIAS)
+    if lower is None:
+        return Placement(operation, HOST, "the model was compiled for the cpu backend")
+    result = lower(operation)
+    if isinstance(result, str):
+        return Placement(operation, HOST, result)
+    return Placement(operation, DEVICE, "", result)

@@ -1,0 +1,159 @@
+"""backend="auto": what is chosen of made-up adapters, by what was measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.backends.webgpu.device import DeviceInfo, open_device
+from gpunn.compilation import compiler
+from gpunn.errors import DeviceError
+from gpunn.model import Model
+from gpunn.performance import Capabilities, PerformanceInfo, best
+from gpunn.performance.workload import reference_workload
+from gpunn.types import float32
+
+LOW_POWER, FAST, SUSTAINED = gpunn.Preference
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A made-up adapter: its kind, and its time and energy for float32 and, if others, for quantised data."""
+
+    kind: str
+    time: float | None  # None: it fails
+    power: float | None = None
+    quantised: tuple[float, float | None] | None = None
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch,
+    adapters: Sequence[Adapter],
+    preference: gpunn.Preference = FAST,
+    model: Model | None = None,
+    **arguments: Any,
+) -> str:
+    """What `auto` chooses: "cpu", or the number of an adapter; all of them run on the real one."""
+    real = open_device(None, False)
+    infos = tuple(DeviceInfo(str(k), "webgpu", a.kind, "d", "Vulkan", {}, ()) for k, a in enumerate(adapters))
+
+    class Fake:
+        def __init__(self, index: int) -> None:
+            self.info = infos[index]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    def capabilities(device: Any) -> Capabilities:
+        adapter = adapters[int(device.info.name)]
+        if adapter.time is None:
+            raise DeviceError("it fails")
+        single = PerformanceInfo(adapter.time, adapter.power)
+        return Capabilities(single, PerformanceInfo(*adapter.quantised) if adapter.quantised else single)
+
+    monkeypatch.setattr(compiler, "adapter_infos", lambda: infos)
+    monkeypatch.setattr(compiler, "device_at", Fake)
+    monkeypatch.setattr(compiler, "capabilities", capabilities)
+    with (model or small()).compile("auto", preference, **arguments) as compiled:
+        return compiled.device.partition(" ")[0]
+
+
+def small() -> Model:
+    model = Model()
+    model.output(*model.add("relu", [model.input("x", float32(4))]))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("adapters", "expected"),
+    [
+        ([], "cpu"),
+        ([Adapter("DiscreteGPU", 0.2)], "0"),
+        ([Adapter("DiscreteGPU", 1.5)], "cpu"),
+        ([Adapter("DiscreteGPU", 1.0)], "cpu"),
+        ([Adapter("DiscreteGPU", 0.6), Adapter("IntegratedGPU", 0.4)], "1"),
+        ([Adapter("DiscreteGPU", 0.6, 9.0), Adapter("IntegratedGPU", 0.7, 0.1)], "0"),
+        ([Adapter("CPU", 0.01), Adapter("DiscreteGPU", 1.5)], "cpu"),
+        ([Adapter("CPU", 0.01), Adapter("Unknown", 0.5)], "1"),
+        ([Adapter("DiscreteGPU", None)], "cpu"),
+        ([Adapter("DiscreteGPU", None), Adapter("IntegratedGPU", 0.5)], "1"),
+    ],
+)
+@pytest.mark.parametrize("preference", [FAST, SUSTAINED])
+def test_the_quickest(
+    monkeypatch: pytest.MonkeyPatch,
+    gpu: str,
+    adapters: list[Adapter],
+    expected: str,
+    preference: gpunn.Preference,
+) -> None:
+    assert chosen(monkeypatch, adapters, preference) == expected
+
+
+@pytest.mark.parametrize(
+    ("adapters", "expected"),
+    [
+        ([], "cpu"),
+        ([Adapter("DiscreteGPU", 0.1, 2.0)], "cpu"),
+        ([Adapter("DiscreteGPU", 0.1, 2.0), Adapter("IntegratedGPU", 3.0, 0.5)], "1"),
+        ([Adapter("DiscreteGPU", 0.1, 0.4), Adapter("IntegratedGPU", 3.0, 0.5)], "0"),
+        ([Adapter("DiscreteGPU", 0.1, None), Adapter("IntegratedGPU", 3.0, 0.5)], "1"),
+        ([Adapter("DiscreteGPU", 0.1, None), Adapter("IntegratedGPU", 3.0, 1.5)], "cpu"),
+        # Of no adapter the energy is known: the low-power kind.
+        ([Adapter("DiscreteGPU", 0.1), Adapter("IntegratedGPU", 3.0)], "1"),
+        ([Adapter("DiscreteGPU", 3.0)], "0"),
+        ([Adapter("CPU", 0.1, 0.1)], "cpu"),
+    ],
+)
+def test_the_thriftiest(
+    monkeypatch: pytest.MonkeyPatch, gpu: str, adapters: list[Adapter], expected: str
+) -> None:
+    assert chosen(monkeypatch, adapters, LOW_POWER) == expected
+
+
+def test_quantised_models_go_by_quantised_performance(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
+    adapters = [
+        Adapter("DiscreteGPU", 0.1, None, (2.0, None)),
+        Adapter("IntegratedGPU", 2.0, None, (0.5, None)),
+    ]
+    assert chosen(monkeypatch, adapters) == "0"
+    assert chosen(monkeypatch, adapters, model=Model.of(reference_workload(True))) == "1"
+    assert chosen(monkeypatch, adapters, model=reference_workload(False)) == "0"
+
+
+def test_nothing_is_measured_where_nothing_is_to_be_decided(
+    monkeypatch: pytest.MonkeyPatch, gpu: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("this must not be measured")
+
+    monkeypatch.setattr(compiler, "capabilities", fail)
+    infos = tuple(replace(open_device(None, False).info, kind=compiler.SOFTWARE) for _ in range(2))
+    monkeypatch.setattr(compiler, "adapter_infos", lambda: infos)
+    for preference in gpunn.Preference:
+        for backend, expected in (("auto", "cpu"), ("cpu", "cpu"), (gpu, "webgpu")):
+            with small().compile(backend, preference) as compiled:
+                assert compiled.backend == expected
+    with small().compile("auto", device=infos[0].name) as compiled:
+        assert compiled.backend == "webgpu"
+
+
+def test_a_measured_device_computes(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
+    """From end to end, with the real adapter taken for a GPU: it is chosen if and only if it was quicker."""
+    info = replace(open_device(None, False).info, kind="DiscreteGPU")
+    monkeypatch.setattr(compiler, "adapter_infos", lambda: (info,))
+    measured = compiler.capabilities(open_device(None, False)).float32_performance
+    with small().compile() as compiled:
+        assert compiled.backend == ("webgpu" if measured.exec_time < 1 else "cpu")
+        assert np.asarray(compiled(np.float32([-1, 2, -3, 4]))).tolist() == [0, 2, 0, 4]
+
+
+def test_of_equals_the_first_is_taken() -> None:
+    same = PerformanceInfo(0.5, 0.5)
+    for low_power in (False, True):
+        assert best({"a": same, "b": same}, low_power, rank=lambda _: 0) == "a"

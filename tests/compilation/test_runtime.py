@@ -1,0 +1,355 @@
+"""Compilations: results by position and name, streams, threads, counters, errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.backends.webgpu import lower as lowering
+from gpunn.backends.webgpu import native
+from gpunn.backends.webgpu import program as webgpu_program
+from gpunn.backends.webgpu.device import open_device
+from gpunn.graph.operation import Operation
+from gpunn.model import Model
+from gpunn.types import Array, TensorType, float32
+
+PREFERENCES = list(gpunn.Preference)
+
+
+def network(channels: int = 8) -> Model:
+    """A small network with a residual, a pool, a reshape and a softmax."""
+    rng = np.random.default_rng(5)
+    model = Model("network")
+    x = model.input("photo", float32(1, 8, 8, 3))
+    weights = model.constant("weights", rng.standard_normal((channels, 3, 3, 3)).astype(np.float32))
+    (a,) = model.add("conv2d", [x, weights], {"padding": "same"}, names=["a"])
+    (b,) = model.add("relu", [a], names=["b"])
+    (c,) = model.add("add", [a, b], names=["c"])
+    (d,) = model.add("average_pool2d", [c], {"size": (8, 8)}, names=["d"])
+    (e,) = model.add("reshape", [d], {"shape": (1, channels)}, names=["e"])
+    (f,) = model.add("softmax", [e], names=["scores"])
+    model.output(f)
+    return model
+
+
+def photo(seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal((1, 8, 8, 3)).astype(np.float32)
+
+
+def test_a_call_takes_arrays_in_order_and_run_takes_names(backend: str) -> None:
+    with network().compile(backend=backend) as compiled:
+        scores = compiled(photo())
+        assert isinstance(scores, np.ndarray)
+        assert scores.sum() == pytest.approx(1, abs=1e-6)
+        assert np.array_equal(compiled.run({"photo": photo()})["scores"], scores)
+
+
+def test_several_outputs_come_as_a_tuple_also_inputs_constants_and_aliases(backend: str) -> None:
+    model = Model()
+    x = model.input("x", float32(2, 3))
+    (y,) = model.add("relu", [x], names=["y"])
+    (flat,) = model.add("reshape", [y], {"shape": (6,)}, names=["flat"])
+    (line,) = model.add("reshape", [x], {"shape": (6,)}, names=["line"])
+    model.output(y, flat, line, x, model.constant("c", np.float32([7])))
+    value = np.float32([[-1, 2, -3], [4, -5, 6]])
+    with model.compile(backend=backend) as compiled:
+        results = compiled(value)
+    wanted = [np.maximum(value, 0), np.maximum(value, 0).ravel(), value.ravel(), value, [7]]
+    for result, want in zip(results, wanted, strict=True):
+        np.testing.assert_array_equal(result, want)
+
+
+@pytest.mark.parametrize("preference", PREFERENCES)
+def test_stream_and_submit_give_what_run_gives_to_the_bit_and_in_order(
+    backend: str, preference: gpunn.Preference
+) -> None:
+    frames = [photo(i) for i in range(10)]
+    with network().compile(backend=backend, preference=preference) as compiled:
+        wanted = [compiled(f) for f in frames]
+        assert all(np.array_equal(a, b) for a, b in zip(compiled.stream(iter(frames)), wanted, strict=True))
+        events = [compiled.submit(f) for f in frames]
+        for event, want in reversed(list(zip(events, wanted, strict=True))):
+            event.wait()
+            assert np.array_equal(event.result(), want)
+
+
+def test_the_inputs_may_change_once_submit_has_returned(backend: str) -> None:
+    with network().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+        wanted = compiled(photo())
+        frame = photo()
+        event = compiled.submit(frame)
+        frame[:] = 0
+        assert np.array_equal(event.result(), wanted)
+
+
+def test_nor_does_what_the_host_does_last_depend_on_them(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.compilation.assembly.lower", _host_only("add"))
+    model = Model()
+    x = model.input("x", float32(4))
+    model.output(x, *model.add("add", [x, *model.add("relu", [x])]))
+    frame = np.float32([-1, 2, -3, 4])
+    with model.compile(backend=gpu) as compiled:
+        event = compiled.submit(frame)
+        frame[:] = 0
+        same, doubled = event.result()
+    assert same.tolist() == [-1, 2, -3, 4]
+    assert doubled.tolist() == [-1, 4, -3, 8]
+
+
+def _host_only(*ops: str) -> Callable[..., Any]:
+    """lower(), but some ops have no kernel."""
+    real = lowering.lower
+    return lambda o, *device: "forced by a test" if o.op in ops else real(o, *device)
+
+
+def test_threads_that_stream_share_the_ring_without_blocking_each_other_for_good(backend: str) -> None:
+    frames = [photo(i) for i in range(6)]
+    with network().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+        wanted = [compiled(f) for f in frames]
+        with ThreadPoolExecutor(4) as pool:
+            for got in pool.map(lambda _: list(compiled.stream(frames)), range(8)):
+                assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+
+
+def test_several_threads_may_use_one_compilation_and_wait_on_one_event(backend: str) -> None:
+    frames = [photo(i) for i in range(8)]
+    with network().compile(backend=backend) as compiled, ThreadPoolExecutor(4) as pool:
+        wanted = [compiled(f) for f in frames]
+        for got, want in zip(pool.map(compiled, frames * 3), wanted * 3, strict=True):
+            assert np.array_equal(got, want)
+        event = compiled.submit(frames[0])
+        for got in pool.map(lambda _: event.result(), range(4)):
+            assert np.array_equal(got, wanted[0])
+
+
+def test_results_of_earlier_runs_stay_as_they_were(backend: str) -> None:
+    with network().compile(backend=backend) as compiled:
+        first = compiled(photo(1))
+        copy = first.copy()
+        compiled(photo(2))
+        assert np.array_equal(first, copy)
+
+
+def test_a_thousand_runs_upload_their_inputs_and_nothing_else(gpu: str) -> None:
+    with network().compile(backend=gpu) as compiled:
+        compiled(photo())
+        start = compiled.stats
+        made = (start.buffers, start.bind_groups, start.pipelines, start.constant_uploads, start.arena_bytes)
+        uploaded, read, submits, dispatches = (
+            start.bytes_uploaded,
+            start.bytes_read_back,
+            start.submits,
+            start.dispatches,
+        )
+        for _ in range(1000):
+            compiled(photo())
+        stats = compiled.stats
+        assert stats.bytes_uploaded - uploaded == 1000 * photo().nbytes
+        assert stats.bytes_read_back - read == 1000 * 8 * 4
+        assert stats.submits - submits == 1000
+        assert stats.dispatches - dispatches == 1000 * len(compiled.plan_rows())
+        assert (
+            stats.buffers,
+            stats.bind_groups,
+            stats.pipelines,
+            stats.constant_uploads,
+            stats.arena_bytes,
+        ) == made
+
+
+def test_equal_constants_are_uploaded_once_and_freed_with_their_last_user(gpu: str) -> None:
+    store = open_device(None, False).constants
+    before = store.nbytes
+    first = network().compile(backend=gpu)
+    assert first.stats.constant_uploads > 0
+    grown = store.nbytes
+    second = network().compile(backend=gpu)
+    assert second.stats.constant_uploads == 0
+    assert second.stats.resident_bytes == first.stats.resident_bytes
+    assert store.nbytes == grown > before
+    wanted = second(photo())
+    first.close()
+    assert store.nbytes == grown
+    assert np.array_equal(second(photo()), wanted)
+    second.close()
+    assert store.nbytes == before
+
+
+def test_an_operation_forced_to_the_host_runs_there_within_one_plan(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = network().compile(backend=gpu)(photo())
+    monkeypatch.setattr("gpunn.compilation.assembly.lower", _host_only("add"))
+    for preference in PREFERENCES:
+        with network().compile(backend=gpu, preference=preference) as compiled:
+            places = {p.operation.op: (p.backend, p.reason) for p in compiled.placement}
+            assert places["add"] == ("cpu", "forced by a test")
+            assert places["softmax"] == ("webgpu", "")
+            np.testing.assert_allclose(compiled(photo()), wanted, rtol=1e-6)
+            for result in compiled.stream([photo()] * 5):
+                np.testing.assert_allclose(result, wanted, rtol=1e-6)
+            runs = compiled.stats.runs
+            assert compiled.stats.submits == 2 * runs
+            crossing = 8 * 8 * 8 * 4
+            assert compiled.stats.bytes_uploaded == runs * (photo().nbytes + crossing)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ((), "the model takes 1 inputs, got 0"),
+        ((np.zeros((1, 8, 8, 4), np.float32),), r"must have shape \[1, 8, 8, 3\], got \[1, 8, 8, 4\]"),
+        ((np.zeros((1, 8, 8, 3), np.float64),), "must be float32, got float64"),
+        ((np.zeros((1, 8, 8, 3), complex),), "must be float32, got complex128"),
+        (("photo.jpg",), "must have shape"),
+    ],
+)
+def test_a_wrong_input_is_refused_and_leaves_the_compilation_usable(
+    backend: str, inputs: tuple[object, ...], message: str
+) -> None:
+    with network().compile(backend=backend) as compiled:
+        wanted = compiled(photo())
+        with pytest.raises(gpunn.ModelError, match=message):
+            compiled(*inputs)
+        with pytest.raises(gpunn.ModelError, match="inputs are"):
+            compiled.run({"picture": photo()})
+        with pytest.raises(gpunn.ModelError, match="inputs are"):
+            compiled.run({"photo": photo(), 1: photo()})  # type: ignore[dict-item]
+        with pytest.raises(gpunn.ModelError, match="takes a mapping of the inputs"):
+            compiled.run([photo()])  # type: ignore[arg-type]
+        assert np.array_equal(compiled(photo()), wanted)
+
+
+def test_nan_in_gives_nan_out_and_the_next_run_is_clean(backend: str) -> None:
+    with network().compile(backend=backend) as compiled:
+        wanted = compiled(photo())
+        assert np.isnan(compiled(np.full((1, 8, 8, 3), np.nan, np.float32))).all()
+        assert np.array_equal(compiled(photo()), wanted)
+
+
+def test_a_closed_compilation_says_so(backend: str) -> None:
+    compiled = network().compile(backend=backend)
+    event = compiled.submit(photo())
+    compiled.close()
+    compiled.close()
+    assert event.result().shape == (1, 8), "runs under way at close() still end"
+    with pytest.raises(gpunn.DeviceError, match="closed"):
+        compiled(photo())
+    with pytest.raises(gpunn.DeviceError, match="closed"):
+        compiled.submit(photo())
+
+
+def test_a_lost_device_is_an_error_and_the_next_compilation_gets_a_new_one(gpu: str) -> None:
+    compiled = network().compile(backend=gpu)
+    earlier = compiled(photo())
+    open_device(None, False).wgpu.destroy()
+    with pytest.raises(gpunn.DeviceError, match=r"failed|lost"):
+        compiled(photo())
+    with pytest.raises(gpunn.DeviceError, match="lost; compile the model again"):
+        compiled(photo())
+    compiled.close()
+    with network().compile(backend=gpu) as fresh:
+        assert np.array_equal(fresh(photo()), earlier)
+
+
+def test_memory_that_is_out_on_the_host_is_an_error_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("no 8 GiB")
+
+    model = Model()
+    model.output(*model.add("relu", [model.input("x", float32(2))], origin="the file"))
+    compilation = model.compile("cpu")
+    monkeypatch.setattr(Operation, "evaluate", fail)
+    with pytest.raises(gpunn.DeviceError, match=r"out of memory: relu \(the file\): no 8 GiB"):
+        compilation(np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize(
+    "preference", [gpunn.Preference.FAST_SINGLE_ANSWER, gpunn.Preference.SUSTAINED_SPEED]
+)
+@pytest.mark.parametrize(("where", "name"), [(native, "_deliver"), (webgpu_program, "submit")])
+def test_an_interrupted_run_loses_nothing(
+    gpu: str, preference: gpunn.Preference, where: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes out of whatever Python is at: in a callback of the driver, too, or while submitting."""
+    usual, stopped = getattr(where, name), iter([True, False, False, True])
+
+    def stop(*args: Any) -> Any:
+        if next(stopped, False):
+            raise KeyboardInterrupt
+        return usual(*args)
+
+    with network().compile(backend=gpu, preference=preference) as compiled:
+        wanted = compiled(photo())
+        event = compiled.submit(photo())
+        monkeypatch.setattr(where, name, stop)
+        with pytest.raises(KeyboardInterrupt):
+            compiled(photo())
+        for _ in range(5):
+            with suppress(KeyboardInterrupt):
+                assert np.array_equal(compiled(photo()), wanted)
+        assert next(stopped, None) is None  # both interruptions took place
+        assert np.array_equal(event.result(), wanted)
+        assert np.array_equal(compiled(photo()), wanted)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(gpunn.ModelError, match="backend must be one of"):
+        network().compile(backend="cuda")
+    with pytest.raises(gpunn.DeviceError, match="no GPU adapter is called 'Voodoo'"):
+        network().compile(backend="webgpu", device="Voodoo")
+    with pytest.raises(gpunn.ModelError, match="device 'Voodoo' goes with backend 'webgpu' or 'auto'"):
+        network().compile(backend="cpu", device="Voodoo")
+    with pytest.raises(gpunn.ModelError, match=r"must be a gpunn\.Preference, got 'fast'"):
+        network().compile(backend="cpu", preference="fast")  # type: ignore[arg-type]
+    empty = Model("empty")
+    empty.input("x", TensorType(gpunn.DType.FLOAT32, (1,)))
+    with pytest.raises(gpunn.ModelError, match="has no outputs"):
+        empty.compile(backend="cpu")
+
+
+def test_auto_never_takes_a_software_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    with network().compile() as compiled:
+        kinds = {d.kind for d in gpunn.devices() if d.backend == "webgpu"}
+        assert compiled.backend == ("webgpu" if kinds - {"CPU"} else "cpu")
+
+
+def test_a_tensor_over_the_binding_limit_runs_on_the_host(gpu: str) -> None:
+    limit = open_device(None, False).limit("max-storage-buffer-binding-size")
+    model = Model("big")
+    (y,) = model.add("relu", [model.input("x", float32(limit // 4 + 4))])
+    reason = lowering.lower(model.operations[0], open_device(None, False).limits)
+    assert isinstance(reason, str)
+    assert "over the device's binding limit" in reason
+    assert y.type.size == limit // 4 + 4
+
+
+def test_memory_stays_bounded_however_many_frames_are_submitted(gpu: str) -> None:
+    with network().compile(backend=gpu, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+        ring = compiled.stats.staging_bytes
+        events = [compiled.submit(photo(i)) for i in range(50)]
+        assert compiled.stats.staging_bytes == ring == 3 * 32
+        assert len({e.result().tobytes() for e in events}) == 50
+
+
+def test_devices_end_with_the_cpu() -> None:
+    found = gpunn.devices()
+    assert found[-1].backend == "cpu"
+    assert all(d.limits["max-storage-buffer-binding-size"] > 0 for d in found[:-1])
+
+
+def test_compiling_from_several_threads_makes_one_device(gpu: str) -> None:
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(open_device(None, False))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1

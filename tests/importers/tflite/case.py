@@ -1,0 +1,138 @@
+"""A generated .tflite file of one operator, and what LiteRT answers: the rows of cases*.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.ops.check import FLOATS
+from gpunn.types import Array, DType, TensorType, float32
+from tests.ops.harness import type_of
+from tests.ops.quantized import stored
+from tests.tflite_builder import ABSENT, Graph, litert_run
+
+F32 = DType.FLOAT32
+# Quantised, these are as in LiteRT's reference kernels, where its default ones differ (docs/quantized.md).
+AS_REFERENCE = {"DEQUANTIZE", "LOG_SOFTMAX", "MUL", "QUANTIZE", "SOFTMAX"}
+DRAFTS = {"SLICE": (1, 2, 3)}  # whose output shape LiteRT does not find by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """An input of the graph, fed with this."""
+
+    value: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A constant of random values."""
+
+    type: TensorType
+
+
+Item = Array | TensorType | Fed | Known | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One operator with its options.
+
+    inputs: an array is a constant, a TensorType an input that is fed with random values, None an optional
+    input that is absent. outputs: a DType leaves the shape to LiteRT, and is quantised as the first input.
+    steps: by how many of its steps a quantised result may differ, where the kernels round otherwise.
+    """
+
+    operator: str
+    inputs: Sequence[Item]
+    outputs: Sequence[DType | TensorType] = (F32,)
+    options: Mapping[str, Any] | None = field(default_factory=dict)
+    version: int = 1
+    steps: int = 0
+
+    @property
+    def by_reference(self) -> bool:
+        """Whether LiteRT's reference kernels tell what is right, and not its default ones."""
+        types = [t for t in (*self.types(), *self.outputs) if isinstance(t, TensorType)]
+        return self.operator in AS_REFERENCE and any(t.quantization is not None for t in types)
+
+    def types(self) -> list[TensorType]:
+        """The types of the graph's inputs."""
+        kinds = [type_of(i.value) if isinstance(i, Fed) else i for i in self.inputs]
+        return [k for k in kinds if isinstance(k, TensorType)]
+
+    def __str__(self) -> str:
+        return f"{self.operator}-{'-'.join(t.dtype.value for t in self.types()[:1])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The file of a case, what it is fed, and LiteRT's answers."""
+
+    file: bytes
+    inputs: list[Array]
+    answers: list[Array]
+
+
+def ints(*values: Any) -> Array:
+    """An int32 array: a shape, axes, bounds."""
+    return np.array(values, np.int32)
+
+
+def prepare(case: Case) -> Prepared:
+    """Build the file, ask LiteRT, and state the shapes of its answers in the file."""
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
+    inputs = [_fed(i, k) for k, i in enumerate(case.inputs) if isinstance(i, (Fed, TensorType))]
+    types = [_draft(case, output) for output in case.outputs]
+    answers = litert_run(_file(case, types), inputs, reference=case.by_reference)
+    types = [t.with_shape(a.shape) for t, a in zip(types, answers, strict=True)]
+    return Prepared(_file(case, types), inputs, answers)
+
+
+def values(type: TensorType, seed: int) -> Array:
+    """Random values of a type: the whole range of quantised ones, else numbers around 0."""
+    rng = np.random.default_rng(seed)
+    if type.quantization is not None:
+        return stored(seed, type)
+    if type.dtype in FLOATS:
+        return rng.standard_normal(type.shape).astype(type.dtype.numpy)
+    if type.dtype is DType.BOOL:
+        return rng.random(type.shape) < 0.7
+    return rng.integers(0 if type.dtype is DType.UINT8 else -100, 100, type.shape).astype(type.dtype.numpy)
+
+
+def _fed(item: Fed | TensorType, seed: int) -> Array:
+    """What an input is fed: random values, of int64 numbers of all lengths, where there is nothing else."""
+    if isinstance(item, Fed):
+        return item.value
+    found = values(item, seed)
+    by = np.arange(found.size).reshape(found.shape) % 50
+    return found << by if item.dtype is DType.INT64 else found
+
+
+def _draft(case: Case, output: DType | TensorType) -> TensorType:
+    if isinstance(output, TensorType):
+        return output
+    first = case.types()[0] if case.types() else float32()
+    scale = first.quantization if first.dtype is output else None
+    return TensorType(output, DRAFTS.get(case.operator, (1,)), scale)
+
+
+def _file(case: Case, outputs: Sequence[TensorType]) -> bytes:
+    graph = Graph()
+    numbers = [_number(graph, item, k) for k, item in enumerate(case.inputs)]
+    return graph.build(graph.add(case.operator, numbers, outputs, case.options, version=case.version))
+
+
+def _number(graph: Graph, item: Item, seed: int) -> int:
+    if item is None:
+        return ABSENT
+    if isinstance(item, Known):
+        return graph.tensor(item.type, data=values(item.type, seed).tobytes())
+    if isinstance(item, Fed):
+        return graph.input(type_of(item.value))
+    return graph.input(item) if isinstance(item, TensorType) else graph.constant(item)

@@ -1,0 +1,313 @@
+"""Shapes that depend on values: read as far as they are known, planned further in a run, against LiteRT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn import nnapi
+from gpunn.backends.webgpu.device import open_device
+from gpunn.compilation.specialise import MAX_SPECIALISATIONS
+from gpunn.types import Array, DType, TensorType, float32
+from tests.ops.harness import random, type_of
+from tests.resources import shared
+from tests.tflite_builder import Graph, litert_run, single_op
+
+X = random(1, 2, 3, 4)
+UNKNOWN = float32(1)  # what a file says of a shape that it does not know
+
+
+def ints(*values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
+def scalar(value: int) -> Array:
+    return np.array(value, np.int32)
+
+
+# Operator, inputs, all of which come with the run, dtype of the output, options.
+CASES: list[tuple[str, Sequence[Array], DType, Mapping[str, Any]]] = [
+    ("ARG_MAX", [X, ints(1)], DType.INT32, {"output_type": "INT32"}),
+    ("BROADCAST_ARGS", [ints(2, 1, 4), ints(3, 1)], DType.INT32, {}),
+    ("BROADCAST_TO", [X[:, :1], ints(2, 5, 4)], DType.FLOAT32, {}),
+    ("EXPAND_DIMS", [X, scalar(-1)], DType.FLOAT32, {}),
+    ("FILL", [ints(3, 2), np.float32(7)], DType.FLOAT32, {}),
+    ("MEAN", [X, ints(0, 2)], DType.FLOAT32, {"keep_dims": True}),
+    ("MIRROR_PAD", [X, ints([1, 0], [0, 2], [1, 1])], DType.FLOAT32, {"mode": "REFLECT"}),
+    ("ONE_HOT", [ints(2, 0, 1), scalar(4), np.float32(1), np.float32(0)], DType.FLOAT32, {"axis": -1}),
+    ("PAD", [X, ints([1, 0], [0, 2], [0, 0])], DType.FLOAT32, {}),
+    ("RANGE", [scalar(2), scalar(11), scalar(4)], DType.INT32, {}),
+    ("RANGE", [np.float32(1), np.float32(-1), np.float32(-0.5)], DType.FLOAT32, {}),
+    ("RESHAPE", [X, ints(4, -1)], DType.FLOAT32, {}),
+    ("RESIZE_BILINEAR", [X[:, :, :, None], ints(5, 2)], DType.FLOAT32, {}),
+    ("RESIZE_NEAREST_NEIGHBOR", [X[:, :, :, None], ints(5, 2)], DType.FLOAT32, {}),
+    ("SEGMENT_SUM", [X, ints(0, 1)], DType.FLOAT32, {}),
+    ("SLICE", [X, ints(0, 1, 2), ints(-1, 2, 1)], DType.FLOAT32, {}),
+    ("SPACE_TO_BATCH_ND", [X[..., None], ints(2, 2), ints([1, 0], [0, 0])], DType.FLOAT32, {}),
+    ("SPARSE_TO_DENSE", [ints([0, 1], [2, 0]), ints(3, 2), ints(5, 6), scalar(1)], DType.INT32, {}),
+    ("STRIDED_SLICE", [X, ints(1, 2), ints(2, 0), ints(1, -1)], DType.FLOAT32, {}),
+    ("SUM", [X, ints(1)], DType.FLOAT32, {}),
+    ("TILE", [X, ints(2, 1, 3)], DType.FLOAT32, {}),
+    ("TRANSPOSE", [X, ints(2, 0, 1)], DType.FLOAT32, {}),
+    ("WHERE", [X > 0], DType.INT64, {}),
+]
+
+
+@pytest.mark.parametrize(("operator", "inputs", "dtype", "options"), CASES)
+def test_operator_with_parameters_of_the_run(
+    backend: str, operator: str, inputs: Sequence[Array], dtype: DType, options: Mapping[str, Any]
+) -> None:
+    """Bit by bit, but for sums and means: 12 numbers round to 12 * 2^-24 of theirs, interpolation to 4."""
+    inputs = [np.asarray(x) for x in inputs]
+    said = (2, 2, 1) if operator == "SLICE" else (1,)  # LiteRT wants the slice's shape in the file
+    types, version = [type_of(x) for x in inputs], 2 if operator == "BROADCAST_TO" else 1
+    data = single_op(operator, types, [TensorType(dtype, said)], options, version=version)
+    model = gpunn.load(data)
+    (wanted,) = litert_run(data, inputs)
+    assert model.outputs[0].declared == f"{dtype.value}[...]"
+    with model.compile(backend) as compiled:
+        for _ in range(2):
+            found = compiled(*inputs)
+            assert found.shape == wanted.shape and found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 if dtype is DType.FLOAT32 else 0)
+        assert compiled.stats.programs == 2
+
+
+def test_there_may_be_no_place_at_all(backend: str) -> None:
+    """LiteRT computes it, but its Python interface cannot hand over what is empty."""
+    data = single_op("WHERE", [type_of(X > 0)], [TensorType(DType.INT64, (1, 3))])
+    with gpunn.load(data).compile(backend) as compiled:
+        assert compiled(np.zeros(X.shape, bool)).shape == (0, 3)
+        assert compiled(X > 0).shape == (np.count_nonzero(X > 0), 3)
+
+
+def chain() -> bytes:
+    """WHERE, then GATHER_ND of as many places, a RESHAPE by an input, a TILE by the count: three stops."""
+    graph = Graph()
+    x, shape = graph.input(float32(3, 4), "x"), graph.input(TensorType(DType.INT32, (2,)), "shape")
+    (relu,) = graph.add("RELU", [x], [float32(3, 4)], names=["relu"])
+    limit = graph.constant(np.float32(1))
+    (large,) = graph.add("GREATER", [relu, limit], [TensorType(DType.BOOL, (3, 4))])
+    (places,) = graph.add("WHERE", [large], [TensorType(DType.INT64, (1, 2))])
+    (found,) = graph.add("GATHER_ND", [relu, places], [UNKNOWN], names=["found"])
+    (turned,) = graph.add("RESHAPE", [relu, shape], [float32(1, 1)], names=["turned"])
+    (count,) = graph.add("SHAPE", [found], [TensorType(DType.INT32, (1,))], {"out_type": "INT32"})
+    (tiled,) = graph.add("TILE", [found, count], [UNKNOWN], names=["tiled"])
+    return graph.build([relu, found, turned, tiled, x])
+
+
+def sample(seed: int, *shape: int) -> list[Array]:
+    return [2 * random(seed, 3, 4), np.array(shape, np.int32)]
+
+
+SAMPLES = [sample(seed, *shape) for seed, shape in enumerate([(4, 3), (2, 6), (4, 3), (12, 1), (-1, 6)])]
+
+
+@pytest.mark.parametrize("preference", [*gpunn.Preference])
+def test_several_stops_and_every_way_to_run(backend: str, preference: gpunn.Preference) -> None:
+    data = chain()
+    wanted = [litert_run(data, inputs) for inputs in SAMPLES]
+    with gpunn.load(data).compile(backend, preference=preference) as compiled:
+        names = ["relu", "found", "turned", "tiled", "x"]
+        events = [compiled.submit(*inputs) for inputs in SAMPLES]
+        for inputs, event, expected, streamed in zip(
+            SAMPLES, events, wanted, compiled.stream(tuple(s) for s in SAMPLES), strict=True
+        ):
+            named = compiled.run({"x": inputs[0], "shape": inputs[1]})
+            assert list(named) == names
+            for results in (compiled(*inputs), event.result(), streamed, tuple(named.values())):
+                for found, want in zip(results, expected, strict=True):
+                    np.testing.assert_array_equal(found, want)
+        assert compiled.stats.runs == 4 * len(SAMPLES)
+
+
+def test_the_rest_is_planned_once_for_each_shape_or_value(backend: str) -> None:
+    with gpunn.load(chain()).compile(backend) as compiled:
+        assert [p.operation.op for p in compiled.placement] == ["relu", "greater", "where"]
+        assert "for each shape" in compiled.placement[-1].reason
+        x = np.zeros((3, 4), np.float32)
+        x[0, :2] = 5
+        compiled(x, ints(3, 4))
+        assert compiled.stats.programs == 3
+        compiled(x[::-1].copy(), ints(3, 4))
+        assert compiled.stats.programs == 3, "other places, but as many, and the same shape"
+        compiled(x, ints(12, 1))
+        assert compiled.stats.programs == 4, "another shape, the same number of places"
+        ops = [(p.operation.op, p.backend) for p in compiled.placement]
+        assert ops == [
+            *((op, backend) for op in ("relu", "greater")),
+            ("where", "cpu"),
+            ("gather_nd", compiled.placement[3].backend),
+            ("read_back", "cpu"),
+            ("reshape", "alias"),
+            ("tile", backend),
+        ]
+
+
+def test_rests_are_bounded_and_freed(gpu: str) -> None:
+    store = open_device(None, False).constants
+    before = store.nbytes
+    graph = Graph()
+    x, repeats = graph.input(float32(1, 8)), graph.input(TensorType(DType.INT32, (2,)))
+    (tiled,) = graph.add("TILE", [x, repeats], [UNKNOWN])
+    weights = graph.constant(random(3, 16, 8))
+    (y,) = graph.add("FULLY_CONNECTED", [tiled, weights], [UNKNOWN])
+    compiled = gpunn.load(graph.build([y])).compile(gpu)
+    value = random(4, 1, 8)
+    compiled(value, ints(1, 1))
+    resident = compiled.stats.resident_bytes
+    for n in range(1, MAX_SPECIALISATIONS + 4):
+        assert compiled(value, ints(n, 1)).shape == (n, 16)
+    stats = compiled.stats
+    assert (stats.programs, stats.runs) == (MAX_SPECIALISATIONS + 4, MAX_SPECIALISATIONS + 4)
+    assert stats.resident_bytes == resident
+    assert len(compiled._specialisations._rests[0].values()) == MAX_SPECIALISATIONS
+    compiled.close()
+    assert store.nbytes == before and compiled.stats.arena_bytes == 0
+    with pytest.raises(gpunn.DeviceError, match="closed"):
+        compiled(value, ints(1, 1))
+    with pytest.raises(gpunn.DeviceError, match="closed"):
+        compiled.submit(value, ints(1, 1))
+
+
+def test_runs_under_way_at_close_still_end(backend: str) -> None:
+    compiled = gpunn.load(chain()).compile(backend)
+    event = compiled.submit(*SAMPLES[0])
+    compiled.close()
+    np.testing.assert_array_equal(event.result()[3], litert_run(chain(), SAMPLES[0])[3])
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "message"),
+    [
+        ("RESHAPE", [X, ints(2**31 - 1, 2**31 - 1)], "cannot take shape"),
+        ("RESHAPE", [X, ints(5, -1)], "cannot take shape"),
+        ("FILL", [ints(2**31 - 1, 2), np.float32(1)], "at most 2147483647"),
+        ("FILL", [ints(-1, 2), np.float32(1)], "entries >= 0"),
+        ("TILE", [X, ints(2**20, 2**20, 1)], "at most 2147483647"),
+        ("PAD", [X, ints([2**30, 2**30], [0, 0], [0, 0])], "at most 2147483647"),
+        ("SLICE", [X, ints(0, 0, 0), ints(3, 1, 1)], "leave shape"),
+        ("RANGE", [scalar(0), scalar(5), scalar(0)], "in steps of 0"),
+        ("RANGE", [scalar(0), scalar(2**30), scalar(1)], "at most 4194304 are supported"),
+        ("TRANSPOSE", [X, ints(0, 0, 1)], "perm"),
+    ],
+)
+def test_values_that_make_no_shape_are_refused_and_others_run(
+    backend: str, operator: str, inputs: Sequence[Array], message: str
+) -> None:
+    graph = Graph()
+    numbers = [graph.input(type_of(np.asarray(x))) for x in inputs]
+    dtype = DType.INT32 if operator == "RANGE" else DType.FLOAT32
+    (y,) = graph.add(operator, numbers, [TensorType(dtype, (1,))])
+    fine = {"RESHAPE": ints(4, 6), "FILL": ints(1, 1), "TILE": ints(1, 1, 1), "TRANSPOSE": ints(0, 1, 2)}
+    with gpunn.load(graph.build([y])).compile(backend) as compiled:
+        with pytest.raises((gpunn.ModelError, gpunn.UnsupportedError), match=message) as caught:
+            compiled(*inputs)
+        assert "operation 0" in str(caught.value) or "tensor" in str(caught.value)
+        if operator in fine:
+            good = [fine[operator] if np.asarray(x).dtype == np.int32 else x for x in inputs]
+            assert compiled(*good).size == (1 if operator == "FILL" else X.size)
+
+
+def test_dynamic_shapes_file(backend: str) -> None:
+    """A file of TensorFlow Lite's own tests; 1024 products a sum: within 1024 * 2^-24 of some 300."""
+    data = shared("models/tflite_ops/tflite_testdata/dynamic_shapes.bin").read_bytes()
+    model = gpunn.load(data)
+    assert model.outputs[0].declared == "float32[8, ?, 1024]"
+    x, y = (np.random.default_rng(k).random(i.type.shape, np.float32) for k, i in enumerate(model.inputs[:2]))
+    with model.compile(backend) as compiled:
+        for length in (17, 90, 17):
+            inputs = [x, y, np.full((1, 1), length, np.float32)]
+            (wanted,) = litert_run(data, inputs)
+            found = compiled(*inputs)
+            assert found.shape == wanted.shape == (8, length, 1024)
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
+        assert compiled.stats.programs == 5
+
+
+def test_inputs_of_other_shapes_and_a_stop(backend: str) -> None:
+    graph = Graph()
+    x = graph.input(float32(1, 4), "x", (-1, 4))
+    (large,) = graph.add(
+        "GREATER",
+        [x, graph.constant(np.float32(0))],
+        [TensorType(DType.BOOL, (1, 4))],
+        signatures=[(-1, 4)],
+    )
+    data = graph.build(graph.add("WHERE", [large], [TensorType(DType.INT64, (1, 2))], signatures=[(-1, 2)]))
+    model = gpunn.load(data)
+    assert (model.inputs[0].declared, model.outputs[0].declared) == ("float32[?, 4]", "int64[?, 2]")
+    with model.compile(backend) as compiled:
+        for rows in (1, 5, 2):
+            value = random(rows, rows, 4)
+            np.testing.assert_array_equal(compiled(value), litert_run(data, [value])[0])
+    value = random(1, 3, 4)
+    with model.reshaped({"x": (3, 4)}).compile(backend) as compiled:
+        np.testing.assert_array_equal(compiled(value), litert_run(data, [value])[0])
+
+
+def test_what_is_not_supported_later_is_told_at_once() -> None:
+    graph = Graph()
+    x, shape = graph.input(float32(2, 3)), graph.input(TensorType(DType.INT32, (2,)))
+    (y,) = graph.add("RESHAPE", [x, shape], [UNKNOWN])
+    (z,) = graph.add("Mystery", [y], [UNKNOWN])
+    with pytest.raises(gpunn.UnsupportedError, match="operation 1, CUSTOM Mystery"):
+        gpunn.load(graph.build([z]))
+
+
+def composite(graph: Graph, index: int, inputs: Sequence[int], operator: str) -> tuple[int, ...]:
+    """Another subgraph put in here: two tensors without known extents."""
+    made_of = {
+        "name": b"mine",
+        "decomposition_subgraph_index": index,
+        "composite_attributes": np.zeros(3, np.uint8),
+    }
+    options = made_of if operator == "STABLEHLO_COMPOSITE" else {"subgraph": index}
+    return graph.add(operator, inputs, [UNKNOWN, UNKNOWN], options, signatures=[(-1,), (-1,)])
+
+
+def inside(operator: str) -> bytes:
+    """Subgraph 2 stops twice, subgraph 1 once before it and once behind, the model behind them all."""
+    main, middle, inner = Graph(), Graph(), Graph()
+    x = inner.input(float32(1), signature=(-1,))
+    (large,) = inner.add("GREATER", [x, inner.constant(np.float32(0))], [TensorType(DType.BOOL, (1,))])
+    (places,) = inner.add("WHERE", [large], [TensorType(DType.INT64, (1, 1))])
+    (found,) = inner.add("GATHER_ND", [x, places], [UNKNOWN])
+    (count,) = inner.add("SHAPE", [found], [TensorType(DType.INT32, (1,))], {"out_type": "INT32"})
+    (tiled,) = inner.add("TILE", [found, count], [UNKNOWN])
+    x, times = middle.input(float32(2)), middle.input(TensorType(DType.INT32, (1,)))
+    (twice,) = middle.add("TILE", [x, times], [UNKNOWN], signatures=[(-1,)])
+    a, b = composite(middle, 2, [twice], operator)
+    (c,) = middle.add("TILE", [a, times], [UNKNOWN])
+    x, times = main.input(float32(2)), main.input(TensorType(DType.INT32, (1,)))
+    a, b = composite(main, 1, [x, times], operator)
+    (y,) = main.add("TILE", [main.add("NEG", [a], [UNKNOWN])[0], times], [UNKNOWN])
+    return main.build([y, b, x], called=[(middle, [c, b]), (inner, [tiled, x])])
+
+
+@pytest.mark.parametrize("operator", ["CALL", "STABLEHLO_COMPOSITE"])
+def test_stops_inside_of_what_is_put_in(backend: str, operator: str) -> None:
+    """LiteRT, which has no CALL, as of the same subgraphs as composites."""
+    wanted = inside("STABLEHLO_COMPOSITE")
+    with gpunn.load(inside(operator)).compile(backend) as compiled:
+        for x, times in (([3, -1], 2), ([1, 2], 1), ([3, 4], 3), ([3, -1], 2)):
+            inputs = [np.array(x, np.float32), ints(times)]
+            for y, expected in zip(compiled(*inputs), litert_run(wanted, inputs), strict=True):
+                np.testing.assert_array_equal(y, expected)
+        stops = [p.operation.op for p in compiled.placement if p.operation.op in ("read_back", "where")]
+    assert stops == ["read_back", "where"], (
+        "the count that SHAPE gives is a constant once WHERE has been done"
+    )
+
+
+def test_what_needs_the_whole_graph_says_so() -> None:
+    model = gpunn.load(chain())
+    with pytest.raises(gpunn.UnsupportedError, match="NNAPI cannot say"):
+        nnapi.from_model(model)
+    model.add("neg", [model.inputs[0]])
+    with pytest.raises(gpunn.ModelError, match="cannot be read again"):
+        model.reshaped({"x": (3, 4)})

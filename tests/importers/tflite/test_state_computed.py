@@ -1,0 +1,222 @@
+"""Variables beside shapes that depend on values, against LiteRT over several runs."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.custom import CustomOperator, like, op
+from gpunn.types import Array, DType, TensorType, float32
+from tests.importers.tflite.test_control import BOOL, COUNT
+from tests.importers.tflite.test_control_computed import OPEN, ROW, chosen, counting
+from tests.importers.tflite.test_resources import ONE, assign, first, once, one, plus, read, variable
+from tests.importers.tflite.test_subgraphs import build
+from tests.ops.harness import random
+from tests.tflite_builder import Graph, litert_runs
+
+DEPTH, UNITS = 3, 4
+STATE = float32(1, UNITS)
+
+
+def rnn(graph: Graph, x: int, seed: int) -> int:
+    """An RNN with a state of its own."""
+    shapes = ((UNITS, graph.tensors[x].type.shape[-1]), (UNITS, UNITS), (UNITS,))
+    weights = [graph.constant(random(seed + k, *s, low=-0.6, high=0.6)) for k, s in enumerate(shapes)]
+    state = graph.tensor(STATE, f"state {seed}", is_variable=True)
+    return graph.add("RNN", [x, *weights, state], [STATE])[0]
+
+
+def network() -> bytes:
+    """One RNN, those of its results that are above 0, and another RNN of the first with their sum on it."""
+    graph = Graph()
+    first = rnn(graph, graph.input(float32(1, DEPTH), "x"), 10)
+    found = chosen(graph, first, STATE)
+    axes = graph.constant(np.array([0], np.int32))
+    (total,) = graph.add("SUM", [found, axes], [float32()])
+    (more,) = graph.add("ADD", [first, total], [STATE])
+    return graph.build([found, rnn(graph, more, 20)])
+
+
+FRAMES: list[Array] = [random(seed, 1, DEPTH) for seed in range(6)]
+
+
+def expected(*frames: Array | None) -> list[list[Array]]:
+    """LiteRT's answers; None resets."""
+    return litert_runs(network(), [None if x is None else [x] for x in frames])
+
+
+def agree(found: object, wanted: list[Array]) -> None:
+    assert isinstance(found, tuple)
+    for y, expected in zip(found, wanted, strict=True):
+        assert y.shape == expected.shape
+        np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)  # as in test_tflite_state
+
+
+@pytest.mark.parametrize("preference", [*gpunn.Preference])
+def test_state_goes_from_run_to_run_and_starts_anew(backend: str, preference: gpunn.Preference) -> None:
+    wanted = expected(*FRAMES, None, *FRAMES, None, *FRAMES[:1])
+    sizes = {y[0].size for y in wanted}
+    assert len(sizes) > 1
+    with gpunn.load(network()).compile(backend, preference=preference) as compiled:
+        for x, y in zip(FRAMES, wanted, strict=False):
+            agree(compiled(x), y)
+        compiled.reset_state()
+        events = [compiled.submit(x) for x in FRAMES[:3]]
+        for x, y in zip(FRAMES[3:], wanted[9:], strict=False):
+            agree(compiled(x), y)  # after those that were submitted before
+        for event, y in zip(events, wanted[6:], strict=False):
+            agree(event.result(), y)
+        compiled.reset_state()
+        agree(compiled(FRAMES[0]), wanted[-1])
+        assert compiled.stats.runs == 2 * len(FRAMES) + 1
+
+
+def test_a_stream_sees_the_state_in_order(backend: str) -> None:
+    with gpunn.load(network()).compile(backend) as compiled:
+        for found, wanted in zip(compiled.stream(FRAMES), expected(*FRAMES), strict=True):
+            agree(found, wanted)
+
+
+def counted() -> bytes:
+    """x, of any width, once "Wait" lets it go: its elements above 0, and how many runs there were."""
+    graph = Graph()
+    once(graph)
+    x = graph.input(ROW, "x", OPEN)
+    (y,) = graph.add("Wait", [x], [ROW], signatures=[OPEN])
+    zero = graph.constant(np.float32(0))
+    (large,) = graph.add("GREATER", [y, zero], [TensorType(DType.BOOL, ROW.shape)], signatures=[OPEN])
+    (places,) = graph.add("WHERE", [large], [TensorType(DType.INT64, (1, 2))], signatures=[(-1, 2)])
+    (found,) = graph.add("GATHER_ND", [y, places], [float32(1)], signatures=[(-1,)])
+    count = variable(graph)
+    assign(graph, count, plus(graph, read(graph, count), graph.constant(one(1))))
+    return graph.build([found, read(graph, count)], called=[first(0)])
+
+
+def test_a_run_of_other_shapes_disturbs_none_that_was_submitted_before(backend: str) -> None:
+    """State starts anew when the run begins, not when it is submitted."""
+    gate = threading.Event()
+
+    @op(like)
+    def wait(x: Array) -> Array:
+        assert gate.wait(10)
+        return x
+
+    narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 5), np.float32)
+    with gpunn.load(counted(), custom={"Wait": CustomOperator(wait)}).compile(backend) as compiled:
+        gate.set()
+        assert compiled(narrow)[1] == 1
+        gate.clear()
+        events = [compiled.submit(x) for x in (narrow, narrow, wide, wide, narrow)]
+        gate.set()
+        assert compiled.trace(narrow).outputs[1] == 2  # it waits its turn, too
+        assert [event.result()[1] for event in events] == [2, 3, 1, 2, 1]
+        compiled.submit(wide)
+        compiled.reset_state()
+        assert compiled(wide)[1] == 1
+    with pytest.raises(gpunn.DeviceError, match="has been closed"):
+        compiled.reset_state()
+
+
+def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str) -> None:
+    graph = Graph()
+    x = graph.input(float32(1, DEPTH), "x")
+    shape = graph.input(TensorType(DType.INT32, (1,)), "shape")
+    (y,) = graph.add("RESHAPE", [rnn(graph, x, 10), shape], [float32(1)], signatures=[(-1,)])
+    data = graph.build([y])
+    good, bad = np.array([UNITS], np.int32), np.array([UNITS + 1], np.int32)
+    wanted = litert_runs(data, [[x, good] for x in FRAMES[:2]])
+    with gpunn.load(data).compile(backend) as compiled:
+        np.testing.assert_allclose(compiled(FRAMES[0], good), wanted[0][0], rtol=0, atol=1e-5)
+        with pytest.raises(gpunn.ModelError, match="cannot take shape"):
+            compiled(FRAMES[1], bad)
+        np.testing.assert_allclose(compiled(FRAMES[1], good), wanted[1][0], rtol=0, atol=1e-5)
+
+
+def test_the_state_stays_on_the_gpu(gpu: str) -> None:
+    """What crosses: x, what WHERE reads and finds, what is found, and the results."""
+    with gpunn.load(network()).compile(gpu) as compiled:
+        compiled(FRAMES[0])
+        for x in FRAMES:
+            before = compiled.stats
+            found, y = compiled(x)
+            after = compiled.stats
+            places = 8 * 2 * found.size
+            assert after.bytes_uploaded - before.bytes_uploaded == x.nbytes + places
+            assert after.bytes_read_back - before.bytes_read_back == UNITS + found.nbytes + y.nbytes
+
+
+def test_it_is_compared_from_its_initial_state(gpu: str) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed (extra: compare)")
+    found = gpunn.compare(network(), FRAMES[:2], [gpu, "cpu", "litert"], per_layer=True)
+    assert found.ok, found.findings
+    assert [layer.op for layer in found.layers].count("rnn") == 4  # results and states
+    rows = gpunn.profile(gpunn.load(network()), FRAMES[:1], backend=gpu, runs=2).rows
+    assert [row.op for row in rows].count("rnn") == 2
+
+
+def named() -> bytes:
+    """Variable a goes up by x before a stop and is read behind it, b, of x repeated, behind it alone."""
+    graph = Graph()
+    once(graph, 1)
+    once(graph, 2)
+    x, times = graph.input(ONE, "x"), graph.input(TensorType(DType.INT32, (1,)), "times")
+    a, b = variable(graph, b"a"), variable(graph, b"b")
+    assign(graph, a, plus(graph, read(graph, a), x))
+    (tiled,) = graph.add("TILE", [x, times], [float32(1)], signatures=[(-1,)])
+    (total,) = graph.add("SUM", [tiled, graph.constant(np.array([0], np.int32))], [ONE], {"keep_dims": True})
+    assign(graph, b, plus(graph, read(graph, b), total))
+    return graph.build([tiled, read(graph, a), read(graph, b)], called=[first(1, b"a"), first(2, b"b")])
+
+
+def test_variables_that_have_names(backend: str) -> None:
+    frames = [[one(x), np.array([n], np.int32)] for x, n in ((1, 3), (2, 1), (3, 3), (-1, 2))]
+    with gpunn.load(named()).compile(backend) as compiled:
+        for inputs, wanted in zip(frames, litert_runs(named(), frames), strict=True):
+            agree(compiled(*inputs), wanted)
+        compiled.reset_state()
+        agree(compiled(*frames[0]), litert_runs(named(), frames[:1])[0])
+
+
+def test_state_in_bodies_with_shapes_of_their_own_is_refused() -> None:
+    """Each is built for the shapes that it meets, and could keep nothing."""
+    body, x, count, limit = counting(ROW, OPEN)
+    (y,) = body.add("CONCATENATION", [x, x], [ROW], {"axis": 1}, signatures=[OPEN])
+    again = plus(body, read(body, variable(body)), body.constant(one(1)))
+    assign(body, variable(body), again)
+    (more,) = body.add("ADD", [count, body.constant(np.array(1, np.int32))], [COUNT])
+    condition, _, count, limit_too = counting(ROW, OPEN)
+    (goes_on,) = condition.add("LESS", [count, limit_too], [BOOL])
+    main = Graph()
+    once(main, 3)
+    start = [main.input(ROW), main.constant(np.array(0, np.int32)), main.input(COUNT)]
+    options = {"cond_subgraph_index": 1, "body_subgraph_index": 2}
+    outputs = main.add("WHILE", start, [ROW, COUNT, COUNT], options, signatures=[OPEN])
+    file = build((main, list(outputs)), (condition, [goes_on]), (body, [y, more, limit]), first())
+    with pytest.raises(gpunn.UnsupportedError, match=r"WHILE v1: .*\(beside variables\)"):
+        gpunn.load(file)
+
+
+def test_a_first_value_that_is_computed(backend: str) -> None:
+    """What CALL_ONCE computes is a branch of the first run, before the stop."""
+    graph, begin = Graph(), Graph()
+    assign(begin, variable(begin), plus(begin, read(begin, variable(begin, b"w")), begin.constant(one(3))))
+    once(graph, 2)
+    once(graph, 1)
+    x, times = graph.input(ONE, "x"), graph.input(TensorType(DType.INT32, (1,)), "times")
+    (tiled,) = graph.add("TILE", [x, times], [float32(1)], signatures=[(-1,)])
+    assign(graph, variable(graph), plus(graph, read(graph, variable(graph)), x))
+    file = graph.build([tiled, read(graph, variable(graph))], called=[(begin, []), first(2, b"w")])
+    frames = [[one(x), np.array([n], np.int32)] for x, n in ((1, 3), (2, 1), (3, 3))]
+    with gpunn.load(file).compile(backend) as compiled:
+        for inputs, wanted in zip(frames, litert_runs(file, frames), strict=True):
+            agree(compiled(*inputs), wanted)
+
+
+def test_a_variable_of_any_size_is_refused() -> None:
+    graph = Graph()
+    huge = graph.tensor(float32(2**30, 2**30, 2**30), is_variable=True)
+    with pytest.raises(gpunn.ModelError, match="at most 2147483647"):
+        gpunn.load(graph.build(graph.add("NEG", [huge], [float32(1)])))

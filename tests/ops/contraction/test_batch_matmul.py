@@ -1,0 +1,190 @@
+"""Products of stacks of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.model import Model
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+
+SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
+    # Batch dimensions of a and of b; rows, depth, columns.
+    ((), (), 3, 5, 4),
+    ((2,), (2,), 1, 7, 3),
+    ((2, 3), (2, 3), 4, 4, 4),
+    ((2, 1), (3,), 2, 3, 5),
+    ((3,), (), 5, 70, 2),
+    ((), (2, 2), 2, 1, 9),
+    ((2, 1, 3), (4, 1), 2, 3, 1),
+    ((0,), (1,), 2, 3, 4),
+    ((2,), (2,), 2, 0, 3),
+)
+
+
+def bound(a: Array, b: Array, depth: int) -> float:
+    """How far a sum of `depth` products can be off: see tolerance() in test_conv.py."""
+    largest = float(np.abs(a).max(initial=0) * np.abs(b).max(initial=0))
+    return max(ATOL, depth * depth * EPS / 2 * largest)
+
+
+def matrices(batch: tuple[int, ...], rows: int, columns: int, adjoint: bool, seed: int) -> Array:
+    """A stack of matrices as attribute adj_a or adj_b wants it."""
+    return random(seed, *batch, *((columns, rows) if adjoint else (rows, columns)))
+
+
+@pytest.mark.parametrize("adj_a", [False, True])
+@pytest.mark.parametrize("adj_b", [False, True])
+def test_batch_matmul(adj_a: bool, adj_b: bool, backend: str) -> None:
+    for left, right, rows, depth, columns in SHAPES:
+        a, b = matrices(left, rows, depth, adj_a, 0), matrices(right, depth, columns, adj_b, 1)
+        attrs = {"adj_a": adj_a, "adj_b": adj_b}
+        check("batch_matmul", [a, b], attrs, backend=backend, atol=bound(a, b, depth))
+
+
+def test_batches_that_cannot_be_merged_run_on_the_host(backend: str) -> None:
+    a, b = random(0, 2, 1, 2, 1, 2, 2, 3), random(1, 1, 2, 1, 2, 1, 3, 2)
+    check("batch_matmul", [a, b], backend=backend, host="5 batch dimensions", atol=bound(a, b, 3))
+
+
+ADJOINTS = [{"adj_a": a, "adj_b": b} for a in (False, True) for b in (False, True)]
+
+
+def stacks(
+    dtype: DType,
+    shape: tuple[tuple[int, ...], tuple[int, ...], int, int, int],
+    attrs: dict[str, bool],
+    seed: int,
+) -> tuple[list[Array], list[TensorType], TensorType]:
+    """Stored values and types of a and b, and the type of their product, whose range its values fill.
+
+    Scales of odd seeds are powers of two, which makes halves of many results.
+    """
+    left, right, rows, depth, columns = shape
+    rng = np.random.default_rng(seed)
+    wide = dtype is DType.INT16
+    zeros = (0, 0, 0) if wide else tuple(int(z) for z in rng.integers(*LIMITS[dtype], 3))
+    scales = (0.25, 0.5) if seed % 2 else rng.uniform(0.001, 0.1, 2)
+    sizes = (
+        (depth, rows) if attrs["adj_a"] else (rows, depth),
+        (columns, depth) if attrs["adj_b"] else (depth, columns),
+    )
+    types = [
+        quantized(dtype, (*batch, *size), scale, zero)
+        for batch, size, scale, zero in zip((left, right), sizes, scales, zeros, strict=False)
+    ]
+    batch = np.broadcast_shapes(left, right)
+    spread = (2**14 if wide else 2**6) * (4 if depth > 4 else 1)
+    y = quantized(dtype, (*batch, rows, columns), scales[0] * scales[1] * spread, zeros[2])
+    return [stored(seed + k, t) for k, t in enumerate(types)], types, y
+
+
+@pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_quantised_products(dtype: DType, attrs: dict[str, bool], backend: str) -> None:
+    """Two roundings are off by less than 3/4 of a step; one is by 1/2, and a factor of 15 bits by 2^-15."""
+    off = 1.501 if dtype is DType.INT16 else 0.751
+    for seed, shape in enumerate(SHAPES):
+        inputs, types, y = stacks(dtype, shape, attrs, seed)
+        (found,) = check_integer("batch_matmul", inputs, types, attrs, y.quantization, backend=backend)
+        a, b = ((v.astype(float) - t.quantization.zero_point[0]) for v, t in zip(inputs, types, strict=True))
+        a = np.swapaxes(a, -1, -2) if attrs["adj_a"] else a
+        b = np.swapaxes(b, -1, -2) if attrs["adj_b"] else b
+        factor = types[0].quantization.scale[0] * types[1].quantization.scale[0] / y.quantization.scale[0]
+        real = np.clip(a @ b * factor + y.quantization.zero_point[0], *LIMITS[dtype])
+        assert np.abs(found - real).max(initial=0) < off
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_quantised_extremes(dtype: DType, backend: str) -> None:
+    """Sums of 300 products of 255 * 255, of either sign: in steps of three, and far beyond the range."""
+    low, high = LIMITS[dtype]
+    a = quantized(dtype, (2, 3, 300), 1.0, high)
+    for zero, scale, expected in (
+        (high, 3 * 65025.0, low + 100),
+        (high, 1.0, high),
+        (low, 3 * 65025.0, high - 100),
+        (low, 1.0, low),
+    ):
+        types = [a, quantized(dtype, (2, 300, 5), 1.0, zero)]
+        inputs = [
+            np.full(t.shape, v, dtype.numpy) for t, v in zip(types, (low, low + high - zero), strict=True)
+        ]
+        y = Quantization((scale,), (low + high - zero,))
+        (found,) = check_integer("batch_matmul", inputs, types, {}, y, backend=backend)
+        assert (found == expected).all()
+
+
+@pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16])
+def test_quantised_products_have_the_bits_of_litert(
+    dtype: DType, reference: bool, attrs: dict[str, bool]
+) -> None:
+    for seed, shape in enumerate((*SHAPES[1:7], ((2,), (2,), 13, 200, 16))):
+        inputs, types, y = stacks(dtype, shape, attrs, seed)
+        options = {"adj_x": attrs["adj_a"], "adj_y": attrs["adj_b"]}
+        (theirs,) = litert_integer(
+            "BATCH_MATMUL", inputs, types, [y], options, version=3, reference=reference
+        )
+        operation = integer_model("batch_matmul", inputs, types, attrs, y.quantization).operations[0]
+        np.testing.assert_array_equal(operation.evaluate(inputs)[0], theirs)
+
+
+def test_scales_are_multiplied_in_float32() -> None:
+    """Of these, the factor is 24751 / 2^15 with the product in float32, and 24752 / 2^15 in float64."""
+    types = [quantized(DType.INT16, (1, 1), scale) for scale in (0.05849092, 0.030014569)]
+    y, inputs = quantized(DType.INT16, (1, 1), 0.0023241758), [np.array([[v]], np.int16) for v in (200, 150)]
+    (theirs,) = litert_integer("BATCH_MATMUL", inputs, types, [y], version=3)
+    operation = integer_model("batch_matmul", inputs, types, {}, y.quantization).operations[0]
+    assert operation.evaluate(inputs)[0] == theirs == (200 * 150 * 24751 + 2**14) >> 15
+
+
+def test_agrees_with_litert() -> None:
+    for left, right, rows, depth, columns in SHAPES[1:7]:
+        for adj_a in (False, True):
+            for adj_b in (False, True):
+                a, b = matrices(left, rows, depth, adj_a, 0), matrices(right, depth, columns, adj_b, 1)
+                options = {"adj_x": adj_a, "adj_y": adj_b}
+                attrs: dict[str, Any] = {"adj_a": adj_a, "adj_b": adj_b}
+                check_litert("batch_matmul", [a, b], attrs, "BATCH_MATMUL", options, atol=bound(a, b, depth))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "attrs", "message"),
+    [
+        ((3,), (3, 2), {}, "input 0 must have rank 2 or more"),
+        ((2, 3), (2, 3), {}, "matrices of 2 x 3 and 2 x 3 cannot be multiplied"),
+        ((2, 3), (2, 3), {"adj_a": True, "adj_b": True}, "matrices of 3 x 2 and 3 x 2"),
+        ((2, 2, 3), (3, 3, 2), {}, r"shapes \[2\] and \[3\] cannot be broadcast"),
+        ((2, 3), (3, 2), {"adj_a": 1}, "adj_a must be True or False"),
+    ],
+)
+def test_errors(a: tuple[int, ...], b: tuple[int, ...], attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"batch_matmul: {message}"):
+        model_of("batch_matmul", [random(0, *a), random(1, *b)], attrs)
+
+
+def test_integers_are_refused() -> None:
+    with pytest.raises(ModelError, match="batch_matmul: input 0 must be float32 or float16, got int32"):
+        model_of("batch_matmul", [np.zeros((2, 2), np.int32)] * 2, {})
+
+
+def test_a_tensor_times_itself(backend: str) -> None:
+    """Squares reach 48, so that three times bound() of them covers what they are off by themselves."""
+    model = Model("square")
+    x = model.input("x", float32(2, 3, 3))
+    (square,) = model.add("batch_matmul", [x, x])
+    model.output(*model.add("batch_matmul", [square, square], {"adj_b": True}))
+    values = random(0, 2, 3, 3)
+    with model.compile(backend=backend) as compilation:
+        squared = values.astype(np.float64) @ values
+        expected = squared @ np.swapaxes(squared, 1, 2)
+        np.testing.assert_allclose(compilation(values), expected, rtol=0, atol=3 * 9 * EPS / 2 * 48**2)

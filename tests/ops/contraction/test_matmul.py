@@ -1,0 +1,68 @@
+"""fully_connected against float64 and LiteRT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpunn.errors import ModelError
+from tests.ops.contraction.test_conv import tolerance
+from tests.ops.harness import check, check_litert, model_of, random
+
+
+@pytest.mark.parametrize("constants", [(1, 2), ()])
+@pytest.mark.parametrize(
+    ("shape", "filter"),
+    [
+        ((1, 64), (10, 64)),
+        ((9, 12), (7, 12)),
+        ((17, 8), (24, 8)),
+        ((3, 5), (4, 5)),
+        ((2, 3, 8), (6, 12)),
+        ((0, 8), (3, 8)),
+    ],
+)
+def test_fully_connected(
+    backend: str, shape: tuple[int, ...], filter: tuple[int, ...], constants: tuple[int, ...]
+) -> None:
+    x, weights, bias = random(1, *shape), random(2, *filter), random(3, filter[0])
+    atol = tolerance(x, weights)
+    check(
+        "fully_connected",
+        [x, weights, bias],
+        {"activation": "relu"},
+        backend=backend,
+        constants=constants,
+        atol=atol,
+    )
+    check("fully_connected", [x, weights], {}, backend=backend, constants=constants[:1], atol=atol)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (4, 8), (1, 1, 2, 8)])
+def test_keep_dims_keeps_the_leading_dimensions(backend: str, shape: tuple[int, ...]) -> None:
+    x, weights = random(1, *shape), random(2, 5, 8)
+    (y,) = check("fully_connected", [x, weights], {"keep_dims": True}, backend=backend, constants=(1,))
+    assert y.shape == (*shape[:-1], 5)
+
+
+@pytest.mark.parametrize("keep_dims", [False, True])
+def test_litert_agrees(keep_dims: bool) -> None:
+    inputs = [random(1, 2, 3, 8), random(2, 5, 8), random(3, 5)]
+    options = {"keepNumDims": keep_dims, "fusedActivationFunction": 1}
+    attrs = {"keep_dims": keep_dims, "activation": "relu"}
+    check_litert("fully_connected", inputs, attrs, "FULLY_CONNECTED", options, version=5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attrs", "message"),
+    [
+        ([(2, 7), (3, 4)], {}, "14 input elements cannot be cut into rows of 4"),
+        ([(2, 4), (3, 4), (4,)], {}, r"bias must have shape \[3\], got \[4\]"),
+        ([(2, 4), (3, 1, 4)], {}, "input 1 must have rank 2"),
+        ([(2, 2, 6), (3, 4)], {"keep_dims": True}, "the last dimension must be 4"),
+    ],
+)
+def test_what_is_wrong_is_said(shapes: list[tuple[int, ...]], attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"fully_connected: {message}"):
+        model_of("fully_connected", [random(i, *s) for i, s in enumerate(shapes)], attrs)

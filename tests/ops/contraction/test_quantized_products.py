@@ -1,0 +1,188 @@
+"""Quantised conv2d, depthwise_conv2d, fully_connected: the GPU gives the bits of the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.types import DType, Quantization, TensorType
+from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
+from tests.ops.quantized import check_integer, integer_model, quantized, stored
+
+CONVOLUTIONS = [
+    ("conv2d", (2, 9, 11, 8), (12, 3, 3, 8), "integer_product"),
+    ("conv2d", (1, 7, 8, 4), (5, 2, 3, 4), "integer_product"),
+    ("conv2d", (1, 10, 9, 3), (8, 3, 3, 3), "integer_product"),
+    ("conv2d", (3, 6, 7, 5), (7, 2, 3, 5), "integer_product"),
+    ("conv2d", (1, 8, 9, 12), (16, 3, 2, 6), "integer_product"),
+    ("conv2d", (1, 8, 9, 6), (8, 3, 2, 3), "conv2d_grouped"),
+    ("depthwise_conv2d", (2, 9, 11, 8), (1, 3, 3, 8), "depthwise_conv2d"),
+    ("depthwise_conv2d", (1, 8, 7, 5), (1, 2, 3, 5), "depthwise_conv2d"),
+    ("depthwise_conv2d", (1, 7, 9, 4), (1, 3, 2, 12), "depthwise_conv2d"),
+]
+
+
+@pytest.mark.parametrize("attrs", ATTRS, ids=str)
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize(("op", "shape", "filter", "body"), CONVOLUTIONS)
+def test_the_gpu_gives_the_references_bits(
+    gpu: str,
+    op: str,
+    shape: tuple[int, ...],
+    filter: tuple[int, ...],
+    body: str,
+    kind: str,
+    attrs: dict[str, Any],
+) -> None:
+    case = Case(op, kind, shape, filter, seed=len(kind) + ATTRS.index(attrs))
+    values = np.unique(case.check(gpu, attrs))
+    assert values.size > 30 or "activation" in attrs
+    assert case.body(attrs) == body
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("rows", [1, 3, 8, 9])
+@pytest.mark.parametrize(("depth", "channels"), [(4, 1), (8, 8), (7, 13), (12, 30)])
+def test_fully_connected_on_the_gpu(gpu: str, kind: str, rows: int, depth: int, channels: int) -> None:
+    case = Case("fully_connected", kind, (rows, depth), (channels, depth), seed=rows, bias=rows != 3)
+    case.check(gpu, {"activation": "relu"} if rows == 8 else {})
+    case.check(gpu, {}, ())
+    assert case.body({}) == ("integer_row" if rows < 8 and depth % 4 == 0 else "integer_product")
+    assert case.body({}, (2,)) == "conv2d_grouped"
+
+
+def test_fully_connected_keeps_dimensions_or_flattens(gpu: str) -> None:
+    case = Case("fully_connected", "uint8", (2, 3, 8), (5, 8))
+    assert case.check(gpu, {"keep_dims": True}).shape == (2, 3, 5)
+    assert case.check(gpu, {}).shape == (6, 5)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize(("op", "shape", "filter", "body"), CONVOLUTIONS[::2])
+def test_filters_that_are_no_constants(
+    gpu: str, op: str, shape: tuple[int, ...], filter: tuple[int, ...], body: str, kind: str
+) -> None:
+    case = Case(op, kind, shape, filter, bias=len(kind) % 2 == 0)
+    for constants in ((), (1,), (2,)) if case.bias else ((),):
+        case.check(gpu, {"padding": "same"}, constants)
+
+
+@pytest.mark.parametrize("spread", [1e-9, 1e-4, 0.01, 100.0, 1e9])
+@pytest.mark.parametrize("kind", ["uint8", "int8 per channel"])
+def test_multipliers_of_any_size(gpu: str, kind: str, spread: float) -> None:
+    """Above 1 the sums are shifted to the left, and may wrap around; far below it all are the zero point."""
+    for op, shape, filter, _ in (CONVOLUTIONS[0], CONVOLUTIONS[5], CONVOLUTIONS[6]):
+        Case(op, kind, shape, filter, spread=spread).check(gpu, {})
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["uint8", "int8", "uint8 x int8"])
+def test_zero_points_at_the_ends_of_the_range(gpu: str, kind: str, seed: int) -> None:
+    for op, shape, filter, _ in (CONVOLUTIONS[0], CONVOLUTIONS[2], CONVOLUTIONS[5], CONVOLUTIONS[6]):
+        case = Case(op, kind, shape, filter, seed=seed, spread=20, extreme=True)
+        case.check(gpu, {"padding": "same"})
+
+
+@pytest.mark.parametrize(("op", "filter"), [("conv2d", (8, 3, 3, 4)), ("depthwise_conv2d", (1, 3, 3, 4))])
+def test_an_empty_batch_gives_an_empty_result(backend: str, op: str, filter: tuple[int, ...]) -> None:
+    assert Case(op, "uint8", (0, 5, 5, 4), filter).check(backend, {}).size == 0
+
+
+def test_a_window_of_padding_sees_reals_of_zero(backend: str) -> None:
+    case = Case("conv2d", "uint8", (1, 2, 2, 4), (8, 1, 1, 4))
+    result = case.check(backend, {"padding": ((1, 1), (1, 1))})
+    bias = case.inputs[2]
+    assert bias is not None
+    assert np.array_equal(result[0, 0, 0], result[0, 3, 3])
+
+
+# ---- what is wrong is said
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({0: TensorType(U8, (1, 4, 4, 4))}, "an input of uint8 needs a scale and a zero point"),
+        ({1: TensorType(I8, (8, 3, 3, 4))}, "does not go with a filter of int8"),
+        ({1: TensorType(DType.FLOAT32, (8, 3, 3, 4))}, "does not go with a filter of float32"),
+        (
+            {1: TensorType(U8, (8, 3, 3, 4), Quantization((0.5,) * 4, (0,) * 4, 3))},
+            "a filter of 8 channels along axis 0",
+        ),
+        (
+            {1: TensorType(U8, (8, 3, 3, 4), Quantization((0.5,) * 8, (1,) * 8, 0))},
+            "must have zero points of 0",
+        ),
+        ({1: quantized(U8, (8, 3, 3, 4), 0.5, 256)}, "a filter of uint8 cannot have"),
+        ({1: quantized(U8, (8, 3, 3, 4), float("inf"))}, "a filter of uint8 cannot have"),
+        ({0: quantized(U8, (1, 4, 4, 4), 0.5, -1)}, "do not quantise"),
+        ({0: quantized(U8, (1, 4, 4, 4), 0.0)}, "do not quantise"),
+        ({2: TensorType(DType.FLOAT32, (8,))}, "the bias of a quantised operation must be int32"),
+        ({2: quantized(DType.INT32, (8,), 0.5)}, "the bias's scale must be that of input"),
+        ({2: quantized(DType.INT32, (8,), 0.25, 3)}, "the bias must have the zero point 0"),
+    ],
+)
+def test_types_that_do_not_fit(changed: dict[int, TensorType], message: str) -> None:
+    types = [
+        quantized(U8, (1, 4, 4, 4), 0.5, 3),
+        quantized(U8, (8, 3, 3, 4), 0.5, 3),
+        quantized(DType.INT32, (8,), 0.25),
+    ]
+    for index, type in changed.items():
+        types[index] = type
+    values = [np.zeros(t.shape, t.dtype.numpy) for t in types]
+    with pytest.raises(ModelError, match=message):
+        integer_model("conv2d", values, types)
+
+
+def test_many_scales_are_not_listed_in_messages() -> None:
+    scales = Quantization((0.5,) * 32, (0,) * 32, 0)
+    types = [
+        quantized(I8, (1, 4, 4, 4), 0.5, 3),
+        TensorType(I8, (32, 3, 3, 4), scales),
+        TensorType(DType.INT32, (32,), scales),
+    ]
+    values = [np.zeros(t.shape, t.dtype.numpy) for t in types]
+    with pytest.raises(ModelError, match=r"input \* filter, 0\.25, got 0\.5$"):
+        integer_model("conv2d", values, types)
+    types[2] = TensorType(DType.INT32, (32,), Quantization((0.25,) * 16, (0,) * 16, 0))
+    with pytest.raises(ModelError, match=r"got 16 scales and 16 zero points along axis 0$"):
+        integer_model("conv2d", values, types)
+
+
+def test_an_activation_that_is_no_clamp_is_refused() -> None:
+    case = Case("conv2d", "uint8", (1, 4, 4, 4), (8, 3, 3, 4))
+    with pytest.raises(ModelError, match="activation tanh"):
+        integer_model(case.op, case.inputs, case.types, {"activation": "tanh"}, case.output)
+
+
+@pytest.mark.parametrize(
+    "scale", [None, Quantization((0.0,), (0,)), Quantization((0.25,), (0,))], ids=["none", "zero", "product"]
+)
+def test_ways_to_say_the_scale_of_a_bias(scale: Quantization | None) -> None:
+    types: list[TensorType | None] = [
+        quantized(U8, (2, 4), 0.5, 3),
+        quantized(U8, (5, 4), 0.5, 3),
+        TensorType(DType.INT32, (5,), scale),
+    ]
+    values = [stored(k, t) for k, t in enumerate(types[:2]) if t] + [np.arange(5, dtype=np.int32)]
+    model = integer_model("fully_connected", values, types, {}, Quantization((1.0,), (0,)))
+    assert model.operations[0].evaluate(values)[0].shape == (2, 5)
+
+
+def test_a_quantised_filter_of_a_real_input_counts_by_its_reals(backend: str) -> None:
+    types = [TensorType(DType.FLOAT32, (2, 4)), quantized(I8, (5, 4), 0.5)]
+    x, w = np.arange(8, dtype=np.float32).reshape(2, 4), stored(1, types[1])
+    (result,) = check_integer(
+        "fully_connected",
+        [x, w],
+        types,
+        {"activation": "relu"},
+        constants=(1,),
+        backend=backend,
+        host="the filter is quantised, the input is not",
+    )
+    assert np.array_equal(result, np.maximum(x @ (w * np.float32(0.5)).T, 0))

@@ -1,0 +1,259 @@
+"""Element-wise ops of two tensors and broadcasting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.model import Model
+from gpunn.ops.elementwise import binary
+from gpunn.types import Array, DType, float32
+from tests.ops.harness import ATOL, RTOL, check, check_litert, model_of, random
+
+# One pair for each way of walking the operands (shaders/binary_flat.wgsl, shaders/binary_strided.wgsl).
+PAIRS = (
+    ((5, 7), (5, 7)),
+    ((2, 4, 6), (2, 4, 6)),
+    ((3, 5), ()),
+    ((3, 4), (1, 1)),
+    ((2, 3, 3, 8), (8,)),
+    ((2, 3, 3, 7), (7,)),
+    ((2, 3, 4), (1, 3, 4)),
+    ((2, 3, 3, 8), (2, 1, 1, 8)),
+    ((2, 3, 3, 8), (2, 3, 3, 1)),
+    ((2, 3, 5, 3), (2, 1, 5, 1)),
+    ((6, 1), (1, 9)),
+    ((4, 1), (1, 8)),
+    ((3, 1, 5, 1, 2), (1, 4, 1, 3, 2)),
+    ((2, 1, 3, 1, 2, 1, 3, 1), (1, 2, 1, 3, 1, 2, 1, 3)),
+    ((2, 1, 3, 1, 2, 1, 3, 1), (2, 1, 2, 1, 2, 1, 4)),
+    ((1, 2, 1, 2, 1, 2, 1, 2, 1), (2, 1, 2, 1, 2, 1, 2, 1, 2)),
+    ((0, 3), (1, 3)),
+    ((0, 3), (3,)),
+    ((5,), (0, 5)),
+    ((), ()),
+)
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 1e30, -1e30], np.float32)
+LITERT = {
+    "add": "ADD",
+    "bitwise_and": "STABLEHLO_AND",
+    "left_shift": "STABLEHLO_SHIFT_LEFT",
+    "sub": "SUB",
+    "mul": "MUL",
+    "div": "DIV",
+    "maximum": "MAXIMUM",
+    "minimum": "MINIMUM",
+    "prelu": "PRELU",
+}
+
+REALS = [line for line in binary.TABLE if DType.FLOAT32 in line.dtypes]
+INTEGERS = np.array([2**31 - 1, -(2**31), 7, -7, 0, 65_537, -3, 1, -1, 2, 5], np.int32)
+_LONG = [s * (2**k + d) for k in (31, 32, 33, 47, 62) for d in (-1, 0, 3) for s in (1, -1)]
+WIDE = np.array([2**63 - 1, -(2**63), *INTEGERS.tolist(), *_LONG], np.int64)
+
+lines = pytest.mark.parametrize("line", REALS, ids=lambda line: line.name)
+
+
+def of_dtype(dtype: DType) -> list[str]:
+    """The lines that take a dtype."""
+    return [line.name for line in binary.TABLE if dtype in line.dtypes]
+
+
+def operands(line: binary.Binary, seed: int, a: tuple[int, ...], b: tuple[int, ...]) -> list[Array]:
+    """Two arrays; a divisor keeps away from 0, where quotients leave float32."""
+    divisor = random(seed + 1, *b, low=0.5) * np.where(random(seed + 2, *b) < 0, -1, 1)
+    second = divisor if line.name in ("div", "floor_div", "floor_mod") else random(seed + 1, *b)
+    first = random(seed, *a)
+    if line.compares:  # many equal ones
+        first, second = np.round(first), np.round(second)
+    return [np.abs(first) + 1 if line.name == "pow" else first, np.asarray(second, np.float32)]
+
+
+def rtol(line: binary.Binary) -> float:
+    """What a line promises of `operands`; of pow, 5 eps (1 + |b ln a|), where |b ln a| < 4 ln 5."""
+    return RTOL * 7.5 if line.name == "pow" else RTOL
+
+
+def rank_limit(a: tuple[int, ...], b: tuple[int, ...]) -> str:
+    """The reason why a pair has no kernel; nine dimensions that alternate cannot be merged."""
+    return "9 dimensions" if len(a) == len(b) == 9 else ""
+
+
+@lines
+def test_broadcasting(line: binary.Binary, backend: str) -> None:
+    for seed, (a, b) in enumerate(PAIRS):
+        if line.name != "prelu" or np.broadcast_shapes(a, b) == a:
+            inputs = operands(line, seed, a, b)
+            check(line.name, inputs, backend=backend, host=rank_limit(a, b), rtol=rtol(line))
+
+
+@pytest.mark.parametrize("line", binary.TABLE[:2], ids=lambda line: line.name)
+def test_broadcasting_of_the_first_operand(line: binary.Binary, backend: str) -> None:
+    for seed, (a, b) in enumerate(PAIRS):
+        check(line.name, operands(line, seed, b, a), backend=backend, host=rank_limit(a, b))
+
+
+@lines
+def test_nan_and_infinities(line: binary.Binary, backend: str) -> None:
+    a, b = (np.ascontiguousarray(side.reshape(-1)) for side in np.meshgrid(SPECIAL, SPECIAL))
+    check(line.name, [a, b], backend=backend)
+
+
+@pytest.mark.parametrize("name", of_dtype(DType.INT32))
+def test_integers_wrap_around(name: str, backend: str) -> None:
+    check(name, [INTEGERS[:, None], INTEGERS], backend=backend)
+    check(name, [WIDE[:, None], WIDE], backend=backend)
+
+
+BYTES = (
+    ((5, 7), (5, 7)),
+    ((5, 7), (7,)),
+    ((2, 3, 8), (8,)),
+    ((4, 5), (4, 1)),
+    ((3, 5), ()),
+    ((6, 1), (1, 9)),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, d) for d in (DType.BOOL, DType.UINT8, DType.INT8) for n in of_dtype(d)]
+)
+def test_bytes(name: str, dtype: DType, backend: str) -> None:
+    for seed, shapes in enumerate(BYTES):
+        generator = np.random.default_rng(seed)
+        high = 2 if dtype is DType.BOOL else 256
+        a, b = (generator.integers(0, high, s).astype(np.uint8).astype(dtype.numpy) for s in shapes)
+        check(name, [a, b], backend=backend)
+
+
+@pytest.mark.parametrize("name", ["floor_div", "floor_mod"])
+def test_floors_of_quotients_are_exact(name: str, backend: str) -> None:
+    tenths = (np.arange(-2000, 2000) * np.float32(0.1)).astype(np.float32)
+    check(name, [tenths, np.array([0.1], np.float32)], backend=backend)
+    whole = random(1, 4000, low=-1000, high=1000).round()
+    divisor = random(2, 4000, low=1, high=50).round() * np.sign(random(3, 4000))
+    (y,) = check(name, [whole, divisor], backend=backend)
+    expected = whole // divisor if name == "floor_div" else np.mod(whole, divisor)
+    np.testing.assert_array_equal(y, expected)
+    far = random(4, 4000, low=-1, high=1) * np.float32(2) ** np.arange(-60, 60).repeat(34)[:4000]
+    check(name, [far.astype(np.float32), random(5, 4000, low=1e-3, high=1)], backend=backend)
+
+
+def test_powers_of_all_magnitudes(backend: str) -> None:
+    a = np.exp(random(1, 20_000, low=-80, high=80))
+    b = random(2, 20_000, low=-3, high=3)
+    error = np.abs(b * np.log(a.astype(np.float64)))  # pow's own promise, see gpunn/ops/elementwise/binary.py
+    with np.errstate(over="ignore"):
+        size = np.power(a.astype(np.float64), b.astype(np.float64))
+    atol = ATOL + RTOL * error * np.minimum(size, np.finfo(np.float32).max)
+    check("pow", [a, b], backend=backend, atol=atol)
+    bases, exponents = np.array([-3, -1, -0.0, 0, 2], np.float32), np.arange(-5, 6).astype(np.float32)
+    (y,) = check("pow", [bases[:, None], exponents], backend=backend, rtol=RTOL * 9)
+    assert np.signbit(y[0]).tolist() == [e % 2 == 1 for e in range(-5, 6)]
+
+
+def test_a_number_that_is_none_differs_from_all(backend: str) -> None:
+    x = np.array([np.nan, 1, np.nan, np.inf], np.float32)
+    assert check("equal", [x, x], backend=backend)[0].tolist() == [False, True, False, True]
+    assert check("not_equal", [x, x], backend=backend)[0].tolist() == [True, False, True, False]
+
+
+def test_constant_operands(backend: str) -> None:
+    check("mul", [random(0, 3, 5, 8), random(1, 8)], constants=(1,), backend=backend)
+    check("sub", [random(0, 1), random(1, 5, 3)], constants=(0,), backend=backend)
+
+
+@pytest.mark.parametrize("name", [line.name for line in binary.TABLE if line.fusible])
+def test_fused_activation(name: str, backend: str) -> None:
+    line = next(line for line in binary.TABLE if line.name == name)
+    for seed, (a, b) in enumerate((((3, 8), (3, 8)), ((2, 3, 5), (2, 1, 5)))):
+        check(name, operands(line, seed, a, b), {"activation": "relu6"}, backend=backend)
+
+
+def test_one_tensor_as_both_operands(backend: str) -> None:
+    model = Model()
+    x = model.input("x", float32(3, 5))
+    model.output(*model.add("mul", [x, x]), *model.add("concat", [x, x], {"axis": 0}))
+    value = random(0, 3, 5)
+    with model.compile(backend=backend) as compilation:
+        square, twice = compilation(value)
+    np.testing.assert_array_equal(square, value * value)
+    np.testing.assert_array_equal(twice, np.concatenate([value, value]))
+
+
+def test_generated_broadcasts(backend: str) -> None:
+    generator = np.random.default_rng(7)
+    for seed in range(25):
+        rank = int(generator.integers(1, 6))
+        full = [int(n) for n in generator.choice([1, 2, 3, 4, 5, 8], rank)]
+        a, b = (tuple(n if generator.random() < 0.6 else 1 for n in full) for _ in range(2))
+        check(
+            "add",
+            [random(seed, *a), random(seed + 1, *b[int(generator.integers(0, rank)) :])],
+            backend=backend,
+        )
+
+
+def test_more_groups_than_one_dimension_of_the_grid_holds(backend: str) -> None:
+    check("add", [random(0, 65_535 * 64 + 65), random(1, 1)], backend=backend)
+
+
+@lines
+def test_agrees_with_litert(line: binary.Binary) -> None:
+    for seed, (a, b) in enumerate(
+        (((2, 3, 4, 5), (2, 3, 4, 5)), ((2, 3, 4, 5), (5,)), ((2, 3, 4, 5), (1, 3, 1, 5)))
+    ):
+        if line.name == "prelu" and len(b) == 1:
+            b = (1, 1, 5)
+        if line.name == "atan2":  # whose operands there have one shape
+            b = a
+        operand = operands(line, seed, a, b)
+        check_litert(line.name, operand, {}, LITERT.get(line.name, line.name.upper()), rtol=rtol(line))
+
+
+@pytest.mark.parametrize("name", sorted({*of_dtype(DType.INT32)} - {"bitwise_or"}))
+def test_integers_agree_with_litert(name: str) -> None:
+    """It has no kernel for bitwise_or, and none for shifts to the left that leave nothing."""
+    a = np.array([7, -7, 0, 655, -3, 1, 46_341, 12], np.int32)
+    divides = name in ("div", "floor_div", "floor_mod", "pow")  # LiteRT refuses 0 and negative exponents
+    b = np.array([2, 3, 1, 3, 2, 7, 1, 3] if divides else [7, 3, -1, 5, -3, 0, 46_341, 9], np.int32)
+    b = b % 32 if name == "left_shift" else b
+    check_litert(name, [a, b], {}, LITERT.get(name, name.upper()), version=2 if name == "div" else 1)
+
+
+@pytest.mark.parametrize("name", of_dtype(DType.BOOL))
+def test_truth_values_agree_with_litert(name: str) -> None:
+    check_litert(name, [random(0, 3, 5) > 0, random(1, 3, 5) > 0], {}, name.upper())
+
+
+@pytest.mark.parametrize(
+    ("op", "a", "b", "message"),
+    [
+        (
+            "add",
+            np.zeros((2, 3)),
+            np.zeros((4, 3)),
+            r"add: shapes \[2, 3\] and \[4, 3\] cannot be broadcast together",
+        ),
+        ("add", np.zeros(2), np.zeros(2, np.int32), "add: inputs must have one dtype, got float32, int32"),
+        (
+            "sub",
+            np.zeros(2, np.uint8),
+            np.zeros(2, np.uint8),
+            r"sub: input 0 must be float32 .*, got uint8\[2\]",
+        ),
+        ("logical_and", np.zeros(2), np.zeros(2), r"logical_and: input 0 must be bool, got float32\[2\]"),
+        (
+            "less",
+            np.zeros(2, np.bool_),
+            np.zeros(2, np.bool_),
+            r"less: input 0 must be float32 .*, got bool\[2\]",
+        ),
+        ("prelu", np.zeros((2, 1)), np.zeros(3), r"prelu: alpha must broadcast to \[2, 1\], got \[3\]"),
+    ],
+)
+def test_errors(op: str, a: Array, b: Array, message: str) -> None:
+    inputs = [x.astype(np.float32) if x.dtype == np.float64 else x for x in (a, b)]
+    with pytest.raises(ModelError, match=message):
+        model_of(op, inputs, {})

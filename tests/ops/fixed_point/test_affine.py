@@ -1,0 +1,99 @@
+"""Fixed-point arithmetic against exact integers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from gpunn.ops.fixed_point.affine import (
+    dequantize,
+    divide_by_power,
+    high_multiply,
+    inverse_root,
+    quantize,
+    quantize_multiplier,
+    rescale,
+    wrap32,
+)
+from gpunn.types import DType, Quantization, TensorType
+
+EDGES = [0, 1, -1, 2, -2, 3, -3, 2**30, -(2**30), 2**31 - 1, -(2**31), 2**31 - 2, 12345, -12345, 715827883]
+
+
+def nearest(value: Fraction, negative_half_up: bool) -> int:
+    """To the nearest integer; halves away from zero, or for negative values upwards."""
+    doubled = abs(value) * 2
+    magnitude = (doubled.numerator // doubled.denominator + 1) // 2
+    if value < 0 and negative_half_up and doubled.denominator == 1 and doubled.numerator % 2:
+        magnitude -= 1
+    return magnitude if value >= 0 else -magnitude
+
+
+def test_high_multiply_is_the_rounded_product() -> None:
+    for a in EDGES:
+        for b in [*range(2**30, 2**31 - 1, 97_654_321), 2**30, 2**31 - 1, 0]:
+            got = int(high_multiply(np.array([a], np.int64), b)[0])
+            assert got == nearest(Fraction(a * b, 2**31), negative_half_up=True), (a, b)
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_divide_by_power_rounds_halves_away_from_zero_or_upwards(away: bool) -> None:
+    for x in [*EDGES, *range(-40, 41)]:
+        for exponent in (0, 1, 2, 5, 31):
+            got = int(divide_by_power(np.array([x], np.int64), exponent, away)[0])
+            assert got == nearest(Fraction(x, 2**exponent), negative_half_up=not away), (x, exponent)
+
+
+def test_each_channel_may_round_its_own_way() -> None:
+    x, away = np.full((2, 3), -6, np.int64), np.array([True, False, True])
+    assert divide_by_power(x, 2, away).tolist() == [[-2, -1, -2]] * 2
+    assert rescale(x, 2**30, -1, away).tolist() == [[-2, -1, -2]] * 2
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5, 0.25, 0.999999, 1e-3, 3.7, 1000.0, 2.0**-31, 1 - 2.0**-53])
+def test_a_multiplier_is_within_half_a_step_of_its_factor(factor: float) -> None:
+    m, shift = quantize_multiplier(factor)
+    assert 2**30 <= m < 2**31
+    assert abs(Fraction(m) * Fraction(2) ** (shift - 31) - Fraction(factor)) <= Fraction(2) ** (shift - 32)
+
+
+def test_tiny_factors_are_zero() -> None:
+    assert quantize_multiplier(0.0) == (0, 0)
+    assert quantize_multiplier(2.0**-34) == (0, 0)
+
+
+def test_inverse_roots() -> None:
+    """Of numbers down to 1/4: 5 steps of Newton's method from 1 leave 1.2e-6, each rounded in 2^-28."""
+    x = np.unique(
+        [*range(1, 70), *(2**k + d for k in range(7, 31) for d in (-1, 0, 1, 2**k // 3)), 2**31 - 1]
+    )
+    m, shift = inverse_root(x)
+    assert (m > 0).all() and m.max() < 2**31 and shift.max() == 0
+    np.testing.assert_allclose(m / 2.0**31 * 2.0**shift, x**-0.5, rtol=2e-6)
+
+
+def test_rescale_is_within_one_of_the_real_product() -> None:
+    rng = np.random.default_rng(0)
+    for factor in (0.0005, 0.3, 0.9999, 1.7):
+        x = rng.integers(-(2**27), 2**27, 1000)
+        got = rescale(x, *quantize_multiplier(factor))
+        assert np.abs(got - x * factor).max() <= 1
+
+
+def test_wrap32() -> None:
+    assert wrap32(np.array([2**31, -(2**31) - 1, 5], np.int64)).tolist() == [-(2**31), 2**31 - 1, 5]
+
+
+def test_quantize_rounds_clamps_and_undoes_dequantize() -> None:
+    kind = TensorType(DType.UINT8, (5,), Quantization((0.5,), (10,)))
+    assert quantize(np.array([0.25, -0.25, 1e9, -1e9, np.nan]), kind).tolist() == [11, 9, 255, 0, 10]
+    every = TensorType(DType.INT8, (256,), Quantization((0.125,), (-3,)))
+    stored = np.arange(-128, 128).astype(np.int8)
+    assert np.array_equal(quantize(dequantize(stored, every), every), stored)
+
+
+def test_scales_along_an_axis() -> None:
+    kind = TensorType(DType.INT8, (2, 3), Quantization((0.5, 2.0), (0, 0), 0))
+    assert dequantize(np.full((2, 3), 4, np.int8), kind).tolist() == [[2, 2, 2], [8, 8, 8]]

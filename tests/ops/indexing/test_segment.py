@@ -1,0 +1,94 @@
+"""Sums, products and extremes of segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.ops.indexing import segment
+from gpunn.types import Array
+from tests.ops.harness import check, model_of, random
+
+
+def ids(*values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
+@pytest.mark.parametrize("line", segment.TABLE, ids=lambda line: line.name)
+def test_by_loops(line: segment.Segments, backend: str) -> None:
+    many = np.random.default_rng(0).integers(0, 5, 300, dtype=np.int32)
+    for shape, where in (
+        ((5, 3), ids(2, 0, 2, 2, 4)),
+        ((2, 2, 4), ids([3, 0], [0, 3])),
+        ((0, 4), ids()),
+        ((300, 2), many),
+    ):
+        for x in (random(0, *shape), np.arange(np.prod(shape)).reshape(shape).astype(np.int32) - 3):
+            # Sums and products round as often as there are terms, of up to 4; extremes do not.
+            rounding = 0 if line.empty is None else 2.0**-24 * where.size
+            tolerance: dict[str, Any] = {"atol": 4 * where.size * rounding, "rtol": rounding}
+            for constants in ((), (1,)):
+                (y,) = check(
+                    line.name,
+                    [x, where],
+                    {"segments": 5},
+                    backend=backend,
+                    constants=constants,
+                    **tolerance,
+                )
+            rows = x.reshape(where.size, *x.shape[where.ndim :])
+            for number in range(5):
+                mine = rows[where.reshape(-1) == number]
+                if len(mine):
+                    expected = line.join.reduce(mine, axis=0, dtype=x.dtype)
+                    np.testing.assert_allclose(y[number], expected, **tolerance)
+
+
+def test_nan_is_an_extreme(backend: str) -> None:
+    x = np.array([1, np.nan, 2, 3], np.float32)
+    for name in ("segment_max", "segment_min"):
+        (y,) = check(name, [x, ids(0, 0, 0, 1)], {"segments": 2}, backend=backend)
+        assert np.isnan(y[0]) and y[1] == 3
+
+
+def test_empty_segments_and_those_of_nobody(backend: str) -> None:
+    data, where = np.array([[5], [7]], np.int32), ids(-1, 1)
+    for name, empty in (
+        ("segment_sum", 0),
+        ("segment_prod", 1),
+        ("segment_max", -(2**31)),
+        ("segment_min", 2**31 - 1),
+    ):
+        attrs = {"segments": 3, "drops": True}
+        with model_of(name, [data, where], attrs).compile(backend=backend) as compiled:
+            assert compiled(data, where).tolist() == [[empty], [7], [empty]]
+
+
+@pytest.mark.parametrize(("where", "drops"), [((0, -1), False), ((3, 0), False), ((3, 0), True)])
+def test_ids_out_of_range(where: tuple[int, ...], drops: bool, backend: str) -> None:
+    data, attrs = random(0, 2, 2), {"segments": 3, "drops": drops}
+    wrong = next(i for i in where if i)
+    bounds = "at most 2" if drops else r"in 0 \.\.\. 2"
+    with (
+        model_of("segment_sum", [data, ids(*where)], attrs).compile(backend=backend) as compiled,
+        pytest.raises(ModelError, match=rf"segment_sum: ids must be {bounds}, got {wrong}"),
+    ):
+        compiled(data, ids(*where))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attrs", "message"),
+    [
+        ([random(0, 2), ids(0)], {"segments": 1}, "ids must have the shape of data's first dimensions"),
+        ([random(0, 2), ids([0, 1])], {"segments": 1}, "ids must have the shape"),
+        ([random(0, 2), random(0, 2)], {"segments": 1}, "input 1 must be int32 or int64"),
+        ([random(0, 2), ids(0, 1)], {"segments": -1}, "segments must be >= 0, got -1"),
+        ([random(0, 2) > 0, ids(0, 1)], {"segments": 2}, "input 0 must be float32"),
+    ],
+)
+def test_errors(inputs: list[Array], attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"segment_sum: {message}"):
+        model_of("segment_sum", inputs, attrs)

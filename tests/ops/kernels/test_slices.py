@@ -1,0 +1,111 @@
+"""Sums that several invocations share, as on adapters with many cores (gpunn/ops/kernels/tiling.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpunn.backends.webgpu.device import PARALLEL, SOFTWARE
+from gpunn.ops import OPS
+from gpunn.ops.kernels.tiling import lines, tiles
+from gpunn.ops.op import Call
+from gpunn.types import Shape, float32
+from tests.ops.contraction.quantized_product import Case
+from tests.ops.contraction.test_conv import tolerance
+from tests.ops.harness import check, model_of, random
+
+
+@pytest.fixture(autouse=True)
+def many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A software adapter passes for a discrete GPU."""
+    monkeypatch.setitem(PARALLEL, SOFTWARE, PARALLEL["DiscreteGPU"])
+
+
+def slices_of(op: str, inputs: list[Any], attrs: dict[str, Any], gpu: str) -> dict[str, int]:
+    """The body of the one dispatch and its number of slices."""
+    with model_of(op, inputs, attrs, (1, 2)).compile(gpu) as compiled:
+        (row,) = compiled.plan_rows()
+        return {row.kernel.body: row.kernel.constants["SLICES"]}
+
+
+@pytest.mark.parametrize(
+    ("shape", "filter", "expected"),
+    [
+        ((1, 256), (10, 256), {"matmul_row": 16}),
+        ((3, 36), (130, 36), {"matmul_row": 4}),
+        ((3, 4), (7, 4), {"matmul_row": 1}),
+        ((9, 64), (20, 64), {"matmul_tile": 8}),
+        ((50, 512), (33, 512), {"matmul_tile": 16}),
+    ],
+)
+def test_fully_connected(gpu: str, shape: Shape, filter: Shape, expected: dict[str, int]) -> None:
+    x, weights, bias = random(1, *shape), random(2, *filter), random(3, filter[0])
+    attrs = {"activation": "relu6"}
+    check(
+        "fully_connected",
+        [x, weights, bias],
+        attrs,
+        backend=gpu,
+        constants=(1, 2),
+        atol=tolerance(x, weights),
+    )
+    assert slices_of("fully_connected", [x, weights, bias], attrs, gpu) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "filter", "expected"),
+    [
+        ((2, 9, 5, 64), (12, 3, 3, 64), {"conv2d_tile": 8}),
+        ((1, 7, 8, 24), (5, 2, 3, 24), {"conv2d_tile": 2}),
+        ((1, 5, 9, 13), (20, 3, 3, 13), {"conv2d_direct": 4}),
+        ((1, 5, 9, 3), (20, 3, 3, 3), {"conv2d_direct": 1}),
+    ],
+)
+@pytest.mark.parametrize("attrs", [{}, {"padding": "same", "stride": (2, 1), "dilation": (1, 2)}], ids=str)
+def test_conv2d(
+    gpu: str, shape: Shape, filter: Shape, expected: dict[str, int], attrs: dict[str, Any]
+) -> None:
+    x, weights, bias = random(1, *shape), random(2, *filter), random(3, filter[0])
+    check("conv2d", [x, weights, bias], attrs, backend=gpu, constants=(1, 2), atol=tolerance(x, weights))
+    assert slices_of("conv2d", [x, weights, bias], attrs, gpu) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((33, 17), "32 shares"), ((5, 4), "4 shares"), ((1, 6), "channels")], ids=str
+)
+@pytest.mark.parametrize("op", ["average_pool2d", "max_pool2d", "l2_pool2d"])
+def test_pools(gpu: str, op: str, size: tuple[int, int], expected: str) -> None:
+    attrs = {"size": size, "padding": "same", "stride": (2, 3), "activation": "relu6"}
+    for shape in ((1, 33, 17, 8), (2, 33, 17, 5)):
+        x = random(1, *shape)
+        check(op, [x], attrs, backend=gpu)
+        with model_of(op, [x], attrs).compile(gpu) as compiled:
+            (row,) = compiled.plan_rows()
+            assert row.kernel.reason.endswith(expected)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    ("op", "shape", "filter"),
+    [
+        ("fully_connected", (1, 256), (10, 256)),
+        ("fully_connected", (9, 67), (13, 67)),
+        ("conv2d", (2, 9, 5, 64), (12, 3, 3, 64)),
+        ("conv2d", (1, 7, 8, 30), (16, 2, 3, 15)),
+    ],
+)
+def test_integers_stay_exact(gpu: str, op: str, shape: Shape, filter: Shape, kind: str) -> None:
+    Case(op, kind, shape, filter).check(gpu, {"activation": "relu"})
+
+
+def test_a_device_of_few_invocations_shares_nothing() -> None:
+    assert tiles(196, 512, 128, parallel=1).slices == lines(1, 1000, 256, parallel=1).slices == 1
+
+
+def test_the_kernel_depends_on_the_device_only_through_the_call() -> None:
+    types = (float32(9, 64), float32(20, 64))
+    kernel = OPS["fully_connected"].kernel
+    assert kernel is not None
+    call = Call("fully_connected", "", types, {"activation": None}, (float32(9, 20),), (True, True), 1 << 15)
+    assert "8 slices" in kernel(call).reason  # type: ignore[union-attr]

@@ -1,0 +1,89 @@
+"""Index arithmetic: whatever is merged or counted in fours, the same elements are met in the same order."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunn.kernel import Unsupported
+from gpunn.ops.kernels.strides import (
+    aligned,
+    broadcast_strides,
+    by_fours,
+    dense,
+    merge,
+    space_constants,
+    space_params,
+    splat,
+)
+from gpunn.types import Shape
+
+shapes = st.lists(st.sampled_from([1, 2, 3, 4, 8]), max_size=5).map(tuple)
+
+
+def met(sizes: Shape, strides: Shape) -> list[int]:
+    """Offsets in the order of a walk."""
+    points = itertools.product(*map(range, sizes))
+    return [sum(a * b for a, b in zip(point, strides, strict=True)) for point in points]
+
+
+@given(shapes, st.randoms())
+def test_merging_keeps_the_walk(shape: Shape, generator: random.Random) -> None:
+    order = list(range(len(shape)))
+    generator.shuffle(order)
+    sizes, x = tuple(shape[d] for d in order), tuple(dense(shape)[d] for d in order)
+    y = dense(sizes)
+    merged = merge(sizes, x, y)
+    assert [met(merged[0], s) for s in merged[1:]] == [met(sizes, x), met(sizes, y)]
+    assert 1 not in merged[0]
+
+
+@given(shapes)
+def test_fours_meet_the_same_elements(shape: Shape) -> None:
+    sizes, x = merge(shape, dense(shape))
+    if aligned(sizes, x):
+        quarter, fours = by_fours(sizes, x)
+        assert [4 * n + k for n in met(quarter, fours) for k in range(4)] == met(sizes, x)
+
+
+def test_merge() -> None:
+    assert merge((2, 3, 4), (12, 4, 1)) == ((24,), (1,))
+    assert merge((2, 3, 4), (12, 4, 1), (4, 0, 1)) == ((2, 3, 4), (12, 4, 1), (4, 0, 1))
+    assert merge((2, 1, 4), (4, 99, 1)) == ((8,), (1,))
+    assert merge((1, 1), (7, 7)) == ((), ())
+    assert merge((2, 3), (-3, -1)) == ((6,), (-1,))
+
+
+def test_broadcast_strides() -> None:
+    assert broadcast_strides((3, 1, 5), (2, 3, 4, 5)) == (0, 5, 0, 1)
+    assert broadcast_strides((), (2, 3)) == (0, 0)
+
+
+def test_alignment() -> None:
+    assert aligned((3, 8), (8, 1), (0, 1), (1, 0))
+    assert not aligned((3, 6), (6, 1))
+    assert not aligned((3, 8), (9, 1))
+    assert not aligned((3, 8), (16, 2))
+    assert not aligned(())
+    assert by_fours((3, 8), (8, 1), (1, 0)) == ((3, 2), (2, 1), (1, 0))
+    assert splat((1, 0)) and not splat(())
+
+
+def test_parameters() -> None:
+    sizes, strides = (2, 3, 4, 5, 6), (360, 120, 30, 6, 1)
+    params = space_params(sizes, {"x": strides})
+    assert params == {
+        "inner": 360,
+        "size": (3, 4, 5, 6),
+        "size_hi": (1, 1, 1, 2),
+        "x_stride": (120, 30, 6, 1),
+        "x_stride_hi": (0, 0, 0, 360),
+    }
+    assert space_constants(sizes) == {"HIGH": 1}
+    assert space_constants(sizes[1:]) == {"HIGH": 0}
+    with pytest.raises(Unsupported, match="9 dimensions that cannot be merged"):
+        space_params((2,) * 9, {})

@@ -1,0 +1,367 @@
+"""Normalisations: softmax, L2, local response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.ops.fixed_point.affine import LIMITS, dequantize
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.nnapi_cases import check_cases
+from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((3,), 0),
+        ((2, 5), -1),
+        ((3, 64), 1),
+        ((3, 65), -1),
+        ((5, 1001), -1),
+        ((2, 3, 4, 7), 3),
+        ((2, 3, 4, 7), 1),
+        ((2, 70, 3), 1),
+        ((70, 2), 0),
+        ((130, 1), 1),
+        ((2, 2, 2, 2, 3), -2),
+        ((0, 4), 1),
+        ((4, 0), 1),
+    ],
+)
+def test_shapes_and_axes(shape: tuple[int, ...], axis: int, backend: str) -> None:
+    check("softmax", [random(0, *shape)], {"axis": axis}, backend=backend)
+
+
+@pytest.mark.parametrize("beta", [0.25, 1.0, 3.5])
+def test_beta(beta: float, backend: str) -> None:
+    for length in (10, 100):
+        check("softmax", [random(1, 4, length)], {"beta": beta}, backend=backend)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_large_values(length: int, backend: str) -> None:
+    x = random(2, 6, length, low=-1000, high=1000)
+    x[0] += 1e30
+    x[1, :4] = (3e38, -3e38, 3e38, 0)
+    x[2, 1::2] = -np.inf
+    x[3] = -3e38
+    check("softmax", [x], backend=backend)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_nan_and_infinities_fill_their_row(length: int, backend: str) -> None:
+    x = random(3, 4, length)
+    x[0, 5], x[1, 2], x[2] = np.nan, np.inf, -np.inf
+    (y,) = check("softmax", [x], backend=backend)
+    assert np.isnan(y[:3]).all()
+    assert np.isfinite(y[3]).all()
+
+
+def test_more_rows_than_one_dimension_of_the_grid_holds(backend: str) -> None:
+    check("softmax", [random(4, 66_000, 65)], backend=backend)
+
+
+def test_agrees_with_litert() -> None:
+    for beta in (1.0, 0.5):
+        for shape in ((3, 7), (2, 3, 4, 5)):
+            check_litert("softmax", [random(0, *shape)], {"beta": beta}, "SOFTMAX", {"beta": beta})
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"beta": 0.0}, "softmax: beta must be a positive number, got 0.0"),
+        ({"beta": float("nan")}, "softmax: beta must be a positive number, got nan"),
+        ({"axis": 2}, "softmax: axis 2 is out of range for rank 2"),
+        ({"axis": 1.0}, "softmax: axis must be an integer, got 1.0"),
+    ],
+)
+def test_errors(attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        model_of("softmax", [random(0, 2, 3)], attrs)
+
+
+def test_log_softmax(backend: str) -> None:
+    for shape, axis in (
+        ((3,), 0),
+        ((3, 65), -1),
+        ((2, 3, 4, 7), 1),
+        ((5, 1001), 1),
+        ((0, 4), 1),
+        ((4, 0), 1),
+    ):
+        check("log_softmax", [random(0, *shape)], {"axis": axis}, backend=backend)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_log_softmax_of_large_values_and_nan(length: int, backend: str) -> None:
+    x = random(2, 7, length, low=-1000, high=1000)
+    x[0] += 1e30
+    x[1, :4] = (1e38, -1e38, 1e38, 0)
+    x[2, 1::2] = -np.inf
+    x[3] = -3e38
+    x[4, 5], x[5, 2], x[6] = np.nan, np.inf, -np.inf
+    (y,) = check("log_softmax", [x], backend=backend)
+    assert np.isnan(y[4:]).all()
+    assert (y[2, 1::2] == -np.inf).all()
+
+
+def test_log_softmax_agrees_with_litert() -> None:
+    for shape in ((3, 7), (2, 3, 4, 5)):
+        check_litert("log_softmax", [random(0, *shape)], {}, "LOG_SOFTMAX", {})
+
+
+EIGHT_BITS = [DType.UINT8, DType.INT8]
+ROWS = (
+    ((3,), 0),
+    ((2, 3, 4, 7), 1),
+    ((3, 64), 1),
+    ((70, 12), 0),
+    ((5, 1001), 1),
+    ((6, 4095), -1),
+    ((0, 4), 1),
+)
+RESULTS = {"log_softmax": (1 / 16, 255), "l2_normalization": (1 / 128, 128)}
+
+
+def result_of(op: str, dtype: DType) -> Quantization:
+    """What the integer arithmetic of an op counts in."""
+    scale, above = RESULTS[op]
+    return Quantization((scale,), (LIMITS[dtype][0] + above,))
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+@pytest.mark.parametrize("op", RESULTS)
+def test_rows_of_stored_values(op: str, dtype: DType, backend: str) -> None:
+    """Within a step of the real number, and of a logarithm within 1/2 where 31 steps of 2^k count as -16."""
+    y, off = result_of(op, dtype), {"log_softmax": 8.6, "l2_normalization": 1.0}[op]
+    for seed, (shape, axis) in enumerate(ROWS):
+        type = quantized(dtype, shape, (0.002, 0.05, 1 / 16, 0.2)[seed % 4], LIMITS[dtype][0] + 30 * seed)
+        x = stored(seed, type)
+        (found,) = check_integer(op, [x], [type], {"axis": axis}, y, backend=backend)
+        operation = integer_model(op, [x], [type], {"axis": axis}, y).operations[0]
+        real = operation.definition.reference(dequantize(x, type).astype(np.float64), axis=axis)
+        exact = np.clip(real / y.scale[0] + y.zero_point[0], *LIMITS[dtype])
+        assert np.abs(found - exact).max(initial=0) < off
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("op", RESULTS)
+def test_rows_have_the_bits_of_litert(op: str, reference: bool, dtype: DType) -> None:
+    """Those of its reference kernels; its default log_softmax, of float32, has others in few results."""
+    for seed, depth in enumerate((1, 2, 3, 7, 50, 900, 4095)):
+        type = quantized(
+            dtype, (4, 2, 3, depth), (0.002, 0.05, 0.07, 0.2)[seed % 4], LIMITS[dtype][0] + 40 * seed
+        )
+        y, x = TensorType(dtype, type.shape, result_of(op, dtype)), stored(seed, type)
+        (theirs,) = litert_integer(op.upper(), [x], [type], [y], version=2, reference=reference)
+        ours = integer_model(op, [x], [type], {}, y.quantization).operations[0].evaluate([x])[0]
+        if op == "log_softmax" and not reference:
+            assert (ours != theirs).mean() < 1e-3
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_rows_of_extremes(dtype: DType, backend: str) -> None:
+    """Rows of one value, zeros among them, the longest sums of squares, one element far above the others."""
+    low, high = LIMITS[dtype]
+    for zero in (low, high, low + 1, low + 128):
+        type = quantized(dtype, (6, 33025), 0.2, zero)
+        x = np.full(type.shape, zero, dtype.numpy)
+        x[1], x[2], x[3, 0], x[4, ::2], x[5] = low, high, high, low, zero + (1 if zero < high else -1)
+        (y,) = check_integer(
+            "l2_normalization", [x], [type], {}, result_of("l2_normalization", dtype), backend=backend
+        )
+        assert (y[0] == low + 128).all()
+        short, y = x[:, :300], result_of("log_softmax", dtype)
+        (y,) = check_integer("log_softmax", [short], [type.with_shape(short.shape)], {}, y, backend=backend)
+        assert (y[:3] == round(-np.log(300) * 16) + high).all()
+        assert y[3].tolist() == ([high] + [low] * 299 if zero != high else [y[0, 0]] * 300)
+
+
+def test_what_integer_rows_do_not_serve(backend: str) -> None:
+    x = quantized(DType.INT8, (2, 33026), 0.1, 3)
+    other = Quantization((0.5,), (3,))
+    for op, length, y, host in (
+        ("log_softmax", 4096, result_of("log_softmax", DType.INT8), "rows of more than 4095"),
+        ("log_softmax", 9, other, "steps from -16 to 0"),
+        ("l2_normalization", 33026, result_of("l2_normalization", DType.INT8), "sum of squares"),
+        ("l2_normalization", 9, other, "steps of 1/128"),
+    ):
+        type = x.with_shape((2, length))
+        check_integer(op, [stored(0, type)], [type], {}, y, backend=backend, host=host)
+
+
+def test_rank_and_dtype() -> None:
+    with pytest.raises(ModelError, match="softmax: axis -1 is out of range for rank 0"):
+        model_of("softmax", [random(0)], {})
+    with pytest.raises(ModelError, match="softmax: input 0 must be float32 or float16, got int32"):
+        model_of("softmax", [np.zeros(3, np.int32)], {})
+
+
+AXES = (
+    ((3,), 0),
+    ((1, 2, 3, 4), -1),
+    ((2, 3, 4, 7), 3),
+    ((2, 3, 4, 7), 1),
+    ((2, 3, 5, 8), 2),
+    ((3, 64), 1),
+    ((3, 65), -1),
+    ((5, 1001), 1),
+    ((70, 12), 0),
+    ((130, 1), 1),
+    ((0, 4), 1),
+    ((4, 0), 1),
+    ((2, 2, 2, 2, 3), -3),
+)
+
+
+@pytest.mark.parametrize(("shape", "axis"), AXES)
+def test_l2_shapes_and_axes(shape: tuple[int, ...], axis: int, backend: str) -> None:
+    (y,) = check("l2_normalization", [random(0, *shape)], {"axis": axis}, backend=backend)
+    np.testing.assert_allclose(np.square(y).sum(axis), 1.0 if y.size else 0.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_l2_of_any_magnitude(length: int, backend: str) -> None:
+    x = random(1, 7, length, low=1, high=4)
+    x *= np.array([[1e-37], [1e-30], [1e-19], [1e-5], [1e18], [1e30], [8e37]], np.float32)
+    (y,) = check("l2_normalization", [x], backend=backend)
+    np.testing.assert_allclose(np.square(y).sum(1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_l2_of_zeros_nan_and_infinities(length: int, backend: str) -> None:
+    x = random(2, 5, length)
+    x[0], x[1, 5], x[2, 2], x[3, ::2] = 0, np.nan, np.inf, -np.inf
+    (y,) = check("l2_normalization", [x], backend=backend)
+    assert not y[0].any()
+    assert np.isnan(y[1:4]).all()
+    assert np.isfinite(y[4]).all()
+
+
+def test_l2_by_hand(backend: str) -> None:
+    (y,) = check("l2_normalization", [np.array([[3, -4], [0, 0.5]], np.float32)], backend=backend)
+    np.testing.assert_allclose(y, [[0.6, -0.8], [0, 1]], rtol=1e-6)
+
+
+def run_local_response(x: Array, backend: str, **attrs: Any) -> Array:
+    """Check within the stated accuracy: the base rounds n + 2 times, then come log2 and exp2."""
+    axis, radius = attrs.get("axis", -1), attrs["radius"]
+    base = x.astype(np.float64) ** 2
+    length = x.shape[axis]
+    total = np.stack(
+        [
+            np.take(base, range(max(d - radius, 0), min(d + radius + 1, length)), axis).sum(axis)
+            for d in range(length)
+        ],
+        axis,
+    )
+    base = np.abs(attrs["bias"] + attrs["alpha"] * total)
+    with np.errstate(divide="ignore"):
+        steps = 3 + attrs["beta"] * (min(2 * radius + 1, length) + 2 + 5 * np.abs(np.log2(base)))
+    size = np.abs(x) * base ** -attrs["beta"]
+    op = "local_response_normalization"
+    (y,) = check(op, [x], attrs, backend=backend, atol=ATOL + steps * EPS * size)
+    return y
+
+
+NUMBERS = {"bias": 1.0, "alpha": 1e-2, "beta": 0.75}
+
+
+@pytest.mark.parametrize(("shape", "axis"), [case for case in AXES if 0 not in case[0]])
+def test_local_response_shapes_and_axes(shape: tuple[int, ...], axis: int, backend: str) -> None:
+    for radius in (0, 1, 2, 20):
+        run_local_response(random(3, *shape), backend, radius=radius, axis=axis, **NUMBERS)
+
+
+def test_local_response_of_nothing(backend: str) -> None:
+    for shape in ((0, 4), (4, 0)):
+        check("local_response_normalization", [random(0, *shape)], {"radius": 1, **NUMBERS}, backend=backend)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 2.5])
+@pytest.mark.parametrize(("bias", "alpha"), [(1.0, 1.0), (10.0, 0.25), (0.5, 3.0), (2.0, 0.0)])
+def test_local_response_numbers(bias: float, alpha: float, beta: float, backend: str) -> None:
+    x = random(4, 2, 3, 2, 9)
+    y = run_local_response(x, backend, radius=2, bias=bias, alpha=alpha, beta=beta)
+    if beta == 0:
+        np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize("beta", [1.0, 2.0, 0.75])
+def test_local_response_of_a_negative_base(beta: float, backend: str) -> None:
+    """As numpy: the sign follows from a whole exponent, any other gives NaN."""
+    numbers = {"bias": -300.0, "alpha": 1.0, "beta": beta}
+    y = run_local_response(random(5, 2, 8), backend, radius=1, **numbers)
+    assert np.isnan(y).all() == (beta == 0.75)
+
+
+def test_half_precision_is_summed_in_single(backend: str) -> None:
+    """300^2 is beyond float16, and 4096 squares lose count in it."""
+    x = np.full((1, 4096), 300, np.float16)
+    for op, attrs, expected in (
+        ("l2_normalization", {}, 1 / 64),
+        ("local_response_normalization", {"radius": 0, "bias": 1.0, "alpha": 1.0, "beta": 0.5}, 1.0),
+    ):
+        with model_of(op, [x], attrs).compile(backend) as compiled:
+            y = np.asarray(compiled(x))
+        assert y.dtype == np.float16
+        np.testing.assert_allclose(y.astype(float), expected, rtol=1e-3)
+
+
+def test_local_response_by_hand(backend: str) -> None:
+    x = np.array([[1, 2, 3]], np.float32)
+    y = run_local_response(x, backend, radius=1, bias=2.0, alpha=1.0, beta=1.0)
+    np.testing.assert_allclose(y, [[1 / 7, 2 / 16, 3 / 15]], rtol=1e-6)
+
+
+def test_l2_and_local_response_agree_with_litert() -> None:
+    for seed, shape in enumerate(((1, 1, 1, 6), (2, 3, 4, 5))):
+        x = random(seed, *shape)
+        check_litert("l2_normalization", [x], {}, "L2_NORMALIZATION")
+        attrs = {"radius": 2, "bias": 1.5, "alpha": 0.5, "beta": 0.5}
+        check_litert("local_response_normalization", [x], attrs, "LOCAL_RESPONSE_NORMALIZATION", attrs)
+
+
+def test_conformance(backend: str) -> None:
+    def local(x: Array, radius: Array, bias: Array, alpha: Array, beta: Array) -> Any:
+        return [x], {
+            "radius": int(radius),
+            "bias": float(bias),
+            "alpha": float(alpha),
+            "beta": float(beta),
+        }
+
+    check_cases("L2_NORMALIZATION", "l2_normalization", lambda x: ([x], {}), backend)
+    check_cases("LOCAL_RESPONSE_NORMALIZATION", "local_response_normalization", local, backend)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"bias": 0.0}, "bias must not be 0"),
+        ({"radius": -1}, "radius must be >= 0 and fit 32 bits, got -1"),
+        ({"radius": 1.5}, "radius must be an integer, got 1.5"),
+        ({"beta": float("inf")}, "bias, alpha and beta must be finite"),
+        ({"alpha": "x"}, "alpha must be a number, got 'x'"),
+        ({"axis": 2}, "axis 2 is out of range for rank 2"),
+    ],
+)
+def test_local_response_errors(attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=f"local_response_normalization: {message}"):
+        model_of("local_response_normalization", [random(0, 2, 3)], {"radius": 1, **NUMBERS, **attrs})
+
+
+def test_l2_errors() -> None:
+    with pytest.raises(ModelError, match="l2_normalization: axis -3 is out of range for rank 2"):
+        model_of("l2_normalization", [random(0, 2, 3)], {"axis": -3})
+    with pytest.raises(ModelError, match="l2_normalization: input 0 must be float32 or float16, got int32"):
+        model_of("l2_normalization", [np.zeros(3, np.int32)], {})

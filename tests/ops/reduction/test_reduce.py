@@ -1,0 +1,352 @@
+"""Reductions over any axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.ops import OPS
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+
+# Shape and axes: every kind of neighbourhood of kept and reduced dimensions, short and long.
+CASES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((7,), (0,)),
+    ((2, 7, 7, 8), (1, 2)),
+    ((2, 7, 7, 5), (1, 2)),
+    ((1, 40, 50, 4), (1, 2)),
+    ((1, 40, 50, 3), (1, -2)),
+    ((3, 5), (-1,)),
+    ((3, 500), (1,)),
+    ((4, 3, 6), (0,)),
+    ((2, 3, 4, 5), (0, 2)),
+    ((2, 3, 4, 5), (1, 3)),
+    ((2, 3, 4, 8), (0, 2)),
+    ((2, 3, 4, 5), (0, 1, 2, 3)),
+    ((3, 1, 4), ()),
+    ((3, 4), (1, -1)),
+    ((2, 3, 2, 3, 2, 3, 2, 3), (0, 2, 4, 6)),
+    ((2, 3, 2, 3, 2, 3, 2, 3), (1, 3, 5, 7)),
+    ((0, 4, 3), (1,)),
+    ((1, 1, 1), (0, 2)),
+    ((), ()),
+)
+
+
+def run(x: Array, axes: tuple[int, ...], backend: str, keep_dims: bool = True) -> None:
+    """Check a mean within n eps mean(|x|), to which rounding at each of n additions can amount."""
+    unique = tuple({axis % x.ndim for axis in axes})
+    terms = int(np.prod([x.shape[axis] for axis in unique]))
+    with np.errstate(invalid="ignore"):
+        size = np.mean(np.abs(x.astype(np.float64)), axis=unique, keepdims=keep_dims)
+    attrs = {"axes": axes, "keep_dims": keep_dims}
+    check("mean", [x], attrs, atol=np.asarray(ATOL + terms * EPS * size), backend=backend)
+
+
+@pytest.mark.parametrize("keep_dims", [False, True])
+def test_mean(keep_dims: bool, backend: str) -> None:
+    for seed, (shape, axes) in enumerate(CASES):
+        run(random(seed, *shape), axes, backend, keep_dims)
+
+
+def test_generated_shapes(backend: str) -> None:
+    generator = np.random.default_rng(3)
+    for seed in range(25):
+        rank = int(generator.integers(1, 6))
+        shape = tuple(int(n) for n in generator.choice([1, 2, 3, 4, 8], rank))
+        axes = tuple(
+            d - rank * int(generator.integers(0, 2)) for d in range(rank) if generator.random() < 0.5
+        )
+        run(random(seed, *shape), axes, backend)
+
+
+def test_mean_of_nothing_is_nan(backend: str) -> None:
+    (y,) = check("mean", [random(0, 2, 0, 3)], {"axes": (1,)}, backend=backend)
+    assert np.isnan(y).all()
+
+
+def test_nan_and_infinities(backend: str) -> None:
+    x = random(0, 6, 100)
+    x[0, 3], x[1, 99], x[2, 0], x[3, 5:7] = np.nan, np.inf, -np.inf, (np.inf, -np.inf)
+    run(x, (1,), backend)
+
+
+def test_many_results(backend: str) -> None:
+    run(random(0, 70_000, 3), (1,), backend)
+    run(random(0, 66_000, 64), (1,), backend)
+
+
+def test_long_sums_are_split(backend: str) -> None:
+    """A sum in one sequence would be off by 1e-3 here; 64 partial sums stay below a 64th of their bound."""
+    x = np.full((1, 1000, 1000), 0.1, np.float32)
+    check("mean", [x], {"axes": (1, 2)}, backend=backend, atol=(x.size / 64 + 6) * EPS * 0.1)
+
+
+def test_the_reference_against_numpy() -> None:
+    x = random(0, 2, 3, 4)
+    mean = OPS["mean"].reference
+    np.testing.assert_allclose(mean(x, axes=(0, -1)), x.mean((0, 2)), rtol=1e-6)
+    assert mean(x, axes=(1,), keep_dims=True).shape == (2, 1, 4)
+    assert mean(x.astype(np.float16), axes=(0, 1, 2)).dtype == np.float16
+
+
+def test_agrees_with_litert() -> None:
+    for axes in ((1, 2), (3,), (0, 1, 2, 3), (-1,)):
+        operands = [np.array(axes, np.int32)]
+        for keep_dims in (False, True):
+            attrs = {"axes": axes, "keep_dims": keep_dims}
+            check_litert(
+                "mean", [random(1, 2, 3, 4, 5)], attrs, "MEAN", {"keepDims": keep_dims}, operands=operands
+            )
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"axes": (2,)}, "mean: axis 2 is out of range for rank 2"),
+        ({"axes": (-3,)}, "mean: axis -3 is out of range for rank 2"),
+        ({"axes": 1}, "mean: axes must be a sequence, got 1"),
+        ({"axes": (0.5,)}, "mean: axes must be an integer, got 0.5"),
+        ({"axes": (0,), "keep_dims": 1}, "mean: keep_dims must be True or False, got 1"),
+        ({}, "mean: needs attribute axes"),
+    ],
+)
+def test_errors(attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        model_of("mean", [random(0, 2, 3)], attrs)
+
+
+REALS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
+OPERATORS = {
+    "reduce_sum": "SUM",
+    "reduce_prod": "REDUCE_PROD",
+    "reduce_max": "REDUCE_MAX",
+    "reduce_min": "REDUCE_MIN",
+    "reduce_any": "REDUCE_ANY",
+    "reduce_all": "REDUCE_ALL",
+}
+
+
+def rounding(op: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """How far n roundings, one for each term, can lead a sum or a product; nothing for the others."""
+    unique = tuple({axis % x.ndim for axis in axes})
+    terms = int(np.prod([x.shape[axis] for axis in unique]))
+    size = np.abs(x.astype(np.float64))
+    bounds = {"reduce_sum": np.sum, "reduce_prod": np.prod}
+    bound = bounds[op](size, axis=unique, keepdims=True) if op in bounds else np.zeros(())
+    return np.asarray(terms * EPS * bound)
+
+
+@pytest.mark.parametrize("op", REALS)
+def test_other_reductions(op: str, backend: str) -> None:
+    for seed, (shape, axes) in enumerate(CASES):
+        x = random(seed, *shape)
+        x = np.exp(x / 40).astype(np.float32) * np.sign(x) if op == "reduce_prod" else x
+        attrs = {"axes": axes, "keep_dims": True}
+        check(op, [x], attrs, backend=backend, atol=ATOL * (op == "reduce_sum") + rounding(op, x, axes))
+
+
+@pytest.mark.parametrize("op", REALS)
+def test_integers(op: str, backend: str) -> None:
+    """Exact, and sums and products wrap around."""
+    generator = np.random.default_rng(0)
+    for shape, axes in CASES:
+        x = generator.integers(-(2**31), 2**31, shape, dtype=np.int32)
+        check(op, [x], {"axes": axes}, backend=backend, atol=0, rtol=0)
+        wide = generator.integers(-(2**63), 2**63, shape, dtype=np.int64)
+        check(op, [wide], {"axes": axes}, backend=backend)
+
+
+@pytest.mark.parametrize("op", ["reduce_any", "reduce_all"])
+def test_booleans(op: str, backend: str) -> None:
+    generator = np.random.default_rng(0)
+    for shape, axes in CASES:
+        for share in (0.0, 0.03, 0.97, 1.0):
+            check(op, [generator.random(shape) < share], {"axes": axes}, backend=backend)
+    with pytest.raises(ModelError, match=f"{op}: input 0 must be bool, got float32"):
+        model_of(op, [random(0, 2)], {"axes": (0,)})
+
+
+@pytest.mark.parametrize(("op", "worst"), [("reduce_max", -np.inf), ("reduce_min", np.inf)])
+def test_extremes_of_nan_infinities_and_nothing(op: str, worst: float, backend: str) -> None:
+    x = random(0, 6, 100)
+    x[0, 3], x[1, 99], x[2, 0], x[3, :] = np.nan, np.inf, -np.inf, worst
+    x[4, 5], x[5, 0] = np.nan, np.nan
+    (y,) = check(op, [x], {"axes": (1,)}, backend=backend)
+    assert np.isnan(y[[0, 4, 5]]).all()
+    (y,) = check(op, [random(0, 2, 0)], {"axes": (1,)}, backend=backend)
+    assert (y == worst).all()
+    (y,) = check(op, [np.zeros((2, 0), np.int32)], {"axes": (1,)}, backend=backend)
+    assert (y == (np.iinfo(np.int32).min if worst < 0 else np.iinfo(np.int32).max)).all()
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize("op", ["reduce_max", "reduce_min"])
+def test_extremes_of_stored_values(op: str, dtype: DType, backend: str) -> None:
+    for seed, (shape, axes) in enumerate(CASES[1:12]):
+        type = quantized(dtype, shape, 0.1, 3)
+        x = stored(seed, type)
+        (y,) = check_integer(op, [x], [type], {"axes": axes}, backend=backend)
+        extreme = np.max if op == "reduce_max" else np.min
+        np.testing.assert_array_equal(y, extreme(x, axis=tuple({a % x.ndim for a in axes})))
+    other, host = Quantization((0.05,), (1,)), "quantised differently"
+    check_integer(op, [x], [type], {"axes": axes}, other, backend=backend, host=host)
+
+
+Reduced = tuple[Array, TensorType, Quantization, Array]
+
+
+def reduced(op: str, dtype: DType, shape: tuple[int, ...], axes: tuple[int, ...], seed: int) -> Reduced:
+    """Stored values, their type, a quantisation that the results fill, and the real results.
+
+    Scales of odd seeds are powers of two, which makes halves of many results.
+    """
+    rng = np.random.default_rng(seed)
+    low, high = LIMITS[dtype]
+    zero, to_zero = (
+        (0, 0) if dtype is DType.INT16 else (int(z) for z in rng.integers(low, high, 2, endpoint=True))
+    )
+    axes = tuple({axis % len(shape) for axis in axes})
+    terms = int(np.prod([shape[axis] for axis in axes]))
+    # Magnitudes around 1, so that long products neither vanish nor leave the range.
+    scale = 2.0 ** -(7 if seed % 2 else 6.5) * (1 if dtype is not DType.INT16 else 2**-8)
+    type = quantized(dtype, shape, scale, zero)
+    x = stored(seed, type)
+    reals = (x.astype(np.float64) - zero) * type.quantization.scale[0]
+    real = (np.sum if op == "reduce_sum" else np.prod)(reals, axis=axes)
+    step = (
+        4 * scale * np.sqrt(terms) if op == "reduce_sum" else np.abs(real).max(initial=1e-30) / (high - low)
+    )
+    return x, type, Quantization((float(np.float32(step)),), (to_zero,)), real
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_quantised_sums(dtype: DType, backend: str) -> None:
+    """The nearest stored value, but for what float32 loses of sums far below 2^24 steps."""
+    for seed, (shape, axes) in enumerate(CASES):
+        x, type, y, real = reduced("reduce_sum", dtype, shape, axes, seed)
+        (found,) = check_integer("reduce_sum", [x], [type], {"axes": axes}, y, backend=backend)
+        exact = np.clip(real / y.scale[0] + y.zero_point[0], *LIMITS[dtype])
+        assert np.abs(found - exact).max(initial=0) <= 0.51
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_quantised_products(dtype: DType, backend: str) -> None:
+    """A factor of 15 bits for each of up to nine terms, and a rounding that later terms may enlarge."""
+    off = 3 + 9 * 2**-16 * (LIMITS[dtype][1] - LIMITS[dtype][0])
+    for seed, (shape, axes) in enumerate(CASES):
+        x, type, y, real = reduced("reduce_prod", dtype, shape, axes, seed)
+        (found,) = check_integer("reduce_prod", [x], [type], {"axes": axes}, y, backend=backend)
+        if len(axes) and np.prod([shape[axis] for axis in axes]) <= 9:
+            exact = np.clip(real / y.scale[0] + y.zero_point[0], *LIMITS[dtype])
+            assert np.abs(found - exact).max(initial=0) <= off
+
+
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_prod"])
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_quantised_reductions_have_the_bits_of_litert(op: str, dtype: DType) -> None:
+    """Those of its default kernels; there is no product of uint8."""
+    if (op, dtype) == ("reduce_prod", DType.UINT8):
+        return
+    for seed, (shape, axes) in enumerate(
+        [((60, 7), (1,)), ((9, 7), (0,)), ((3, 60, 2), (2, 0)), ((4, 2), (0, 1))] * 8
+    ):
+        x, type, y, real = reduced(op, dtype, shape, axes, seed)
+        result, operands = TensorType(dtype, real.shape, y), np.array(axes, np.int32)
+        (theirs,) = litert_integer(
+            OPERATORS[op],
+            [x, operands],
+            [type, TensorType(DType.INT32, operands.shape)],
+            [result],
+            {},
+            constants=(1,),
+            version=2,
+            reference=False,
+        )
+        operation = integer_model(op, [x], [type], {"axes": axes}, y).operations[0]
+        np.testing.assert_array_equal(operation.evaluate([x])[0], theirs)
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_quantised_reductions_saturate(dtype: DType, backend: str) -> None:
+    """Sums far beyond the range, and products of 200 factors of 2, 31 of which leave 32 bits."""
+    low, high = LIMITS[dtype]
+    for value, zero, ends in ((low, high, (low, high)), (high, low, (high, high))):
+        type = quantized(dtype, (3, 200), 2 / (high - low), zero)
+        x, y = np.full(type.shape, value, dtype.numpy), Quantization((0.5,), (low + 100,))
+        for op, expected in zip(("reduce_sum", "reduce_prod"), ends, strict=True):
+            (found,) = check_integer(op, [x], [type], {"axes": (1,)}, y, backend=backend)
+            assert (found == expected).all()
+
+
+def test_what_no_integer_reduction_serves(backend: str) -> None:
+    """Sums of 2^31 and more, and reductions of nothing, go through reals."""
+    type = quantized(DType.INT8, (1, 2**23 + 2**16), 2.0**-24, -128)
+    y = Quantization((1 / 32,), (0,))
+    x = np.full(type.shape, 127, np.int8)
+    for op, host in (("reduce_sum", "may not fit 32 bits"), ("mean", "may not fit 32 bits")):
+        (found,) = check_integer(op, [x], [type], {"axes": (1,)}, y, backend=backend, host=host)
+        assert found.tolist() == [127 if op == "reduce_sum" else 0]
+    (found,) = check_integer(
+        "reduce_prod",
+        [x[:, :0]],
+        [type.with_shape((1, 0))],
+        {"axes": (1,)},
+        y,
+        backend=backend,
+        host="no elements",
+    )
+    assert found.tolist() == [32]
+    (found,) = check_integer(
+        "reduce_sum", [x[:, :0]], [type.with_shape((1, 0))], {"axes": (1,)}, y, backend=backend
+    )
+    assert found.tolist() == [0]
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_other_reductions_agree_with_litert(op: str) -> None:
+    x = random(1, 2, 3, 4, 5, low=0.5, high=1.5)
+    values = [x > 0.6] if op in ("reduce_any", "reduce_all") else [x, (8 * x).astype(np.int32)]
+    for value in values:
+        for axes in ((1, 2), (3,), (0, 1, 2, 3), (-1,)):
+            for keep_dims in (False, True):
+                attrs = {"axes": axes, "keep_dims": keep_dims}
+                operands = [np.array(axes, np.int32)]
+                options = {"keepDims": keep_dims}
+                bound = float(np.max(rounding(op, value, axes)))
+                check_litert(op, [value], attrs, OPERATORS[op], options, operands=operands, atol=ATOL + bound)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_means_of_integers(dtype: Any, backend: str) -> None:
+    x = np.array([[3, -3, 2**31 - 1], [4, -4, 2**31 - 3]]).astype(dtype)
+    (y,) = check("mean", [x], {"axes": (0,)}, backend=backend)
+    assert y.tolist() == [3, -3, 2**31 - 2]
+    (y,) = check("mean", [x[:, :0]], {"axes": (1,)}, backend=backend)
+    assert y.tolist() == [0, 0]
+    generator = np.random.default_rng(0)
+    for shape, axes in CASES:
+        for low, high in ((2**30, 2**31), (-(2**31), -9)):
+            far = generator.integers(low, high, shape).astype(dtype)
+            check("mean", [far], {"axes": axes}, backend=backend)
+
+
+def test_means_of_truth_are_refused() -> None:
+    with pytest.raises(
+        ModelError, match="mean: input 0 must be float32 or float16 or int32 or int64, got bool"
+    ):
+        model_of("mean", [np.zeros(3, np.bool_)], {"axes": (0,)})
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_small_integers(dtype: Any, backend: str) -> None:
+    x = np.random.default_rng(0).integers(-128, 128, (3, 5, 4)).astype(dtype)
+    for op in ("reduce_max", "reduce_min", "reduce_prod", "reduce_sum"):
+        check(op, [x], {"axes": (1,)}, backend=backend)
+        check(op, [x[:, :0]], {"axes": (1,)}, backend="cpu")
