@@ -23,7 +23,8 @@ from flatbuffers import flexbuffers
 
 from gpunn.errors import FormatError
 from gpunn.kernel import Function, Kernel, Read, Unsupported, Write
-from gpunn.ops.op import Call, Op, Quantized, broadcast, like, op
+from gpunn.ops.call import Call, broadcast, like
+from gpunn.ops.op import Op, Quantized, op
 
 __all__ = [
     "Call",

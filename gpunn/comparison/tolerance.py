@@ -33,7 +33,8 @@ from gpunn.comparison.exact import widen
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import size_of
-from gpunn.ops.op import Call, as_tuple
+from gpunn.ops.call import Call
+from gpunn.ops.op import as_tuple
 from gpunn.types import Array, DType
 
 ATOL = 1e-5

@@ -20,7 +20,8 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
 from gpunn.graph.reshape import rebuilt
 from gpunn.graph.rest import Rest
-from gpunn.ops.op import Call, Guard
+from gpunn.ops.call import Call
+from gpunn.ops.guard import Guard
 from gpunn.planning.partition import Placement
 from gpunn.types import Array, Shape
 

@@ -13,9 +13,10 @@ import numpy as np
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops import OPS
+from gpunn.ops.call import Call
 from gpunn.ops.control import Body
 from gpunn.ops.elementwise.unary import check_activation
-from gpunn.ops.op import Call, Op
+from gpunn.ops.op import Op
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType
 

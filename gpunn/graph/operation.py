@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops import OPS
+from gpunn.ops.call import Call
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import dequantize, quantize
-from gpunn.ops.op import Call, Guard, Op, Quantized, as_tuple
+from gpunn.ops.guard import Guard
+from gpunn.ops.op import Op, Quantized, as_tuple
 from gpunn.types import Array, DType, OpenShape, TensorType
 
 

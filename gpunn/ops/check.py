@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.ops.op import EIGHT_BITS, Call
+from gpunn.ops.call import Call
+from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import DType, TensorType
 
 FLOATS = (DType.FLOAT32, DType.FLOAT16)

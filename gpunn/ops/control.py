@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.ops.op import Call, op
+from gpunn.ops.call import Call
+from gpunn.ops.op import op
 from gpunn.types import Array, DType, TensorType
 
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import ceil_div, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints, expect_unquantised
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
 HOST_REASON = "random numbers are drawn on the host"

@@ -1,5 +1,5 @@
 //!use flat
-// Invocations that share a result: TEAM of them, a power of two, side by side in a workgroup (gpunn/ops/kernels/team.py).
+// Invocations that share a result: TEAM of them, a power of two, side by side in a workgroup (ops/kernels/team.py).
 // Along x even where each has a result of its own: lavapipe computes eight neighbours along x at once.
 
 // The number of an invocation in its team.

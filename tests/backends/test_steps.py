@@ -87,7 +87,7 @@ SHORT = {"bucketize", "find_rows", "gather_nd", "merge_runs", "put_slice", "sort
 def test_loops_are_counted() -> None:
     """Every kernel whose body's loops depend on a call says how often they go round."""
     silent = set()
-    for path in Path(gpunn.ops.__file__).parent.glob("*.py"):
+    for path in Path(gpunn.ops.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Kernel":
                 named = {k.arg: k.value for k in call.keywords}

@@ -123,7 +123,7 @@ def test_quantised_models_go_by_quantised_performance(monkeypatch: pytest.Monkey
     ]
     assert chosen(monkeypatch, adapters) == "0"
     assert chosen(monkeypatch, adapters, model=Model.of(reference_workload(True))) == "1"
-    assert chosen(monkeypatch, adapters, model=reference_workload(False)) == "0"
+    assert chosen(monkeypatch, adapters, model=Model.of(reference_workload(False))) == "0"
 
 
 def test_nothing_is_measured_where_nothing_is_to_be_decided(

@@ -10,6 +10,7 @@ import pytest
 
 from gpunn.backends.base import Stats
 from gpunn.errors import DeviceError
+from gpunn.model import Model
 from gpunn.performance import Energy, PerformanceInfo, measure, measurement
 from gpunn.performance.workload import reference_workload
 from gpunn.types import Array
@@ -103,7 +104,7 @@ def test_a_device_that_fails_gives_its_memory_back(world: World) -> None:
 
 @pytest.mark.parametrize("quantised", [False, True])
 def test_all_of_the_workload_runs_on_the_device(quantised: bool, gpu: str) -> None:
-    model = reference_workload(quantised)
+    model = Model.of(reference_workload(quantised))
     assert {operation.integer for operation in model.operations} == {quantised}
     (x,) = model.inputs
     value = np.random.default_rng(0).uniform(0, 200, x.type.shape).astype(x.type.dtype.numpy)

@@ -15,7 +15,8 @@ from gpunn.importers.tflite.node import Computed, ComputedError, Node, RefusedEr
 from gpunn.importers.tflite.scope import Deferred
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
 from gpunn.importers.tflite.target import Held
-from gpunn.ops.op import like, op
+from gpunn.ops.call import like
+from gpunn.ops.op import op
 from gpunn.types import Array, DType, TensorType
 
 GoOn = Callable[[Graph, list[dict[int, Operand]], Held], None]  # read on with known operands into a model

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat_threads, size_of, vec_width
+from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.fixed_point.affine import scale_of
 from gpunn.ops.kernels.strides import broadcast_strides, merge
-from gpunn.ops.op import Call, Op, Quantized, broadcast_shapes, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, Shape, TensorType
 
 

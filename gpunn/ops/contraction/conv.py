@@ -17,6 +17,7 @@ from gpunn.kernel import (
     flat_threads,
     vec_width,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import channel_reads, product
@@ -41,7 +42,7 @@ from gpunn.ops.kernels.window import (
     window_params,
     window_steps,
 )
-from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, TensorType
 
 DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d

@@ -8,10 +8,11 @@ import math
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, nested, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_ints, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.window import MAX_PADDED, along
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
 Triple = tuple[int, int, int]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.product_rescaling import Rescaling, rescaling
 from gpunn.ops.elementwise.unary import apply_activation
@@ -27,7 +28,6 @@ from gpunn.ops.fixed_point.affine import (
     scale_of,
     store,
 )
-from gpunn.ops.op import Call
 from gpunn.types import Array, DType
 
 BLOCK = 1 << 14  # sums that the CPU rescales at a time

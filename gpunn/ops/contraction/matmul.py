@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.product_kernel import Form, constants_only, product_kernel
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
 from gpunn.ops.kernels.window import resolve
-from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, TensorType
 
 

@@ -26,13 +26,13 @@ from gpunn.kernel import (
     flat_threads,
     vec_width,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.contraction.integer_product import MIXED, is_wide
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, FINISH, FINISH_WIDE, Rescaling, rescaling
 from gpunn.ops.elementwise.unary import activation_function, elementwise
 from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
 from gpunn.ops.kernels.window import Pair, Window, window_params, window_steps
-from gpunn.ops.op import Call
 from gpunn.types import Array, DType, TensorType
 
 DOT_PRODUCTS = {

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpunn.kernel import Function, Param, ceil_div
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import activation_bounds, quantize_multiplier, scale_of
-from gpunn.ops.op import Call
 from gpunn.types import Array, DType
 
 # A sum as a stored integer. The zero point comes last, so that nothing overflows.

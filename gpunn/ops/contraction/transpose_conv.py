@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.product_kernel import centre_filter, constants_only, of_integers
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params, window_steps
-from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, TensorType
 
 PIXELS = 4  # output pixels, a stride apart along x, of one invocation of transpose_conv2d

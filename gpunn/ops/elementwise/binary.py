@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, keep_nan
+from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL, expect_dtype
 from gpunn.ops.elementwise.binary_integer import COMPARISONS, INTEGER, Combine
 from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.fixed_point.tables import every_value
-from gpunn.ops.op import Call, Op, Quantized, broadcast, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
 

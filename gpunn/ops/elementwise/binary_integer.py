@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Param, Read
+from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.fixed_point.affine import (
     activation_bounds,
@@ -27,7 +28,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
-from gpunn.ops.op import EIGHT_BITS, Call
+from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
 LEFT = {DType.UINT8: 20, DType.INT8: 20, DType.INT16: 15}  # bits of fraction that sums are computed with

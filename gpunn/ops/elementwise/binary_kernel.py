@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.elementwise.binary_integer import Combine
 from gpunn.ops.kernels.strides import (
     aligned,
@@ -14,7 +15,6 @@ from gpunn.ops.kernels.strides import (
     space_params,
     splat,
 )
-from gpunn.ops.op import Call
 from gpunn.types import Shape
 
 DENSE, REPEAT, SPLAT = range(3)  # how binary_flat.wgsl finds an operand's element

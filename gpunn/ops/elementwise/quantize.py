@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads
+from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.elementwise.unary import elementwise
 from gpunn.ops.fixed_point import affine
@@ -19,7 +20,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
 )
 from gpunn.ops.fixed_point.tables import every_value, last_entry, table_kernel
-from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
+from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, Quantization, TensorType
 
 

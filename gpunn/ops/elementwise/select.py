@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, size_of
+from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_unquantised
 from gpunn.ops.kernels.strides import (
     aligned,
@@ -15,7 +16,7 @@ from gpunn.ops.kernels.strides import (
     space_params,
     splat,
 )
-from gpunn.ops.op import Call, Op, broadcast_shapes, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
 
 

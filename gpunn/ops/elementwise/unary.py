@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point import interpolation as lines
 from gpunn.ops.fixed_point.affine import LIMITS, fixed_output
@@ -37,7 +38,7 @@ from gpunn.ops.fixed_point.tables import (
     rescale_table,
     table_facet,
 )
-from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
+from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.ops.op import Call
+from gpunn.ops.call import Call
 from gpunn.types import Array, DType, Quantization, TensorType
 
 LIMITS = {

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point import fixed16
 from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, scale_of
 from gpunn.ops.fixed_point.tables import every_value, real_table
-from gpunn.ops.op import Call
 from gpunn.types import Array, DType
 
 Function = Callable[[Array], Array]

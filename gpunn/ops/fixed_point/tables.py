@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     clamp_bounds,
@@ -26,7 +27,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
-from gpunn.ops.op import Call, Quantized
+from gpunn.ops.op import Quantized
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]

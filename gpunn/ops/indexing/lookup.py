@@ -9,12 +9,14 @@ import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.kernel import Kernel, Param, Read, Write, flat_threads, size_of, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_ints, expect_unquantised
+from gpunn.ops.guard import Guard
 from gpunn.ops.indexing.farmhash import fingerprint64
 from gpunn.ops.indexing.gather import rows_kernel
 from gpunn.ops.kernels.by_row import Updates
 from gpunn.ops.kernels.strides import dense
-from gpunn.ops.op import Call, Guard, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.strings import packed
 from gpunn.types import Array, DType, Quantization, TensorType
 

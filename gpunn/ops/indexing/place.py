@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
+from gpunn.ops.guard import Guard
 from gpunn.ops.kernels.copies import whole_copy
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge, space_constants, space_params
-from gpunn.ops.op import Call, Guard, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
 

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, NUMBERS, expect_ints, expect_unquantised
 from gpunn.ops.elementwise.binary import joining
+from gpunn.ops.guard import Guard
 from gpunn.ops.kernels.by_row import Updates
 from gpunn.ops.kernels.strides import dense
-from gpunn.ops.op import EIGHT_BITS, Call, Guard, Op, op
+from gpunn.ops.op import EIGHT_BITS, Op, op
 from gpunn.types import Array, DType, TensorType
 
 

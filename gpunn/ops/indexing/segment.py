@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
 from gpunn.ops.elementwise.binary import joining
+from gpunn.ops.guard import Guard
 from gpunn.ops.kernels.by_row import Updates
-from gpunn.ops.op import Call, Guard, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpunn.kernel import MAX_STEPS, Function, Kernel, Pack, Read, Scratch, Write, flat_threads, vec_width
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.kernels.sort import sorting
 from gpunn.ops.kernels.strides import dense
-from gpunn.ops.op import Call
 from gpunn.types import Array, DType, Shape, TensorType
 
 JOINED = MAX_STEPS - 100  # updates that an invocation joins, after a search for the first of them

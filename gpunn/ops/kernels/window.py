@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import nested
-from gpunn.ops.op import Call
+from gpunn.ops.call import Call
 from gpunn.types import Array
 
 MAX_PADDED = 64, 1 << 14  # a padded image may be so many times its input, or have so many pixels in all

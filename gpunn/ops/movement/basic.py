@@ -18,6 +18,7 @@ from gpunn.kernel import (
     size_of,
     vec_width,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.check import (
     QUANTIZED,
     expect_entries,
@@ -31,7 +32,7 @@ from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_aw
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table
 from gpunn.ops.kernels.copies import bordered, strided_copy
 from gpunn.ops.kernels.strides import dense
-from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, TensorType
 
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, flat_threads, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Kernel, Read
+from gpunn.ops.call import Call
 from gpunn.ops.kernels.copies import filled, strided_copy, whole_copy
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
 

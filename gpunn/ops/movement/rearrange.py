@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints, expect_pairs, expect_value
 from gpunn.ops.kernels.copies import filled, strided_copy
 from gpunn.ops.kernels.strides import dense
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, Shape, TensorType
 
 Pairs = Sequence[tuple[int, int]]

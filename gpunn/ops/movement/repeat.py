@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, vec_width
+from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_ints, expect_pairs
 from gpunn.ops.kernels.copies import bordered, strided_copy
 from gpunn.ops.kernels.strides import broadcast_strides, dense
-from gpunn.ops.op import Call, Op, broadcast_shapes, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
 _EDGES = {"reflect": 0, "symmetric": 1}  # how often the border itself is repeated

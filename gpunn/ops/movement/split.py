@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
 _REASON = "each piece is copied to its place"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Param
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import LIMITS, inverse_root, rescale, scale_of, store
 from gpunn.ops.normalization.rows import IntegerRows
-from gpunn.ops.op import Call
 from gpunn.types import Array, DType
 
 ONE = 2**31 - 1

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import LIMITS, divide_by_power, high_multiply, scale_of, store
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.ops.normalization.softmax_integer import (
@@ -23,7 +24,6 @@ from gpunn.ops.normalization.softmax_integer import (
     over,
     softmax_functions,
 )
-from gpunn.ops.op import Call
 from gpunn.types import Array
 
 LOG_2, SQRT_HALF, CENTRE = (round(x * 2**31) for x in (math.log(2), 2**-0.5, 2**-0.25))

@@ -20,12 +20,13 @@ from gpunn.kernel import (
     size_of,
     vec_width,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.team import team
 from gpunn.ops.normalization import l2_integer, log_softmax_integer, softmax_integer, softmax_wide
 from gpunn.ops.normalization.rows import IntegerRows
-from gpunn.ops.op import EIGHT_BITS, Call, Op, Quantized, op
+from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
 _PARAMETERS = {

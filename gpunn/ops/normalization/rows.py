@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpunn.kernel import Param
-from gpunn.ops.op import Call
+from gpunn.ops.call import Call
 from gpunn.types import Array
 
 

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     divide_by_power,
@@ -22,7 +23,6 @@ from gpunn.ops.fixed_point.affine import (
     store,
 )
 from gpunn.ops.normalization.rows import IntegerRows
-from gpunn.ops.op import Call
 from gpunn.types import Array
 
 ONE = 2**31 - 1

@@ -11,10 +11,10 @@ import functools
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import quantize_multiplier, rescale, scale_of, store
 from gpunn.ops.fixed_point.interpolation import between, points
 from gpunn.ops.normalization.rows import IntegerRows
-from gpunn.ops.op import Call
 from gpunn.types import Array
 
 ONE = 2**15 - 1

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_stored
 from gpunn.ops.fixed_point.affine import divide_by_power, quantize_multiplier, rescale, scale_of, wrap32
 from gpunn.ops.fixed_point.fixed16 import logistic, multiply, saturate, tanh
-from gpunn.ops.op import Call, Quantized
+from gpunn.ops.op import Quantized
 from gpunn.types import Array, DType, Quantization, TensorType
 
 _DTYPES = dict(enumerate((DType.UINT8, DType.UINT8, DType.UINT8, DType.INT32, DType.INT16)))

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_float
 from gpunn.ops.elementwise.unary import apply_activation
-from gpunn.ops.op import Call, Op, matrices, op
+from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import basic_lstm_integer
 from gpunn.ops.recurrent.lstm_integer import expect_integers, gates_type
 from gpunn.ops.recurrent.lstm_integer8 import INTEGER

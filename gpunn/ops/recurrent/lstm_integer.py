@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_stored
 from gpunn.ops.fixed_point.affine import (
     divide_by_power,
@@ -23,7 +24,6 @@ from gpunn.ops.fixed_point.affine import (
     wrap32,
 )
 from gpunn.ops.fixed_point.fixed16 import ONE, logistic, saturate, tanh
-from gpunn.ops.op import Call
 from gpunn.ops.recurrent.rnn import in_time, out_of_time
 from gpunn.types import Array, DType, Quantization, Shape, TensorType
 

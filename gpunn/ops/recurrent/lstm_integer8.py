@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_entries
 from gpunn.ops.fixed_point.affine import (
     divide_by_power,
@@ -24,7 +25,7 @@ from gpunn.ops.fixed_point.affine import (
     times,
 )
 from gpunn.ops.fixed_point.fixed16 import ONE, saturate
-from gpunn.ops.op import Call, Quantized
+from gpunn.ops.op import Quantized
 from gpunn.ops.recurrent.lstm_integer import (
     OUTPUT,
     Integers,

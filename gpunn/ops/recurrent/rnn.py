@@ -30,10 +30,11 @@ from gpunn.kernel import (
     flat_threads,
     halving,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function, apply_activation, check_activation
 from gpunn.ops.kernels.team import team
-from gpunn.ops.op import Call, Op, matrices, op
+from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent.svdf_integer import DTYPES, INTEGER, of_integers
 from gpunn.types import Array, DType, Shape, TensorType
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Param
+from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     activation_bounds,
@@ -18,7 +19,7 @@ from gpunn.ops.fixed_point.affine import (
     times,
     wrap32,
 )
-from gpunn.ops.op import Call, Quantized
+from gpunn.ops.op import Quantized
 from gpunn.types import Array, DType
 
 DTYPES = dict(enumerate((DType.INT8, DType.INT8, DType.INT16, DType.INT32, DType.INT16)))

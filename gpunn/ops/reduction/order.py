@@ -27,6 +27,7 @@ from gpunn.kernel import (
     halving,
     size_of,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.check import (
     NUMBERS,
     SMALL,
@@ -37,7 +38,7 @@ from gpunn.ops.check import (
 )
 from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
 from gpunn.ops.kernels.team import WORKGROUP, team
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
 # The first k, up to so many, of rows as many times as long: k walks are faster than all pairs or a sort

@@ -25,6 +25,7 @@ from gpunn.kernel import (
     nested,
     vec_width,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, store
@@ -40,7 +41,7 @@ from gpunn.ops.kernels.window import (
     tap,
     window_params,
 )
-from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, TensorType
 
 

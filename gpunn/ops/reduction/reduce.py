@@ -37,6 +37,7 @@ from gpunn.kernel import (
     number_param,
     size_of,
 )
+from gpunn.ops.call import Call
 from gpunn.ops.check import (
     FLOATS,
     NUMBERS,
@@ -50,7 +51,7 @@ from gpunn.ops.check import (
 from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
 from gpunn.ops.kernels.team import WORKGROUP, Team
-from gpunn.ops.op import Call, Op, Quantized, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.types import Array, DType, Shape, TensorType
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gpunn.kernel import Param, Read, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_axes
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -27,7 +28,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
-from gpunn.ops.op import EIGHT_BITS, Call
+from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
 _FAR = 2.0**30  # zero points beyond it would not fit 32 bits

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, flat_threads, size_of
+from gpunn.ops.call import Call
 from gpunn.ops.check import NUMBERS, expect_bool, expect_dtype, expect_int
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
 

@@ -8,8 +8,9 @@ import math
 import numpy as np
 
 from gpunn.errors import ModelError
+from gpunn.ops.call import Call
 from gpunn.ops.check import expect_bool, expect_dtype, expect_float, expect_int
-from gpunn.ops.op import Call, Op, op
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType, float32
 
 MAX_DETECTIONS = 1 << 20  # boxes in a result: an attribute that a small file may set to anything

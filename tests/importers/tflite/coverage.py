@@ -80,7 +80,7 @@ def _operator_row(name: str, files: Sequence[bytes]) -> list[str]:
     if name in REFUSED:
         return ["-", "-", "refused", "-", REFUSED[name]]
     if name in ELSEWHERE:
-        return [versions, "-", "-", f"[tests](../tests/importers/{ELSEWHERE[name]})", ""]
+        return [versions, "-", "-", f"[tests](../tests/importers/tflite/{ELSEWHERE[name]})", ""]
     if not files:
         return ["-", "-", "not read", "-", ""]
     models = [gpunn.load(file) for file in files]

@@ -50,5 +50,5 @@ def test_every_operator_has_a_case() -> None:
     assert {
         c.operator for c in (*CASES, *STATEFUL)
     } | ELSEWHERE.keys() == OPERATORS.keys() | CONTROL.keys() | {"CUSTOM"}
-    assert all((ROOT / "tests" / "importers" / file).exists() for file in ELSEWHERE.values())
+    assert all((ROOT / "tests" / "importers" / "tflite" / file).exists() for file in ELSEWHERE.values())
     assert list(OPERATORS) == sorted(OPERATORS)

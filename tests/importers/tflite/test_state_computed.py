@@ -52,7 +52,7 @@ def agree(found: object, wanted: list[Array]) -> None:
     assert isinstance(found, tuple)
     for y, expected in zip(found, wanted, strict=True):
         assert y.shape == expected.shape
-        np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)  # as in test_tflite_state
+        np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)  # as in test_state
 
 
 @pytest.mark.parametrize("preference", [*gpunn.Preference])

@@ -32,7 +32,7 @@ LITERT = {
     "leaky_relu": "LEAKY_RELU",
     "gelu_tanh": "GELU",
 }
-FUSED_ONLY = ("sign_bit",)  # test_tflite_state.py asks LiteRT about it
+FUSED_ONLY = ("sign_bit",)  # test_state.py asks LiteRT about it
 OPTIONS = {
     "leaky_relu": {"alpha": 0.2},
     "gelu_tanh": {"approximate": True},

@@ -1,4 +1,4 @@
-"""16-bit logistic and tanh against the functions themselves; test_tflite_state_integer.py has their bits."""
+"""16-bit logistic and tanh against the functions themselves; test_state_integer.py has their bits."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import pytest
 
 from gpunn.backends.webgpu.device import PARALLEL, SOFTWARE
 from gpunn.ops import OPS
+from gpunn.ops.call import Call
 from gpunn.ops.kernels.tiling import lines, tiles
-from gpunn.ops.op import Call
 from gpunn.types import Shape, float32
 from tests.ops.contraction.quantized_product import Case
 from tests.ops.contraction.test_conv import tolerance

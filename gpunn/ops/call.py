@@ -1,0 +1,95 @@
+"""Call: an operation as its op sees it, and the shape rules that many ops share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.types import Shape, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation as its op sees it: types and attributes, no values.
+
+    `constant[i]` says whether input i is known at compile time. `outputs` is empty while inferring.
+    `parallel` is how many invocations occupy the device that a kernel is for.
+    """
+
+    op: str
+    origin: str
+    inputs: tuple[TensorType | None, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[TensorType, ...] = ()
+    constant: tuple[bool, ...] = ()
+    parallel: int = 1
+
+    def __getitem__(self, attr: str) -> Any:
+        return self.attrs[attr]
+
+    def input(self, index: int) -> TensorType:
+        """The type of a mandatory input."""
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+    @property
+    def x(self) -> TensorType:
+        """The type of the first input."""
+        return self.input(0)
+
+    @property
+    def y(self) -> TensorType:
+        """The type of the first output."""
+        return self.outputs[0]
+
+    def has(self, index: int) -> bool:
+        """Whether optional input `index` is there."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise ModelError naming this operation and where it comes from."""
+        raise ModelError(f"{self.op} ({self.origin}): {what}" if self.origin else f"{self.op}: {what}")
+
+    def expect_rank(self, index: int, *ranks: int) -> TensorType:
+        """The type of input `index`, whose rank must be one of `ranks`."""
+        found = self.input(index)
+        if found.rank not in ranks:
+            self.fail(
+                f"input {index} must have rank {' or '.join(map(str, ranks))}, got shape {list(found.shape)}"
+            )
+        return found
+
+    def axis(self, axis: int, rank: int) -> int:
+        """A possibly negative axis made non-negative; ModelError when out of range."""
+        if not -rank <= axis < rank:
+            self.fail(f"axis {axis} is out of range for rank {rank}")
+        return axis % rank
+
+
+Infer = Callable[[Call], TensorType | tuple[TensorType, ...]]
+
+
+def like(call: Call) -> TensorType:
+    """Infer: the result has the type of the first input."""
+    return call.x
+
+
+def broadcast_shapes(call: Call, *shapes: Shape) -> Shape:
+    """The numpy broadcast of shapes; ModelError naming the call when they do not fit."""
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        call.fail(f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together")
+
+
+def broadcast(call: Call) -> TensorType:
+    """Infer: numpy broadcasting of all inputs, which share one dtype."""
+    types = [t for t in call.inputs if t is not None]
+    if len({t.dtype for t in types}) > 1:
+        call.fail(f"inputs must have one dtype, got {', '.join(t.dtype.value for t in types)}")
+    return call.x.with_shape(broadcast_shapes(call, *(t.shape for t in types)))

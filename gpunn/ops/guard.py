@@ -1,0 +1,67 @@
+"""Guard: what must hold for the integers of an operand, checked on the host or on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.kernel import Kernel, Note, Read, Write, ceil_div
+from gpunn.ops.call import Call
+from gpunn.types import Array, DType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What must hold for the integers of input `index`: along its last dimension they are in `ranges`.
+
+    Neither kernels nor references refuse a value. That is done at compilation for constants, before the run
+    for an input of the model, and where the value is computed, on the host before the reference, on the
+    device by a kernel that notes the first that is wrong. `what`: the integers' name in the message.
+    """
+
+    index: int
+    ranges: Callable[[Call], Sequence[range]]
+    what: str = "indices"
+
+    def check(self, call: Call, value: Array) -> None:
+        """Raise ModelError for the first number that is in none."""
+        ranges = self.ranges(call)
+        if not value.size or not ranges:
+            return
+        numbers = value.reshape(-1, len(ranges))
+        wrong = (numbers < [r.start for r in ranges]) | (numbers >= [r.stop for r in ranges])
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            self._refuse(call, place, value.flat[place])
+
+    def kernel(self, call: Call) -> Kernel:
+        """The same on the device."""
+        ranges, dtype = self.ranges(call), call.input(self.index).dtype
+        noted = TensorType(DType.INT64 if dtype is DType.INT64 else DType.INT32, (2,))
+        bounds = [(max(r.start, -(2**31)), min(r.stop, 2**31) - 1) for r in ranges]
+
+        def judge(found: Array) -> None:
+            place, number = found.tolist()
+            if place >= 0:
+                self._refuse(call, place, number)
+
+        return Kernel(
+            body="check_ranges",
+            threads=(256, 1, 1),
+            workgroup=(256, 1, 1),
+            reads=(Read("x", self.index), Read("bound", None, value=np.array(bounds, np.int32))),
+            writes=(Write("note", Note(noted, judge)),),
+            params={"count": call.input(self.index).size, "ranges": len(ranges)},
+            steps=ceil_div(call.input(self.index).size, 256),
+            reason=f"the first of the {self.what} that is out of range is noted",
+        )
+
+    def _refuse(self, call: Call, place: int, number: int) -> NoReturn:
+        ranges = self.ranges(call)
+        allowed = ranges[place % len(ranges)]
+        bounds = f"at most {allowed.stop - 1}" if allowed.start < 0 else f"in 0 ... {allowed.stop - 1}"
+        raise ModelError(f"{call.op}: {self.what} must be {bounds}, got {number}")

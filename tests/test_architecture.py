@@ -1,0 +1,133 @@
+"""The rooms of docs/architecture.md: all are listed, and imports run one way."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.resources import ROOT
+
+PACKAGE = ROOT / "gpunn"
+WITH_ROOMS_INSIDE = ("ops", "importers", "backends")
+# Circles of modules that are still to be untied.
+CIRCLES = {
+    frozenset({"gpunn.graph.graph", "gpunn.graph.reshape", "gpunn.graph.rest"}),
+    frozenset({"gpunn.backends.webgpu.device", "gpunn.backends.webgpu.memory"}),
+    frozenset(f"gpunn.backends.webgpu.{name}" for name in ("recorder", "run", "resources", "program")),
+    frozenset({"gpunn.nnapi.graph", "gpunn.nnapi.model"}),
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """The modules of the package that a file imports, those for type checking and in functions included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module in known:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in known else node.module
+
+
+def room(module: str, known: dict[str, Path]) -> str:
+    """The room of a module, as the table names it."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return "gpunn"
+    if parts[0] not in WITH_ROOMS_INSIDE or len(parts) == 1:
+        return parts[0]
+    is_package = known[".".join(["gpunn", *parts[:2]])].name == "__init__.py"
+    return f"{parts[0]}{'/' if is_package else '.'}{parts[1]}"
+
+
+def listed() -> list[str]:
+    """The rooms in the order of the table."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| `([\w./]+)` \|", text, re.MULTILINE)
+
+
+def circles(edges: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The sets of modules that can all reach one another (strongly connected components, by Kosaraju)."""
+    order: list[str] = []
+    seen: set[str] = set()
+
+    def visit(start: str, graph: dict[str, set[str]], done: list[str]) -> None:
+        stack = [(start, iter(graph.get(start, ())))]
+        seen.add(start)
+        while stack:
+            module, following = stack[-1]
+            nearest = next((m for m in following if m not in seen), None)
+            if nearest is None:
+                done.append(module)
+                stack.pop()
+            else:
+                seen.add(nearest)
+                stack.append((nearest, iter(graph.get(nearest, ()))))
+
+    for module in edges:
+        if module not in seen:
+            visit(module, edges, order)
+    backwards: dict[str, set[str]] = {}
+    for module, targets in edges.items():
+        for target in targets:
+            backwards.setdefault(target, set()).add(module)
+    seen.clear()
+    found = set()
+    for module in reversed(order):
+        if module not in seen:
+            component: list[str] = []
+            visit(module, backwards, component)
+            if len(component) > 1:
+                found.add(frozenset(component))
+    return found
+
+
+def test_every_room_is_listed_once() -> None:
+    known = modules()
+    rooms = {room(module, known) for module in known}
+    assert sorted(listed()) == sorted(rooms - {"backends"})  # which holds rooms, and nothing else
+
+
+def test_rooms_import_only_those_above_them() -> None:
+    known = modules()
+    place = {name: position for position, name in enumerate(listed())}
+    wrong = [
+        f"{module} imports {target}"
+        for module, path in known.items()
+        for target in imports(path, known)
+        if room(module, known) != room(target, known)
+        and place[room(target, known)] > place[room(module, known)]
+    ]
+    assert not wrong
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    known = modules()
+    edges = {module: set(imports(path, known)) - {module} for module, path in known.items()}
+    assert circles(edges) == CIRCLES
+
+
+def test_circles_are_found() -> None:
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert circles(edges) == {frozenset({"b", "c"})}
+
+
+def test_only_one_room_imports_wgpu() -> None:
+    known = modules()
+    users = {
+        room(module, known)
+        for module, path in known.items()
+        if re.search(r"^\s*(import|from) wgpu\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert users == {"backends/webgpu"}
