@@ -3,21 +3,200 @@
     pip install 'gpunn[demo]'
     python demos/web_app.py [--port 7860]
 
-It serves this machine alone and asks the network for nothing; nor can the page, by its security policy.
+The page is for this machine alone. It asks the network for nothing, and its security policy forbids it to.
+The first part of this file asks gpunn, the second part makes HTML, and the third part serves the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import io
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from web_answers import Choice, Compiled
-from web_page import CSS, HINT, result, wrong
-from web_policy import OnlyFromHere
+import numpy as np
 
 import gpunn
 from gpunn import vision
+
+KEPT = 6  # compilations at a time: two backends of each of the last three choices
+CALLS = 9  # whose median time is shown, unless they take more than a second
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to ask: a model file, its class names if it has none itself, where and what for."""
+
+    model: Path
+    labels: Path | None
+    backend: str
+    preference: gpunn.Preference
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of it. seconds: the median of some calls; ready: of what went before it, if anything did."""
+
+    backend: str
+    device: str
+    best: tuple[vision.Guess, ...]
+    probabilities: bool
+    seconds: float
+    ready: float | None
+    placement: tuple[tuple[str, str, str, str], ...]
+
+    @property
+    def other(self) -> str:
+        """The backend to ask for a second opinion."""
+        return "cpu" if self.backend == "webgpu" else "webgpu"
+
+    @property
+    def places(self) -> str:
+        """How many operations ran where."""
+        where = Counter(place for _, _, place, _ in self.placement)
+        return ", ".join(f"{count} {'on ' * (p != 'alias')}{p}" for p, count in where.most_common())
+
+
+class Compiled:
+    """Compilations, the last KEPT that were used; those before them are closed. One thread asks at a time."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Path, str, gpunn.Preference], gpunn.Compilation] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def ask(self, choice: Choice, photo: Path) -> Answer:
+        """The best classes of a photo. Raises what gpunn raises, OSError for files that cannot be opened."""
+        with self._lock:
+            start = time.perf_counter()
+            key = choice.model, choice.backend, choice.preference
+            known = self._kept.get(key)
+            model = known.model if known else gpunn.load(choice.model)
+            wanted, output = vision.photo_input(model), vision.score_output(model)
+            labels = vision.class_labels(model, choice.labels)
+            (x,) = wanted.batches(iter([wanted.values(vision.load_photo(photo))]))
+            compiled = known or model.compile(choice.backend, choice.preference)
+            compiled(x)  # the first call is a slow one
+            self._kept[key] = compiled
+            self._kept.move_to_end(key)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)[1].close()
+            times = [time.perf_counter()]
+            while len(times) <= CALLS and times[-1] < times[0] + 1:
+                scores = output.scores(np.asarray(compiled(x)).reshape(wanted.batch, -1)[0])
+                times.append(time.perf_counter())
+        return Answer(
+            compiled.backend,
+            compiled.device,
+            vision.top(scores, labels, 5),
+            output.are_probabilities(scores),
+            float(np.median(np.diff(times))),
+            None if known is not None else times[0] - start,
+            placement(compiled),
+        )
+
+
+def placement(compiled: gpunn.Compilation) -> tuple[tuple[str, str, str, str], ...]:
+    """Each operation of a run with its result, where it ran, and why not on the GPU."""
+    rows = []
+    for place in compiled.placement:
+        operation, activation = place.operation, place.operation.attrs.get("activation")
+        called = f"{operation.op} + {activation}" if activation else operation.op
+        rows.append((called, str(operation.outputs[0].type), place.backend, place.reason))
+    return tuple(rows)
+
+
+CSS = """
+.gpunn { font-size: 1rem; line-height: 1.5 }
+.gpunn .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem }
+.gpunn .card { border: 1px solid var(--border-color-primary); border-radius: 10px; padding: 1rem }
+.gpunn h3 { margin: 0; font-size: 1.1rem; font-weight: 600 }
+.gpunn .quiet { opacity: .75; font-size: .875rem; margin: 0 0 .5rem }
+.gpunn .photo { max-height: 180px; max-width: 100%; border-radius: 10px; margin: 0 0 1rem }
+.gpunn .guess { display: flex; justify-content: space-between; margin-top: .5rem }
+.gpunn .bar { background: var(--border-color-primary); border-radius: 4px; overflow: hidden }
+.gpunn .bar div { background: var(--color-accent); height: 8px; border-radius: 4px }
+.gpunn .verdict { font-weight: 600; margin: 0 0 1rem }
+.gpunn details { margin-top: 1rem } .gpunn summary { cursor: pointer }
+.gpunn .scroll { overflow: auto; max-height: 20rem }
+.gpunn table { font-size: .8125rem; border-collapse: collapse; width: 100% }
+.gpunn th, .gpunn td { text-align: left; padding: .1rem .75rem .1rem 0; white-space: nowrap }
+.gpunn.wrong { border-left: 4px solid #dc2626; padding: .5rem 1rem; overflow-wrap: anywhere }
+"""
+HINT = "<p class='gpunn'>Drop a photo on the left.</p>"
+
+
+def wrong(error: Exception, files: Sequence[Path]) -> str:
+    """An error for people, without the folders that files were put into."""
+    text = str(error)
+    for file in files:
+        text = text.replace(str(file), file.name)
+    return f"<p class='gpunn wrong' role='alert'>{escape(text)}</p>"
+
+
+def result(photo: Path, first: Answer, second: Answer | None) -> str:
+    """The photo, with one or two answers side by side."""
+    cards = card(first) + (card(second) if second else "")
+    return (
+        f"<div class='gpunn'><img class='photo' alt='the photo' src='{_thumbnail(photo)}'>"
+        f"{_verdict(first, second) if second else ''}<div class='cards'>{cards}</div></div>"
+    )
+
+
+def card(answer: Answer) -> str:
+    """One backend's answer: the best classes as bars, the time, the place of every operation."""
+    ready = f"; {_time(answer.ready)} to make it ready" if answer.ready is not None else ""
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in answer.placement
+    )
+    return (
+        f"<section class='card' data-backend='{answer.backend}'><h3>{escape(answer.backend)}</h3>"
+        f"<p class='quiet'>{escape(answer.device)}<br>{_time(answer.seconds)} an answer{ready}</p>"
+        f"{_bars(answer)}<details><summary>{len(answer.placement)} operations: {answer.places}</summary>"
+        "<div class='scroll'><table><tr><th>operation</th><th>result</th><th>ran on</th>"
+        f"<th>why not on the GPU</th></tr>{rows}</table></div></details></section>"
+    )
+
+
+def _bars(answer: Answer) -> str:
+    """Probabilities from 0 to 1; other scores from 0 to the best one."""
+    whole = 1.0 if answer.probabilities else max(answer.best[0].score, 1e-30)
+    made = []
+    for guess in answer.best:
+        figure = f"{guess.score:.1%}" if answer.probabilities else f"{guess.score:.4g}"
+        width = 100 * min(max(guess.score / whole, 0.0), 1.0)
+        made.append(
+            f"<div class='guess'><span>{escape(guess.label)}</span><span>{figure}</span></div>"
+            f"<div class='bar'><div style='width: {width:.1f}%'></div></div>"
+        )
+    return "".join(made)
+
+
+def _verdict(first: Answer, second: Answer) -> str:
+    if first.best[0].index != second.best[0].index:
+        return "<p class='verdict' role='alert'>The backends disagree.</p>"
+    other = {guess.index: guess.score for guess in second.best}
+    apart = max(abs(g.score - other[g.index]) for g in first.best if g.index in other)
+    scores = f"their scores are at most {apart:.1g} apart" if apart else "with the same scores"
+    return f"<p class='verdict'>Both say {escape(first.best[0].label)}; {scores}.</p>"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.1f} ms"
+
+
+def _thumbnail(photo: Path) -> str:
+    picture, data = vision.load_photo(photo), io.BytesIO()
+    picture.thumbnail((480, 360))
+    picture.save(data, "JPEG")
+    return f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}"
+
 
 COMPILED = Compiled()
 PREFERENCES = {p.name.replace("_", " ").lower(): p for p in gpunn.Preference}
@@ -60,6 +239,29 @@ def page() -> Any:
         inputs = [photo, model, labels, backend, preference]
         gr.on([i.change for i in inputs], show, inputs, answers, concurrency_limit=1, api_name=False)
     return blocks
+
+
+POLICY = (
+    "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; base-uri 'self'; form-action 'self'"
+)
+
+
+class OnlyFromHere:
+    """Middleware (ASGI) that forbids the page to load anything from elsewhere."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer as the app does, with one header more."""
+
+        async def answer(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"content-security-policy", POLICY.encode())]
+            await send(message)
+
+        await self.app(scope, receive, answer)
 
 
 def main() -> None:

@@ -90,14 +90,13 @@ def test_wrong_file_is_named(app: ModuleType, photo: Path, tmp_path: Path, which
 def test_compilations_that_were_not_used_are_closed(
     app: ModuleType, photo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = importlib.import_module("web_answers")
-    monkeypatch.setattr(answers, "KEPT", 2)
-    compiled, made = answers.Compiled(), []
+    monkeypatch.setattr(app, "KEPT", 2)
+    compiled, made = app.Compiled(), []
     real = gpunn.Model.compile
     monkeypatch.setattr(gpunn.Model, "compile", lambda *args: made.append(real(*args)) or made[-1])
 
     def ask(preference: gpunn.Preference) -> None:
-        compiled.ask(answers.Choice(vision.default_model(), None, "cpu", preference), photo)
+        compiled.ask(app.Choice(vision.default_model(), None, "cpu", preference), photo)
 
     low, fast, sustained = gpunn.Preference
     for preference in (low, fast, low, sustained, low):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -34,8 +33,7 @@ def serving(folder: Path) -> Iterator[tuple[str, Path]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = folder / "log"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "demos")])
-    environment = {**ENVIRONMENT, "PYTHONPATH": paths, "GRADIO_TEMP_DIR": str(folder / "uploads")}
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "GRADIO_TEMP_DIR": str(folder / "uploads")}
     command = [sys.executable, "-c", WATCHED, str(ROOT / "demos" / "web_app.py"), "--port", str(port)]
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)

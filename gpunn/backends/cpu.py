@@ -13,6 +13,7 @@ import numpy as np
 from gpunn.backends.base import Later, Span, Stats, Trace
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
+from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType
 
@@ -42,20 +43,6 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
     return {o: o.value.astype(np.float32) for o in computed if o.value is not None}
 
 
-def last_uses(plan: Plan) -> Mapping[int, tuple[Operand, ...]]:
-    """For each operation, counted through all segments, the operands that nobody needs after it."""
-    keep = plan.model.results
-    last: dict[Operand, int] = {}
-    for step, operation in enumerate(plan.model.operations):
-        for operand in (*operation.inputs, *operation.outputs):
-            if operand is not None and operand.value is None and operand not in keep:
-                last[operand] = step
-    by_step: dict[int, list[Operand]] = {}
-    for operand, step in last.items():
-        by_step.setdefault(step, []).append(operand)
-    return {step: tuple(operands) for step, operands in by_step.items()}
-
-
 def _copy(operand: Operand, values: Mapping[Operand, Array]) -> Array:
     """An operand's value as an array that nobody else has."""
     return np.array(values[operand] if operand.value is None else operand.value)
@@ -69,7 +56,7 @@ class CpuProgram:
         self.constants: Mapping[Hashable, int] = {}
         self._plan = plan
         self._placements = [p for segment in plan.segments for p in segment.placements]
-        self._dead = last_uses(plan)
+        self._dead = last_uses(plan.model)
         self._state = dict(plan.model.variables)
         self._constants = widened_constants(plan.model.operations)
         self._lock = threading.Lock()
@@ -86,13 +73,13 @@ class CpuProgram:
         with self._lock:
             values.update(self._state)
             start = time.perf_counter()
-            for step, placement in enumerate(self._placements):
+            for placement in self._placements:
                 began = time.perf_counter()
                 run_operation(placement.operation, values)
                 if spans is not None:
                     seconds = time.perf_counter() - began
                     spans.append(Span(placement.operation.op, began - start, seconds, placement.operation))
-                for operand in self._dead.get(step, ()):
+                for operand in self._dead.get(placement.operation, ()):
                     del values[operand]
             self._state.update({v: _copy(o, values) for v, o in self._plan.model.updates.items()})
             self.stats.runs += 1

@@ -7,6 +7,7 @@ CASE.npz` runs it again, anywhere; load_case() gives its Model and Sample.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.comparison.exact import evaluate, last_readers, narrow, start
+from gpunn.comparison.exact import evaluate, evaluations, narrow, start
 from gpunn.comparison.inputs import Sample, array_sample, read_arrays
 from gpunn.comparison.parts import exact_parts, joined
 from gpunn.errors import FormatError, ModelError, UnsupportedError
@@ -41,12 +42,8 @@ def save_layer(model: Model, index: int, sample: Sample, path: str | os.PathLike
     optimised = joined(exact_parts(model, sample.arrays))
     if not 0 <= index < len(optimised.operations):
         raise ModelError(f"{model.name} has layers 0 to {len(optimised.operations) - 1}, got {index}")
-    wanted = optimised.operations[index]
-    values, dead = start(optimised, sample.arrays), last_readers(optimised)
-    for operation in optimised.operations[:index]:
-        values.update(zip(operation.outputs, evaluate(operation, values), strict=True))
-        for operand in dead.get(operation, ()):
-            values.pop(operand, None)
+    values = start(optimised, sample.arrays)
+    wanted = next(itertools.islice(evaluations(optimised, values), index, None))
     sources = {o for o in wanted.inputs if o is not None and o.value is None}
     save_case(path, wanted, {o: narrow(values[o], o) for o in sources})
 

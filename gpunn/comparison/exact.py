@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.planning.liveness import last_uses
 from gpunn.types import Array
 
 
@@ -39,32 +40,28 @@ def renamed(
     return {v: values[o] for o, v in pairs if o is not None and v is not None and v.value is None}
 
 
-def run_exact(model: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The outputs of a model in its initial state; what no later operation reads is let go."""
-    values = start(model, inputs)
-    dead = last_readers(model)
-    for operation in model.operations:
-        values.update(zip(operation.outputs, evaluate(operation, values), strict=True))
-        for operand in dead.get(operation, ()):
-            values.pop(operand, None)
-    return tuple(widen(o.value) if o.value is not None else values[o] for o in model.outputs)
-
-
 def start(model: Graph, inputs: Sequence[Array]) -> dict[Operand, Array]:
     """What is known before the first operation: inputs, and variables with their initial values."""
     given = dict(zip(model.inputs, inputs, strict=True))
     return {operand: widen(value) for operand, value in (*given.items(), *model.variables.items())}
 
 
-def last_readers(model: Graph) -> dict[Operation, list[Operand]]:
-    """For each operation the operands that nobody needs after it."""
-    last: dict[Operand, Operation] = {}
+def run_exact(model: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """Compute the outputs of a model in its initial state."""
+    values = start(model, inputs)
+    for _ in evaluations(model, values):
+        pass
+    return tuple(widen(o.value) if o.value is not None else values[o] for o in model.outputs)
+
+
+def evaluations(model: Graph, values: dict[Operand, Array]) -> Iterator[Operation]:
+    """Compute a model operation by operation, and yield each operation once its results are in `values`.
+
+    `values` begin as start() gives them, and later hold no operand that only earlier operations read.
+    """
+    unread = last_uses(model)
     for operation in model.operations:
-        touched: Iterable[Operand | None] = (*operation.inputs, *operation.outputs)
-        last.update({o: operation for o in touched if o is not None and o.value is None})
-    for operand in model.outputs:
-        last.pop(operand, None)
-    dead: dict[Operation, list[Operand]] = {}
-    for operand, operation in last.items():
-        dead.setdefault(operation, []).append(operand)
-    return dead
+        values.update(zip(operation.outputs, evaluate(operation, values), strict=True))
+        yield operation
+        for operand in unread.get(operation, ()):
+            values.pop(operand, None)

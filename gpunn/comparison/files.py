@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from gpunn import vision
-from gpunn.comparison.exact import evaluate, last_readers, start
+from gpunn.comparison.exact import evaluations, start
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Tally
 from gpunn.comparison.parts import exact_parts, joined, run_parts
@@ -129,13 +129,10 @@ def _converted(value: Array, have: TensorType, want: TensorType) -> Array:
 
 
 def _tensors(model: Graph, arrays: Sequence[Array]) -> Iterator[tuple[Operand, Array]]:
-    """Every tensor that a model computes, in order."""
-    values, dead = start(model, arrays), last_readers(model)
-    for operation in model.operations:
-        values.update(zip(operation.outputs, evaluate(operation, values), strict=True))
+    """Yield every tensor that a model computes, in order."""
+    values = start(model, arrays)
+    for operation in evaluations(model, values):
         yield from ((operand, values[operand]) for operand in operation.outputs)
-        for operand in dead.get(operation, ()):
-            values.pop(operand, None)
 
 
 def paired(first: Graph, second: Graph) -> list[tuple[Operand, Operand, str]]:

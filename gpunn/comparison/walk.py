@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunn.comparison.check import Checked
-from gpunn.comparison.exact import evaluate, last_readers, narrow, renamed, start
+from gpunn.comparison.exact import evaluate, narrow, renamed, start
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Health, health
 from gpunn.comparison.noise import Chains
@@ -19,6 +19,7 @@ from gpunn.comparison.source import LayerSource
 from gpunn.comparison.tolerance import bounds
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.planning.liveness import last_uses
 
 Progress = Callable[[str, int, int | None], None]
 """Told what is under way, how much of it is done, and how much there is, where that is known."""
@@ -53,7 +54,7 @@ class Walk:
 
     def run(self, progress: Progress) -> Walked:
         """Go through all operations."""
-        dead = last_readers(self._model)
+        dead = last_uses(self._model)
         layers: list[Layer] = []
         outputs = set(self._model.outputs)
         drift: dict[Arithmetic, dict[Operand, float]] = {c.arithmetic: {} for c in self._chains}
@@ -65,7 +66,7 @@ class Walk:
             for arithmetic, found in tolerances.items():
                 pairs = zip(operation.outputs, found, strict=True)
                 drift[arithmetic].update({o: t for o, t in pairs if o in outputs})
-            unread = dead.get(operation, [])
+            unread = dead.get(operation, ())
             if self._sides:
                 layers += self._layers(index, operation, tolerances, unread)
             self._free(unread)

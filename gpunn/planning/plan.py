@@ -1,17 +1,16 @@
-"""Plan: placed operations cut into segments, with lifetimes, buffer assignment and host<->device crossings.
+"""Plan: placed operations cut into segments, with every crossing between the host and the device.
 
 A plan knows no device: it is arithmetic over operands, and tested as such.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Note, Scratch
+from gpunn.kernel import Note
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
 
 
@@ -32,14 +31,6 @@ class Segment:
     def notes(self) -> tuple[Note, ...]:
         """What kernels note, in their order."""
         return tuple(r for r in self.readbacks if isinstance(r, Note))
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Where an intermediate lives: which arena, at which byte."""
-
-    arena: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +62,6 @@ class Plan:
         """Variables that stay on the host, and their next values."""
         resident = set(self.resident)
         return {v: o for v, o in self.model.updates.items() if v not in resident}
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A tensor's bytes and the first and last step at which they must stay."""
-
-    nbytes: int
-    first: int
-    last: int
-
-    def overlaps(self, other: Interval) -> bool:
-        """Whether both are alive at some step."""
-        return self.first <= other.last and other.first <= self.last
-
-
-@dataclass(frozen=True, slots=True)
-class Arenas:
-    """The result of assign(): a slot per tensor, the arenas' sizes, and the lower bound of their sum."""
-
-    slots: tuple[Slot, ...]
-    sizes: tuple[int, ...]
-    peak_live_bytes: int
 
 
 def make_plan(model: Graph, placements: Sequence[Placement], hold: Collection[Operand] = ()) -> Plan:
@@ -183,92 +152,3 @@ def _wanted_on_host(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> list
         if backend == HOST:
             wanted |= {plan.root(i) for p in placements for i in p.operation.inputs if i is not None}
     return result[::-1]
-
-
-def device_intervals(
-    plan: Plan, nbytes: Callable[[Operand | Scratch], int]
-) -> dict[Operand | Scratch, Interval]:
-    """Lifetimes, in dispatch steps, of all tensors that device segments touch.
-
-    A tensor that is uploaded lives from its segment's first step, one that is read back to its
-    segment's last, the next value of a variable that stays on the device to the very last. Such a variable
-    itself lives longer than a run, so it has no interval here. What the kernels of an operation hand on lives
-    for its step.
-    """
-    first: dict[Operand | Scratch, int] = {}
-    last: dict[Operand | Scratch, int] = {}
-    step = 0
-    for segment in plan.segments:
-        if segment.backend != DEVICE:
-            continue
-        start = step
-        for operand in segment.uploads:
-            first[operand] = last[operand] = start
-        for placement in segment.placements:
-            if placement.backend == ALIAS:
-                continue
-            last.update(
-                {plan.root(i): step for i in placement.operation.inputs if i is not None and i.value is None}
-            )
-            written: list[Operand | Scratch] = [*placement.operation.outputs]
-            written += (scratch for kernel in placement.kernels for scratch in kernel.scratch)
-            for result in written:
-                first[result] = last[result] = step
-            step += 1
-        last.update(dict.fromkeys(segment.readbacks, step - 1))
-    kept = (*plan.device_updates.values(), *(plan.root(o) for o in plan.held))
-    last.update((o, step - 1) for o in kept if o in first)
-    return {o: Interval(nbytes(o), first[o], last[o]) for o in first}
-
-
-def assign(intervals: Sequence[Interval], alignment: int, capacity: int) -> Arenas:
-    """Place tensors in arenas, largest first, each at the lowest place that is free over its whole life.
-
-    Tensors alive at the same step never overlap. `alignment` is that of offsets and `capacity` the most
-    that one arena may grow to, in bytes; there is a second arena only when the first is full.
-    """
-    slots: dict[int, Slot] = {}
-    sizes: list[int] = []
-    for index in sorted(range(len(intervals)), key=lambda i: (-intervals[i].nbytes, intervals[i].first)):
-        slot = _place(index, intervals, slots, alignment, capacity)
-        end = slot.offset + intervals[index].nbytes
-        if slot.arena == len(sizes):
-            sizes.append(0)
-        sizes[slot.arena] = max(sizes[slot.arena], end)
-        slots[index] = slot
-    return Arenas(tuple(slots[i] for i in range(len(intervals))), tuple(sizes), _peak(intervals))
-
-
-def _place(
-    index: int, intervals: Sequence[Interval], slots: Mapping[int, Slot], alignment: int, capacity: int
-) -> Slot:
-    """The first arena with room for a tensor, and the place there; a new arena always has room."""
-    for arena in itertools.count():
-        offset = _lowest_fit(index, arena, intervals, slots, alignment)
-        if offset == 0 or offset + intervals[index].nbytes <= capacity:
-            return Slot(arena, offset)
-    raise AssertionError("unreachable")
-
-
-def _lowest_fit(
-    index: int, arena: int, intervals: Sequence[Interval], slots: Mapping[int, Slot], alignment: int
-) -> int:
-    """The lowest aligned offset in an arena that is free over the tensor's whole life."""
-    mine = intervals[index]
-    taken = sorted(
-        (slot.offset, slot.offset + intervals[other].nbytes)
-        for other, slot in slots.items()
-        if slot.arena == arena and intervals[other].overlaps(mine)
-    )
-    offset = 0
-    for start, end in taken:
-        if offset + mine.nbytes <= start:
-            break
-        offset = max(offset, -(-end // alignment) * alignment)
-    return offset
-
-
-def _peak(intervals: Sequence[Interval]) -> int:
-    """The largest sum of live tensors over all steps."""
-    starts = {i.first for i in intervals}
-    return max((sum(i.nbytes for i in intervals if i.first <= s <= i.last) for s in starts), default=0)

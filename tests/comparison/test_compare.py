@@ -13,7 +13,7 @@ import gpunn
 from gpunn import vision
 from gpunn.backends.webgpu import device, shader
 from gpunn.model import Model
-from gpunn.planning import plan
+from gpunn.planning.liveness import Interval
 from gpunn.types import Array, float32
 from tests.resources import shared
 from tests.schemas import validate
@@ -150,7 +150,7 @@ def test_fault_between_the_kernels(monkeypatch: pytest.MonkeyPatch, gpu: str) ->
     for _ in range(3):
         (late,) = model.add("sin", [late])
     model.output(*model.add("add", [early, late]))
-    monkeypatch.setattr(plan.Interval, "overlaps", lambda self, other: abs(self.first - other.first) <= 1)
+    monkeypatch.setattr(Interval, "overlaps", lambda self, other: abs(self.first - other.first) <= 1)
     found = gpunn.compare(model, 1, [gpu], per_layer=True)
     assert found.first_wrong(gpu) is None
     assert [f.kind for f in found.findings] == ["plan", "output"]

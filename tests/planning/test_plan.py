@@ -1,4 +1,4 @@
-"""plan.py: segments, crossings, lifetimes and buffer assignment, without a device."""
+"""Segments, crossings, lifetimes on the device and assignment of buffers, all without a device."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from gpunn.graph.operation import Operand
 from gpunn.kernel import Kernel, Read, Scratch, Write
 from gpunn.model import Model
+from gpunn.planning.arenas import assign
+from gpunn.planning.liveness import Interval, device_intervals
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, partition
-from gpunn.planning.plan import Interval, assign, device_intervals, make_plan
+from gpunn.planning.plan import make_plan
 from gpunn.types import float32
 
 KERNEL = Kernel(body="unary", threads=(1, 1, 1), workgroup=(1, 1, 1), reads=())

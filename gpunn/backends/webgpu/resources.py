@@ -16,7 +16,9 @@ from gpunn.backends.webgpu.run import Stage
 from gpunn.backends.webgpu.shader import key_of, param_block, source, target
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note, Read, Scratch
-from gpunn.planning.plan import Interval, Plan, Slot, assign, device_intervals
+from gpunn.planning.arenas import Slot, assign
+from gpunn.planning.liveness import Interval, device_intervals
+from gpunn.planning.plan import Plan
 
 
 class Resources:
