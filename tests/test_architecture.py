@@ -14,8 +14,6 @@ WITH_ROOMS_INSIDE = ("ops", "importers", "backends")
 # Circles of modules that are still to be untied.
 CIRCLES = {
     frozenset({"gpunn.graph.graph", "gpunn.graph.reshape", "gpunn.graph.rest"}),
-    frozenset({"gpunn.backends.webgpu.device", "gpunn.backends.webgpu.memory"}),
-    frozenset(f"gpunn.backends.webgpu.{name}" for name in ("recorder", "run", "resources", "program")),
     frozenset({"gpunn.nnapi.graph", "gpunn.nnapi.model"}),
 }
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.backends.webgpu import executor as webgpu_executor
 from gpunn.backends.webgpu import lower as lowering
 from gpunn.backends.webgpu import native
-from gpunn.backends.webgpu import program as webgpu_program
 from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operation
 from gpunn.model import Model
@@ -274,7 +274,7 @@ def test_memory_that_is_out_on_the_host_is_an_error_of_the_device(monkeypatch: p
 @pytest.mark.parametrize(
     "preference", [gpunn.Preference.FAST_SINGLE_ANSWER, gpunn.Preference.SUSTAINED_SPEED]
 )
-@pytest.mark.parametrize(("where", "name"), [(native, "_deliver"), (webgpu_program, "submit")])
+@pytest.mark.parametrize(("where", "name"), [(native, "_deliver"), (webgpu_executor, "submit")])
 def test_an_interrupted_run_loses_nothing(
     gpu: str, preference: gpunn.Preference, where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

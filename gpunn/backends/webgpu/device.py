@@ -14,7 +14,7 @@ from typing import Any
 import wgpu
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
-from gpunn.backends.webgpu.memory import ConstantStore
+from gpunn.backends.webgpu.memory import Allocator, ConstantStore
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
 from gpunn.errors import DeviceError
 
@@ -139,7 +139,8 @@ class Device:
         except Exception as error:
             raise DeviceError(f"adapter {self.info.name!r} gives no device: {error}") from error
         self.limits: Mapping[str, int] = dict(self.wgpu.limits)
-        self.constants = ConstantStore(self)
+        self.memory = Allocator(self.wgpu)
+        self.constants = ConstantStore(self.memory, self.lock)
         self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}
         self._layouts: dict[tuple[str, ...], Any] = {}
 
@@ -151,18 +152,6 @@ class Device:
     def limit(self, name: str) -> int:
         """A limit of the device, by its WebGPU name in kebab case."""
         return int(self.limits[name])
-
-    def buffer(self, size: int, usage: int, what: str) -> Any:
-        """A new buffer; DeviceError when it is over the limit or memory is out."""
-        most = self.limit("max-buffer-size")
-        if size > most:
-            raise DeviceError(f"{what} needs a buffer of {size} bytes, the device allows {most}")
-        try:
-            return self.wgpu.create_buffer(size=size, usage=usage)
-        except wgpu.GPUOutOfMemoryError as error:
-            raise DeviceError(f"out of GPU memory: {what} needs {size} bytes") from error
-        except Exception as error:
-            raise DeviceError(f"{what}: no buffer of {size} bytes: {error}") from error
 
     def pipeline(self, key: ShaderKey) -> tuple[Any, Any]:
         """Compute pipeline and bind group layout of a key, made once."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpunn.backends.base import Stats
-from gpunn.backends.webgpu.memory import arena_buffer, padded
+from gpunn.backends.webgpu.device import Device
+from gpunn.backends.webgpu.memory import padded
 from gpunn.types import Array, Shape, TensorType
-
-if TYPE_CHECKING:
-    from gpunn.backends.webgpu.device import Device
 
 
 class Held:
@@ -67,7 +65,7 @@ class Shelter:
         try:
             buffer = free.pop()
         except IndexError:
-            buffer = arena_buffer(self._device, size)
+            buffer = self._device.memory.arena(size)
             self._made.append(buffer)
             self._stats.buffers += 1
             self._stats.arena_bytes += size

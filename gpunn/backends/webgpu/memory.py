@@ -1,20 +1,19 @@
-"""GPU memory: constants uploaded once, arenas for intermediates, staging buffers for read-back."""
+"""GPU memory: arenas for intermediates, staging buffers for read-back, constants uploaded once."""
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import wgpu
 
+from gpunn.errors import DeviceError
 from gpunn.kernel import Pack, ceil_div
 from gpunn.types import Array
-
-if TYPE_CHECKING:
-    from gpunn.backends.webgpu.device import Device
 
 _CONSTANT = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST
 _ARENA = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
@@ -56,11 +55,56 @@ class Constant:
     users: int = 0
 
 
+class Allocator:
+    """Makes the buffers of a wgpu device.
+
+    Every method raises DeviceError when the buffer is over the device's limit or memory is out.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._most = int(device.limits["max-buffer-size"])
+
+    def arena(self, nbytes: int) -> Any:
+        """Make a buffer that intermediates live in."""
+        return self._buffer(nbytes, _ARENA, "an arena of intermediate tensors")
+
+    def staging(self, nbytes: int) -> Any:
+        """Make a buffer that the host can map to read results."""
+        return self._buffer(nbytes, _STAGING, "read-back")
+
+    def uniform(self, data: bytes) -> Any:
+        """Make a buffer that holds parameter blocks."""
+        buffer = self._buffer(len(data), _UNIFORM, "kernel parameters")
+        if data:
+            self._device.queue.write_buffer(buffer, 0, data)
+        return buffer
+
+    def constant(self, data: Array, what: str) -> Any:
+        """Make a buffer that holds an array of whole words; `what` names it in errors."""
+        buffer = self._buffer(data.nbytes, _CONSTANT, what)
+        if data.nbytes:
+            self._device.queue.write_buffer(buffer, 0, data)
+        return buffer
+
+    def _buffer(self, nbytes: int, usage: int, what: str) -> Any:
+        size = padded(nbytes)
+        if size > self._most:
+            raise DeviceError(f"{what} needs a buffer of {size} bytes, the device allows {self._most}")
+        try:
+            return self._device.create_buffer(size=size, usage=usage)
+        except wgpu.GPUOutOfMemoryError as error:
+            raise DeviceError(f"out of GPU memory: {what} needs {size} bytes") from error
+        except Exception as error:
+            raise DeviceError(f"{what}: no buffer of {size} bytes: {error}") from error
+
+
 class ConstantStore:
     """Constants of a device by content: equal bytes under an equal packing are uploaded once."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, memory: Allocator, lock: threading.RLock) -> None:
+        self._memory = memory
+        self._lock = lock
         self._constants: dict[tuple[bytes, Pack | None], Constant] = {}
 
     def acquire(self, values: Sequence[Array | None], pack: Pack | None, what: str) -> tuple[Constant, int]:
@@ -69,14 +113,12 @@ class ConstantStore:
         Without `pack` there is one value, uploaded as it is.
         """
         key = (_digest(values), pack)
-        with self._device.lock:
+        with self._lock:
             constant = self._constants.get(key)
             uploaded = 0
             if constant is None:
                 data = as_words(pack(*values) if pack else values[0])
-                buffer = self._device.buffer(padded(data.nbytes), _CONSTANT, what)
-                if data.nbytes:
-                    self._device.wgpu.queue.write_buffer(buffer, 0, data)
+                buffer = self._memory.constant(data, what)
                 constant = self._constants[key] = Constant(key, buffer, padded(data.nbytes))
                 uploaded = data.nbytes
             constant.users += 1
@@ -84,7 +126,7 @@ class ConstantStore:
 
     def release(self, constant: Constant) -> None:
         """Give a constant back; its memory is freed with its last user."""
-        with self._device.lock:
+        with self._lock:
             constant.users -= 1
             if constant.users == 0:
                 del self._constants[constant.key]
@@ -94,21 +136,3 @@ class ConstantStore:
     def nbytes(self) -> int:
         """Bytes of all constants on the device."""
         return sum(c.nbytes for c in self._constants.values())
-
-
-def arena_buffer(device: Device, nbytes: int) -> Any:
-    """A buffer that intermediates live in."""
-    return device.buffer(padded(nbytes), _ARENA, "an arena of intermediate tensors")
-
-
-def staging_buffer(device: Device, nbytes: int) -> Any:
-    """A buffer that the host can map to read results."""
-    return device.buffer(padded(nbytes), _STAGING, "read-back")
-
-
-def uniform_buffer(device: Device, data: bytes) -> Any:
-    """A buffer of parameter blocks."""
-    buffer = device.buffer(padded(len(data)), _UNIFORM, "kernel parameters")
-    if data:
-        device.wgpu.queue.write_buffer(buffer, 0, data)
-    return buffer

@@ -12,7 +12,7 @@ import wgpu
 from gpunn.backends.base import Span
 from gpunn.backends.webgpu.device import TIMESTAMPS, Device
 from gpunn.backends.webgpu.native import Copy, Dispatch, await_submission, submit, timestamp_period
-from gpunn.backends.webgpu.run import Stage
+from gpunn.backends.webgpu.stage import Stage
 from gpunn.graph.operation import Operation
 
 _PASSES = 2048  # in a submission: a query set holds 4096 timestamps (WebGPU, section 20.1)

@@ -10,10 +10,10 @@ from typing import Any
 
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import Device
-from gpunn.backends.webgpu.memory import Constant, arena_buffer, padded, staging_buffer, uniform_buffer
+from gpunn.backends.webgpu.memory import Constant, padded
 from gpunn.backends.webgpu.native import Copy, Dispatch
-from gpunn.backends.webgpu.run import Stage
 from gpunn.backends.webgpu.shader import key_of, param_block, source, target
+from gpunn.backends.webgpu.stage import Stage
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note, Read, Scratch
 from gpunn.planning.arenas import Slot, assign
@@ -54,7 +54,7 @@ class Resources:
     def ring(self, frames: int) -> deque[Any]:
         """Staging buffers for as many runs as may be in flight, each with room for any stage's read-backs."""
         size = max((_staging_size(stage) for stage in self.stages), default=0)
-        ring = [self._keep(staging_buffer(self.device, size)) for _ in range(frames if size else 0)]
+        ring = [self._keep(self.device.memory.staging(size)) for _ in range(frames if size else 0)]
         self.stats.staging_bytes = len(ring) * padded(size)
         return deque(ring)
 
@@ -84,7 +84,7 @@ class Resources:
         first = len(self._arenas)
         for operand, slot in zip(intervals, arenas.slots, strict=True):
             self._slots[operand] = Slot(first + slot.arena, slot.offset)
-        self._arenas += [self._keep(arena_buffer(self.device, size)) for size in arenas.sizes]
+        self._arenas += [self._keep(self.device.memory.arena(size)) for size in arenas.sizes]
         return sum(padded(size) for size in arenas.sizes), arenas.peak_live_bytes
 
     def _keep(self, buffer: Any) -> Any:
@@ -121,7 +121,7 @@ class Resources:
             data.extend(bytes(-len(data) % alignment))
             places.append((len(data), len(block)))
             data.extend(block)
-        return self._keep(uniform_buffer(self.device, bytes(data))), iter(places)
+        return self._keep(self.device.memory.uniform(bytes(data))), iter(places)
 
     def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
         key = key_of(kernel, operation)

@@ -4,61 +4,40 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from gpunn.backends.cpu import run_operation
+from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
-from gpunn.backends.webgpu.native import Copy, Dispatch, MappedRead
+from gpunn.backends.webgpu.native import MappedRead
+from gpunn.backends.webgpu.recorder import Recorder
+from gpunn.backends.webgpu.stage import Stage
 from gpunn.errors import DeviceError, ModelError
-from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Note
-from gpunn.planning.partition import DEVICE
-from gpunn.planning.plan import Segment
+from gpunn.graph.operation import Operand
 from gpunn.types import Array
-
-if TYPE_CHECKING:
-    from gpunn.backends.webgpu.program import WebGpuProgram
-    from gpunn.backends.webgpu.recorder import Recorder
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A segment made ready: host operations, or uploads, dispatches and read-backs.
-
-    `work` says what each dispatch does. `readbacks` pairs operands and notes with their byte offset in the
-    staging buffer. `updates` come after the dispatches: they give variables on the device their next values.
-    """
-
-    segment: Segment
-    dispatches: tuple[Dispatch, ...] = ()
-    updates: tuple[Copy, ...] = ()
-    readbacks: tuple[tuple[Operand | Note, int], ...] = ()
-    work: tuple[tuple[Operation, Kernel], ...] = ()
-
-    @property
-    def on_device(self) -> bool:
-        """Whether the segment runs on the device."""
-        return self.segment.backend == DEVICE
 
 
 class Run:
     """One inference on its way through the stages; `rest` are the host's after the last device stage.
 
-    `state` is what it leaves in variables on the host, once there is a result. A `recorder` times its parts.
+    It stands in `in_flight` from a submission to the device until its results are taken. `state` is what it
+    leaves in variables on the host, once there is a result. A `recorder` times its parts.
     """
 
     def __init__(
         self,
-        program: WebGpuProgram,
+        executor: Executor,
+        in_flight: deque[Run],
         values: dict[Operand, Array],
         rest: Sequence[Stage],
         recorder: Recorder | None = None,
     ) -> None:
-        self._program = program
+        self._executor = executor
+        self._in_flight = in_flight
         self._values = values
         self._rest = rest
         self._recorder = recorder
@@ -74,10 +53,11 @@ class Run:
         if not stage.on_device:
             self._run_host(stage)
             return
-        staging, mapping = self._program.encode(stage, self._values, self._held, self._recorder)
+        staging, mapping = self._executor.encode(stage, self._values, self._held, self._recorder)
         if mapping is not None:
             self._under_way = stage, staging, mapping
-            self._program.enter(self)
+            with self._executor.lock:
+                self._in_flight.append(self)
 
     def settle(self) -> bool:
         """Wait for the device stage under way, if any, and take its results; False if the run failed."""
@@ -87,14 +67,16 @@ class Run:
             stage, staging, mapping = self._under_way
             try:
                 began = time.perf_counter()
-                self._program.read(stage, mapping, self._values)
+                self._executor.read(stage, mapping, self._values)
                 if self._recorder is not None:
                     self._recorder.host("read back", began)
             except (DeviceError, ModelError) as error:
                 self._error = error
             # Not where Ctrl-C ends the waiting: the stage goes on, and its buffer is not free yet.
             self._under_way = None
-            self._program.leave(self, stage, staging)
+            with self._executor.lock:
+                self._in_flight.remove(self)
+                self._executor.take_back(stage, staging)
             return self._error is None
 
     def result(self) -> tuple[Array, ...]:
@@ -106,9 +88,9 @@ class Run:
             if self._outputs is None:
                 for stage in self._rest:
                     self._run_host(stage)
-                outputs = self._program.plan.model.outputs
+                outputs = self._executor.plan.model.outputs
                 self._outputs = tuple(map(self._output, outputs))
-                updates = self._program.plan.host_updates
+                updates = self._executor.plan.host_updates
                 self.state = {variable: self._copy(o) for variable, o in updates.items()}
                 self._values.clear()
                 self._held.clear()
@@ -141,5 +123,5 @@ class Run:
             return self._values[operand]
         if operand.value is not None:
             return operand.value
-        source = self._value(self._program.plan.root(operand)).reshape(-1)
+        source = self._value(self._executor.plan.root(operand)).reshape(-1)
         return source.view(operand.type.dtype.numpy).reshape(operand.type.shape)
