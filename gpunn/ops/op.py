@@ -1,11 +1,11 @@
-"""How an op is declared: Op and @op."""
+"""How an op is declared: its Facets, @op, and the Op that they make."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from gpunn.kernel import Kernel
@@ -38,26 +38,28 @@ class Quantized:
     plain: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
-    """One operation: meaning (numpy), types (infer) and GPU form (kernel), side by side.
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """What an op states of itself, beside its meaning.
 
-    `reference` computes in the dtype of its inputs (float64 in gives the oracle), its positional
-    parameters are the operands (default None: optional; *args: any number) and its keyword-only
-    parameters are the attributes. `fusible`: takes the extra attribute `activation`, the name of an
-    activation applied to the result. `alias`: the output is the first input's bytes under another
-    shape or type. `host_reason`: why there is no kernel. `guards`: which values must be checked before it
-    runs.
-    `quantized`: the op's integer arithmetic; an op without it works on dequantised values, unless it is
-    `raw`: then it only moves elements, whatever they mean. `flops`: additions and multiplications of a call,
-    where that is not one for each element of the results. `strings`: takes string tensors as well.
-    `precise`: in a relaxed compilation, too, what it reads and writes is float32.
+    * infer: the types of the results, from those of the operands; raises ModelError.
+    * kernel: the GPU form; may raise Unsupported.
+    * name: the op's name, where it is not the reference's.
+    * fusible: takes the extra attribute `activation`, the name of an activation applied to the result.
+    * alias: the result is the first input's bytes under another shape or type; implies `raw`.
+    * host_reason: why there is no kernel.
+    * guards: which values must be checked before it runs.
+    * quantized: its integer arithmetic; without it the op works on dequantised values, unless it is `raw`.
+    * raw: it only moves elements, whatever they mean.
+    * strings: takes string tensors as well.
+    * precise: what it reads and writes is float32, in a relaxed compilation too.
+    * flops: additions and multiplications of a call, where that is not one for each element of the results.
     """
 
-    name: str
-    reference: Callable[..., Any]
     infer: Infer
     kernel: KernelFunction | None = None
+    _: KW_ONLY
+    name: str = ""
     fusible: bool = False
     alias: bool = False
     host_reason: str = ""
@@ -67,10 +69,22 @@ class Op:
     strings: bool = False
     precise: bool = False
     flops: Flops | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    operands: tuple[str, ...] = ()
-    optional: int = 0
-    variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op(Facets):
+    """One operation: meaning (numpy), types (infer) and GPU form (kernel), side by side; see Facets.
+
+    `reference` computes in the dtype of its inputs (float64 in gives the oracle), its positional
+    parameters are the operands (default None: optional; *args: any number) and its keyword-only
+    parameters are the attributes, with their defaults.
+    """
+
+    reference: Callable[..., Any]
+    attributes: Mapping[str, Any]
+    operands: tuple[str, ...]
+    optional: int
+    variadic: bool
 
     def work(self, call: Call) -> int:
         """Additions and multiplications of a call, by its textbook formula; of moving elements, none."""
@@ -107,47 +121,25 @@ class Op:
         return full
 
 
-def op(
-    infer: Infer,
-    kernel: KernelFunction | None = None,
-    *,
-    name: str = "",
-    fusible: bool = False,
-    alias: bool = False,
-    host_reason: str = "",
-    guards: tuple[Guard, ...] = (),
-    quantized: Quantized | None = None,
-    raw: bool = False,
-    strings: bool = False,
-    precise: bool = False,
-    flops: Flops | None = None,
-) -> Callable[[Callable[..., Any]], Op]:
-    """Make an Op of its numpy reference; operands and attributes are read from its signature."""
+@dataclass(frozen=True, slots=True)
+class op(Facets):  # noqa: N801 (a decorator)
+    """Declare an op: a decorator of its numpy reference, made of its Facets."""
 
-    def declare(reference: Callable[..., Any]) -> Op:
+    def __call__(self, reference: Callable[..., Any]) -> Op:
+        """Make the Op; operands and attributes are read from the reference's signature."""
         params = inspect.signature(reference).parameters.values()
         positional = [p for p in params if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        stated: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(Facets)}
+        stated["name"] = self.name or reference.__name__
+        stated["raw"] = self.raw or self.alias
         return Op(
-            name=name or reference.__name__,
+            **stated,
             reference=reference,
-            infer=infer,
-            kernel=kernel,
-            fusible=fusible,
-            alias=alias,
-            host_reason=host_reason,
-            guards=guards,
-            quantized=quantized,
-            raw=raw or alias,
-            flops=flops,
-            strings=strings,
-            precise=precise,
             attributes={p.name: p.default for p in params if p.kind is inspect.Parameter.KEYWORD_ONLY},
             operands=tuple(p.name for p in positional),
             optional=sum(p.default is None for p in positional),
             variadic=any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in positional),
         )
-
-    return declare
 
 
 def matrices(*operands: int) -> Flops:
