@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import gpunn
+from gpunn.backends.webgpu import shader
 from gpunn.cli.show import (
     BackendName,
     ModelFile,
@@ -43,10 +44,20 @@ def inspect(
             help="Another shape for an input than the file has; may be given for several inputs.",
         ),
     ] = None,
+    wgsl: Annotated[
+        int | None,
+        typer.Option(
+            "--wgsl",
+            metavar="N",
+            show_default=False,
+            help="Print only the shader of dispatch N of --plan, as the driver compiles it.",
+        ),
+    ] = None,
     backend: Annotated[
         BackendName | None,
         typer.Option(
-            help="Where the model would run.  [default: webgpu with --plan, else auto]", show_default=False
+            help="Where the model would run.  [default: webgpu with --plan or --wgsl, else auto]",
+            show_default=False,
         ),
     ] = None,
     relaxed: Relaxed = False,
@@ -59,11 +70,15 @@ def inspect(
     network = gpunn.load(model)
     if shapes:
         network = network.reshaped(input_shapes(shapes))
-    chosen = backend or ("webgpu" if plan else "auto")
+    chosen = backend or ("webgpu" if plan or wgsl is not None else "auto")
     with network.compile(backend=chosen, relaxed=relaxed) as compiled:
         document = _document(network, compiled, plan)
+        if wgsl is not None:
+            document["wgsl"] = _shader(compiled, wgsl)
     if as_json:
         print(json_text(document))
+    elif "wgsl" in document:
+        _print_shader(document["wgsl"])
     else:
         _print_document(stdout(), document)
 
@@ -106,6 +121,25 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
             for row in compiled.plan_rows()
         ]
     return document
+
+
+def _shader(compiled: gpunn.Compilation, dispatch: int) -> dict[str, Any]:
+    """The source of a dispatch and where its lines come from. Raises BadParameter where there is no such."""
+    rows = compiled.plan_rows()
+    if compiled.backend != "webgpu":
+        raise typer.BadParameter(f"--wgsl needs backend webgpu: {compiled.backend} compiles no shaders")
+    if not 0 <= dispatch < len(rows):
+        numbers = f"the dispatches are 0 to {len(rows) - 1}" if rows else "the model has no GPU dispatch"
+        raise typer.BadParameter(f"there is no dispatch {dispatch}: {numbers}")
+    row = rows[dispatch]
+    parts = shader.parts(shader.key_of(row.kernel, row.operation))
+    return {
+        "dispatch": dispatch,
+        **_operation(row.operation),
+        "kernel": row.kernel.body,
+        "parts": [{"file": p.file or None, "first_line": p.first, "lines": p.lines} for p in parts],
+        "source": "\n".join(p.text for p in parts),
+    }
 
 
 def _models(model: Graph) -> Iterator[Graph]:
@@ -170,6 +204,23 @@ def _print_document(console: Console, document: dict[str, Any]) -> None:
         console.print()
         console.print("dispatches", style="bold")
         console.print(_plan(document))
+
+
+def _print_shader(document: dict[str, Any]) -> None:
+    """Print lines of `number place | code`: the compiler's number, and a library's file and own number.
+
+    The body comes first, so its numbers are the compiler's; generated declarations are in no file.
+    """
+    lines = document["source"].split("\n")
+    body, *others = document["parts"]
+    places = [""] * body["lines"]
+    for part in others:
+        file = (part["file"] or "generated").removeprefix("shaders/")
+        places += [f"{file}:{k}" if part["file"] else file for k in range(1, part["lines"] + 1)]
+    width = max(map(len, places))
+    print(f"// dispatch {document['dispatch']}: {_called(document)} ({document['origin']}), {body['file']}")
+    for number, (place, line) in enumerate(zip(places, lines, strict=True), 1):
+        print(f"{number:4} {place:<{width}} | {line}".rstrip())
 
 
 def _placement(document: dict[str, Any]) -> Table:

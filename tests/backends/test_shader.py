@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpunn.backends.webgpu import shader
+from gpunn.backends.webgpu import shader, wgsl
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Function, Kernel, Read, Write
 from gpunn.model import Model
-from gpunn.types import float32
+from gpunn.types import DType, TensorType, float32
 
 BODY = """//!use helper
 // A body for tests.
@@ -86,6 +86,68 @@ def test_sizes_and_numbers_make_no_new_pipeline_but_lanes_do(folder: Path) -> No
     other = replace(kernel(), params={"COUNT": 7, "FACTOR": 2.0}, threads=(9, 1, 1))
     assert shader.key_of(other, operation()) == key
     assert shader.key_of(kernel(lanes=1), operation()) != key
+
+
+# Everything that declarations are generated for, in comments of every kind.
+COMMENTED = """//!use helper
+// store_y(i, v) and load4_x(i), apply4(v) of V_acc
+/* splatv(x) and integer(x) /* nested: store_y(i, v) */ still a comment: V_x
+   //!use missing, word_x(i) */
+@compute @workgroup_size(WX, WY, WZ)
+fn main(@builtin(global_invocation_id) g: vec3<u32>) {
+  store4_y(g.x, /* store_y( */ twice(load4_x(g.x))); // apply(
+} // storev_y("""
+
+
+def test_names_in_comments_declare_nothing(folder: Path) -> None:
+    """A comment that mentions store_y(...) does not make the stores of bytes atomic, for instance."""
+    (folder / "body.wgsl").write_text(COMMENTED)
+    model = Model()
+    x = model.input("x", TensorType(DType.INT8, (2, 4)))
+    model.output(*model.add("transpose", [x], {"perm": (1, 0)}))
+    key = shader.key_of(kernel(), model.operations[0])
+    declared = shader.parts(key)[-1].text
+    assert "var<storage, read_write> y_data: array<u32>;" in declared
+    assert "atomic" not in declared
+    functions = set(re.findall(r"fn (\w+)", declared))
+    assert functions == {"load4_x", "store4_y"}
+    assert set(re.findall(r"alias (\w+)", declared)) == {"T", "V"}
+    (folder / "body.wgsl").write_text(COMMENTED.replace("/* store_y( */", "store_y(g.x, 1);"))
+    shader.read_body.cache_clear()
+    assert "atomic" in shader.parts(key)[-1].text
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a // b\nc", "a     \nc"),
+        ("a // b", "a     "),
+        ("a /* b\nc */ d", "a     \n     d"),
+        ("a /* b /* c */ d */ e", "a                   e"),
+        ("a /*/ b */ c", "a          c"),
+        ("a // /* b\nc */ d", "a        \nc */ d"),
+        ("a /* // */ b", "a          b"),
+        ("a /* b\nc", "a     \n "),
+        ("a / b * c", "a / b * c"),
+    ],
+)
+def test_comments_become_blanks(text: str, code: str) -> None:
+    assert wgsl.without_comments(text) == code
+
+
+def test_libraries_are_named_at_the_beginning() -> None:
+    assert wgsl.used_libraries("//!use a b\n//!use c\n// comment\n//!use d\n") == ("a", "b", "c")
+    assert wgsl.used_libraries("// comment\n") == ()
+
+
+def test_parts_tell_where_lines_come_from(folder: Path) -> None:
+    key = shader.key_of(kernel(), operation())
+    found = shader.parts(key)
+    assert [part.file for part in found] == ["shaders/body.wgsl", "shaders/lib/helper.wgsl", ""]
+    lines = shader.generate(key).splitlines()
+    for part in found:
+        assert lines[part.first - 1] == part.text.splitlines()[0]
+    assert sum(part.lines for part in found) == len(lines) + 1  # behind the last line break
 
 
 @pytest.mark.parametrize(

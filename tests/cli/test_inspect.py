@@ -96,6 +96,39 @@ def test_plan(run: Run, gpu: str) -> None:
         assert row["reason"] in outcome.out
 
 
+def test_wgsl_of_a_dispatch(run: Run, gpu: str) -> None:
+    """Its lines have the numbers that the compiler gives them, and those of a library its own besides."""
+    document = run("inspect", MODEL, "--plan", "--wgsl", "1", "--json").json
+    shown, row = document["wgsl"], document["plan"][1]
+    assert {shown[key] == row[key] for key in ("op", "origin", "kernel")} == {True}
+    source = shown["source"].split("\n")
+    body, library, *_, generated = shown["parts"]
+    assert (body["file"], body["first_line"]) == (f"shaders/{row['kernel']}.wgsl", 1)
+    assert generated["file"] is None
+    assert "@compute" in shown["source"] and "alias T = f32;" in source
+    outcome = run("inspect", MODEL, "--wgsl", "1")
+    assert (outcome.code, outcome.err) == (0, "")
+    head, *lines = outcome.out.splitlines()
+    assert f"dispatch 1: {row['op']}" in head and row["origin"] in head and body["file"] in head
+    assert [line.partition(" | ")[2] or "" for line in lines] == [line.rstrip() for line in source]
+    assert [int(line.split()[0]) for line in lines] == [*range(1, len(source) + 1)]
+    first = lines[library["first_line"] - 1].split()
+    assert first[:2] == [str(library["first_line"]), f"{library['file'].removeprefix('shaders/')}:1"]
+    assert lines[generated["first_line"]].split()[1] == "generated"
+
+
+@pytest.mark.parametrize("number", [-1, 10_000])
+def test_wgsl_of_no_dispatch(run: Run, gpu: str, number: int) -> None:
+    count = len(run("inspect", MODEL, "--plan", "--json").json["plan"])
+    outcome = run("inspect", MODEL, "--wgsl", number)
+    outcome.must_fail_with(f"there is no dispatch {number}: the dispatches are 0 to {count - 1}")
+
+
+def test_wgsl_needs_a_gpu(run: Run) -> None:
+    outcome = run("inspect", MODEL, "--backend", "cpu", "--wgsl", 0)
+    outcome.must_fail_with("--wgsl needs backend webgpu: cpu compiles no shaders")
+
+
 def test_relaxed_halves_the_memory(run: Run, gpu: str) -> None:
     exact, relaxed = (
         run("inspect", MODEL, "--backend", gpu, *flag, "--json").json for flag in ((), ("--relaxed",))

@@ -80,16 +80,16 @@ def vector_type(element: str) -> str:
     return f"array<{element}, 4>" if element == "Wide" else f"vec4<{element}>"
 
 
-def _by_parts(binding: Binding, lanes: int, text: str) -> bool:
-    """Whether the text stores single elements of words, which other invocations may share."""
-    single = f"store_{binding.name}(" in text or (lanes == 1 and f"storev_{binding.name}(" in text)
+def _by_parts(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
+    """Whether the code stores single elements of words, which other invocations may share."""
+    single = f"store_{binding.name}" in names or (lanes == 1 and f"storev_{binding.name}" in names)
     return binding.stored and binding.dtype not in WORD_TYPES and single
 
 
-def variable(binding: Binding, slot: int, lanes: int, text: str) -> Iterator[str]:
+def variable(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> Iterator[str]:
     """The declaration of an operand's buffer."""
     assert binding.dtype is not None
-    if _by_parts(binding, lanes, text):
+    if _by_parts(binding, lanes, names):
         element = "atomic<u32>"
     elif binding.dtype in PACKED_TYPES:
         element = "u32"
@@ -102,17 +102,17 @@ def variable(binding: Binding, slot: int, lanes: int, text: str) -> Iterator[str
     yield f"@group(0) @binding({slot}) var<storage, {access}> {binding.name}_data: array<{element}>;"
 
 
-def accessors(binding: Binding, result: str, lanes: int, text: str) -> Iterator[str]:
-    """load_, load4_, loadv_, splat_, int_, word_ (or store_...) of one operand: those that the text calls."""
+def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
+    """load_, load4_, loadv_, splat_, int_, word_ (or store_...) of an operand: those that the code names."""
     if binding.stored:
-        one, four = _stores(binding, _by_parts(binding, lanes, text))
+        one, four = _stores(binding, _by_parts(binding, lanes, names))
         forms = {
             "store": ("T", one),
             "store4": (vector_type(result), four),
             "storev": ("V", four if lanes == 4 else one),
         }
         for verb, (kind, statement) in forms.items():
-            if f"{verb}_{binding.name}(" in text:
+            if f"{verb}_{binding.name}" in names:
                 yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {statement} }}"
         return
     scalar = result if binding.dtype is None else element_type(binding.dtype)
@@ -128,10 +128,10 @@ def accessors(binding: Binding, result: str, lanes: int, text: str) -> Iterator[
         "word": ("u32", f"{binding.name}_data[i]"),
     }
     for alias, kind in ((f"T_{binding.name}", scalar), (f"V_{binding.name}", results["loadv"][0])):
-        if alias in text:
+        if alias in names:
             yield f"alias {alias} = {kind};"
     for verb, (result, expression) in results.items():
-        if f"{verb}_{binding.name}(" in text:
+        if f"{verb}_{binding.name}" in names:
             yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ return {expression}; }}"
 
 

@@ -10,19 +10,18 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
 from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variable, vector_type
+from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write, ceil_div
 from gpunn.types import DType
-
-_USES = re.compile(r"^//!use (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +123,36 @@ def param_block(kernel: Kernel) -> bytes:
     return block + bytes(ceil_div(len(block), 16) * 16 - len(block))
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive lines of a generated source that come from one file."""
+
+    file: str  # shaders/<name>.wgsl; "" for generated declarations
+    first: int  # its first line in the source, from 1 on
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """Count its lines."""
+        return self.text.count("\n") + 1
+
+
+def parts(key: ShaderKey) -> tuple[Part, ...]:
+    """Compose the source of a key: the body, the libraries that it needs, the generated declarations."""
+    files = {f"shaders/{name}.wgsl": read_body(name) for name in _files(key)}
+    expressions = (function.expression for _, function in key.functions)
+    names = frozenset[str]().union(*map(identifiers, (*files.values(), *expressions)))
+    found: list[Part] = []
+    line = 1
+    for file, text in (*files.items(), ("", "\n".join((*_declarations(key, names), "")))):
+        found.append(Part(file, line, text))
+        line += found[-1].lines
+    return tuple(found)
+
+
 def generate(key: ShaderKey) -> str:
-    """The complete WGSL source of a key."""
-    parts = [read_body(name) for name in _files(key)]
-    text = "\n".join([*parts, *(function.expression for _, function in key.functions)])
-    parts.extend(_declarations(key, text))
-    return "\n".join(parts) + "\n"
+    """Return the complete WGSL source of a key."""
+    return "\n".join(part.text for part in parts(key))
 
 
 def _files(key: ShaderKey) -> list[str]:
@@ -137,30 +160,29 @@ def _files(key: ShaderKey) -> list[str]:
     rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
     wide = DType.INT64 in (key.accumulator, *(b.dtype for b in key.bindings))
     implied = (("half",) if rounded else ()) + (("wide",) if wide else ())
-    named = " ".join(("//!use", *key.libraries, *implied))
-    return [key.body, *(f"lib/{name}" for name in _libraries(f"{read_body(key.body)}\n{named}"))]
+    named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)
+    return [key.body, *(f"lib/{name}" for name in _with_theirs(named))]
 
 
-def _libraries(text: str) -> list[str]:
-    """The lib/ files that a text names, and those that they name."""
+def _with_theirs(libraries: Iterable[str]) -> list[str]:
+    """Libraries, and those that they use, each once."""
     found: list[str] = []
-    pending = [text]
+    pending = [*libraries]
     while pending:
-        for line in _USES.findall(pending.pop()):
-            for name in line.split():
-                if name not in found:
-                    found.append(name)
-                    pending.append(read_body(f"lib/{name}"))
+        name = pending.pop(0)
+        if name not in found:
+            found.append(name)
+            pending += used_libraries(read_body(f"lib/{name}"))
     return found
 
 
-def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
+def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
     result = next(element_type(b.dtype) for b in key.bindings if b.stored and b.dtype is not None)
     yield f"alias T = {result};"
     yield f"alias V = {vector_type(result) if key.lanes == 4 else 'T'};"
-    if "splatv(" in text:
+    if "splatv" in names:
         yield f"fn splatv(x: T) -> V {{ return {'V(x, x, x, x)' if key.lanes == 4 else 'x'}; }}"
-    if "integer(" in text:
+    if "integer" in names:
         yield f"fn integer(x: i32) -> T {{ return {'wide' if result == 'Wide' else 'T'}(x); }}"
     for axis, size in zip("XYZ", key.workgroup, strict=True):
         yield f"const W{axis}: u32 = {size}u;"
@@ -169,9 +191,9 @@ def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
     slot = 0
     for binding in key.bindings:
         if binding.dtype is not None:
-            yield from variable(binding, slot, key.lanes, text)
+            yield from variable(binding, slot, key.lanes, names)
             slot += 1
-        yield from accessors(binding, result, key.lanes, text)
+        yield from accessors(binding, result, key.lanes, names)
     if key.params:
         fields = ", ".join(f"{name}: {kind}" for name, kind in key.params)
         yield f"struct P {{ {fields} }}"
@@ -180,15 +202,17 @@ def _declarations(key: ShaderKey, text: str) -> Iterator[str]:
     elements = {b.name: element_type(b.dtype) for b in key.bindings if b.dtype is not None}
     if key.accumulator is not None:
         elements["acc"] = element_type(key.accumulator)
-    if "V_acc" in text:
+    if "V_acc" in names:
         element = elements.get("acc", result)
         yield f"alias V_acc = {vector_type(element) if key.lanes == 4 else element};"
     for name, function in functions.items():
         of = (*(function.of or ("",) * len(function.params)), function.gives)
-        yield from _function(name, function, tuple(elements.get(o, result) for o in of), key.lanes, text)
+        yield from _function(name, function, tuple(elements.get(o, result) for o in of), key.lanes, names)
 
 
-def _function(name: str, function: Function, kinds: tuple[str, ...], lanes: int, text: str) -> Iterator[str]:
+def _function(
+    name: str, function: Function, kinds: tuple[str, ...], lanes: int, names: frozenset[str]
+) -> Iterator[str]:
     """A generated function and, where called, its forms over four elements and V, component by component.
 
     `kinds`: the types of the parameters, then of the result.
@@ -199,13 +223,13 @@ def _function(name: str, function: Function, kinds: tuple[str, ...], lanes: int,
         params = ", ".join(f"{q}: {k}" for q, k in zip(function.params, kinds_in, strict=True))
         return f"fn {name}{suffix}({params}) -> {kind} {{ return {result}; }}"
 
-    if not re.search(rf"\b{name}[4v]?\(", text):
+    if names.isdisjoint((name, f"{name}4", f"{name}v")):
         return
     yield form("", str, function.expression)
-    if f"{name}4(" in text or (f"{name}v(" in text and lanes == 4):
+    if f"{name}4" in names or (f"{name}v" in names and lanes == 4):
         calls = (f"{name}({', '.join(f'{q}[{k}]' for q in function.params)})" for k in range(4))
         yield form("4", vector_type, f"{vector_type(kinds[-1])}({', '.join(calls)})")
-    if f"{name}v(" in text:
+    if f"{name}v" in names:
         same = f"{name}{'4' if lanes == 4 else ''}({', '.join(function.params)})"
         yield form("v", vector_type if lanes == 4 else str, same)
 
@@ -218,16 +242,7 @@ def compile_error(key: ShaderKey, source: str, message: str) -> DeviceError:
     if place is None:
         return DeviceError(f"shaders/{key.body}.wgsl was rejected: {complaint}")
     line, column = int(place.group(1)), int(place.group(2))
-    name, local = _locate(key, line)
     quoted = source.splitlines()[line - 1].strip() if line <= source.count("\n") else ""
-    return DeviceError(f"{name}:{local}:{column}: {complaint}: {quoted}")
-
-
-def _locate(key: ShaderKey, line: int) -> tuple[str, int]:
-    """File and own line number of a line of the generated source."""
-    for name in _files(key):
-        length = read_body(name).count("\n") + 1
-        if line <= length:
-            return f"shaders/{name}.wgsl", line
-        line -= length
-    return f"declarations generated for shaders/{key.body}.wgsl", line
+    part = next(part for part in reversed(parts(key)) if part.first <= line)
+    name = part.file or f"declarations generated for shaders/{key.body}.wgsl"
+    return DeviceError(f"{name}:{line - part.first + 1}:{column}: {complaint}: {quoted}")
