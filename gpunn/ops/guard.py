@@ -13,6 +13,8 @@ from gpunn.kernel import Kernel, Note, Read, Write, ceil_div
 from gpunn.ops.call import Call
 from gpunn.types import Array, DType, TensorType
 
+ANY_NUMBER = range(-(2**63), 2**63)
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -63,5 +65,6 @@ class Guard:
     def _refuse(self, call: Call, place: int, number: int) -> NoReturn:
         ranges = self.ranges(call)
         allowed = ranges[place % len(ranges)]
-        bounds = f"at most {allowed.stop - 1}" if allowed.start < 0 else f"in 0 ... {allowed.stop - 1}"
+        most = allowed.stop - 1
+        bounds = f"at most {most}" if allowed.start == ANY_NUMBER.start else f"in {allowed.start} ... {most}"
         raise ModelError(f"{call.op}: {self.what} must be {bounds}, got {number}")

@@ -1,20 +1,22 @@
-"""Moving elements to places that values say: reverse_sequence, dynamic_update_slice.
+"""Moving elements to and from places that values say: reverse_sequence, dynamic_slice, dynamic_update_slice.
 
 Lengths and starts are int32 or int64. Elements are of any dtype and keep their type, quantisation included.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
 from gpunn.ops.call import Call
-from gpunn.ops.check import INDICES, expect_int, expect_unquantised
-from gpunn.ops.guard import Guard
+from gpunn.ops.check import INDICES, expect_bool, expect_entries, expect_int, expect_ints, expect_unquantised
+from gpunn.ops.guard import ANY_NUMBER, Guard
 from gpunn.ops.kernels.copies import whole_copy
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge, space_constants, space_params
 from gpunn.ops.op import Op, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, Shape, TensorType
 
 
 def _infer_reverse(call: Call) -> TensorType:
@@ -70,6 +72,117 @@ def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0
     return np.asarray(np.take_along_axis(x, order.reshape(shape), axis))
 
 
+def _sliced_axes(call: Call) -> tuple[int | None, ...]:
+    """For each start the axis that it belongs to; None for one that says nothing."""
+    if call["axes"] is None:
+        return tuple(range(call.x.rank))
+    entries = expect_entries(call, "axes")
+    axes = [None if a is None else call.axis(expect_int(call, "axes", a), call.x.rank) for a in entries]
+    named = [a for a in axes if a is not None]
+    if len({*named}) < len(named):
+        call.fail(f"axes must be different, got {list(entries)}")
+    return tuple(axes)
+
+
+def _infer_slice(call: Call) -> TensorType:
+    x, starts = call.x, expect_unquantised(call, 1, *INDICES)
+    sizes, axes = expect_ints(call, "sizes", x.rank), _sliced_axes(call)
+    if any(not 0 <= size <= n for size, n in zip(sizes, x.shape, strict=True)):
+        call.fail(f"a slice of {list(sizes)} does not fit {x}")
+    if any(size != n for d, (size, n) in enumerate(zip(sizes, x.shape, strict=True)) if d not in axes):
+        call.fail(f"a slice of {list(sizes)} of {x} needs a start for each axis that it is shorter along")
+    if starts.shape != (len(axes),):
+        call.fail(f"there must be a start for each of {len(axes)} dimensions, got {starts}")
+    for name in ("clip", "negative"):
+        expect_bool(call, name)
+    return x.with_shape(sizes)
+
+
+def _rooms(shape: Shape, sizes: Shape) -> Shape:
+    """How far a slice of `sizes` may start from the beginning of each dimension."""
+    return tuple(n - m for n, m in zip(shape, sizes, strict=True))
+
+
+def _allowed_starts(call: Call) -> list[range]:
+    """For each start the numbers that it may be; none where a start is clipped."""
+    if call["clip"]:
+        return []
+    rooms = _rooms(call.x.shape, call.y.shape)
+    lowest = [-n if call["negative"] else 0 for n in call.x.shape]
+    return [ANY_NUMBER if a is None else range(lowest[a], rooms[a] + 1) for a in _sliced_axes(call)]
+
+
+def _starts(index: int, places: Sequence[tuple[int, int, int]]) -> tuple[Read, Read]:
+    """What lib/starts.wgsl reads: input `index` and, for each start, three numbers of which it tells."""
+    return Read("start", index), Read("place", None, value=np.array(places, np.int32).reshape(-1, 3))
+
+
+def _by_vectors(rooms: Shape, steps: Shape, sizes: Shape, *strides: Shape) -> bool:
+    """Whether a slice can be walked by fours from wherever it may start."""
+    return aligned(sizes, *strides) and all(s % 4 == 0 for room, s in zip(rooms, steps, strict=True) if room)
+
+
+def _slice_kernel(call: Call) -> Kernel:
+    shape, steps = call.x.shape, dense(call.x.shape)
+    rooms = _rooms(shape, call.y.shape)
+    sizes, source = merge(call.y.shape, steps)
+    lanes = 4 if _by_vectors(rooms, steps, sizes, source) else 1
+    if lanes == 4:
+        sizes, source = by_fours(sizes, source)
+    added = shape if call["negative"] else (0,) * len(shape)
+    axes = _sliced_axes(call)
+    places = [(0, 0, 0) if a is None else (added[a], rooms[a], steps[a] // lanes) for a in axes]
+    return Kernel(
+        body="take_slice",
+        threads=flat_threads(size_of(sizes)),
+        workgroup=(64, 1, 1),
+        reads=(*_starts(1, places), Read("x", 0, width=lanes)),
+        writes=(Write(width=lanes),),
+        params={
+            "count": size_of(sizes),
+            "starts": len(places),
+            **space_params(sizes, {"x": source}),
+        },
+        constants=space_constants(sizes),
+        lanes=lanes,
+        reason="the slice is read from where it starts",
+    )
+
+
+@op(
+    _infer_slice,
+    _slice_kernel,
+    guards=(Guard(1, _allowed_starts, "starts"),),
+    raw=True,
+    strings=True,
+)
+def dynamic_slice(
+    x: Array,
+    starts: Array,
+    *,
+    sizes: Sequence[int],
+    axes: Sequence[int | None] | None = None,
+    clip: bool = True,
+    negative: bool = False,
+) -> Array:
+    """A slice of x of `sizes`, which starts where values say.
+
+    x of any dtype; starts [K], int32 or int64, one for each of `axes`, or for each dimension where these are
+    not given. A start of axis None says nothing; along axes that are not named the slice is all of x. With
+    `negative`, a start below 0 counts from the end. With `clip` the slice moves as far as it takes to fit.
+    Raises ModelError for a slice that is larger than x and for other dtypes and shapes and, in the run and
+    without `clip`, for a start from which the slice does not fit. TFLite schema, SLICE and STRIDED_SLICE;
+    StableHLO, dynamic_slice.
+    """
+    firsts = [0] * x.ndim
+    for axis, start in zip(range(x.ndim) if axes is None else axes, starts.tolist(), strict=True):
+        if axis is not None:
+            extent = x.shape[axis]
+            start += extent if negative and start < 0 else 0
+            firsts[axis] = min(max(start, 0), extent - sizes[axis])
+    return np.asarray(x[tuple(slice(a, a + n) for a, n in zip(firsts, sizes, strict=True))])
+
+
 def _infer_update(call: Call) -> TensorType:
     x, update, starts = call.x, call.input(1), expect_unquantised(call, 2, *INDICES)
     if (update.dtype, update.quantization) != (x.dtype, x.quantization) or update.rank != x.rank:
@@ -82,26 +195,23 @@ def _infer_update(call: Call) -> TensorType:
 
 
 def _update_kernels(call: Call) -> list[Kernel]:
-    x, update = call.x, call.input(1)
+    x, update, steps = call.x, call.input(1), dense(call.x.shape)
     copy = whole_copy(x, 0, "all of the input, before the update is put in")
-    rooms = [n - m for n, m in zip(x.shape, update.shape, strict=True)]
-    sizes, source, target = merge(update.shape, dense(update.shape), dense(x.shape))
-    fours = all(step % 4 == 0 for room, step in zip(rooms, dense(x.shape), strict=True) if room)
-    lanes = 4 if fours and aligned(sizes, source, target) else 1
+    rooms = _rooms(x.shape, update.shape)
+    sizes, source, target = merge(update.shape, dense(update.shape), steps)
+    lanes = 4 if _by_vectors(rooms, steps, sizes, source, target) else 1
     if lanes == 4:
         sizes, source, target = by_fours(sizes, source, target)
-    places = [(room, step // lanes if room else 0) for room, step in zip(rooms, dense(x.shape), strict=True)]
     put = Kernel(
         body="put_slice",
         threads=flat_threads(size_of(sizes)),
         workgroup=(64, 1, 1),
         reads=(
-            Read("start", 2),
-            Read("place", None, value=np.array(places, np.int32)),
+            *_starts(2, [(0, room, step // lanes) for room, step in zip(rooms, steps, strict=True)]),
             Read("x", 1, width=lanes),
         ),
         writes=(Write(width=lanes),),
-        params={"count": size_of(sizes), "rank": x.rank, **space_params(sizes, {"y": target})},
+        params={"count": size_of(sizes), "starts": x.rank, **space_params(sizes, {"y": target})},
         constants=space_constants(sizes),
         lanes=lanes,
         reason="the update is copied to where it starts",
@@ -123,4 +233,4 @@ def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
     return result
 
 
-OPS: tuple[Op, ...] = (dynamic_update_slice, reverse_sequence)
+OPS: tuple[Op, ...] = (dynamic_slice, dynamic_update_slice, reverse_sequence)

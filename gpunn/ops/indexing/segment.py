@@ -19,7 +19,7 @@ from gpunn.kernel import Kernel, Read, size_of
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
 from gpunn.ops.elementwise.binary import joining
-from gpunn.ops.guard import Guard
+from gpunn.ops.guard import ANY_NUMBER, Guard
 from gpunn.ops.kernels.by_row import Updates
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
@@ -67,7 +67,7 @@ def _empty(line: Segments, dtype: np.dtype[Any]) -> Any:
 
 
 def _named(call: Call) -> list[range]:
-    return [range(-(2**63) if call["drops"] else 0, call["segments"])]
+    return [range(ANY_NUMBER.start if call["drops"] else 0, call["segments"])]
 
 
 def _declare(line: Segments) -> Op:

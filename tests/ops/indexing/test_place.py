@@ -14,6 +14,20 @@ from tests.ops.harness import check, model_of, random
 EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
 
 
+SLICES: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
+    ((7,), (3,), (2,)),
+    ((3, 4), (2, 2), (-5, 9)),
+    ((5, 8), (2, 8), (1, 3)),
+    ((4, 8, 4), (4, 5, 4), (0, 2, 1)),
+    ((4, 8, 4), (1, 8, 4), (3, 0, 0)),
+    ((2, 3, 4, 5, 6), (1, 3, 2, 5, 3), (1, 1, 1, 1, 2)),
+    ((4, 6), (4, 6), (1, 1)),
+    ((4, 6), (0, 6), (3, 0)),
+    ((0, 6), (0, 2), (0, 3)),
+    ((), (), ()),
+]
+
+
 def typed(seed: int, shape: tuple[int, ...], dtype: Any) -> Array:
     return random(seed, *shape, low=0, high=100).astype(dtype)
 
@@ -70,20 +84,7 @@ def test_wrong_sequences(attrs: dict[str, Any], lengths: int, message: str) -> N
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int16, np.int8, np.bool_])
-@pytest.mark.parametrize(
-    ("shape", "update", "starts"),
-    [
-        ((7,), (3,), (2,)),
-        ((3, 4), (2, 2), (-5, 9)),
-        ((5, 8), (2, 8), (1, 3)),
-        ((4, 8, 4), (4, 5, 4), (0, 2, 1)),
-        ((2, 3, 4, 5, 6), (1, 3, 2, 5, 3), (1, 1, 1, 1, 2)),
-        ((4, 6), (4, 6), (1, 1)),
-        ((4, 6), (0, 6), (3, 0)),
-        ((0, 6), (0, 2), (0, 3)),
-        ((), (), ()),
-    ],
-)
+@pytest.mark.parametrize(("shape", "update", "starts"), SLICES)
 def test_slices_put_in_place(
     shape: tuple[int, ...], update: tuple[int, ...], starts: tuple[int, ...], dtype: Any, backend: str
 ) -> None:
@@ -95,6 +96,70 @@ def test_slices_put_in_place(
         room = [min(max(s, 0), n - m) for s, n, m in zip(starts, shape, update, strict=True)]
         expected[tuple(a + b for a, b in zip(at, room, strict=True))] = inputs[1][at]
     np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int16, np.int8, np.bool_])
+@pytest.mark.parametrize(("shape", "sizes", "starts"), SLICES)
+def test_slices_from_where_values_say(
+    shape: tuple[int, ...], sizes: tuple[int, ...], starts: tuple[int, ...], dtype: Any, backend: str
+) -> None:
+    x = typed(0, shape, dtype)
+    first = [min(max(s, 0), n - m) for s, n, m in zip(starts, shape, sizes, strict=True)]
+    expected = x[tuple(slice(a, a + m) for a, m in zip(first, sizes, strict=True))]
+    for kind, constants in ((np.int32, ()), (np.int64, ()), (np.int32, (1,))):
+        inputs = [x, np.array(starts, kind)]
+        (y,) = check("dynamic_slice", inputs, {"sizes": sizes}, backend=backend, constants=constants, **EXACT)
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("start", [-5, -1, 0, 3, 4])
+def test_slices_along_some_axes_from_the_end(start: int, backend: str) -> None:
+    x, starts = random(0, 3, 5, 8), np.array([77, start, -99], np.int32)
+    attrs = {"sizes": (3, 1, 8), "axes": (None, -2, None), "clip": False, "negative": True}
+    (y,) = check("dynamic_slice", [x, starts], attrs, backend=backend, **EXACT)
+    np.testing.assert_array_equal(y[:, 0], x[:, start])
+
+
+@pytest.mark.parametrize(("start", "negative"), [(-1, False), (4, False), (-6, True), (4, True)])
+def test_slices_that_must_fit(start: int, negative: bool, backend: str) -> None:
+    x, starts = random(0, 5, 2), np.array([start, 0], np.int64)
+    model = model_of("dynamic_slice", [x, starts], {"sizes": (2, 2), "clip": False, "negative": negative})
+    message = rf"dynamic_slice: starts must be in {-5 if negative else 0} \.\.\. 3, got {start}"
+    with model.compile(backend=backend) as compiled, pytest.raises(ModelError, match=message):
+        compiled(x, starts)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "starts", "message"),
+    [
+        ({"sizes": (3, 1)}, 2, "does not fit"),
+        ({"sizes": (-1, 1)}, 2, "does not fit"),
+        ({"sizes": (1,)}, 1, "sizes must have 2 entries"),
+        ({"sizes": (1, 1)}, 1, "a start for each"),
+        ({"sizes": (1, 1), "axes": (0,)}, 1, "needs a start for each axis"),
+        ({"sizes": (1, 1), "axes": (0, -2)}, 2, "axes must be different"),
+        ({"sizes": (1, 1), "axes": (0, 2)}, 2, "axis 2 is out of range"),
+        ({"sizes": (1, 1), "clip": 1}, 2, "clip must be True or False"),
+    ],
+)
+def test_wrong_slices_of_values(attrs: dict[str, Any], starts: int, message: str) -> None:
+    with pytest.raises(ModelError, match=f"dynamic_slice: .*{message}"):
+        model_of("dynamic_slice", [random(0, 2, 2), np.zeros(starts, np.int32)], attrs)
+
+
+def test_one_program_for_any_number_of_starts(backend: str) -> None:
+    x = random(0, 24, 6)
+    model = model_of("dynamic_slice", [x, np.zeros(2, np.int32)], {"sizes": (3, 4)})
+    with model.compile(backend=backend) as compiled:
+        compiled(x, np.zeros(2, np.int32))
+        before = compiled.stats
+        made = before.programs, before.pipelines, before.buffers, before.bind_groups
+        for start in range(20):
+            np.testing.assert_array_equal(
+                compiled(x, np.array([start, 1], np.int32)), x[start : start + 3, 1:5]
+            )
+        after = compiled.stats
+        assert (after.programs, after.pipelines, after.buffers, after.bind_groups) == made
 
 
 @pytest.mark.parametrize(
