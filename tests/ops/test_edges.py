@@ -30,6 +30,8 @@ CASES: tuple[tuple[str, list[Array], dict[str, Any], Any], ...] = (
     ("scatter_nd", [none(0), reals()], {"shape": ()}, 0),
     ("sparse_to_dense", [none(), reals(1) + 5, reals(1)], {"shape": (2,)}, [5, 0]),
     ("sparse_to_dense", [none(2, 0), reals(2), reals(1)], {"shape": ()}, 1),
+    ("dynamic_slice", [reals(), none(0)], {"sizes": ()}, 0),
+    ("dynamic_slice", [reals(2, 2), ints(1, 1)], {"sizes": (0, 2)}, np.zeros((0, 2))),
     ("dynamic_update_slice", [reals(), reals() + 3, none(0)], {}, 3),
     ("dynamic_update_slice", [reals(2, 2), reals(0, 2), ints(1, 1)], {}, [[0, 1], [2, 3]]),
     ("gather_nd", [reals(2, 2), none(1, 0)], {}, [[[0, 1], [2, 3]]]),

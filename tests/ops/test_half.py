@@ -58,6 +58,7 @@ CASES: list[Case] = [
     ("tile", [half(1, 3, 5)], {"multiples": (2, 3)}, ()),
     *(("gather", [half(1, 6, n), indices(5, 0, 2)], {}, ()) for n in (5, 8)),
     ("gather_nd", [half(1, 6, 3, 5), indices(5, 0, 2, 1).reshape(2, 2)], {}, ()),
+    ("dynamic_slice", [half(1, 5, 7), indices(1, 2)], {"sizes": (2, 3)}, ()),
     ("dynamic_update_slice", [half(1, 5, 7), half(2, 2, 3), indices(1, 2)], {}, ()),
     ("reverse_sequence", [half(1, 3, 5), indices(2, 5, 0)], {"axis": 1}, ()),
     ("scatter_nd", [indices(2, 0, 2).reshape(3, 1), half(1, 3, 5)], {"shape": (4, 5)}, ()),

@@ -103,6 +103,7 @@ CASES: list[tuple[str, list[Array], dict[str, Any]]] = [
         for line in segment.TABLE
     ),
     ("reverse_sequence", [wide(1, 2, 5, 3), indices(4, 0)], {"axis": 1}),
+    ("dynamic_slice", [wide(1, 6, 8), indices(2**40, -(2**40))], {"sizes": (3, 4)}),
     ("dynamic_update_slice", [wide(1, 6, 8), wide(2, 3, 4), indices(2**40, -(2**40))], {}),
     ("matrix_diag", [wide(1, 2, 3)], {}),
     ("matrix_set_diag", [wide(1, 2, 3, 4), wide(2, 2, 3)], {}),
