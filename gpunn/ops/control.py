@@ -62,7 +62,14 @@ def _infer_if_else(call: Call) -> tuple[TensorType, ...]:
     return tuple(then.output_types)
 
 
-@op(_infer_if_else, host_reason="the host decides which branch runs", raw=True, strings=True, precise=True)
+@op(
+    _infer_if_else,
+    host_reason="the host decides which branch runs",
+    raw=True,
+    strings=True,
+    precise=True,
+    unbounded=True,
+)
 def if_else(*inputs: Array, then: Body, otherwise: Body) -> tuple[Array, ...]:
     """What one of two graphs makes of the inputs after the first, a single bool: `then` where it is true.
 
@@ -88,6 +95,7 @@ def _infer_while_loop(call: Call) -> tuple[TensorType, ...]:
     raw=True,
     strings=True,
     precise=True,
+    unbounded=True,
 )
 def while_loop(*state: Array, condition: Body, body: Body) -> tuple[Array, ...]:
     """The state after `body` was applied to it as long as `condition` of it is true (TFLite schema, WHILE).

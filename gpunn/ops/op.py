@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from gpunn.kernel import Kernel
+from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
 from gpunn.ops.guard import Guard
 from gpunn.types import Array, DType
@@ -54,6 +55,8 @@ class Facets:
     * strings: takes string tensors as well.
     * precise: what it reads and writes is float32, in a relaxed compilation too.
     * flops: additions and multiplications of a call, where that is not one for each element of the results.
+    * unbounded: what it reads and writes does not bound its time, so it is never folded into a constant.
+    * algebra: what passes may rely on when they rewrite graphs.
     """
 
     infer: Infer
@@ -69,6 +72,8 @@ class Facets:
     strings: bool = False
     precise: bool = False
     flops: Flops | None = None
+    unbounded: bool = False
+    algebra: Algebra = UNSTATED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,9 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.ops.movement.basic import reshape, transpose
 from gpunn.passes.rewrite import absorb_pairs
 from gpunn.types import DType
-
-RESHAPES = ("reshape", "squeeze")
-CONSTANTS = {"add": np.add, "mul": np.multiply}
 
 
 def combine(model: Graph) -> Graph:
@@ -24,15 +22,21 @@ def combine(model: Graph) -> Graph:
 
 
 def _merge(first: Operation, second: Operation, between: Operand) -> Operation | None:
-    if first.op == second.op == "transpose":
+    if first.definition is second.definition is transpose:
         perm = tuple(first.attrs["perm"][axis] for axis in second.attrs["perm"])
         return replace(second, inputs=first.inputs, attrs={"perm": perm})
-    if first.op in RESHAPES and second.op in RESHAPES:
+    if _reshapes(first) and _reshapes(second):
         shape = second.outputs[0].type.shape
-        return replace(second, op="reshape", inputs=first.inputs, attrs={"shape": shape})
-    if first.op == second.op and second.op in CONSTANTS:
+        return replace(second, op=reshape.name, inputs=first.inputs, attrs={"shape": shape})
+    affine = second.definition.algebra.affine
+    if first.definition is second.definition and affine is not None and affine.associative:
         return _merge_constants(first, second, between)
     return None
+
+
+def _reshapes(operation: Operation) -> bool:
+    """Whether the result has the bytes of the input under another shape."""
+    return operation.definition.alias and operation.definition.algebra.permutes
 
 
 def _merge_constants(first: Operation, second: Operation, between: Operand) -> Operation | None:
@@ -40,12 +44,12 @@ def _merge_constants(first: Operation, second: Operation, between: Operand) -> O
     (x, a), (_, b) = _split(first), _split(second)
     if x is None or a is None or b is None or a.value is None or b.value is None:
         return None
-    if between.type.dtype is not DType.INT32 or first.integer or first.attrs["activation"] is not None:
+    if between.type.dtype is not DType.INT32 or first.integer or first.attrs.get("activation") is not None:
         return None
     if not x.type == between.type == second.outputs[0].type:
         return None
     with np.errstate(over="ignore"):
-        both = np.asarray(CONSTANTS[first.op](a.value, b.value))
+        both = np.asarray(first.definition.reference(a.value, b.value))
     if both.size > max(a.type.size, b.type.size):
         return None
     constant = Operand(a.name, a.type.with_shape(both.shape), Lifetime.CONSTANT, both)

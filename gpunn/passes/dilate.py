@@ -13,8 +13,10 @@ from typing import Any
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
+from gpunn.ops.algebra import Border
 from gpunn.ops.kernels.window import Pair
-from gpunn.passes.fuse import CONVOLUTIONS, explicit_padding, zero_of
+from gpunn.ops.movement.rearrange import batch_to_space_nd, space_to_batch_nd
+from gpunn.passes.fuse import explicit_padding, zero_of
 from gpunn.passes.rewrite import Private, absorb, allowed, keeps_scale
 
 
@@ -27,15 +29,19 @@ def fuse_dilation(model: Graph) -> Graph:
 
 
 def _merge(back: Operation, private: Private) -> tuple[Operation, tuple[Operation, ...]] | None:
-    layer = private(back.inputs[0]) if back.op == "batch_to_space_nd" else None
-    blocks = private(layer.inputs[0]) if layer is not None and layer.op in CONVOLUTIONS else None
-    if layer is None or blocks is None or blocks.op != "space_to_batch_nd":
+    layer = private(back.inputs[0]) if back.definition is batch_to_space_nd else None
+    blocks = private(layer.inputs[0]) if layer is not None and _is_convolution(layer) else None
+    if layer is None or blocks is None or blocks.definition is not space_to_batch_nd:
         return None
     attrs = _dilated(blocks, layer, back)
     if attrs is None or not (keeps_scale(blocks) and keeps_scale(back)):
         return None
     merged = replace(layer, inputs=(blocks.inputs[0], *layer.inputs[1:]), outputs=back.outputs, attrs=attrs)
     return (merged, (blocks, layer)) if allowed(merged) else None
+
+
+def _is_convolution(layer: Operation) -> bool:
+    return layer.definition.algebra.border is Border.ZERO and "dilation" in layer.attrs
 
 
 def _dilated(blocks: Operation, layer: Operation, back: Operation) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpunn.graph.graph import Graph, with_bodies
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.ops.elementwise.quantize import dequantize
 from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import DType
 
@@ -13,30 +14,6 @@ from gpunn.types import DType
 # beyond it an operation stays and runs like any other.
 MAX_FOLDED_BYTES = 16 << 20
 MAX_READ_BYTES = 256 << 20  # by what is folded: many operations may share a large constant
-
-# Their work is not bounded by what they read and write, and networks do not apply them to constants.
-NOT_FOLDED = frozenset(
-    {
-        "average_pool2d",
-        "basic_lstm",
-        "conv2d",
-        "conv3d",
-        "depthwise_conv2d",
-        "detection_postprocess",
-        "embedding_lookup_sparse",
-        "if_else",
-        "l2_pool2d",
-        "local_response_normalization",
-        "lsh_projection",
-        "lstm",
-        "max_pool2d",
-        "recurrence",
-        "rnn",
-        "svdf",
-        "transpose_conv2d",
-        "while_loop",
-    }
-)
 
 
 @dataclass(slots=True)
@@ -51,7 +28,7 @@ class _Allowance:
         """Whether an operation may be folded, which then counts."""
         size = sum(max(o.type.nbytes, 4 * o.type.size) for o in operation.outputs)  # arithmetic is wider
         read = sum(i.type.nbytes for i in operation.inputs if i is not None)
-        if operation.op == "dequantize" and operation.inputs[0] not in self.dequantised:
+        if operation.definition is dequantize and operation.inputs[0] not in self.dequantised:
             self.dequantised.add(operation.inputs[0])
             return True
         if size > self.kept or read > self.read:
@@ -66,7 +43,8 @@ def fold_constants(model: Graph) -> Graph:
 
     What a constant comes to when it is dequantised for the first time does not count: the file holds a
     quarter of it.
-    A result of the model stays an operation's output; so does the result of an op in NOT_FOLDED. Variables
+    A result of the model stays an operation's output; so does the result of an op that is `unbounded`,
+    which networks do not apply to constants. Variables
     that nothing updates are constants.
     """
     settled = _settled(model)
@@ -100,7 +78,7 @@ def _fold(model: Graph, allowance: _Allowance, known: dict[Operand, Operand]) ->
 def _constant(operation: Operation) -> bool:
     """Whether the results are known, and soon: strings may be of any length, to be compared for instance."""
     inputs = [i for i in operation.inputs if i is not None]
-    quick = operation.op not in NOT_FOLDED and all(i.type.dtype is not DType.STRING for i in inputs)
+    quick = not operation.definition.unbounded and all(i.type.dtype is not DType.STRING for i in inputs)
     return quick and all(i.value is not None for i in inputs)
 
 

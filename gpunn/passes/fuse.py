@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.ops.algebra import Border
 from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.ops.fixed_point.affine import CLAMPS, LIMITS, clamp_bounds
 from gpunn.ops.kernels.window import Pair, resolve
+from gpunn.ops.movement import basic
 from gpunn.passes.rewrite import absorb_pairs, allowed, keeps_scale
-
-CONVOLUTIONS = ("conv2d", "depthwise_conv2d")
 
 
 def fuse_pad(model: Graph) -> Graph:
@@ -43,15 +43,15 @@ def _merge_pad(
     pad: Operation, layer: Operation, between: Operand, writers: Mapping[Operand, Operation]
 ) -> Operation | None:
     x = pad.inputs[0]
-    if pad.op != "pad" or x is None or layer.inputs[0] is not between or between.type.rank != 4:
+    if pad.definition is not basic.pad or x is None or not keeps_scale(pad):
         return None
-    if not keeps_scale(pad):
+    if layer.inputs[0] is not between or between.type.rank != 4:
         return None
-    value = pad.attrs["value"]
-    if layer.op in CONVOLUTIONS:
+    value, border = pad.attrs["value"], layer.definition.algebra.border
+    if border is Border.ZERO:
         fits = value == zero_of(between)
     else:
-        fits = layer.op == "max_pool2d" and value <= _least(x, writers.get(x))
+        fits = border is Border.LOWEST and value <= _least(x, writers.get(x))
     batch, rows, columns, channels = (tuple(pair) for pair in pad.attrs["paddings"])
     if not fits or any((*batch, *channels)):
         return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
@@ -46,37 +44,8 @@ def bypass_identities(model: Graph) -> Graph:
 
 
 def _is_identity(operation: Operation) -> bool:
-    check = IDENTITIES.get(operation.op)
-    call = operation.call()
-    if check is None or operation.attrs.get("activation") is not None:
+    identity = operation.definition.algebra.identity
+    if identity is None or operation.attrs.get("activation") is not None:
         return False
-    return call.x.quantization == call.y.quantization and check(operation)
-
-
-def _same_shape(operation: Operation) -> bool:
     call = operation.call()
-    return call.x.shape == call.y.shape
-
-
-def _in_order(operation: Operation) -> bool:
-    return tuple(operation.attrs["perm"]) == tuple(range(len(operation.attrs["perm"])))
-
-
-def _single(operation: Operation) -> bool:
-    return len(operation.inputs) == 1
-
-
-def _forwards(operation: Operation) -> bool:
-    return _same_shape(operation) and all(s > 0 for s in operation.attrs["strides"])
-
-
-# When an op's result is its input: the shape tells it for ops that keep the order of elements. Among
-# slices, only one that walks backwards keeps the shape and yet moves elements.
-IDENTITIES: Mapping[str, Callable[[Operation], bool]] = {
-    "concat": _single,
-    "pad": _same_shape,
-    "reshape": _same_shape,
-    "squeeze": _same_shape,
-    "strided_slice": _forwards,
-    "transpose": _in_order,
-}
+    return call.x.quantization == call.y.quantization and identity(call)

@@ -14,15 +14,14 @@ import numpy as np
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph, consumers
 from gpunn.graph.operation import Lifetime, Operand, Operation
-from gpunn.ops.elementwise import unary
+from gpunn.ops.elementwise.quantize import dequantize, quantize
 from gpunn.ops.fixed_point.tables import every_value
+from gpunn.ops.movement.basic import reshape
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.passes.rewrite import Private, absorb
 from gpunn.types import Array
 
 LEFT_OVER = 8  # elements of a row that is shorter than sixteen
-MOVES = ("reshape", "squeeze", "transpose")
-FUNCTIONS = frozenset(op.name for op in unary.OPS)
 
 
 def sink_dequantize(model: Graph) -> Graph:
@@ -35,7 +34,8 @@ def sink_dequantize(model: Graph) -> Graph:
     kept: dict[Operand, Operation] = {}
     for operation in model.operations:
         between, result = operation.inputs[0], operation.outputs[0]
-        source = kept.get(between) if between is not None and operation.op in MOVES else None
+        permutes = operation.definition.algebra.permutes
+        source = kept.get(between) if between is not None and permutes else None
         stored = None if source is None else _stored(source)
         if source is None or stored is None or between in results or readers[source.outputs[0]] != 1:
             kept[result] = operation
@@ -54,8 +54,8 @@ def fuse_quantize(model: Graph) -> Graph:
 
 
 def _merge(last: Operation, private: Private) -> tuple[Operation, tuple[Operation, ...]] | None:
-    before = private(last.inputs[0]) if last.op == "quantize" else None
-    function = before if before is not None and before.op in FUNCTIONS else None
+    before = private(last.inputs[0]) if last.definition is quantize else None
+    function = before if before is not None and before.definition.algebra.pointwise else None
     first = before if function is None else private(function.inputs[0])
     stored = None if first is None else _stored(first)
     if first is None or stored is None or last.outputs[0].type.dtype not in EIGHT_BITS:
@@ -64,7 +64,7 @@ def _merge(last: Operation, private: Private) -> tuple[Operation, tuple[Operatio
     result = last.outputs[0]
     if stored.type == result.type and _same(chain, (), stored):
         nothing = {"shape": result.type.shape}
-        return replace(last, op="reshape", inputs=(stored,), attrs=nothing), chain[:-1]
+        return replace(last, op=reshape.name, inputs=(stored,), attrs=nothing), chain[:-1]
     merged = replace(function or last, inputs=(stored,), outputs=(result,))
     return (merged, chain[:-1]) if _same(chain, (merged,), stored) else None
 
@@ -72,7 +72,7 @@ def _merge(last: Operation, private: Private) -> tuple[Operation, tuple[Operatio
 def _stored(operation: Operation) -> Operand | None:
     """The 8-bit tensor of one scale that an operation makes real."""
     x = operation.inputs[0]
-    if operation.op != "dequantize" or x is None or x.type.dtype not in EIGHT_BITS:
+    if operation.definition is not dequantize or x is None or x.type.dtype not in EIGHT_BITS:
         return None
     return x if x.type.quantization is not None and x.type.quantization.per_tensor else None
 
@@ -81,7 +81,7 @@ def _same(chain: Sequence[Operation], other: Sequence[Operation], stored: Operan
     """Whether two chains of operations make the same of all values that a tensor may hold."""
     values = every_value(stored.type).astype(stored.type.dtype.numpy)
     rows = [values]
-    if any(operation.op == "quantize" for operation in other):
+    if any(operation.definition is quantize for operation in other):
         rows += list(values.reshape(-1, LEFT_OVER))
     try:
         return all(np.array_equal(_results(chain, row), _results(other, row)) for row in rows)

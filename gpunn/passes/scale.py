@@ -63,7 +63,7 @@ def _after(layer: Operation, arithmetic: Operation, between: Operand, most: int)
         bias = _constant(bias or filter, moved)
         if bias is None:
             return None
-    attrs = {**layer.attrs, "activation": arithmetic.attrs["activation"]}
+    attrs = {**layer.attrs, "activation": arithmetic.attrs.get("activation")}
     inputs = (layer.inputs[0], filter, bias)
     return replace(layer, inputs=inputs, outputs=arithmetic.outputs, attrs=attrs)
 
@@ -89,18 +89,13 @@ def _open(layer: Operation) -> bool:
 
 def _change(arithmetic: Operation, x: Operand) -> tuple[Array, Array] | None:
     """Factor and summand for each channel of x that an operation stands for; None where it is no such."""
-    if arithmetic.op not in ("add", "sub", "mul", "div"):
+    affine = arithmetic.definition.algebra.affine
+    if affine is None:
         return None
     left = arithmetic.inputs[0] is x
     other = arithmetic.inputs[1] if left else arithmetic.inputs[0]
     c = None if other is None else _as_vector(other, x)
-    if c is None or (arithmetic.op == "div" and not (left and c.all())):
-        return None
-    if arithmetic.op in ("mul", "div"):
-        return (c if arithmetic.op == "mul" else 1 / c), np.zeros_like(c)
-    if arithmetic.op == "add" or left:
-        return np.ones_like(c), c if arithmetic.op == "add" else -c
-    return -np.ones_like(c), c
+    return None if c is None else (affine.left if left else affine.right)(c)
 
 
 def _as_vector(constant: Operand, like: Operand) -> Array | None:

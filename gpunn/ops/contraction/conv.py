@@ -17,6 +17,7 @@ from gpunn.kernel import (
     flat_threads,
     vec_width,
 )
+from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.integer_product import check_types, integer_product
@@ -131,6 +132,8 @@ def _integer_conv2d_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     _infer_conv2d,
     _conv2d_kernel,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:]),
+    unbounded=True,
+    algebra=Algebra(border=Border.ZERO),
     fusible=True,
     quantized=Quantized(_integer_conv2d, _integer_conv2d_kernel, dtypes=QUANTIZED),
 )
@@ -245,6 +248,8 @@ def _integer_depthwise_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     _infer_depthwise,
     _depthwise_kernel,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:3]),
+    unbounded=True,
+    algebra=Algebra(border=Border.ZERO),
     fusible=True,
     quantized=Quantized(_integer_depthwise, _integer_depthwise_kernel, dtypes=QUANTIZED),
 )

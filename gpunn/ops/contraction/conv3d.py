@@ -101,6 +101,7 @@ def _kernel(call: Call) -> Kernel:
     _infer,
     _kernel,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[:4]),
+    unbounded=True,
     fusible=True,
 )
 def conv3d(

@@ -107,6 +107,7 @@ def _integer_kernel(call: Call) -> Kernel:
     _infer,
     _kernel,
     flops=lambda call: 2 * call.x.size * math.prod(call.input(1).shape[:3]),
+    unbounded=True,
     fusible=True,
     quantized=Quantized(_integer, _integer_kernel, dtypes=QUANTIZED),
 )

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, keep_nan
+from gpunn.ops.algebra import Affine, Algebra
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL, expect_dtype
 from gpunn.ops.elementwise.binary_integer import COMPARISONS, INTEGER, Combine
@@ -141,6 +142,7 @@ class Binary:
 
     `integers`: the expression for integers, where it is another, `wide` that for int64. `compares`: the
     result is bool. `libraries`: what the expressions call (for int64 wide_division stands for division).
+    `affine`: see Algebra.
     """
 
     name: str
@@ -152,6 +154,7 @@ class Binary:
     wide: str = ""
     compares: bool = False
     libraries: tuple[str, ...] = ()
+    affine: Affine | None = None
 
     def expression_for(self, dtype: DType) -> str:
         """The expression for operands of a dtype."""
@@ -183,13 +186,61 @@ def _choose(name: str, meaning: Callable[..., Any], expression: str) -> Binary:
     return Binary(name, meaning, real, _ORDERED, integers=expression, wide=f"wide_{expression}")
 
 
+def _plus(c: Array) -> tuple[Array, Array]:
+    return np.ones_like(c), c
+
+
+def _minus(c: Array) -> tuple[Array, Array]:
+    return np.ones_like(c), -c
+
+
+def _taken_from(c: Array) -> tuple[Array, Array]:
+    return -np.ones_like(c), c
+
+
+def _times(c: Array) -> tuple[Array, Array]:
+    return c, np.zeros_like(c)
+
+
+def _over(c: Array) -> tuple[Array, Array] | None:
+    return (1 / c, np.zeros_like(c)) if c.all() else None
+
+
+def _never(c: Array) -> None:
+    return None
+
+
 _DIVISION = ("division",)
 _WIDE_DIFFERENCE = "wide_subtract(a, b)"
 
 TABLE = (
-    Binary("add", _add, "a + b", _ORDERED, fusible=True, wide="wide_add(a, b)"),
-    Binary("sub", _sub, "a - b", NUMBERS, fusible=True, wide=_WIDE_DIFFERENCE),
-    Binary("mul", _mul, "a * b", _ORDERED, fusible=True, wide="wide_multiply(a, b)"),
+    Binary(
+        "add",
+        _add,
+        "a + b",
+        _ORDERED,
+        fusible=True,
+        wide="wide_add(a, b)",
+        affine=Affine(_plus, _plus, associative=True),
+    ),
+    Binary(
+        "sub",
+        _sub,
+        "a - b",
+        NUMBERS,
+        fusible=True,
+        wide=_WIDE_DIFFERENCE,
+        affine=Affine(_minus, _taken_from),
+    ),
+    Binary(
+        "mul",
+        _mul,
+        "a * b",
+        _ORDERED,
+        fusible=True,
+        wide="wide_multiply(a, b)",
+        affine=Affine(_times, _times, associative=True),
+    ),
     Binary(
         "div",
         _div,
@@ -198,6 +249,7 @@ TABLE = (
         fusible=True,
         integers="truncated_quotient(a, b)",
         libraries=_DIVISION,
+        affine=Affine(_over, _never),
     ),
     _choose("maximum", _maximum, "max(a, b)"),
     _choose("minimum", _minimum, "min(a, b)"),
@@ -325,6 +377,7 @@ OPS: tuple[Op, ...] = tuple(
         fusible=line.fusible,
         quantized=_facet(line),
         strings=DType.STRING in line.dtypes,
+        algebra=Algebra(affine=line.affine),
     )(line.meaning)
     for line in TABLE
 )

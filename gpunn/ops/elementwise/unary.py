@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
+from gpunn.ops.algebra import Algebra
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point import interpolation as lines
@@ -357,5 +358,12 @@ def apply_activation(y: Array, name: str | None) -> Array:
 
 
 OPS: tuple[Op, ...] = tuple(
-    op(_infer(line), _kernel(line), name=line.name, quantized=_facet(line))(line.meaning) for line in TABLE
+    op(
+        _infer(line),
+        _kernel(line),
+        name=line.name,
+        quantized=_facet(line),
+        algebra=Algebra(pointwise=True),
+    )(line.meaning)
+    for line in TABLE
 )

@@ -116,6 +116,7 @@ def _sparse_places(call: Call) -> list[range]:
     _sparse_kernels,
     guards=(Guard(0, _rows_of(3), "ids"), Guard(1, _sparse_places)),
     flops=lambda call: 2 * call.x.size * size_of(call.input(3).shape[1:]),
+    unbounded=True,
 )
 def embedding_lookup_sparse(
     ids: Array, indices: Array, weights: Array, values: Array, *, shape: Sequence[int], combiner: str = "sum"
@@ -301,7 +302,14 @@ def _bytes(array: Array) -> bytes:
     return stored.astype(stored.dtype.newbyteorder("<")).tobytes()
 
 
-@op(_infer_lsh, host_reason="LSH_PROJECTION runs on the numpy backend", raw=True, strings=True, precise=True)
+@op(
+    _infer_lsh,
+    host_reason="LSH_PROJECTION runs on the numpy backend",
+    raw=True,
+    strings=True,
+    precise=True,
+    unbounded=True,
+)
 def lsh_projection(
     hash: Array, input: Array, weight: Array | None = None, *, type: str, offset: bool = False
 ) -> Array:

@@ -18,6 +18,7 @@ from gpunn.kernel import (
     size_of,
     vec_width,
 )
+from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.call import Call
 from gpunn.ops.check import (
     QUANTIZED,
@@ -48,7 +49,7 @@ def _infer_reshape(call: Call) -> TensorType:
     return call.x.with_shape(shape)
 
 
-@op(_infer_reshape, alias=True, strings=True)
+@op(_infer_reshape, alias=True, strings=True, algebra=Algebra(identity=same_shape, permutes=True))
 def reshape(x: Array, *, shape: Sequence[int]) -> Array:
     """The same elements under another shape; one entry of `shape` may be -1 and is computed.
 
@@ -68,7 +69,7 @@ def _infer_squeeze(call: Call) -> TensorType:
     return call.x.with_shape(tuple(n for d, n in enumerate(shape) if d not in axes))
 
 
-@op(_infer_squeeze, alias=True, strings=True)
+@op(_infer_squeeze, alias=True, strings=True, algebra=Algebra(identity=same_shape, permutes=True))
 def squeeze(x: Array, *, axes: Sequence[int] = ()) -> Array:
     """Without the dimensions `axes`, which must be 1; without every dimension of 1 when none are named.
 
@@ -93,7 +94,17 @@ def _transpose_kernel(call: Call) -> Kernel:
     return strided_copy(Read("x", 0), call.y.shape, walk, dense(call.y.shape), reason="in the result's order")
 
 
-@op(_infer_transpose, _transpose_kernel, raw=True, strings=True)
+def _in_order(call: Call) -> bool:
+    return tuple(call["perm"]) == tuple(range(call.x.rank))
+
+
+@op(
+    _infer_transpose,
+    _transpose_kernel,
+    raw=True,
+    strings=True,
+    algebra=Algebra(identity=_in_order, permutes=True),
+)
 def transpose(x: Array, *, perm: Sequence[int]) -> Array:
     """Dimension i of the result is dimension perm[i] of x.
 
@@ -146,7 +157,18 @@ def _strided_slice_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_strided_slice, _strided_slice_kernel, raw=True, strings=True)
+def _forwards(call: Call) -> bool:
+    """Whether a slice takes all: only one that walks backwards keeps the shape and yet moves elements."""
+    return same_shape(call) and all(s > 0 for s in call["strides"])
+
+
+@op(
+    _infer_strided_slice,
+    _strided_slice_kernel,
+    raw=True,
+    strings=True,
+    algebra=Algebra(identity=_forwards),
+)
 def strided_slice(
     x: Array,
     *,
@@ -186,7 +208,7 @@ def _pad_kernel(call: Call) -> Kernel:
     return bordered(merged, lanes, "pad", {"value": number_param(call.x.dtype, call["value"])}, reason)
 
 
-@op(_infer_pad, _pad_kernel, raw=True)
+@op(_infer_pad, _pad_kernel, raw=True, algebra=Algebra(identity=same_shape))
 def pad(x: Array, *, paddings: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
     """x with `value` around it: (before, after) for each dimension.
 
@@ -277,6 +299,7 @@ def _placed(
     fusible=True,
     quantized=Quantized(_integer_concat, _integer_concat_kernels, dtypes=QUANTIZED),
     strings=True,
+    algebra=Algebra(identity=lambda call: len(call.inputs) == 1),
 )
 def concat(*xs: Array, axis: int) -> Array:
     """The inputs one after the other along `axis`, which may be negative.

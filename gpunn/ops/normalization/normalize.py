@@ -234,7 +234,7 @@ def _local_response_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_local_response, _local_response_kernel, precise=True)
+@op(_infer_local_response, _local_response_kernel, precise=True, unbounded=True)
 def local_response_normalization(
     x: Array, *, radius: int, bias: float, alpha: float, beta: float, axis: int = -1
 ) -> Array:

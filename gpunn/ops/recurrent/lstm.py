@@ -161,6 +161,7 @@ class _Cell:
     precise=True,
     quantized=INTEGER,
     flops=matrices(*range(1, 9), 16),
+    unbounded=True,
 )
 def lstm(
     x: Array,
@@ -269,6 +270,7 @@ def _infer_basic(call: Call) -> tuple[TensorType, ...]:
     precise=True,
     quantized=basic_lstm_integer.INTEGER,
     flops=matrices(2),
+    unbounded=True,
 )
 def basic_lstm(
     x: Array, output_state: Array, weights: Array, bias: Array, cell_state: Array

@@ -107,7 +107,7 @@ def _rnn_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_rnn, _rnn_kernel, precise=True, flops=matrices(1, 2))
+@op(_infer_rnn, _rnn_kernel, precise=True, unbounded=True, flops=matrices(1, 2))
 def rnn(
     x: Array, w: Array, r: Array, bias: Array, h: Array, *, activation: str | None = None
 ) -> tuple[Array, Array]:
@@ -176,6 +176,7 @@ def _svdf_kernel(call: Call) -> Kernel:
     _svdf_kernel,
     quantized=replace(INTEGER, kernel=lambda call: of_integers(call, _svdf_kernel(call))),
     precise=True,
+    unbounded=True,
     flops=matrices(1, 2),
 )
 def svdf(
@@ -319,7 +320,7 @@ def _pack_rows(r: Array, rows: int) -> Array:
     return np.pad(r.T, ((0, rows - units), (0, -units % 4)))
 
 
-@op(_infer_recurrence, _recurrence_kernels, precise=True, flops=matrices(1))
+@op(_infer_recurrence, _recurrence_kernels, precise=True, unbounded=True, flops=matrices(1))
 def recurrence(
     x: Array,
     r: Array,

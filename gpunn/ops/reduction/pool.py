@@ -25,6 +25,7 @@ from gpunn.kernel import (
     nested,
     vec_width,
 )
+from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.elementwise.unary import activation_function
@@ -49,7 +50,8 @@ from gpunn.types import Array, TensorType
 class Pool:
     """A pool: what fills the padding and starts the sum, how a cell enters, and what becomes of the sum.
 
-    Average and L2 pools divide by the number of cells inside the input, as NNAPI and TFLite do.
+    Average and L2 pools divide by the number of cells inside the input, as NNAPI and TFLite do; so they have
+    no border that counts.
     """
 
     start: float
@@ -60,6 +62,7 @@ class Pool:
     wgsl_combine: str
     wgsl_finish: str
     wgsl_enter: str = "v"
+    border: Border | None = None
 
 
 POOLS = {
@@ -72,6 +75,7 @@ POOLS = {
         "bitcast<f32>(0xff800000u)",
         keep_nan("max(s, v)", "s", "v"),
         "s",
+        border=Border.LOWEST,
     ),
     "l2_pool2d": Pool(
         0.0, np.square, np.add, lambda s, n: np.sqrt(s / n), "0.0", "s + v", "sqrt(s / n)", "v * v"
@@ -196,7 +200,16 @@ def _declare(name: str, pool: Pool) -> Op:
         if name in INTEGER_POOLS
         else None
     )
-    return op(_infer, _kernel, name=name, flops=_flops, fusible=True, quantized=quantized)(reference)
+    return op(
+        _infer,
+        _kernel,
+        name=name,
+        flops=_flops,
+        unbounded=True,
+        algebra=Algebra(border=pool.border),
+        fusible=True,
+        quantized=quantized,
+    )(reference)
 
 
 OPS: tuple[Op, ...] = tuple(_declare(name, pool) for name, pool in POOLS.items())

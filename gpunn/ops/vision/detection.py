@@ -117,7 +117,7 @@ def _regular(
     return np.arange(len(best)), box[best], number[best], len(best)
 
 
-@op(_infer, host_reason=_HOST_REASON, precise=True)
+@op(_infer, host_reason=_HOST_REASON, precise=True, unbounded=True)
 def detection_postprocess(
     boxes: Array,
     scores: Array,

@@ -1,0 +1,60 @@
+"""Algebra: what passes may rely on when they rewrite a graph with an op."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpunn.ops.call import Call
+from gpunn.types import Array
+
+Line = Callable[[Array], tuple[Array, Array] | None]
+
+
+class Border(enum.Enum):
+    """What stands around the image where the window of an op pads it by itself."""
+
+    ZERO = "what stands for 0"
+    LOWEST = "nothing that is above any element"
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """An op of two operands as factor * x + summand, where the other operand is a constant.
+
+    `left`: factor and summand for a constant on the right of x, as float64 arrays of its shape; `right`: for
+    one on the left. None: that is no such function. `associative`: (x op a) op b is x op (a op b) for
+    integers that wrap around.
+    """
+
+    left: Line
+    right: Line
+    associative: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algebra:
+    """What is known of an op's meaning; without a statement passes leave its operations alone.
+
+    * identity: whether the result of a call has the elements of the first input as they are, if both have
+      the same quantisation and there is no activation.
+    * permutes: the result is x under another shape, or with its dimensions in another order.
+    * pointwise: each element of the result is one function of the element of x at its place.
+    * affine: for ops of two operands.
+    * border: for ops with a window whose attribute `padding` takes pairs of numbers.
+    """
+
+    identity: Callable[[Call], bool] | None = None
+    permutes: bool = False
+    pointwise: bool = False
+    affine: Affine | None = None
+    border: Border | None = None
+
+
+UNSTATED = Algebra()
+
+
+def same_shape(call: Call) -> bool:
+    """Algebra.identity of an op that keeps the order of elements: nothing came and nothing went."""
+    return call.x.shape == call.y.shape
