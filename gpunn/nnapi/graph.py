@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gpunn.graph.operation
 import gpunn.model
 from gpunn.errors import ModelError, NnapiError, ResultCode
 from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import Step, as_steps
+from gpunn.importers.common.builder import Builder
+from gpunn.importers.common.names import Names
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType, OperationCode
 from gpunn.importers.nnapi.node import Argument, DeferredError, Node
 from gpunn.importers.nnapi.rules import OPERATIONS, DataCheck
 from gpunn.importers.nnapi.signature import QUANT8, Param
-from gpunn.importers.tflite.node import RefusedError, Step
 from gpunn.nnapi.values import bad
 from gpunn.types import Array
 
@@ -98,6 +101,7 @@ class _Builder:
         self.source = model
         self.binding = binding
         self.graph = Graph(gpunn.model.Model(model.name))
+        self.builder = Builder(self.graph.model, Names())
         self.position = {k: position for position, k in enumerate(model.inputs)}
         self.types = [operand.type for operand in model.operands]
         if binding is not None:
@@ -221,11 +225,11 @@ class _Builder:
         model = self.graph.model
         before = len(model.operations)
         declared = [self.types[k] for k in operation.outputs]
-        scales: dict[str, Any] = {}
         if any(type.type is QUANT8 for type in declared):
-            scales["quantization"] = [type.quantization for type in declared]
+            step = replace(step, quantization=[type.quantization for type in declared])
         names = [f"operand {k}" for k in operation.outputs]
-        results = list(model.add(step.op, step.inputs, step.attrs, origin=origin, names=names, **scales))
+        outputs, _ = self.builder.add(as_steps(step), origin, names)
+        results = list(outputs)
         for position, result in enumerate(results):
             if result.type.rank == 0:
                 (results[position],) = model.add(

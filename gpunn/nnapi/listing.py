@@ -12,11 +12,11 @@ import gpunn.model
 from gpunn.errors import NnapiError, UnsupportedError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.rest import expect_whole
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.nnapi.codes import OperandCode, OperandType
 from gpunn.importers.nnapi.listing import LISTERS, Listing, expect
 from gpunn.importers.nnapi.rules import OPERATIONS
 from gpunn.importers.nnapi.signature import Param
-from gpunn.importers.tflite.node import RefusedError
 from gpunn.nnapi.model import Model
 from gpunn.types import DType, TensorType
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.nnapi.codes import FuseCode, LSHProjectionType, OperationCode
 from gpunn.importers.nnapi.node import ACTIVATIONS, PADDINGS
 from gpunn.importers.nnapi.rules import LSTM_ACTIVATIONS
-from gpunn.importers.tflite.node import RefusedError
 from gpunn.types import DType, Quantization, TensorType
 
 _FUSES = {name: code for code, name in ACTIVATIONS.items()}

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import ResultCode
+from gpunn.importers.common.answers import Step
 from gpunn.importers.nnapi.codes import LSHProjectionType, OperandCode, OperationCode
 from gpunn.importers.nnapi.node import ACTIVATIONS, PADDINGS, Node
 from gpunn.importers.nnapi.signature import FLOAT, INT, QUANT8, Signature, parse
-from gpunn.importers.tflite.node import Step
 from gpunn.types import Array
 
 Steps = Callable[[Node], Step]

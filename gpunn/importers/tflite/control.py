@@ -9,7 +9,8 @@ import numpy as np
 from gpunn.graph.graph import Graph, zeros
 from gpunn.graph.operation import Operand
 from gpunn.graph.rest import OpenBody
-from gpunn.importers.tflite.node import Node, RefusedError
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.resources import RESOURCES, UNCERTAIN
 from gpunn.importers.tflite.scope import Control, Deferred, Scope, Source
 from gpunn.importers.tflite.subgraph import FileGraph

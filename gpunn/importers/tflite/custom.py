@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 from gpunn.custom import CustomOperator, flexbuffer_map
 from gpunn.errors import FormatError
-from gpunn.importers.tflite.node import Node, Step
+from gpunn.importers.common.answers import Step
+from gpunn.importers.tflite.node import Node
 from gpunn.ops.vision.detection import detection_postprocess
 
 PREFIX = "CUSTOM "  # before a custom operator's name in FileOperator.code

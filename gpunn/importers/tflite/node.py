@@ -1,26 +1,24 @@
-"""What a TFLite rule works on, a Node (an operator with operands and options), and what it answers."""
+"""Node: an operator of a .tflite file as its rule sees it, with its option table."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import tflite as schema
 
-from gpunn.errors import FormatError
-from gpunn.graph.operation import Lifetime, Operand
+from gpunn.graph.operation import Operand
+from gpunn.importers.common import node as common
 from gpunn.importers.tflite.file import CORRUPT, MAX_NAME
 from gpunn.importers.tflite.subgraph import FileGraph
-from gpunn.ops.op import Op
-from gpunn.types import Array, DType, Quantization, TensorType
+from gpunn.types import DType, TensorType
 
 # A table without a single field: every getter answers with the schema's default.
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4), 4
 _FLOAT_BYTES = 32  # of one in a tuple
-MAX_INTS = 64  # axes, extents or indices in one list: well over any rank
 ACTIVATIONS = {
     schema.ActivationFunctionType.RELU: "relu",
     schema.ActivationFunctionType.RELU_N1_TO_1: "relu1",
@@ -30,51 +28,25 @@ ACTIVATIONS = {
 }
 
 
-class RefusedError(Exception):
-    """A rule's answer that its operator is well-formed but cannot be expressed; the text is the reason."""
-
-
-class ComputedError(RefusedError):
-    """A rule's answer that it needs the value of an operand, which is computed at run time."""
-
-    def __init__(self, reason: str, operand: Operand) -> None:
-        super().__init__(reason)
-        self.operand = operand
-
-
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(common.Node):
     """One operator of a file, as its rule sees it.
 
-    `outputs` and `intermediates` are the types that the file states; `graphs` gives its subgraphs, `unfold`
-    refuses what unfolds to too many bytes.
+    `intermediates` are the types of its intermediate tensors; `graphs` gives its subgraphs, `unfold` refuses
+    what unfolds to too many bytes.
     """
 
-    origin: str
-    inputs: tuple[Operand | None, ...]
     options_type: str = ""
     options_table: tuple[bytes, int] | None = None
-    outputs: tuple[TensorType | None, ...] = ()
     custom_options: bytes = b""
     intermediates: tuple[TensorType | None, ...] = ()
     graphs: Callable[[int], FileGraph] | None = None
     unfold: Callable[[int, str], None] | None = None
 
-    def corrupt(self, what: str) -> NoReturn:
-        """Raise FormatError naming this operator."""
-        raise FormatError(f"{self.origin}: {what}")
-
     def subgraph(self, index: int) -> FileGraph:
         """A subgraph that the options name. Raises FormatError where that leads back here, or too deep."""
         assert self.graphs is not None
         return self.graphs(index)
-
-    def operand(self, index: int) -> Operand:
-        """Input `index`, which must be there."""
-        found = self.inputs[index] if index < len(self.inputs) else None
-        if found is None:
-            self.corrupt(f"input {index} is missing, got {len(self.inputs)} inputs")
-        return found
 
     def options(self, name: str) -> Options:
         """The operator's option table, which must be of the named type; absent, it is all defaults."""
@@ -84,28 +56,6 @@ class Node:
         data, position = self.options_table if self.options_type and self.options_table else _EMPTY_TABLE
         table.Init(data, position)
         return Options(self, table)
-
-    def constant(self, index: int, what: str, *dtypes: str) -> Array:
-        """The value of input `index`, which must be known now."""
-        operand = self.operand(index)
-        if operand.type.dtype.value not in dtypes:
-            self.corrupt(f"the {what} should be {' or '.join(dtypes)}, got {operand.type.dtype.value}")
-        if operand.value is None:
-            raise ComputedError(f"the {what} are computed at run time", operand)
-        return operand.value
-
-    @property
-    def known(self) -> bool:
-        """Whether all inputs are constants."""
-        return all(o is None or o.value is not None for o in self.inputs)
-
-    def ints(self, index: int, what: str, count: int | None = None) -> tuple[int, ...]:
-        """The integers of constant input `index`; a scalar counts as one."""
-        type = self.operand(index).type
-        expected = MAX_INTS if count is None else count
-        if type.rank > 1 or type.size > expected or (count is not None and type.size != count):
-            self.corrupt(f"expected {'at most ' if count is None else ''}{expected} {what}, got {type.size}")
-        return tuple(int(v) for v in self.constant(index, what, "int32", "int64").reshape(-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +88,8 @@ class Options:
     def ints(self, name: str) -> tuple[int, ...]:
         """A vector of integers."""
         count = self.get(f"{name}Length")
-        if count > MAX_INTS:
-            self.node.corrupt(f"option {name} has {count} entries, at most {MAX_INTS} make sense")
+        if count > common.MAX_INTS:
+            self.node.corrupt(f"option {name} has {count} entries, at most {common.MAX_INTS} make sense")
         return tuple(int(v) for v in self.get(f"{name}AsNumpy")) if count else ()
 
     def floats(self, name: str) -> tuple[float, ...]:
@@ -161,74 +111,6 @@ class Options:
         return {"activation": ACTIVATIONS[number]}
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An op to add, one of gpunn's by name; PREVIOUS among the inputs is the result of the step before."""
-
-    op: str | Op
-    inputs: tuple[Operand | None, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A result of a layer of a Network, both by number."""
-
-    layer: int
-    index: int = 0
-
-
-Value = Operand | Result | None
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A step in a Network, which may take any result of the layers before.
-
-    `quantization` is what the results shall have, where that does not follow from the inputs.
-    """
-
-    op: str
-    inputs: tuple[Value, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    quantization: tuple[Quantization | None, ...] = ()
-
-    def on(self, results: Sequence[tuple[Operand, ...]]) -> Step:
-        """The step, given the results of the layers before."""
-        found = (results[i.layer][i.index] if isinstance(i, Result) else i for i in self.inputs)
-        return Step(self.op, tuple(found), self.attrs)
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """A rule's answer of several ops.
-
-    `outputs` are the operator's; `states` say which of its inputs it overwrites, by position, and with what.
-    """
-
-    layers: Sequence[Layer]
-    outputs: tuple[Result, ...]
-    states: Mapping[int, Result] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A rule's answer that the results are constants, which follow from the types of the inputs."""
-
-    value: Array
-    more: tuple[Array, ...] = ()
-
-    @property
-    def values(self) -> tuple[Array, ...]:
-        """All of them."""
-        return self.value, *self.more
-
-
-def constant(name: str, value: Array) -> Operand:
-    """A constant that a rule brings, unquantised."""
-    return Operand(name, TensorType(DType.of(value.dtype), value.shape), Lifetime.CONSTANT, value)
-
-
 def symmetric(filter: Operand) -> Operand:
     """A quantised constant as operators on reals read it: they take uint8 without zero point for int8.
 
@@ -241,35 +123,3 @@ def symmetric(filter: Operand) -> Operand:
         return filter
     type = TensorType(DType.INT8, filter.type.shape, quantization)
     return replace(filter, type=type, value=filter.value.view(np.int8))
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """A rule's answer that the shapes of its results depend on values: the host computes these of `inputs`.
-
-    What `function` raises as a RefusedError or a FormatError is the fault of the values.
-    """
-
-    inputs: tuple[Operand, ...]
-    function: Callable[..., tuple[Array, ...]]
-
-
-def when_known(rule: Callable[[Node], Known | Computed], node: Node) -> Computed:
-    """What a rule that works on constants would answer if it knew all inputs of its operator."""
-    open = tuple(dict.fromkeys(o for o in node.inputs if o is not None and o.value is None))
-
-    def function(*values: Array) -> tuple[Array, ...]:
-        known = {o: replace(o, value=v) for o, v in zip(open, values, strict=True)}
-        answer = rule(replace(node, inputs=tuple(o and known.get(o, o) for o in node.inputs)))
-        assert isinstance(answer, Known)
-        return answer.values
-
-    return Computed(open, function)
-
-
-def is_short(type: TensorType) -> bool:
-    """Whether a tensor may be a shape, or indices into one."""
-    return type.dtype in (DType.INT32, DType.INT64) and type.quantization is None and type.size <= MAX_INTS
-
-
-PREVIOUS = None  # only ever the first input, which is never optional

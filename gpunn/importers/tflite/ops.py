@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-import numpy as np
-
-from gpunn.graph.graph import Graph, lookup
+from gpunn.graph.graph import lookup
 from gpunn.graph.operation import Operand
-from gpunn.importers.tflite.node import Network, Result, Step, is_short, symmetric
+from gpunn.importers.common.answers import Step, Steps
+from gpunn.importers.common.builder import Builder
+from gpunn.importers.common.node import is_short
+from gpunn.importers.tflite.node import symmetric
 from gpunn.importers.tflite.subgraph import FileOperator
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.tensors import Tensors
 from gpunn.importers.tflite.types import BIASED, expect_reals, expect_scales
 from gpunn.ops.check import QUANTIZED
-from gpunn.types import DType, OpenShape, Quantization
+from gpunn.types import DType, Quantization
 
 HYBRID = (*BIASED, "batch_matmul")  # products that take reals with a quantised constant, input FILTER
 FILTER = 1
@@ -29,42 +31,32 @@ class Ops:
         self.tensors = tensors
         self.target = target
         self.model = target.model
+        self.builder = Builder(target.model, target.names, is_short)
 
-    def run(self, origin: str, steps: Sequence[Step], operator: FileOperator, titles: Sequence[str]) -> None:
-        """Add an operator's ops one after the other; the last one yields its outputs."""
-        steps = [self._widened(step, origin) for step in steps]
-        for step in steps:
-            expect_reals(step, operator.code)
-        previous: tuple[Operand, ...] = ()
-        for step in steps:
-            last = step is steps[-1]
-            names = [self.target.names.unique(title) for title in titles] if last else []
-            inputs = (*previous, *step.inputs[1:]) if previous else step.inputs
-            declared = self._declared(step, operator) if last else []
-            open = [self.tensors.open(i) for i in operator.outputs] if last else []
-            previous = self._apply(step, inputs, origin, names, declared, open)
-        self.tensors.store(origin, operator, previous)
-
-    def run_network(
-        self, origin: str, network: Network, operator: FileOperator, titles: Sequence[str]
-    ) -> None:
+    def run(self, origin: str, answer: Steps, operator: FileOperator, titles: Sequence[str]) -> None:
         """Add an operator's ops, and let the states among its inputs be what it makes of them."""
-        states = [(operator.inputs[position], result) for position, result in network.states.items()]
-        wanted = [*zip(network.outputs, titles, strict=False)]
-        wanted += [(result, self.tensors.label(index)) for index, result in states if index is not None]
-        names = {result: self.target.names.unique(title) for result, title in wanted}
-        results: list[tuple[Operand, ...]] = []
-        for number, layer in enumerate(network.layers):
-            step = layer.on(results)
-            expect_reals(step, operator.code)
-            last = max((r.index for r in names if r.layer == number), default=-1)
-            default = f"{step.op}_{len(self.model.operations)}"
-            labels = [names.get(Result(number, k), f"{default}:{k}") for k in range(last + 1)]
-            results.append(self._apply(step, step.inputs, origin, labels, layer.quantization))
-        self.tensors.store(origin, operator, [results[r.layer][r.index] for r in network.outputs])
-        for index, result in states:
-            if index is not None and self.tensors.graph.tensors[index].is_variable:
-                self.tensors.set(index, results[result.layer][result.index])
+        steps = [self._widened(step, origin) for step in answer.steps]
+        if answer.outputs is None:
+            steps[-1] = replace(steps[-1], quantization=self._declared(steps[-1], operator))
+        tensors = self.tensors
+        states = {
+            position: tensors.label(index)
+            for position, index in enumerate(operator.inputs)
+            if index is not None and position in answer.states
+        }
+        outputs, written = self.builder.add(
+            replace(answer, steps=steps),
+            origin,
+            titles,
+            states=states,
+            open=[tensors.open(i) for i in operator.outputs],
+            check=partial(expect_reals, operator.code),
+        )
+        tensors.store(origin, operator, outputs)
+        for position, operand in written.items():
+            index = operator.inputs[position]
+            if index is not None and tensors.graph.tensors[index].is_variable:
+                tensors.set(index, operand)
 
     def _widened(self, step: Step, origin: str) -> Step:
         """The step with its quantised constant filter dequantised where the input it meets is of reals.
@@ -72,10 +64,10 @@ class Ops:
         TFLite's hybrid kernels quantise the input on the fly instead: less exact (docs/quantized.md).
         """
         x, filter = (*step.inputs, None, None)[: FILTER + 1]
-        if step.op not in HYBRID or x is None or filter is None or filter.value is None:
+        if step.op not in HYBRID or not isinstance(x, Operand) or not isinstance(filter, Operand):
             return step
         quantised = filter.type.dtype in QUANTIZED and filter.type.quantization is not None
-        if x.type.dtype is not DType.FLOAT32 or not quantised:
+        if filter.value is None or x.type.dtype is not DType.FLOAT32 or not quantised:
             return step
         if filter not in self.target.widened:  # once, however many operators share it
             name = self.target.names.free(f"{filter.name}:float32")
@@ -87,33 +79,14 @@ class Ops:
 
     def _declared(self, step: Step, operator: FileOperator) -> Sequence[Quantization | None]:
         """The quantisations that an operator's outputs shall have; nothing: what follows from the inputs."""
+        operands = [o if isinstance(o, Operand) else None for o in step.inputs]
+        expect_reals(operator.code, step.op, operands)  # which is the first thing to say
         declared = [self.tensors.graph.tensors[i].quantization for i in operator.outputs]
         if step.op == "hashtable_lookup" and declared[1:] == [None]:  # hits, 0 or 1, whatever they stand for
             values = (None, *step.inputs)[-1]
-            return [None if values is None else values.type.quantization, None]
+            return [values.type.quantization if isinstance(values, Operand) else None, None]
         if not any(declared) or (lookup(step.op).raw and step.op not in CONVERSIONS):
             return []
         if step.op not in CONVERSIONS:
             expect_scales(step, declared)
         return declared
-
-    def _apply(
-        self,
-        step: Step,
-        inputs: tuple[Operand | None, ...],
-        origin: str,
-        names: Sequence[str],
-        declared: Sequence[Quantization | None],
-        open: Sequence[OpenShape | None] = (),
-    ) -> tuple[Operand, ...]:
-        """The results of an op; arithmetic on shapes is done now, as types and rules need what it gives."""
-        if all(o is not None and o.value is not None and is_short(o.type) for o in inputs):
-            scratch = Graph()
-            results = scratch.add(step.op, inputs, step.attrs, origin=origin, names=names)
-            if all(is_short(o.type) for o in results):
-                values = scratch.operations[0].evaluate([None if o is None else o.value for o in inputs])
-                pairs = zip(results, values, strict=True)
-                return tuple(self.model.constant(o.name, np.asarray(v, order="C")) for o, v in pairs)
-        return self.model.add(
-            step.op, inputs, step.attrs, origin=origin, names=names, quantization=declared, open=open
-        )

@@ -9,16 +9,11 @@ from functools import partial
 from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand
+from gpunn.importers.common.answers import Computed, Known, as_steps
+from gpunn.importers.common.names import Names
+from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.tflite.control import CONTROL
-from gpunn.importers.tflite.node import (
-    Computed,
-    ComputedError,
-    Known,
-    Network,
-    Node,
-    RefusedError,
-    Step,
-)
+from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.ops import Ops
 from gpunn.importers.tflite.rest import (
     Halt,
@@ -32,7 +27,7 @@ from gpunn.importers.tflite.rest import (
 from gpunn.importers.tflite.rules.table import rule_of
 from gpunn.importers.tflite.scope import Deferred, Source
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
-from gpunn.importers.tflite.target import Held, Names, StateKey, Target
+from gpunn.importers.tflite.target import Held, StateKey, Target
 from gpunn.importers.tflite.tensors import Tensors
 from gpunn.importers.tflite.types import expect_type
 from gpunn.importers.tflite.work import Work
@@ -78,7 +73,7 @@ class Reader:
     def _finish(self) -> None:
         """Give the model its outputs: as they are, or with what is left to be read."""
         if self.work.unsupported:
-            self.work.fail_unsupported()
+            self.work.unsupported.fail()
         if not self.graph.outputs:
             self.file.fail("has no outputs")
         self._give_outputs()
@@ -265,7 +260,7 @@ class Reader:
 
     def _refuse(self, operator: FileOperator, refusal: RefusedError) -> None:
         """Note that an operator is unsupported, and go on as if it were not."""
-        self.work.unsupported.add(str(refusal), operator)
+        self.work.unsupported.add(str(refusal), operator.kind, operator.place)
         self.tensors.stand_in(operator)
 
     def _look_ahead(self, position: int) -> None:
@@ -275,7 +270,7 @@ class Reader:
                 if operator.code not in CONTROL:
                     rule_of(operator.code, self.work.custom)
             except RefusedError as refusal:
-                self.work.unsupported.add(str(refusal), operator)
+                self.work.unsupported.add(str(refusal), operator.kind, operator.place)
 
     def subgraph(self, index: int) -> FileGraph:
         """A subgraph that an operator here calls."""
@@ -302,20 +297,13 @@ class Reader:
         if isinstance(answer, Computed):
             self._expect_to_halt(RefusedError("the shapes of its results follow from values"))
             return halt_for_results(operator, node, answer)
-        if isinstance(answer, Operand):
-            self.tensors.store(node.origin, operator, (answer,))
-            return None
         if isinstance(answer, Known):
             read = [o.value for o in node.inputs if o is not None and o.value is not None]
-            self.work.unfold(sum(map(held_bytes, (*answer.values, *read))), str(operator))
-            named = zip([*names, *[""] * len(answer.values)], answer.values, strict=False)
-            found = [self.model.constant(self.target.names.unique(title), value) for title, value in named]
+            self.work.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
+            found = self.ops.builder.constants(answer.values, names)
             self.tensors.store(node.origin, operator, found)
             return None
-        if isinstance(answer, Network):
-            self.ops.run_network(node.origin, answer, operator, names)
-            return None
-        self.ops.run(node.origin, [answer] if isinstance(answer, Step) else answer, operator, names)
+        self.ops.run(node.origin, as_steps(answer), operator, names)
         return None
 
     def _defer(self, operator: FileOperator, node: Node, deferred: Deferred) -> Halt:
@@ -343,11 +331,11 @@ class Reader:
         return Node(
             f"{self.file.name}: {operator}",
             tuple(None if i is None else self.tensors.read(i, at, operator) for at, i in tensors),
+            tuple(self.graph.tensors[i].type for i in operator.outputs),
             operator.options_type,
             operator.options_table,
-            tuple(self.graph.tensors[i].type for i in operator.outputs),
             operator.custom_options,
             tuple(self.graph.tensors[i].type for i in operator.intermediates),
             self.subgraph,
-            self.work.unfold,
+            self.work.unfolding.count,
         )

@@ -8,8 +8,9 @@ from typing import TypeVar
 import numpy as np
 
 from gpunn.graph.operation import Operand
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.file import TYPE_NAMES
-from gpunn.importers.tflite.node import Node, RefusedError
+from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.scope import Control, Scope
 from gpunn.importers.tflite.work import Contents, Table, Variable
 

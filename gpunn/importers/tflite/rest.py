@@ -11,7 +11,9 @@ from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.rest import Rest
-from gpunn.importers.tflite.node import Computed, ComputedError, Node, RefusedError, is_short
+from gpunn.importers.common.answers import Computed
+from gpunn.importers.common.node import ComputedError, RefusedError, is_short
+from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.scope import Deferred
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
 from gpunn.importers.tflite.target import Held

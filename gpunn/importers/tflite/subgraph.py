@@ -64,6 +64,11 @@ class FileOperator:
     custom_options: bytes = b""
     intermediates: tuple[int, ...] = ()
 
+    @property
+    def kind(self) -> str:
+        """The operator's name and version, for messages."""
+        return f"{self.code} v{self.version}"
+
     def __str__(self) -> str:
         return f"{self.place}, {self.code}"
 

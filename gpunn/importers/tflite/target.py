@@ -7,34 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.importers.tflite.node import RefusedError
+from gpunn.importers.common.names import Names
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.work import Key, Work
-
-
-class Names:
-    """Names of a model's operands, each given once."""
-
-    def __init__(self) -> None:
-        self._given: dict[str, int] = {}
-
-    def copy(self) -> Names:
-        """The same names, for another model that goes on where this one stops."""
-        made = Names()
-        made._given.update(self._given)
-        return made
-
-    def unique(self, wanted: str) -> str:
-        """A name that was not given before: the wanted one, if possible with a number behind it."""
-        number = self._given.get(wanted, 0)
-        self._given[wanted] = number + 1
-        return wanted if number == 0 else self.free(f"{wanted}:{number}")
-
-    def free(self, name: str) -> str:
-        """The name, with as many strokes behind it as it takes to be another one."""
-        while name in self._given:
-            name += "'"
-        self._given[name] = 1
-        return name
 
 
 @dataclass(slots=True)

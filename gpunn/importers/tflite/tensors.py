@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.graph.operation import Lifetime, Operand
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.control import CONTROL
-from gpunn.importers.tflite.node import RefusedError
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.types import expect_shape, expect_type

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from gpunn.errors import FormatError
 from gpunn.graph.operation import Operand
-from gpunn.importers.tflite.node import RefusedError, Step
+from gpunn.importers.common.answers import Step
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.subgraph import FileTensor
 from gpunn.ops import OPS
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.elementwise import binary, unary
-from gpunn.ops.op import EIGHT_BITS
+from gpunn.ops.op import EIGHT_BITS, Op
 from gpunn.ops.reduction import reduce
 from gpunn.types import DType, Quantization, TensorType
 
@@ -55,21 +56,21 @@ def expect_shape(origin: str, what: str, tensor: FileTensor, operand: Operand) -
         )
 
 
-def expect_reals(step: Step, code: str) -> None:
+def expect_reals(code: str, op: str | Op, inputs: Sequence[Operand | None]) -> None:
     """Refuse reals that are not float32, or quantised integers throughout, unless they just move.
 
-    A custom op says itself what it takes. `code`: of the operator that the step belongs to.
+    A custom op says itself what it takes. `code`: of the operator that the op belongs to.
     """
-    if not isinstance(step.op, str):
+    if not isinstance(op, str):
         return
-    types = [None if o is None else o.type for o in step.inputs]
+    types = [None if o is None else o.type for o in inputs]
     integer = any(t is not None and t.quantization is not None for t in types)
     small = SMALL if code.startswith(UNSCALED) else {**SMALL, **SUMS}
-    for position, (operand, type) in enumerate(zip(step.inputs, types, strict=True)):
+    for position, (operand, type) in enumerate(zip(inputs, types, strict=True)):
         if operand is None or type is None:
             continue
-        whole = type.quantization is None and type.dtype in small.get(step.op, ())
-        if not whole and not _real(step.op, position, type, integer):
+        whole = type.quantization is None and type.dtype in small.get(op, ())
+        if not whole and not _real(op, position, type, integer):
             if type.dtype is DType.STRING:
                 raise RefusedError(f"input {position} ({operand.name}) is STRING, which it does not take")
             kind = type.dtype.name if type.quantization is None else f"quantised {type.dtype.name}"
@@ -82,7 +83,7 @@ def expect_reals(step: Step, code: str) -> None:
 
 def expect_scales(step: Step, declared: Sequence[Quantization | None]) -> None:
     """Refuse a scale for what an op makes of integers without one: they stand for themselves."""
-    types = [o.type for o in step.inputs if o is not None]
+    types = [o.type for o in step.inputs if isinstance(o, Operand)]
     if all(t.quantization is None and t.dtype in (*INTEGERS, *QUANTIZED) for t in types):
         stated = next(q for q in declared if q is not None)
         raise RefusedError(f"the result has {_words(stated)}, expected no quantisation from the inputs")

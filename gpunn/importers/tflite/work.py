@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
 
 import numpy as np
 
@@ -12,15 +11,14 @@ from gpunn.custom import CustomOperator
 from gpunn.errors import UnsupportedError
 from gpunn.graph.graph import bounded, zeros
 from gpunn.graph.operation import Lifetime, Operand
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.common.refusals import Refusals
+from gpunn.importers.common.unfolding import Unfolding
 from gpunn.importers.tflite.file import TfliteFile
-from gpunn.importers.tflite.node import RefusedError
-from gpunn.importers.tflite.refusals import Refusals
 from gpunn.importers.tflite.subgraph import FileGraph, FileTensor, printable
 from gpunn.types import Array, DType, TensorType
 
 MAX_DEPTH = 16  # of subgraphs that call one another
-MAX_KNOWN_BYTES = 64 << 20  # of constants that unfold, by a rule or as they are stored, from a small file
-MAX_UNFOLDED = 32  # times the size of a file that they may be
 MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as their subgraph is called again
 
 
@@ -65,9 +63,9 @@ class Work:
 
     `constants` are operands by subgraph and tensor. `handles` are constants that stand for resources,
     `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
-    hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported. `known`
-    counts the bytes of constants that unfolded, and of those they come of; `repeated` what was read of
-    subgraphs that had been read before, which are in `begun`.
+    hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported.
+    `unfolding` counts constants that unfold; `repeated` what was read of subgraphs that had been read before,
+    which are in `begun`.
     """
 
     file: TfliteFile
@@ -81,16 +79,17 @@ class Work:
     initial_values: dict[Key, Array] = field(default_factory=dict)
     types: dict[Variable, TensorType] = field(default_factory=dict)
     done_once: set[int] = field(default_factory=set)
-    known: int = 0
+    unfolding: Unfolding = field(init=False)
     begun: set[int] = field(default_factory=set)
     repeated: int = 0
 
     def __post_init__(self) -> None:
         self.unsupported = Refusals(self.file.name)
+        self.unfolding = Unfolding(len(self.file.data), self.unsupported)
 
     def again(self) -> Work:
         """The work of reading on, or again, where shapes are others than the file's."""
-        return replace(self, as_stored=False, known=0, begun=set(), repeated=0)
+        return replace(self, as_stored=False, begun=set(), repeated=0)
 
     def handle(self, resource: Variable | Table) -> Operand:
         """The constant that stands for a resource, which only operators of resources understand."""
@@ -121,7 +120,7 @@ class Work:
     def value(self, tensor: FileTensor) -> Array | None:
         """What the file holds of a tensor, within bounds where that unfolds."""
         if tensor.type is not None and (tensor.sparsity is not None or tensor.bits):
-            self.unfold(tensor.type.nbytes, str(tensor))
+            self.unfolding.count(tensor.type.nbytes, str(tensor))
         return self.file.value(tensor)
 
     def enter(self, index: int, path: Sequence[int]) -> FileGraph:
@@ -145,15 +144,3 @@ class Work:
         self.repeated += entries
         if self.repeated > MAX_REPEATED:
             self.file.fail(f"calls its subgraphs too often, {self.repeated} entries of them are read again")
-
-    def unfold(self, nbytes: int, what: str) -> None:
-        """Refuse the whole file when its constants unfold to too much: the next one would cost as much."""
-        self.known += nbytes
-        most = max(MAX_KNOWN_BYTES, MAX_UNFOLDED * len(self.file.data))
-        if self.known > most:
-            self.unsupported.add(f"{what}: constants unfold to {self.known} bytes, at most {most} are kept")
-            self.fail_unsupported()
-
-    def fail_unsupported(self) -> NoReturn:
-        """Raise UnsupportedError with all that has been noted."""
-        raise UnsupportedError(self.unsupported.message())

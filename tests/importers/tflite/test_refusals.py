@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpunn.errors import UnsupportedError
-from gpunn.importers.tflite.refusals import MAX_MESSAGE
+from gpunn.importers.common.refusals import MAX_MESSAGE
 from gpunn.model import load
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.tflite_builder import Graph

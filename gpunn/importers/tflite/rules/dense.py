@@ -8,14 +8,16 @@ import numpy as np
 import tflite as schema
 
 from gpunn.graph.operation import Operand
-from gpunn.importers.tflite.node import Layer, Network, Node, RefusedError, Result, Step
+from gpunn.importers.common.answers import Result, Step, Steps
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node
 from gpunn.types import DType, Quantization, TensorType
 
 _ROWS, _COLUMNS = 4, 16  # of a block of shuffled weights
 _ZERO = 128  # the zero point of input and weights there
 
 
-def fully_connected(node: Node) -> Step | Network:
+def fully_connected(node: Node) -> Step | Steps:
     """FULLY_CONNECTED, with keep_num_dims (since version 5).
 
     Shuffled weights are put in order when the file is read; x, which has no zero point of its own there,
@@ -37,12 +39,12 @@ def fully_connected(node: Node) -> Step | Network:
     inputs = Result(0), _in_rows(node, filter, scales[1]), *node.inputs[2:]
     declared = [(None if t is None else t.quantization,) for t in node.outputs]
     layers = [
-        Layer("quantize", (x,), short),
-        Layer("fully_connected", inputs, attrs, declared[0]),
+        Step("quantize", (x,), short),
+        Step("fully_connected", inputs, attrs, declared[0]),
         # TFLite shuffles x in its second result, which means nothing.
-        *(Layer("reshape", (x,), {"shape": x.type.shape}, quantization) for quantization in declared[1:]),
+        *(Step("reshape", (x,), {"shape": x.type.shape}, quantization) for quantization in declared[1:]),
     ]
-    return Network(layers, tuple(map(Result, range(1, len(layers)))))
+    return Steps(layers, tuple(map(Result, range(1, len(layers)))))
 
 
 def _scale(node: Node, operand: Operand) -> float:

@@ -13,7 +13,9 @@ from typing import Any
 import tflite as schema
 
 from gpunn.graph.operation import Operand
-from gpunn.importers.tflite.node import Layer, Network, Node, Options, RefusedError, Result, Value, symmetric
+from gpunn.importers.common.answers import Result, Step, Steps, Value
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node, Options, symmetric
 from gpunn.types import DType, Quantization
 
 _FULL = (20, 24)  # inputs of a full LSTM, without or with coefficients of layer normalisation
@@ -25,7 +27,7 @@ class _Builder:
 
     def __init__(self, node: Node, integer: bool = False) -> None:
         self.node = node
-        self.layers: list[Layer] = []
+        self.layers: list[Step] = []
         self.reals: dict[Operand, Result] = {}
         x = node.operand(0)
         self.integer = integer and x.type.quantization is not None
@@ -40,7 +42,7 @@ class _Builder:
         quantization: Sequence[Quantization | None] = (),
     ) -> int:
         """Append a layer; its number."""
-        self.layers.append(Layer(op, tuple(inputs), attrs or {}, tuple(quantization)))
+        self.layers.append(Step(op, tuple(inputs), attrs or {}, tuple(quantization)))
         return len(self.layers) - 1
 
     def real(self, index: int) -> Value:
@@ -116,49 +118,49 @@ class _Builder:
         pairs = zip(weights, more, strict=True)
         return self.side_by_side(x, auxiliary), [self.side_by_side(a, b) for a, b in pairs]
 
-    def both(self, results: Sequence[Result], states: Mapping[int, Result], options: Options) -> Network:
+    def both(self, results: Sequence[Result], states: Mapping[int, Result], options: Options) -> Steps:
         """The answer of two directions, whose results may be one."""
         if options.get("MergeOutputs"):
             results = [Result(self.add("concat", tuple(results), {"axis": -1}))]
-        return Network(self.layers, tuple(results), states)
+        return Steps(self.layers, tuple(results), states)
 
 
 def _activation(options: Options) -> str | None:
     return options.activation().get("activation")
 
 
-def rnn(node: Node) -> Network:
+def rnn(node: Node) -> Steps:
     """RNN: one step; the state is input 4."""
     builder = _Builder(node)
     attrs = {"activation": _activation(node.options("RNNOptions"))}
     layer = builder.add("rnn", builder.inputs(5), attrs)
-    return Network(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+    return Steps(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
 
 
-def svdf(node: Node) -> Network:
+def svdf(node: Node) -> Steps:
     """SVDF: one step; the state is input 4."""
     builder, options = _Builder(node, integer=True), node.options("SVDFOptions")
     attrs = {"rank": options.get("Rank"), "activation": _activation(options)}
     results = node.operand(4).type, *node.outputs
     declared = [None if t is None else t.quantization for t in results] if builder.integer else []
     layer = builder.add("svdf", builder.inputs(5), attrs, declared)
-    return Network(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+    return Steps(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
 
 
-def lstm(node: Node) -> Network:
+def lstm(node: Node) -> Steps:
     """LSTM: one step; the states are inputs 18 and 19, those of the kernel BASIC 1 and 4."""
     options = node.options("LSTMOptions")
     if options.get("KernelType") == schema.LSTMKernelType.BASIC:
         builder = _Builder(node, integer=True)
         layer = builder.add("basic_lstm", builder.inputs(5))
         outputs = tuple(Result(layer, k) for k in range(4))
-        return Network(builder.layers, outputs, {1: outputs[0], 4: outputs[1]})
+        return Steps(builder.layers, outputs, {1: outputs[0], 4: outputs[1]})
     builder = _Builder(node, integer=True)
     builder.expect_rank(2)
     return _from_lstm(builder, options, builder.inputs(*_FULL), {})
 
 
-def sequence_lstm(node: Node) -> Network:
+def sequence_lstm(node: Node) -> Steps:
     """UNIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 18 and 19."""
     builder, options = _Builder(node, integer=True), node.options("UnidirectionalSequenceLSTMOptions")
     builder.expect_rank(3)
@@ -178,13 +180,13 @@ def _lstm_attributes(options: Options) -> dict[str, Any]:
 
 def _from_lstm(
     builder: _Builder, options: Options, inputs: Sequence[Value], attrs: Mapping[str, Any]
-) -> Network:
+) -> Steps:
     """The answer of one layer, of real or of quantised numbers."""
     attrs = {**_lstm_attributes(options), **attrs}
     if builder.integer:
         attrs["intermediates"] = _intermediates(builder.node, attrs["activation"], "time_major" in attrs)
     result, states = builder.memory(inputs[:18], (18, 19), inputs[20:], attrs)
-    return Network(builder.layers, (result,), states)
+    return Steps(builder.layers, (result,), states)
 
 
 def _intermediates(
@@ -201,17 +203,17 @@ def _intermediates(
     return tuple(None if q is None else (q.scale[0], q.zero_point[0]) for q in scales)
 
 
-def sequence_rnn(node: Node) -> Network:
+def sequence_rnn(node: Node) -> Steps:
     """UNIDIRECTIONAL_SEQUENCE_RNN: a product of all steps at once, and a recurrence; the state is input 4."""
     builder, options = _Builder(node), node.options("SequenceRNNOptions")
     builder.expect_rank(3)
     x, w, r, bias, h = builder.inputs(5)
     attrs = {"activation": _activation(options), "time_major": options.get("TimeMajor")}
     layer = builder.recurrence(x, (w, r, bias, h), attrs)
-    return Network(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+    return Steps(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
 
 
-def bidirectional_rnn(node: Node) -> Network:
+def bidirectional_rnn(node: Node) -> Steps:
     """BIDIRECTIONAL_SEQUENCE_RNN: the states are inputs 4 and 8."""
     builder, options = _Builder(node), node.options("BidirectionalSequenceRNNOptions")
     builder.expect_rank(3)
@@ -226,7 +228,7 @@ def bidirectional_rnn(node: Node) -> Network:
     return builder.both([Result(layer, 1) for layer in layers], states, options)
 
 
-def bidirectional_lstm(node: Node) -> Network:
+def bidirectional_lstm(node: Node) -> Steps:
     """BIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 35 to 38."""
     builder, options = _Builder(node), node.options("BidirectionalSequenceLSTMOptions")
     builder.expect_rank(3)

@@ -12,16 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.tflite.node import (
-    PREVIOUS,
-    Known,
-    Layer,
-    Network,
-    Node,
-    RefusedError,
-    Result,
-    Step,
-)
+from gpunn.importers.common.answers import PREVIOUS, Known, Result, Step, Steps
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules.tensor import padding_value
 from gpunn.importers.tflite.rules.value import expect_few
 from gpunn.importers.tflite.rules.window import chain, cut, dilation, joining, margins, windowed
@@ -85,10 +78,10 @@ def concatenate(node: Node) -> Step:
     return Step("concat", node.inputs, {"axis": node.options("StablehloConcatenateOptions").get("Dimension")})
 
 
-def dot_general(node: Node) -> Network:
+def dot_general(node: Node) -> Steps:
     """STABLEHLO_DOT_GENERAL: dimensions in common, those that are summed over, then the rest of either."""
     options = node.options("StablehloDotGeneralOptions")
-    layers: list[Layer] = []
+    layers: list[Step] = []
     sides, rest = [], []
     for side, (index, name) in enumerate(((0, "Lhs"), (1, "Rhs"))):
         x = node.operand(index).type
@@ -104,9 +97,9 @@ def dot_general(node: Node) -> Network:
         sides.append(
             chain(layers, node.operand(index), ("transpose", {"perm": perm}), ("reshape", {"shape": shape}))
         )
-    layers.append(Layer("batch_matmul", tuple(sides)))
+    layers.append(Step("batch_matmul", tuple(sides)))
     chain(layers, Result(len(layers) - 1), ("reshape", {"shape": tuple(rest)}))
-    return Network(layers, (Result(len(layers) - 1),))
+    return Steps(layers, (Result(len(layers) - 1),))
 
 
 def dynamic_slice(node: Node) -> Step:
@@ -123,11 +116,11 @@ def dynamic_slice(node: Node) -> Step:
     return Step(op, (x,), attrs)
 
 
-def dynamic_update_slice(node: Node) -> Network:
+def dynamic_update_slice(node: Node) -> Steps:
     """STABLEHLO_DYNAMIC_UPDATE_SLICE: a start for each dimension is an input of its own."""
-    starts = Layer("stack", node.inputs[2:], {"axis": 0})
-    return Network(
-        (starts, Layer("dynamic_update_slice", (node.operand(0), node.operand(1), Result(0)))), (Result(1),)
+    starts = Step("stack", node.inputs[2:], {"axis": 0})
+    return Steps(
+        (starts, Step("dynamic_update_slice", (node.operand(0), node.operand(1), Result(0)))), (Result(1),)
     )
 
 
@@ -143,7 +136,7 @@ def iota(node: Node) -> Known:
     return Known(np.ascontiguousarray(np.broadcast_to(along, found.shape)))
 
 
-def pad(node: Node) -> Network:
+def pad(node: Node) -> Steps:
     """STABLEHLO_PAD with one value before, behind and between cells; less than none before or behind cuts."""
     x, value = node.operand(0), padding_value(node, 1)
     options = node.options("StablehloPadOptions")
@@ -153,26 +146,26 @@ def pad(node: Node) -> Network:
     )
     if {len(low), len(high), len(between)} != {x.type.rank} or min(between, default=0) < 0:
         node.corrupt(f"pads {x.type} by {list(low)}, {list(high)} and {list(between)}")
-    layers: list[Layer] = []
+    layers: list[Step] = []
     spread = chain(layers, x, *dilation(x.type.shape, [n + 1 for n in between], value))
     shape = tuple(max((n - 1) * (b + 1) + 1, 0) for n, b in zip(x.type.shape, between, strict=True))
     chain(layers, spread, *margins(shape, low, high, value))
-    return Network(layers, (Result(len(layers) - 1),))
+    return Steps(layers, (Result(len(layers) - 1),))
 
 
-def reduce(node: Node) -> Network:
+def reduce(node: Node) -> Steps:
     """STABLEHLO_REDUCE of one tensor by a body of one operator."""
     options = node.options("StablehloReduceOptions")
     if len(node.inputs) != 2:
         raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
     how, axes = joining(node, options.get("BodySubgraphIndex")), options.ints("Dimensions")
     x, first = node.operand(0), node.operand(1)
-    alike = Layer("reshape", (x,), {"shape": x.type.shape})
-    layers = (Layer(how.reduce, (x,), {"axes": axes}) if axes else alike, Layer(how.join, (Result(0), first)))
-    return Network(layers, (Result(1),))
+    alike = Step("reshape", (x,), {"shape": x.type.shape})
+    layers = (Step(how.reduce, (x,), {"axes": axes}) if axes else alike, Step(how.join, (Result(0), first)))
+    return Steps(layers, (Result(1),))
 
 
-def reduce_window(node: Node) -> Network:
+def reduce_window(node: Node) -> Steps:
     """STABLEHLO_REDUCE_WINDOW of one tensor by a body of one operator."""
     options = node.options("StablehloReduceWindowOptions")
     if len(node.inputs) != 2:

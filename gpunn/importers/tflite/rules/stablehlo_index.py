@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.importers.tflite.node import Layer, Network, Node, Options, RefusedError, Result, Value, constant
+from gpunn.importers.common.answers import Result, Step, Steps, Value, constant
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node, Options
 from gpunn.importers.tflite.rules.value import expect_few
 from gpunn.importers.tflite.rules.window import chain, cut, joining
 from gpunn.types import Array, DType
@@ -16,7 +18,7 @@ from gpunn.types import Array, DType
 SEGMENTS = {"add": "segment_sum", "maximum": "segment_max", "minimum": "segment_min", "mul": "segment_prod"}
 
 
-def gather(node: Node) -> Network:
+def gather(node: Node) -> Steps:
     """STABLEHLO_GATHER: slices of one size from where indices say, as far inside as it takes to fit.
 
     Along the axes that indices name, each element of a slice gets an index of its own.
@@ -24,7 +26,7 @@ def gather(node: Node) -> Network:
     x, options = node.operand(0), node.options("StablehloGatherOptions")
     names = ("OffsetDims", "CollapsedSliceDims", "StartIndexMap", "SliceSizes")
     offsets, collapsed, named, sizes = (options.ints(name) for name in names)
-    layers: list[Layer] = []
+    layers: list[Step] = []
     batch, vectors = _index_vectors(node, layers, options.get("IndexVectorDim"), len(named))
     order = (*named, *(d for d in range(x.type.rank) if d not in named))
     kept = [d for d in order if d not in collapsed]
@@ -42,7 +44,7 @@ def gather(node: Node) -> Network:
     places = _places(node, layers, batch, vectors, {d: sizes[d] for d in named})
     ends = [n if d in named else sizes[d] for d, n in enumerate(x.type.shape)]
     source = chain(layers, x, cut((0,) * len(ends), ends), ("transpose", {"perm": order}))
-    layers.append(Layer("gather_nd", (source, places)))
+    layers.append(Step("gather_nd", (source, places)))
     where = {p: len(batch) + kept.index(d) for p, d in zip(offsets, sorted(kept), strict=True)}
     where.update(zip(others, range(len(batch)), strict=True))
     shape = (*batch, *(sizes[d] for d in kept))
@@ -53,10 +55,10 @@ def gather(node: Node) -> Network:
         ("reshape", {"shape": shape}),
         ("transpose", {"perm": [where[p] for p in sorted(where)]}),
     )
-    return Network(layers, (Result(len(layers) - 1),))
+    return Steps(layers, (Result(len(layers) - 1),))
 
 
-def _index_vectors(node: Node, layers: list[Layer], axis: int, length: int) -> tuple[list[int], Value]:
+def _index_vectors(node: Node, layers: list[Step], axis: int, length: int) -> tuple[list[int], Value]:
     """The indices' other dimensions than `axis`, and the indices with that one last; it may be implied."""
     indices = node.operand(1)
     if indices.type.dtype not in (DType.INT32, DType.INT64):
@@ -72,7 +74,7 @@ def _index_vectors(node: Node, layers: list[Layer], axis: int, length: int) -> t
 
 
 def _places(
-    node: Node, layers: list[Layer], batch: Sequence[int], vectors: Value, slices: Mapping[int, int]
+    node: Node, layers: list[Step], batch: Sequence[int], vectors: Value, slices: Mapping[int, int]
 ) -> Value:
     """An index for each element of slices of these sizes along axes, of which the vectors tell the first.
 
@@ -85,7 +87,7 @@ def _places(
 
 
 def _spread(
-    node: Node, layers: list[Layer], batch: Sequence[int], vectors: Value, slices: Mapping[int, int]
+    node: Node, layers: list[Step], batch: Sequence[int], vectors: Value, slices: Mapping[int, int]
 ) -> Value:
     """Indices [*batch, *sizes, axes] of the elements of slices that begin at vectors [*batch, axes]."""
     expect_few("indices", (*batch, *slices.values(), len(slices)))
@@ -94,19 +96,19 @@ def _spread(
     return _with(node, layers, "add", chain(layers, vectors, apart), grid)
 
 
-def _with(node: Node, layers: list[Layer], op: str, value: Value, known: Array) -> Value:
+def _with(node: Node, layers: list[Step], op: str, value: Value, known: Array) -> Value:
     """What an op makes of a value and a constant, which gets the indices' type."""
     dtype = node.operand(1).type.dtype.numpy
     return _joined(layers, op, value, constant(f"{node.origin}: {op}", known.astype(dtype)))
 
 
-def _joined(layers: list[Layer], op: str, *values: Value, **attrs: Any) -> Value:
+def _joined(layers: list[Step], op: str, *values: Value, **attrs: Any) -> Value:
     """What an op, which is appended to the layers, makes of values."""
-    layers.append(Layer(op, values, attrs))
+    layers.append(Step(op, values, attrs))
     return Result(len(layers) - 1)
 
 
-def scatter(node: Node) -> Network:
+def scatter(node: Node) -> Steps:
     """STABLEHLO_SCATTER: updates go where indices say, by a body of one operator or none; outside, nowhere.
 
     Every element of the updates gets the number of the element that it goes to; these are segments. Where a
@@ -122,7 +124,7 @@ def scatter(node: Node) -> Network:
     how = None if takes else joining(node, body)
     if how is not None and how.join not in SEGMENTS:
         raise RefusedError(f"updates are joined by {how.join}, only {', '.join(SEGMENTS)} are supported")
-    layers: list[Layer] = []
+    layers: list[Step] = []
     ids, data = _numbers(node, layers, options)
     flat = chain(layers, x, ("reshape", {"shape": (x.type.size,)}))
     segments = {"segments": x.type.size, "drops": True}
@@ -136,10 +138,10 @@ def scatter(node: Node) -> Network:
         found = _joined(layers, how.join, flat, total)
     found = _joined(layers, "select", _joined(layers, "greater_equal", last, none), found, flat)
     chain(layers, found, ("reshape", {"shape": x.type.shape}))
-    return Network(layers, (Result(len(layers) - 1),))
+    return Steps(layers, (Result(len(layers) - 1),))
 
 
-def _numbers(node: Node, layers: list[Layer], options: Options) -> tuple[Value, Value]:
+def _numbers(node: Node, layers: list[Step], options: Options) -> tuple[Value, Value]:
     """Which element of the first input each of the updates goes to, and the updates in the same order."""
     x, updates = node.operand(0).type, node.operand(2).type
     names = ("UpdateWindowDims", "InsertedWindowDims", "ScatterDimsToOperandDims")
@@ -170,7 +172,7 @@ def _numbers(node: Node, layers: list[Layer], options: Options) -> tuple[Value, 
     return chain(layers, numbers, flat), turned
 
 
-def _element(node: Node, layers: list[Layer], places: Value, extents: Mapping[int, int]) -> Value:
+def _element(node: Node, layers: list[Step], places: Value, extents: Mapping[int, int]) -> Value:
     """The numbers of elements at places [..., axes] of the first input; below all for places outside."""
     shape = node.operand(0).type.shape
     limits = np.array(list(extents.values()), np.int64)

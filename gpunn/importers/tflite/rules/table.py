@@ -11,20 +11,13 @@ from typing import Any
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import PREVIOUS, Answer, Step, Steps
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.custom import PREFIX, custom_rule
-from gpunn.importers.tflite.node import (
-    PREVIOUS,
-    Computed,
-    Known,
-    Network,
-    Node,
-    Options,
-    RefusedError,
-    Step,
-)
+from gpunn.importers.tflite.node import Node, Options
 from gpunn.importers.tflite.rules import dense, recurrent, stablehlo, stablehlo_index, tensor, value, window
 
-Rule = Callable[[Node], Step | Known | Computed | Network | Operand | Sequence[Step]]
+Rule = Callable[[Node], Answer]
 
 
 def plain(op: str) -> Rule:
@@ -261,7 +254,7 @@ OPERATORS: Mapping[str, Rule] = {
     "CONV_3D_TRANSPOSE": window.conv3d_transpose,
     "COS": plain("cos"),
     "CUMSUM": tensor.cumsum,
-    "DENSIFY": lambda node: node.operand(0),  # a constant, unfolded when it was read
+    "DENSIFY": lambda node: Steps((), (node.operand(0),)),  # a constant, unfolded when it was read
     "DEPTHWISE_CONV_2D": depthwise_conv,
     "DEPTH_TO_SPACE": value.blocks("depth_to_space", "DepthToSpaceOptions"),
     "DEQUANTIZE": plain("dequantize"),

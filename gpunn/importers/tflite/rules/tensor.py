@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.tflite.node import Known, Layer, Network, Node, RefusedError, Result, Step
+from gpunn.importers.common.answers import Known, Result, Step, Steps
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node
 from gpunn.types import DType
 
 PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
@@ -265,14 +267,14 @@ def tile(node: Node) -> Step:
     return Step("tile", (x,), {"multiples": node.ints(1, "multiples", x.type.rank)})
 
 
-def top_k(node: Node) -> Network:
+def top_k(node: Node) -> Steps:
     """TOPK_V2 of a constant number of values; their places are int32, or int16 where the file says so."""
     count = node.constant(1, "number of values", "int32", "int64", "int16")
     if count.size != 1:
         node.corrupt(f"expected 1 number of values, got {count.size}")
-    layers = [Layer("top_k", (node.operand(0),), {"k": int(count.reshape(-1)[0])})]
+    layers = [Step("top_k", (node.operand(0),), {"k": int(count.reshape(-1)[0])})]
     places = Result(0, 1)
     if len(node.outputs) > 1 and node.outputs[1] is not None and node.outputs[1].dtype is DType.INT16:
-        layers.append(Layer("cast", (places,), {"dtype": "int16"}))
+        layers.append(Step("cast", (places,), {"dtype": "int16"}))
         places = Result(1)
-    return Network(layers, (Result(0), places))
+    return Steps(layers, (Result(0), places))

@@ -12,19 +12,9 @@ from typing import Any
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.tflite.node import (
-    PREVIOUS,
-    Computed,
-    Known,
-    Layer,
-    Network,
-    Node,
-    RefusedError,
-    Result,
-    Step,
-    symmetric,
-    when_known,
-)
+from gpunn.importers.common.answers import PREVIOUS, Computed, Known, Result, Step, Steps, when_known
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node, symmetric
 from gpunn.importers.tflite.rules.tensor import INDEX_TYPES
 from gpunn.ops.text import skip_gram
 from gpunn.types import Array, DType
@@ -221,13 +211,13 @@ def fill(node: Node) -> Step:
     return Step("fill", (node.operand(1),), {"shape": node.ints(0, "extents")})
 
 
-def random(op: str) -> Callable[[Node], Network]:
+def random(op: str) -> Callable[[Node], Steps]:
     """A rule for what draws random numbers of a constant number; the last input counts what was drawn.
 
     LiteRT reads 32 bits of each seed. Where both are 0 the file leaves them open: any will do.
     """
 
-    def rule(node: Node) -> Network:
+    def rule(node: Node) -> Steps:
         options = node.options("RandomOptions")
         seeds = tuple((options.get(name) + 2**31) % 2**32 - 2**31 for name in ("Seed", "Seed2"))
         if not any(seeds):
@@ -236,23 +226,23 @@ def random(op: str) -> Callable[[Node], Network]:
         if op == "multinomial":
             dtype = node.outputs[0].dtype.value if node.outputs and node.outputs[0] else "int64"
             (samples,) = node.ints(1, "numbers of samples", 1)
-            draw = Layer(op, (node.operand(0), drawn), {"samples": samples, "dtype": dtype, "seeds": seeds})
+            draw = Step(op, (node.operand(0), drawn), {"samples": samples, "dtype": dtype, "seeds": seeds})
         else:
-            draw = Layer(op, (drawn,), {"shape": node.ints(0, "extents"), "seeds": seeds})
-        return Network((draw,), (Result(0),), {len(given): Result(0, 1)})
+            draw = Step(op, (drawn,), {"shape": node.ints(0, "extents"), "seeds": seeds})
+        return Steps((draw,), (Result(0),), {len(given): Result(0, 1)})
 
     return rule
 
 
-def suppression(outputs: Sequence[int]) -> Callable[[Node], Network]:
+def suppression(outputs: Sequence[int]) -> Callable[[Node], Steps]:
     """A rule for NON_MAX_SUPPRESSION, of whose results a version has some; constants say how many stay."""
 
-    def rule(node: Node) -> Network:
+    def rule(node: Node) -> Steps:
         (most,) = node.ints(2, "numbers of boxes", 1)
         names = ("overlap", "least", "sigma")[: len(node.inputs) - 3]
         attrs = {name: float(_number(node, k, name)) for k, name in enumerate(names, 3)}
-        boxes = Layer("non_max_suppression", (node.operand(0), node.operand(1)), {"most": most, **attrs})
-        return Network((boxes,), tuple(Result(0, k) for k in outputs))
+        boxes = Step("non_max_suppression", (node.operand(0), node.operand(1)), {"most": most, **attrs})
+        return Steps((boxes,), tuple(Result(0, k) for k in outputs))
 
     return rule
 

@@ -11,17 +11,9 @@ from typing import Any
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.tflite.node import (
-    Layer,
-    Network,
-    Node,
-    Options,
-    RefusedError,
-    Result,
-    Step,
-    Value,
-    constant,
-)
+from gpunn.importers.common.answers import Result, Step, Steps, Value, constant
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.node import Node, Options
 from gpunn.importers.tflite.rules.tensor import PADDINGS, padding_value
 from gpunn.ops.kernels.window import along
 from gpunn.types import DType, Shape
@@ -45,7 +37,7 @@ def _window(options: Options) -> dict[str, Any]:
     return {"stride": stride, "dilation": dilation, "padding": PADDINGS[padding], **options.activation()}
 
 
-def conv3d_transpose(node: Node) -> Network:
+def conv3d_transpose(node: Node) -> Steps:
     """CONV_3D_TRANSPOSE to a constant shape, filter [KD, KH, KW, O, I], as a convolution.
 
     What cell k of the filter adds at o comes of cell i of the input with o = stride i + dilation k - before:
@@ -69,7 +61,7 @@ def conv3d_transpose(node: Node) -> Network:
     spread = [(n - 1) * s + 1 for n, s in zip(x.type.shape[1:4], attrs["stride"], strict=True)]
     low = [r - before for r, (before, _, _) in zip(reach, spans, strict=True)]
     high = [n + r - a - w for n, r, a, w in zip(size, reach, low, spread, strict=True)]
-    layers: list[Layer] = []
+    layers: list[Step] = []
     turned = {"begin": (None,) * 5, "end": (None,) * 5, "strides": (-1, -1, -1, 1, 1)}
     weights = chain(layers, filter, ("strided_slice", turned))
     weights = chain(layers, weights, ("transpose", {"perm": (0, 1, 2, 4, 3)}))
@@ -77,27 +69,27 @@ def conv3d_transpose(node: Node) -> Network:
     shape = (x.type.shape[0], *spread, x.type.shape[4])
     spaced = chain(layers, spaced, *margins(shape, (0, *low, 0), (0, *high, 0), 0))
     plain = {**attrs, "stride": (1, 1, 1), "padding": "valid"}
-    layers.append(Layer("conv3d", (spaced, weights, *node.inputs[3:]), plain))
-    return Network(layers, (Result(len(layers) - 1),))
+    layers.append(Step("conv3d", (spaced, weights, *node.inputs[3:]), plain))
+    return Steps(layers, (Result(len(layers) - 1),))
 
 
-def chain(layers: list[Layer], start: Value, *moves: Move) -> Value:
+def chain(layers: list[Step], start: Value, *moves: Move) -> Value:
     """What ops of one input, which are appended to the layers, make of a value one after the other."""
     for op, attrs in moves:
-        layers.append(Layer(op, (start,), attrs))
+        layers.append(Step(op, (start,), attrs))
         start = Result(len(layers) - 1)
     return start
 
 
-def dilate(node: Node) -> Network:
+def dilate(node: Node) -> Steps:
     """DILATE by constant steps and one value: cells of each axis get room behind them, the last one not."""
     x = node.operand(0)
     steps = node.ints(1, "steps", x.type.rank)
     if min(steps, default=1) < 1:
         node.corrupt(f"steps should be at least 1, got {list(steps)}")
-    layers: list[Layer] = []
+    layers: list[Step] = []
     chain(layers, x, *dilation(x.type.shape, steps, padding_value(node, 2)))
-    return Network(layers, (Result(len(layers) - 1),))
+    return Steps(layers, (Result(len(layers) - 1),))
 
 
 def dilation(shape: Shape, steps: Sequence[int], value: float) -> Sequence[Move]:
@@ -177,14 +169,14 @@ def joining(node: Node, index: int) -> Joining:
         raise RefusedError(f"subgraph {index} is not of one operator on two inputs")
     (body,) = graph.operators
     found, table = BODIES.get(body.code.removeprefix("STABLEHLO_")), f"{body.code.capitalize()}Options"
-    inner = Node(node.origin, (), body.options_type, body.options_table)
+    inner = Node(node.origin, (), (), body.options_type, body.options_table)
     fused = table in FUSED and inner.options(table).activation()
     if found is None or fused or {*body.inputs} != {*graph.inputs} or body.outputs != graph.outputs:
         raise RefusedError(f"{body.code} of subgraph {index} is nothing that reduces")
     return found.of(node.operand(0).type.dtype)
 
 
-def reduce_window(node: Node) -> Network:
+def reduce_window(node: Node) -> Steps:
     """REDUCE_WINDOW by constant sizes, strides and dilations of windows inside the input."""
     number = node.options("ReduceWindowOptions").get("ReduceFunction")
     if number not in FUNCTIONS:
@@ -204,7 +196,7 @@ def windowed(
     base: Sequence[int],
     dilations: Sequence[int],
     around: tuple[Sequence[int], Sequence[int]],
-) -> Network:
+) -> Steps:
     """Input 0 reduced over windows, constant input 1 being what fills the room that `base` and `around` make.
 
     One axis after the other: a gather puts each window side by side, a reduction joins it. Input 1 then joins
@@ -217,7 +209,7 @@ def windowed(
         node.corrupt(
             f"windows of {list(size)}, {list(stride)}, {list(base)} and {list(dilations)} go below 1"
         )
-    layers: list[Layer] = []
+    layers: list[Step] = []
     found: Value = chain(layers, x, *dilation(x.type.shape, base, value))
     shape = [max((n - 1) * b + 1, 0) for n, b in zip(x.type.shape, base, strict=True)]
     found = chain(layers, found, *margins(tuple(shape), *around, value))
@@ -230,8 +222,8 @@ def windowed(
             raise RefusedError(f"windows of {k} at {count} places are too many, at most {MAX_PLACES} in all")
         places = np.arange(count)[:, None] * s + np.arange(k) * d
         index = constant(f"{node.origin}: windows of axis {axis}", places.astype(np.int32))
-        layers.append(Layer("gather", (found, index), {"axis": axis}))
+        layers.append(Step("gather", (found, index), {"axis": axis}))
         found = chain(layers, Result(len(layers) - 1), (how.reduce, {"axes": (axis + 1,)}))
     if value != how.neutral:
-        layers.append(Layer(how.join, (found, node.operand(1))))
-    return Network(layers, (Result(len(layers) - 1),))
+        layers.append(Step(how.join, (found, node.operand(1))))
+    return Steps(layers, (Result(len(layers) - 1),))

@@ -1,0 +1,140 @@
+"""Builder: answers of rules, made by hand, as operations of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import (
+    PREVIOUS,
+    Known,
+    Result,
+    Step,
+    Steps,
+    as_steps,
+    constant,
+    when_known,
+)
+from gpunn.importers.common.builder import Builder
+from gpunn.importers.common.names import Names
+from gpunn.importers.common.node import ComputedError, Node, RefusedError, is_short
+from gpunn.ops.op import Op
+from gpunn.types import DType, OpenShape, Quantization, TensorType
+
+MATRIX = TensorType(DType.FLOAT32, (2, 3))
+
+
+@pytest.fixture
+def graph() -> Graph:
+    graph = Graph()
+    graph.input("x", MATRIX)
+    return graph
+
+
+def test_previous_is_the_first_result_of_the_step_before(graph: Graph) -> None:
+    answer = [Step("relu", (graph.inputs[0],)), Step("mul", (PREVIOUS, PREVIOUS))]
+    (y,), states = Builder(graph, Names()).add(as_steps(answer), "here", ["y"])
+    graph.output(y)
+    (found,) = graph.evaluate([np.array([[-1, 2, 3], [4, -5, 6]], np.float32)])
+    assert found.tolist() == [[0, 4, 9], [16, 0, 36]]
+    assert [operation.origin for operation in graph.operations] == ["here", "here"]
+    assert (y.name, states) == ("y", {})
+
+
+def test_a_step_reads_any_result_of_those_before(graph: Graph) -> None:
+    parts = Step("split", (graph.inputs[0],), {"axis": 0, "sizes": (1, 1)})
+    steps = [parts, Step("neg", (Result(0, 1),)), Step("concat", (Result(1), Result(0)), {"axis": 0})]
+    (y,), _ = Builder(graph, Names()).add(Steps(steps), "here", ["y"])
+    graph.output(y)
+    (found,) = graph.evaluate([np.arange(6, dtype=np.float32).reshape(2, 3)])
+    assert found.tolist() == [[-3, -4, -5], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("last", [Result(1), PREVIOUS])
+def test_outputs_are_results_of_any_step_or_operands(graph: Graph, last: Result) -> None:
+    x = graph.inputs[0]
+    answer = Steps([Step("relu", (x,)), Step("neg", (PREVIOUS,))], (last, x, Result(0)))
+    outputs, _ = Builder(graph, Names()).add(answer, "here", ["a", "b", "c"])
+    assert [o.name for o in outputs] == ["a", "x", "c"]
+    assert [o.op for o in graph.operations] == ["relu", "neg"]
+    assert outputs[0] is graph.operations[1].outputs[0]
+
+
+def test_states_come_back_by_input(graph: Graph) -> None:
+    answer = Steps([Step("relu", (graph.inputs[0],)), Step("neg", (PREVIOUS,))], (Result(1),), {4: Result(0)})
+    (y,), states = Builder(graph, Names()).add(answer, "here", ["y"], states={4: "state"})
+    assert {place: operand.name for place, operand in states.items()} == {4: "state"}
+    assert y is graph.operations[1].outputs[0]
+
+
+def test_results_without_a_title_are_called_by_op_and_number(graph: Graph) -> None:
+    parts = Step("split", (graph.inputs[0],), {"axis": 0, "sizes": (1, 1)})
+    outputs, _ = Builder(graph, Names()).add(Steps([parts], (Result(0, 1),)), "here", ["y"])
+    assert [o.name for o in graph.operations[0].outputs] == ["split_0:0", "y"]
+    assert [o.name for o in outputs] == ["y"]
+
+
+def test_quantisation_and_open_shapes_go_to_the_results(graph: Graph) -> None:
+    scale, open = Quantization((0.5,), (3,)), OpenShape((None, 3))
+    attrs = {"dtype": "int8", "scale": 0.5, "zero_point": 3}
+    step = Step("relu", (PREVIOUS,), quantization=[scale])
+    (y,), _ = Builder(graph, Names()).add(
+        Steps([Step("quantize", (graph.inputs[0],), attrs), step]), "here", ["y"], open=[open]
+    )
+    assert (y.type.quantization, y.open) == (scale, open)
+    assert graph.operations[0].outputs[0].open is None
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_arithmetic_on_shapes_is_done_at_once_where_the_builder_says_so(graph: Graph, folds: bool) -> None:
+    shape, one = constant("shape", np.array([2, 3], np.int32)), constant("one", np.array([1], np.int32))
+    builder = Builder(graph, Names(), is_short) if folds else Builder(graph, Names())
+    (y,), _ = builder.add(as_steps(Step("add", (shape, one))), "here", ["y"])
+    assert (y.value is not None, len(graph.operations)) == (folds, 0 if folds else 1)
+    if y.value is not None:
+        assert y.value.tolist() == [3, 4]
+
+
+def test_check_sees_operands_and_refuses(graph: Graph) -> None:
+    seen: list[tuple[str | Op, Sequence[Operand | None]]] = []
+
+    def check(op: str | Op, inputs: Sequence[Operand | None]) -> None:
+        seen.append((op, inputs))
+        if op == "neg":
+            raise RefusedError("nothing is negative")
+
+    answer = [Step("relu", (graph.inputs[0],)), Step("neg", (PREVIOUS,))]
+    with pytest.raises(RefusedError, match="nothing is negative"):
+        Builder(graph, Names()).add(as_steps(answer), "here", check=check)
+    assert [op for op, _ in seen] == ["relu", "neg"]
+    assert seen[1][1] == (graph.operations[0].outputs[0],)
+
+
+def test_names_are_given_once() -> None:
+    names = Names()
+    assert [names.unique(n) for n in ("x", "x", "x:1", "x")] == ["x", "x:1", "x:1:1", "x:2"]
+    assert names.copy().free("x") == "x'"
+    assert names.free("y") == "y"
+
+
+def test_constants_take_names_as_far_as_there_are_some() -> None:
+    builder = Builder(Graph(), Names())
+    found = builder.constants([np.zeros(1, np.int32), np.zeros(2, np.int32)], ["a"])
+    assert [(o.name, o.type.shape) for o in found] == [("a", (1,)), ("", (2,))]
+
+
+def test_when_known_runs_the_rule_on_values(graph: Graph) -> None:
+    def rule(node: Node) -> Known:
+        return Known(np.array(node.ints(0, "numbers")) * 2)
+
+    operand = graph.input("n", TensorType(DType.INT32, (2,)))
+    node = Node("here", (operand,))
+    with pytest.raises(ComputedError, match="the numbers are computed at run time"):
+        rule(node)
+    computed = when_known(rule, node)
+    assert computed.inputs == (operand,)
+    assert [v.tolist() for v in computed.function(np.array([3, 4], np.int32))] == [[6, 8]]
