@@ -6,7 +6,7 @@ from gpunn.ops import control, random
 from gpunn.ops.contraction import batch_matmul, conv, conv3d, matmul, transpose_conv
 from gpunn.ops.elementwise import binary, cast, quantize, select, unary
 from gpunn.ops.indexing import gather, lookup, place, scatter, segment
-from gpunn.ops.movement import basic, create, matrix, rearrange, repeat, split
+from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, rnn
@@ -28,6 +28,7 @@ _FAMILIES = (
     scan.OPS,
     order.OPS,
     basic.OPS,
+    dilate.OPS,
     split.OPS,
     create.OPS,
     repeat.OPS,

@@ -11,6 +11,7 @@ from typing import Any
 from gpunn.kernel import Kernel
 from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
+from gpunn.ops.expansion import Expand
 from gpunn.ops.guard import Guard
 from gpunn.types import Array, DType
 
@@ -45,6 +46,8 @@ class Facets:
 
     * infer: the types of the results, from those of the operands; raises ModelError.
     * kernel: the GPU form; may raise Unsupported.
+    * expand: writes a call in other ops, instead of a kernel: from the call, an Expansion and the operands to
+      the results. May raise Unsupported; the op then runs on the host, by its reference.
     * name: the op's name, where it is not the reference's.
     * fusible: takes the extra attribute `activation`, the name of an activation applied to the result.
     * alias: the result is the first input's bytes under another shape or type; implies `raw`.
@@ -62,6 +65,7 @@ class Facets:
     infer: Infer
     kernel: KernelFunction | None = None
     _: KW_ONLY
+    expand: Expand | None = None
     name: str = ""
     fusible: bool = False
     alias: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gpunn.graph.graph import Graph
 from gpunn.passes.combine import combine
 from gpunn.passes.dilate import fuse_dilation
+from gpunn.passes.expand import expand
 from gpunn.passes.fold import fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.passes.prune import bypass_identities, prune_unread
@@ -39,8 +40,10 @@ _AFTERWARDS: tuple[Pass, ...] = (
 )
 
 PIPELINE: tuple[Pass, ...] = (
-    # First: what is computed from constants becomes constant, which the fusions ask for. Bodies share
-    # its bounds.
+    # First: the other passes and the backends see only what is left.
+    everywhere(expand),
+    # Before the fusions, which ask for constants: what is computed from constants becomes constant. Bodies
+    # share its bounds.
     fold_constants,
     *map(everywhere, _AFTERWARDS),
 )

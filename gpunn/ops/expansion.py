@@ -1,0 +1,37 @@
+"""Expansion: where an op that is written in other ops adds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from gpunn.types import Array, Quantization, TensorType
+
+
+class Tensor(Protocol):
+    """A tensor as an expansion sees it: an operand of the op, or a result of an op that it added."""
+
+    @property
+    def type(self) -> TensorType:
+        """Its type."""
+
+    @property
+    def value(self) -> Array | None:
+        """Its value where it is a constant."""
+
+
+class Expansion(Protocol):
+    """Adds ops in the place of one that is written in them; they keep its origin."""
+
+    def constant(self, value: Array, quantization: Quantization | None = None) -> Tensor:
+        """Return a constant."""
+
+    def results(self, op: str, *inputs: Tensor | None, **attrs: Any) -> tuple[Tensor, ...]:
+        """Add an op and return its results. Raises ModelError as Graph.add() does."""
+
+    def add(self, op: str, *inputs: Tensor | None, **attrs: Any) -> Tensor:
+        """Add an op and return its first result. Raises ModelError as Graph.add() does."""
+
+
+# From the Call, the Expansion and the operands to the results, each of which an added op computes.
+Expand = Callable[..., Any]

@@ -1,0 +1,105 @@
+"""Room between and around elements: dilate.
+
+dtype: any; the result has the first input's, quantisation included, and elements move as stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpunn.ops.call import Call
+from gpunn.ops.check import expect_entries, expect_int, expect_ints
+from gpunn.ops.expansion import Expansion, Tensor
+from gpunn.ops.op import Op, op
+from gpunn.types import Array, Shape, TensorType
+
+Pairs = Sequence[tuple[int, int]]
+
+
+def dilated(shape: Shape, steps: Sequence[int], paddings: Pairs) -> Shape:
+    """Return the shape that dilate() gives; an extent comes out below 0 where more is cut than there is."""
+    spread = (max((n - 1) * s + 1, 0) for n, s in zip(shape, steps, strict=True))
+    return tuple(n + sum(pair) for n, pair in zip(spread, paddings, strict=True))
+
+
+def expect_fill(call: Call, index: int) -> None:
+    """ModelError unless input `index`, where it is there, is one element of the first input's type."""
+    if not call.has(index):
+        return
+    fill = call.input(index)
+    if fill.size != 1 or (fill.dtype, fill.quantization) != (call.x.dtype, call.x.quantization):
+        call.fail(f"input {index} must be one element of the type of {call.x}, got {fill}")
+
+
+def signed_pairs(call: Call, attr: str) -> Pairs:
+    """Return an attribute of one pair of integers for each dimension of the first input."""
+    if call[attr] is None:
+        return ((0, 0),) * call.x.rank
+    found = [tuple(pair) for pair in expect_entries(call, attr, call.x.rank)]
+    if any(len(pair) != 2 for pair in found):
+        call.fail(f"{attr} must be pairs (before, after), got {found}")
+    return [(expect_int(call, attr, before), expect_int(call, attr, after)) for before, after in found]
+
+
+def _infer(call: Call) -> TensorType:
+    steps, paddings = expect_ints(call, "steps", call.x.rank), signed_pairs(call, "paddings")
+    if min(steps, default=1) < 1:
+        call.fail(f"steps should be at least 1, got {list(steps)}")
+    expect_fill(call, 1)
+    cut = [(min(before, 0), min(after, 0)) for before, after in paddings]
+    if min(dilated(call.x.shape, steps, cut), default=0) < 0:
+        call.fail(f"paddings {list(paddings)} cut more than there is of {call.x} in steps of {list(steps)}")
+    return call.x.with_shape(dilated(call.x.shape, steps, paddings))
+
+
+def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) -> Tensor:
+    """Room behind each element makes a longer axis; the last element's is cut off."""
+    steps, paddings = call["steps"], signed_pairs(call, "paddings")
+    shape = call.x.shape
+    spread = [(n, 1) if s > 1 else (n,) for n, s in zip(shape, steps, strict=True)]
+    behind = [((0, 0), (0, s - 1)) if s > 1 else ((0, 0),) for s in steps]
+    found = to.add("reshape", x, shape=tuple(itertools.chain.from_iterable(spread)))
+    found = padded(to, found, tuple(itertools.chain.from_iterable(behind)), fill)
+    found = to.add("reshape", found, shape=tuple(n * s for n, s in zip(shape, steps, strict=True)))
+    ends = dilated(shape, steps, ((0, 0),) * len(shape))
+    begin = tuple(max(-before, 0) for before, _ in paddings)
+    end = tuple(n - max(-after, 0) for n, (_, after) in zip(ends, paddings, strict=True))
+    found = to.add("strided_slice", found, begin=begin, end=end, strides=(1,) * len(shape))
+    return padded(to, found, tuple((max(b, 0), max(a, 0)) for b, a in paddings), fill)
+
+
+def padded(to: Expansion, x: Tensor, paddings: Pairs, fill: Tensor | None) -> Tensor:
+    """Return x with a value around it, which may be computed; without one, with zeros."""
+    if fill is None or fill.value is not None:
+        value = 0.0 if fill is None or fill.value is None else fill.value.reshape(-1)[0].item()
+        return to.add("pad", x, paddings=paddings, value=value)
+    shape = tuple(n + sum(pair) for n, pair in zip(x.type.shape, paddings, strict=True))
+    starts = to.constant(np.array([before for before, _ in paddings], np.int32))
+    return to.add("dynamic_update_slice", to.add("fill", fill, shape=shape), x, starts)
+
+
+@op(_infer, expand=_expand, raw=True)
+def dilate(
+    x: Array, fill: Array | None = None, *, steps: Sequence[int], paddings: Pairs | None = None
+) -> Array:
+    """x with steps[d] - 1 elements `fill` between any two neighbours along each dimension d, and around it.
+
+    fill: one element of x's type; without it, zeros as stored. `paddings`: for each dimension how many
+    elements of `fill` stand before and after, none if not given; where the number is below 0, so many of what
+    is there go. Raises ModelError for steps below 1, for paddings that cut more than there is, and for
+    another `fill`. TFLite schema, DILATE; StableHLO, pad.
+    """
+    pairs = ((0, 0),) * x.ndim if paddings is None else paddings
+    spread = dilated(x.shape, steps, ((0, 0),) * x.ndim)
+    value = np.zeros((), x.dtype) if fill is None else fill.reshape(())
+    result = np.full(spread, value, x.dtype)
+    result[tuple(slice(None, None, s) for s in steps)] = x
+    inner = tuple(slice(max(-b, 0), n - max(-a, 0)) for n, (b, a) in zip(spread, pairs, strict=True))
+    around = [(max(b, 0), max(a, 0)) for b, a in pairs]
+    return np.pad(result[inner], around, constant_values=value) if x.ndim else result
+
+
+OPS: tuple[Op, ...] = (dilate,)

@@ -1,0 +1,74 @@
+"""Expansion of ops that are written in other ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.kernel import Unsupported
+from gpunn.ops.expansion import Expand
+from gpunn.passes.rewrite import replace_inputs, replace_outputs
+from gpunn.types import Array, DType, Quantization, TensorType
+
+
+def expand(model: Graph) -> Graph:
+    """Put the ops that an op is written in, if it is, in its place; they write the same operands.
+
+    What is added may be written in other ops itself. An operation that refuses with Unsupported stays.
+    """
+    if all(o.definition.expand is None for o in model.operations):
+        return model
+    return model.with_operations(e for o in model.operations for e in _expanded(o))
+
+
+def _expanded(operation: Operation) -> Sequence[Operation]:
+    """An operation, or what it is written in."""
+    write = operation.definition.expand
+    if write is None:
+        return (operation,)
+    inputs = [o for o in operation.inputs if o is not None]
+    scratch = Graph(inputs=list(dict.fromkeys(inputs))).with_operations(())
+    try:
+        results = _written(operation, write, _Expansion(scratch, operation))
+    except Unsupported:
+        return (operation,)
+    exchange = dict(zip(results, operation.outputs, strict=True))
+    written = expand(scratch).operations
+    return [replace_outputs(replace_inputs(o, exchange), exchange) for o in written]
+
+
+def _written(operation: Operation, write: Expand, place: _Expansion) -> tuple[Operand, ...]:
+    """The results of an expansion: of the operation's types, each computed there, and none twice."""
+    found = write(operation.call(), place, *operation.inputs)
+    results: tuple[Operand, ...] = found if isinstance(found, tuple) else (found,)
+    computed = {o for made in place.graph.operations for o in made.outputs}
+    assert len({*results} & computed) == len(results) == len(operation.outputs), operation.op
+    types = [(made.type, wanted.type) for made, wanted in zip(results, operation.outputs, strict=True)]
+    assert all(made == wanted for made, wanted in types), f"{operation.op}: {types}"
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Expansion:
+    """Where an operation is written in other ops (gpunn.ops.expansion.Expansion)."""
+
+    graph: Graph
+    operation: Operation
+
+    def constant(self, value: Array, quantization: Quantization | None = None) -> Operand:
+        type = TensorType(DType.of(value.dtype), value.shape, quantization)
+        return self.graph.constant(f"{self._title}: constant", value, type)
+
+    def results(self, op: str, *inputs: Operand | None, **attrs: Any) -> tuple[Operand, ...]:
+        name = f"{self._title}: {op} {len(self.graph.operations)}"
+        return self.graph.add(op, inputs, attrs, origin=self.operation.origin, names=[name])
+
+    def add(self, op: str, *inputs: Operand | None, **attrs: Any) -> Operand:
+        return self.results(op, *inputs, **attrs)[0]
+
+    @property
+    def _title(self) -> str:
+        return self.operation.outputs[0].name
