@@ -61,4 +61,4 @@ def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) 
     is not what it says, ModelError when its graph is wrong, UnsupportedError when it holds operators,
     types or features that gpunn does not run: all of them in one message.
     """
-    return Model.of(read(source, custom=custom))
+    return Model.of(read(source, {"custom": custom}))

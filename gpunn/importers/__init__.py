@@ -1,4 +1,4 @@
-"""The door for files: looks at the bytes, calls the reader that knows them."""
+"""The table of file formats; read() looks at the bytes of a file and calls the reader that knows them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,36 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError
 from gpunn.graph.graph import Graph
 from gpunn.importers import tflite
+from gpunn.importers.common.format import Format
 
+FORMATS: tuple[Format, ...] = (tflite.FORMAT,)  # the first that recognises a file reads it
 MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths end there
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 
 
-def read(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
-    """Read a graph from a path or from a file's bytes; see gpunn.model.load()."""
+def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
+    """Read a graph from a path or from a file's bytes; see gpunn.model.load().
+
+    `options` are keywords for the reader of the file's format; one that is None counts as not given. Raises
+    FormatError for an option that the format does not have, and what the reader raises.
+    """
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, data = "model", bytes(source)
     else:
         path = Path(source)
         name, data = path.name, _bytes_of(path)
-    if tflite.recognise(data):
-        return tflite.read(data, name, custom)
-    raise FormatError(f"{name}: {_why_unknown(data)}")
+    format = next((f for f in FORMATS if f.recognise(data)), None)
+    if format is None:
+        raise FormatError(f"{name}: {_why_unknown(data)}")
+    given = {option: value for option, value in (options or {}).items() if value is not None}
+    for option in given:
+        if option not in format.options:
+            raise FormatError(f"{name}: {format.name} files are read without the option {option!r}")
+    return format.read(data, name, **given)
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -50,11 +60,12 @@ def _why_unknown(data: bytes) -> str:
     """One reason why no reader knows these bytes."""
     if not data:
         return "is empty"
-    if len(data) < tflite.MIN_BYTES:
+    if len(data) < min(format.min_bytes for format in FORMATS):
         return f"has only {len(data)} bytes, which is no model"
-    known = "not a model: .tflite files have 'TFL3' at byte 4"
+    marks = [f"{' and '.join(f.suffixes)} files have {f.mark}" for f in FORMATS]
     try:
         data[:1024].decode("ascii")
     except UnicodeDecodeError:
-        return f"{known}, this one has {data[4:8]!r}"
-    return f"{known}, this looks like text"
+        found = [f"{mark}, this one has {f.found(data)}" for mark, f in zip(marks, FORMATS, strict=True)]
+        return f"not a model: {'; '.join(found)}"
+    return f"not a model: {'; '.join(marks)}, this looks like text"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
+from gpunn.importers.common.format import Format
 from gpunn.importers.tflite.custom import CUSTOM_OPERATORS
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.labels import labels
@@ -56,3 +57,15 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
 
     model.source = source
     return model
+
+
+FORMAT = Format(
+    name="TensorFlow Lite",
+    suffixes=(".tflite",),
+    recognise=recognise,
+    read=read,
+    min_bytes=MIN_BYTES,
+    mark=f"{IDENTIFIER.decode()!r} at byte 4",
+    found=lambda data: repr(data[4:8]),
+    options=("custom",),
+)

@@ -1,0 +1,33 @@
+"""Format: a file format, as the table of formats knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpunn.graph.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file format and how to read it.
+
+    name: what people call it.
+    suffixes: how names of its files usually end; the content alone decides on the format.
+    recognise: whether bytes say that they are such a file. It sees all bytes of any file.
+    read: the Graph of a file, from its bytes, its name for messages, and options as keywords. It raises
+        FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
+    min_bytes: no file is shorter.
+    mark: how its files are recognised, in words; a file of no known format is told.
+    found: what another file has in that place.
+    options: the keywords of `read` that a caller may give.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    recognise: Callable[[bytes], bool]
+    read: Callable[..., Graph]
+    min_bytes: int
+    mark: str
+    found: Callable[[bytes], str]
+    options: tuple[str, ...] = ()
