@@ -11,6 +11,7 @@ from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.product_kernel import of_integers
+from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
 from gpunn.ops.fixed_point.affine import scale_of
 from gpunn.ops.kernels.strides import broadcast_strides, merge
 from gpunn.ops.op import Op, Quantized, op
@@ -88,16 +89,20 @@ def _check(call: Call) -> None:
         scale_of(call, type)
 
 
+_ROUNDING = Rounding(lambda call: 0, single=True)
+
+
 def _integer(call: Call, a: Array, b: Array) -> Array:
     def real(a: Array, b: Array, _: None, **attrs: Any) -> Array:
         return np.asarray(batch_matmul.reference(a, b, **attrs))
 
-    return integer_product(call, real, b.ndim - (2 if call["adj_b"] else 1), a, b)
+    axis = b.ndim - (2 if call["adj_b"] else 1)
+    return integer_product(call, real, axis, _ROUNDING, a, b)
 
 
 def _integer_kernel(call: Call) -> Kernel:
     _, depth = _matrix(call, 0, "adj_a")
-    return of_integers(call, _kernel(call), depth)
+    return of_integers(call, _kernel(call), depth, rescaling(call, _ROUNDING))
 
 
 @op(

@@ -30,6 +30,7 @@ from gpunn.ops.contraction.product_kernel import (
     one_by_one,
     product_kernel,
 )
+from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
 from gpunn.ops.kernels.window import (
@@ -44,7 +45,7 @@ from gpunn.ops.kernels.window import (
     window_steps,
 )
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
 CACHE_BYTES = 1 << 18  # rows of a depthwise product are worked off in blocks that stay in the CPU's cache
@@ -120,12 +121,20 @@ def _form(call: Call) -> Form:
     return Form(_window(call), _spatial(call.x), depth, call.x.shape[3] // depth)
 
 
+def _upwards(call: Call) -> int:
+    """Rounding.upwards: with groups, LiteRT's reference kernel is at work."""
+    return call.y.shape[-1] if call.x.shape[-1] == call.input(1).shape[-1] else 0
+
+
+_ROUNDING = Rounding(_upwards)
+
+
 def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, conv2d.reference, 0, x, filter, bias)
+    return integer_product(call, conv2d.reference, 0, _ROUNDING, x, filter, bias)
 
 
 def _integer_conv2d_kernel(call: Call) -> Kernel | Sequence[Kernel]:
-    return product_kernel(call, _form(call))
+    return product_kernel(call, _form(call), _ROUNDING)
 
 
 @op(
@@ -233,15 +242,20 @@ def _depthwise_kernel(call: Call) -> Kernel:
     )
 
 
+_DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else 0)
+
+
 def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, depthwise_conv2d.reference, 3, x, filter, bias)
+    return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING, x, filter, bias)
 
 
 def _integer_depthwise_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     if call.x.quantization is not None and constants_only(call):
         cells = math.prod(call.input(1).shape[1:3])
-        return of_integers(call, _depthwise_kernel(call), cells, centre_filter)
-    return product_kernel(call, Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3))
+        how = rescaling(call, _DEPTHWISE_ROUNDING)
+        return of_integers(call, _depthwise_kernel(call), cells, how, centre_filter)
+    form = Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3)
+    return product_kernel(call, form, _DEPTHWISE_ROUNDING)
 
 
 @op(

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.contraction.product_rescaling import Rescaling, rescaling
+from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, rescaling
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -88,7 +88,13 @@ def _check_bias(call: Call, products: Array) -> None:
 
 
 def integer_product(
-    call: Call, real: Callable[..., Array], axis: int, x: Array, filter: Array, bias: Array | None = None
+    call: Call,
+    real: Callable[..., Array],
+    axis: int,
+    rounding: Rounding,
+    x: Array,
+    filter: Array,
+    bias: Array | None = None,
 ) -> Array:
     """The stored result of an op whose reference on reals is `real`, filter output channels at `axis`.
 
@@ -100,7 +106,7 @@ def integer_product(
         wide = dequantize(filter, call.input(1)).astype(x.dtype)
         biases = bias if bias is None or not call.input(2).quantization else dequantize(bias, call.input(2))
         return apply_activation(real(x, wide, biases, **attrs), call.attrs.get("activation"))
-    how = rescaling(call)
+    how = rescaling(call, rounding)
     centred = filter.astype(np.float32) - np.float32(how.zero_w)
     low, high = LIMITS[call.x.dtype]
     exact = exact_type(centred, axis, max(high - how.zero_x, how.zero_x - low))

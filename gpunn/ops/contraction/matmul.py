@@ -12,6 +12,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.product_kernel import Form, constants_only, product_kernel
+from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
 from gpunn.ops.kernels.window import resolve
@@ -91,13 +92,16 @@ def _fully_connected_kernel(call: Call) -> Kernel:
     )
 
 
+_ROUNDING = Rounding(lambda call: call.y.shape[-1])
+
+
 def _integer_fully_connected(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, fully_connected.reference, 0, x, filter, bias)
+    return integer_product(call, fully_connected.reference, 0, _ROUNDING, x, filter, bias)
 
 
 def _integer_fully_connected_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     pixel = resolve((1, 1), (1, 1), (1, 1), (1, 1), "valid")
-    return product_kernel(call, Form(pixel, (1, 1), call.input(1).shape[1]))
+    return product_kernel(call, Form(pixel, (1, 1), call.input(1).shape[1]), _ROUNDING)
 
 
 @op(

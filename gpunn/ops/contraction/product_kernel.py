@@ -28,7 +28,14 @@ from gpunn.kernel import (
 )
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.integer_product import MIXED, is_wide
-from gpunn.ops.contraction.product_rescaling import AS_SUMMED, FINISH, FINISH_WIDE, Rescaling, rescaling
+from gpunn.ops.contraction.product_rescaling import (
+    AS_SUMMED,
+    FINISH,
+    FINISH_WIDE,
+    Rescaling,
+    Rounding,
+    rescaling,
+)
 from gpunn.ops.elementwise.unary import activation_function, elementwise
 from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
@@ -89,21 +96,21 @@ class Form:
     axis: int = 0
 
 
-def product_kernel(call: Call, form: Form) -> Kernel | Sequence[Kernel]:
+def product_kernel(call: Call, form: Form, rounding: Rounding) -> Kernel | Sequence[Kernel]:
     """The kernel, or kernels, of an op whose sums of products have a form."""
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
     even = form.groups == 1 or call.y.shape[-1] // form.groups % COLUMNS == 0
-    terms, how = form.depth * math.prod(form.window.size), rescaling(call)
+    terms, how = form.depth * math.prod(form.window.size), rescaling(call, rounding)
     if constants_only(call) and form.axis == 0 and even:
         if call.x.dtype in MIXED:
             return _by_words(call, form, how)
         if 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
             return _by_planes(call, form, how, terms)
     reason = "one value at a time: the filter is not a constant, or its groups are uneven"
-    return of_integers(call, one_by_one(call, form, reason), terms)
+    return of_integers(call, one_by_one(call, form, reason), terms, how)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
@@ -173,10 +180,10 @@ def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[K
         )
         kernels += [split, words]
         sums.append(Read(name, total, vec_width(call.y.shape[-1])))
-    return [*kernels, _join_planes(call, sums, terms)]
+    return [*kernels, _join_planes(call, sums, terms, how)]
 
 
-def _join_planes(call: Call, sums: Sequence[Read], terms: int) -> Kernel:
+def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -> Kernel:
     """The kernel that makes stored results of the sums of lower and of upper bytes."""
     lanes = vec_width(call.y.shape[-1])
     count = call.y.size // lanes
@@ -190,17 +197,18 @@ def _join_planes(call: Call, sums: Sequence[Read], terms: int) -> Kernel:
         lanes=lanes,
         reason="sums of products with lower and with upper bytes",
     )
-    joined = of_integers(call, real, terms)
+    joined = of_integers(call, real, terms, how)
     return replace(joined, constants={**joined.constants, "SPLIT": 8}) if is_wide(call) else joined
 
 
-def of_integers(call: Call, real: Kernel, terms: int, pack: Callable[..., Array] | None = None) -> Kernel:
+def of_integers(
+    call: Call, real: Kernel, terms: int, how: Rescaling, pack: Callable[..., Array] | None = None
+) -> Kernel:
     """The kernel `real` of sums of so many products of reals, made one of integers.
 
     pack: what makes int32 without zero point of its filter, a constant; without it, the shader takes the
     zero point away.
     """
-    how = rescaling(call)
     x, w, bias = real.reads
     if pack is not None:
         w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32)

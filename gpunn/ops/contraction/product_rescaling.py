@@ -5,6 +5,7 @@ What shaders/lib/requantize.wgsl does with FINISH on the GPU, integer_product.py
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,7 @@ FINISH_WIDE = Function(
 class Rescaling:
     """How sums of products become stored results; one multiplier and shift for each output channel.
 
-    upwards: how many of the output channels, the first ones, have halves rounded upwards, see upwards().
+    upwards: how many of the output channels, the first ones, have halves rounded upwards, see Rounding.
     """
 
     zero_x: int
@@ -58,41 +59,38 @@ class Rescaling:
         }
 
 
-def rescaling(call: Call) -> Rescaling:
-    """What a call's types and activation ask for.
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """How LiteRT's default kernels of one op round, on x86-64 (AVX2 and later), found by experiment.
 
-    As in TFLite, the scales of input and filter are multiplied in float32 for uint8 and for products of
-    matrices (GetQuantizedConvolutionMultipler), else in float64 (PopulateConvolutionQuantizationParams).
+    upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix product
+    does, and its vector instructions, which take eight channels at a time. The others, and all of 16 bits,
+    round halves away from zero, as its reference kernels do. single: scales of input and filter are multiplied
+    in float32 (as in GetQuantizedConvolutionMultipler), which is done with those of uint8 in any case; else in
+    float64 (as in PopulateConvolutionQuantizationParams).
     """
+
+    upwards: Callable[[Call], int]
+    single: bool = False
+
+
+def eights(call: Call) -> int:
+    """How many output channels, the first ones, come in whole groups of eight."""
+    channels = call.y.shape[-1]
+    return channels - channels % 8
+
+
+def rescaling(call: Call, rounding: Rounding) -> Rescaling:
+    """What a call's types and activation ask for, where its op rounds so."""
     scale_x, zero_x = scale_of(call, call.x)
     scale_y, zero_y = scale_of(call, call.y)
     quantization = call.input(1).quantization
     assert quantization is not None
     products = scale_x * np.asarray(quantization.scale)
-    if call.x.dtype is DType.UINT8 or call.op == "batch_matmul":
+    if call.x.dtype is DType.UINT8 or rounding.single:
         products = products.astype(np.float32).astype(np.float64)
     factors = [quantize_multiplier(float(p / scale_y)) for p in products]
     multiplier, shift = np.broadcast_to(np.asarray(factors, np.int64).T, (2, call.y.shape[-1]))
     bounds = activation_bounds(call, call.y)
-    return Rescaling(zero_x, quantization.zero_point[0], zero_y, multiplier, shift, upwards(call), bounds)
-
-
-def upwards(call: Call) -> int:
-    """How many of the output channels, the first ones, round halves upwards; the others away from zero.
-
-    As in LiteRT's default kernels on x86-64 (AVX2 and later), found by experiment. What its matrix product
-    computes goes upwards, and what vector instructions do, which take eight channels at a time; what is left
-    over of the eights, groups, and depthwise products of uint8 are computed as in its reference kernels, and
-    so are products of matrices, and all of 16 bits.
-    """
-    if call.x.dtype is DType.INT16 or call.op == "batch_matmul":
-        return 0
-    channels = call.y.shape[-1]
-    eights = channels - channels % 8
-    signed = call.x.dtype is DType.INT8
-    if call.op == "depthwise_conv2d":
-        return eights if signed else 0
-    if call.op == "transpose_conv2d":
-        return eights if signed else channels
-    grouped = call.op == "conv2d" and call.x.shape[-1] != call.input(1).shape[-1]
-    return 0 if grouped else channels
+    upwards = 0 if call.x.dtype is DType.INT16 else rounding.upwards(call)
+    return Rescaling(zero_x, quantization.zero_point[0], zero_y, multiplier, shift, upwards, bounds)

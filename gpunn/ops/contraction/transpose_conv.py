@@ -12,10 +12,11 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.product_kernel import centre_filter, constants_only, of_integers
+from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params, window_steps
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 PIXELS = 4  # output pixels, a stride apart along x, of one invocation of transpose_conv2d
 
@@ -92,15 +93,18 @@ def _kernel(call: Call) -> Kernel:
     )
 
 
+_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else call.y.shape[-1])
+
+
 def _integer(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, transpose_conv2d.reference, 0, x, filter, bias)
+    return integer_product(call, transpose_conv2d.reference, 0, _ROUNDING, x, filter, bias)
 
 
 def _integer_kernel(call: Call) -> Kernel:
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
     terms = math.prod(call.input(1).shape[1:])
-    return of_integers(call, _kernel(call), terms, pack_centred)
+    return of_integers(call, _kernel(call), terms, rescaling(call, _ROUNDING), pack_centred)
 
 
 @op(
