@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from gpunn.errors import ModelError
+from gpunn.graph.inference import Declared, call_of, expected, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.graph.pending import PendingOperation
+from gpunn.graph.tensors import bounded, expect_type, is_short, zeros
 from gpunn.ops import OPS
-from gpunn.ops.call import Call
+from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
 from gpunn.ops.control import Body
 from gpunn.ops.elementwise.unary import check_activation
 from gpunn.ops.op import Op
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from gpunn.graph.rest import Rest
 
 _G = TypeVar("_G")
-MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
-MAX_EXTENTS = 2**56  # what the extents of an empty tensor that are not 0 may multiply to: numpy counts bytes
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class Graph:
     `source` builds the model anew for the shapes of all inputs, in order, where there is a better way to do
     so than to repeat the operations. `rest` is what follows once values are known that shapes depend on; then
     the outputs are only declared, except for those that the operations here compute.
+    `pending` are the operations that wait for what only a run knows, in order; completed() adds them.
+    `values` are known of operands that are no constants.
     """
 
     name: str = "model"
@@ -47,9 +50,12 @@ class Graph:
     labels: tuple[str, ...] = ()
     variables: dict[Operand, Array] = field(default_factory=dict)
     updates: dict[Operand, Operand] = field(default_factory=dict)
+    pending: list[PendingOperation[Graph]] = field(default_factory=list, repr=False)
+    values: dict[Operand, Array] = field(default_factory=dict, repr=False)
     source: Callable[[Sequence[Shape]], Graph] | None = field(default=None, repr=False)
     rest: Rest | None = field(default=None, repr=False)
     _known: set[Operand] = field(default_factory=set, repr=False)
+    _unknown: set[Operand] = field(default_factory=set, repr=False)
 
     def input(self, name: str, type: TensorType, *, open: Iterable[int] | None = ()) -> Operand:
         """A new input of the model. The extents along the axes `open` may be others in each run; if that is
@@ -68,7 +74,7 @@ class Graph:
     def constant(self, name: str, value: Array, type: TensorType | None = None) -> Operand:
         """A constant; the array is referenced, not copied, and must not change afterwards."""
         type = type or TensorType(DType.of(value.dtype), value.shape)
-        _expect_type(f"constant {name!r}", value, type)
+        expect_type(f"constant {name!r}", value, type)
         if type.dtype is DType.STRING:
             value = as_strings(value, f"constant {name!r}")
         return Operand(name, bounded(name, type), Lifetime.CONSTANT, value)
@@ -83,7 +89,7 @@ class Graph:
             raise ModelError(f"variable {name!r} is {type}: strings are not kept between runs")
         operand = Operand(name, bounded(name, type), Lifetime.VARIABLE)
         self.variables[operand] = zeros(type) if value is None else value
-        _expect_type(f"variable {name!r}", self.variables[operand], type)
+        expect_type(f"variable {name!r}", self.variables[operand], type)
         self._known.add(operand)
         self.source = None
         return operand
@@ -102,7 +108,7 @@ class Graph:
                 f"{where} by {operand.name!r}: {self.updates[variable].name!r} does that already"
             )
         self._expect_known(operand, where)
-        if operand.type != variable.type:
+        if operand.type != variable.type and not self.waits(operand):
             raise ModelError(f"{where} must be {variable.type}, got {operand!r}")
         self.updates[variable] = operand
         self.source = None
@@ -122,44 +128,111 @@ class Graph:
 
         `op` is the name of one of gpunn's ops, or an Op of one's own, which must have another name.
         `names` are the outputs' names, `quantization` what the outputs shall have instead of what the rule
-        gives them (which is mostly the first input's), `open` their shapes as declared. Raises
-        ModelError when the op is unknown, its inputs or attributes break a rule, or an input does not come
-        before it.
+        gives them (which is mostly the first input's), `open` their shapes as declared. Where the types of
+        the outputs follow from values that only a run knows, the operation is pending: so are the operations
+        that read its outputs, whose shapes are open then. `names` should say how many outputs such an
+        operation has. Raises ModelError when the op is unknown, its inputs or attributes break a rule, or an
+        input does not come before it.
         """
-        definition = lookup(op)
-        op = definition.name
+        definition, declared = lookup(op), Declared(tuple(names), tuple(quantization), tuple(open))
         for operand in inputs:
-            self._expect_known(operand, f"{op} ({origin})")
-        types_in = tuple(None if i is None else i.type for i in inputs)
-        constant = tuple(i is not None and i.value is not None for i in inputs)
-        call = Call(op, origin, types_in, attrs or {}, constant=constant)
-        definition.check_arity(call)
+            self._expect_known(operand, f"{definition.name} ({origin})")
+        call = call_of(definition, inputs, attrs or {}, origin, self.value_of)
+        if any(map(self.waits, inputs)):
+            return self._wait(definition, call, inputs, declared, expected(definition, call, len(names)))
         definition.check_strings(call)
-        full = definition.complete(call, attrs or {})
-        call = replace(call, attrs=full)
         if definition.fusible:
             check_activation(call)
-        inferred = definition.infer(call)
-        types = inferred if isinstance(inferred, tuple) else (inferred,)
-        if quantization and len(quantization) != len(types):
-            call.fail(f"has {len(types)} results, got quantisations for {len(quantization)}")
-        if quantization:
-            types = tuple(replace(t, quantization=q) for t, q in zip(types, quantization, strict=True))
-        labels = [*names, *(f"{op}_{len(self.operations)}:{k}" for k in range(len(names), len(types)))]
-        declared = [*open, *[None] * (len(types) - len(open))]
-        outputs = tuple(
-            Operand(n, bounded(n, t), Lifetime.TEMPORARY, open=d)
-            for n, t, d in zip(labels, types, declared, strict=False)
-        )
-        custom = None if definition is OPS.get(op) else definition
-        operation = Operation(op, tuple(inputs), outputs, full, origin, custom)
+        try:
+            types = inferred(definition, call)
+        except ValueNeededError as needed:
+            types = needed.results or expected(definition, call, len(names))
+            asked = [o for k, o in enumerate(inputs) if k == needed.index and o is not None]
+            return self._wait(definition, call, inputs, declared, types, asks=asked)
+        except ResultsNeededError as needed:
+            return self._wait(definition, call, inputs, declared, needed.results, runs=True)
+        types = declared.quantized(call, types)
+        outputs = declared.operands(call, types, len(self.operations) + len(self.pending))
+        operation = Operation(call.op, tuple(inputs), outputs, call.attrs, origin, _custom(definition))
         facet = operation.facet
         if facet is not None and facet.check is not None:
             facet.check(operation.call())
         self.operations.append(operation)
         self._known.update(outputs)
         self.source = None  # it does not know of this operation
+        self._note_values(operation)
         return outputs
+
+    def _wait(
+        self,
+        definition: Op,
+        call: Call,
+        inputs: Sequence[Operand | None],
+        declared: Declared,
+        types: Sequence[TensorType],
+        *,
+        asks: Sequence[Operand] = (),
+        runs: bool = False,
+    ) -> tuple[Operand, ...]:
+        """Keep an operation as pending; its outputs, of the types that are expected."""
+        results = declared.operands(call, types, len(self.operations) + len(self.pending))
+        outputs = tuple(replace(o, open=o.open or OpenShape(None)) for o in results)
+        again = replace(declared, names=tuple(o.name for o in outputs))
+
+        def add(graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
+            return graph.add(
+                definition,
+                inputs,
+                call.attrs,
+                origin=call.origin,
+                names=again.names,
+                quantization=again.quantization,
+                open=again.open,
+            )
+
+        made = Operation(call.op, tuple(inputs), outputs, call.attrs, call.origin, _custom(definition))
+        entry = PendingOperation(call.op, call.origin, made.inputs, outputs, add, tuple(asks))
+        return self.pend(replace(entry, operation=made) if runs else entry)
+
+    def pend(self, entry: PendingOperation[Graph]) -> tuple[Operand, ...]:
+        """Keep an operation as pending; its outputs."""
+        self.pending.append(entry)
+        self._known.update(entry.outputs)
+        self._unknown.update(entry.outputs)
+        self.source = None
+        return entry.outputs
+
+    def resume(self, entry: PendingOperation[Graph], inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
+        """Add an operation that was pending in another graph, on operands of this one; its results."""
+        if any(map(self.waits, inputs)):
+            return self.pend(replace(entry, inputs=tuple(inputs), asks=(), operation=None))
+        results = entry.add(self, inputs)
+        if len(results) != len(entry.outputs):
+            raise ModelError(
+                f"{entry.op} ({entry.origin}): names should say how many results there are while their types "
+                f"are unknown: {len(results)}, not {len(entry.outputs)}"
+            )
+        return results
+
+    def waits(self, operand: Operand | None) -> bool:
+        """Whether only a run tells the type of an operand."""
+        return operand in self._unknown
+
+    def value_of(self, operand: Operand) -> Array | None:
+        """The value of an operand where it is known: of a constant, or one of `values`."""
+        return self.values.get(operand) if operand.value is None else operand.value
+
+    def _note_values(self, operation: Operation) -> None:
+        """Note the results of arithmetic on shapes whose inputs are known: other shapes may follow from them."""
+        if operation.custom is not None or not all(is_short(o.type) for o in operation.outputs):
+            return
+        found = [None if i is None else self.value_of(i) for i in operation.inputs]
+        given = [(i, value) for i, value in zip(operation.inputs, found, strict=True) if i is not None]
+        if any(value is None or not is_short(i.type) for i, value in given) or bodies(operation):
+            return
+        with suppress(ModelError):  # where a value must be refused this is done when it runs
+            results = operation.stored(operation.evaluate(found))
+            self.values.update(zip(operation.outputs, results, strict=True))
 
     def output(self, *operands: Operand) -> None:
         """Declare outputs of the model, in order: results, inputs or constants of it."""
@@ -190,8 +263,11 @@ class Graph:
             variables=dict(self.variables),
             updates=dict(self.updates),
             source=None,
+            pending=list(self.pending),
+            values=dict(self.values),
             _known={*self.inputs, *self.variables},
         )
+        changed._known.update(*(entry.outputs for entry in self.pending))
         changed._known.update(*(o.outputs for o in changed.operations))
         return changed
 
@@ -230,39 +306,9 @@ class Graph:
         return list(seen)
 
 
-def lookup(op: str | Op) -> Op:
-    """The op of a name; an Op itself, unless it takes the name of another one. Raises ModelError."""
-    if isinstance(op, Op):
-        if OPS.get(op.name, op) is not op:
-            raise ModelError(f"{op.name!r} is an op of gpunn, a custom one must have another name")
-        return op
-    if op not in OPS:
-        raise ModelError(f"there is no op {op!r}")
-    return OPS[op]
-
-
-def bounded(name: str, type: TensorType) -> TensorType:
-    """The type; ModelError where no tensor may be as large."""
-    if any(d < 0 for d in type.shape):
-        raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
-    if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
-        raise ModelError(f"tensor {name!r} has {type.size} elements, at most {MAX_ELEMENTS} can be addressed")
-    if math.prod(d or 1 for d in type.shape) > MAX_EXTENTS:
-        raise ModelError(f"tensor {name!r} is empty, but around that too large: {list(type.shape)}")
-    return type
-
-
-def _expect_type(what: str, value: Array, type: TensorType) -> None:
-    if value.dtype != type.dtype.numpy or value.shape != type.shape:
-        raise ModelError(f"{what} should be {type}, got {value.dtype}{list(value.shape)}")
-
-
-def zeros(type: TensorType) -> Array:
-    """What stands for zeros in a tensor, in the memory of one element, or one for each zero point."""
-    q = type.quantization
-    zeros = np.array((0,) if q is None else q.zero_point, type.dtype.numpy)
-    along = [-1 if q is not None and axis == q.axis else 1 for axis in range(type.rank)]
-    return np.broadcast_to(zeros.reshape(along), type.shape)
+def _custom(definition: Op) -> Op | None:
+    """Operation.custom of an op."""
+    return None if definition is OPS.get(definition.name) else definition
 
 
 def consumers(model: Graph) -> dict[Operand, list[Operation]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import NnapiError, ResultCode
-from gpunn.graph.graph import MAX_ELEMENTS
+from gpunn.graph.tensors import MAX_ELEMENTS
 from gpunn.importers.nnapi.codes import (
     MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
     OperandCode,

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.types import Shape, TensorType
+from gpunn.types import Array, Shape, TensorType
+
+Values = Callable[[int], Array | None]  # the value of an input by number, where it is known
+
+
+class ValueNeededError(Exception):
+    """An infer's answer that the types of the results follow from the value of input `index`.
+
+    `results` are these types as far as they are known without it, with 1 for extents that are not.
+    """
+
+    def __init__(self, index: int, results: Sequence[TensorType] = ()) -> None:
+        super().__init__(f"the types of the results follow from the value of input {index}")
+        self.index = index
+        self.results = tuple(results)
+
+
+class ResultsNeededError(Exception):
+    """An infer's answer that the shapes of the results are known only when the operation has run.
+
+    `results` are their types, with any shapes.
+    """
+
+    def __init__(self, results: Sequence[TensorType]) -> None:
+        super().__init__("the shapes of the results are known when the operation has run")
+        self.results = tuple(results)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation as its op sees it: types and attributes, no values.
+    """An operation as its op sees it: types and attributes; values only for infer, by value().
 
     `constant[i]` says whether input i is known at compile time. `outputs` is empty while inferring.
     `parallel` is how many invocations occupy the device that a kernel is for.
@@ -27,6 +52,8 @@ class Call:
     outputs: tuple[TensorType, ...] = ()
     constant: tuple[bool, ...] = ()
     parallel: int = 1
+
+    values: Values | None = None
 
     def __getitem__(self, attr: str) -> Any:
         return self.attrs[attr]
@@ -46,6 +73,18 @@ class Call:
     def y(self) -> TensorType:
         """The type of the first output."""
         return self.outputs[0]
+
+    def value(self, index: int, *results: TensorType) -> Array:
+        """Return the value of input `index`, from which an op's infer finds the types of the results.
+
+        `results` are these types as far as they are known without the value, with 1 for extents that are not.
+        Raises ValueNeededError for a value that is not known yet: the graph then keeps the operation as
+        pending, and asks again when a run has computed the value.
+        """
+        found = None if self.values is None else self.values(index)
+        if found is None:
+            raise ValueNeededError(index, results)
+        return found
 
     def has(self, index: int) -> bool:
         """Whether optional input `index` is there."""

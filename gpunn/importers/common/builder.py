@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpunn.graph.graph import Graph, lookup
+from gpunn.graph.graph import Graph
+from gpunn.graph.inference import lookup
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import Result, Step, Steps
 from gpunn.importers.common.names import Names

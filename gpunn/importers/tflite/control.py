@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
-from gpunn.graph.graph import Graph, zeros
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.graph.rest import OpenBody
+from gpunn.graph.tensors import zeros
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.resources import RESOURCES, UNCERTAIN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gpunn.graph.graph import lookup
+from gpunn.graph.inference import lookup
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import Step, Steps
 from gpunn.importers.common.builder import Builder

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpunn.errors import GpunnError, ModelError, UnsupportedError
-from gpunn.graph.graph import MAX_ELEMENTS
+from gpunn.graph.tensors import MAX_ELEMENTS
 from gpunn.model import load
 from gpunn.passes import optimise
 from gpunn.types import DType, Quantization, TensorType, float32

@@ -1,0 +1,94 @@
+"""What is known of an operation while it is added to a graph: its call, and the types of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpunn.errors import ModelError
+from gpunn.graph.operation import Lifetime, Operand
+from gpunn.graph.tensors import bounded
+from gpunn.ops import OPS
+from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
+from gpunn.ops.op import Op
+from gpunn.types import Array, OpenShape, Quantization, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What is declared of an operation's results: names, quantisations and open shapes (see Graph.add)."""
+
+    names: tuple[str, ...] = ()
+    quantization: tuple[Quantization | None, ...] = ()
+    open: tuple[OpenShape | None, ...] = ()
+
+    def quantized(self, call: Call, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        """Give types the declared quantisations, if there are any; ModelError for a wrong number of them."""
+        if self.quantization and len(self.quantization) != len(types):
+            call.fail(f"has {len(types)} results, got quantisations for {len(self.quantization)}")
+        pairs = zip(types, self.quantization or [t.quantization for t in types], strict=True)
+        return tuple(replace(t, quantization=q) for t, q in pairs)
+
+    def operands(self, call: Call, types: Sequence[TensorType], number: int) -> tuple[Operand, ...]:
+        """Make the results of operation `number` of a graph."""
+        labels = [*self.names, *(f"{call.op}_{number}:{k}" for k in range(len(self.names), len(types)))]
+        open = [*self.open, *[None] * (len(types) - len(self.open))]
+        return tuple(
+            Operand(name, bounded(name, type), Lifetime.TEMPORARY, open=shape)
+            for name, type, shape in zip(labels, types, open, strict=False)
+        )
+
+
+def lookup(op: str | Op) -> Op:
+    """The op of a name; an Op itself, unless it takes the name of another one. Raises ModelError."""
+    if isinstance(op, Op):
+        if OPS.get(op.name, op) is not op:
+            raise ModelError(f"{op.name!r} is an op of gpunn, a custom one must have another name")
+        return op
+    if op not in OPS:
+        raise ModelError(f"there is no op {op!r}")
+    return OPS[op]
+
+
+def call_of(
+    definition: Op,
+    inputs: Sequence[Operand | None],
+    attrs: Mapping[str, Any],
+    origin: str,
+    value_of: Callable[[Operand], Array | None],
+) -> Call:
+    """An operation as its op's infer sees it; ModelError for a wrong number of inputs or wrong attributes."""
+
+    def value(index: int) -> Array | None:
+        operand = inputs[index]
+        return None if operand is None else value_of(operand)
+
+    types = tuple(None if i is None else i.type for i in inputs)
+    constant = tuple(i is not None and i.value is not None for i in inputs)
+    call = Call(definition.name, origin, types, attrs, constant=constant, values=value)
+    definition.check_arity(call)
+    return replace(call, attrs=definition.complete(call, attrs))
+
+
+def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
+    """The types of the results; raises what the op's infer raises."""
+    types = definition.infer(call)
+    return types if isinstance(types, tuple) else (types,)
+
+
+def expected(definition: Op, call: Call, count: int) -> tuple[TensorType, ...]:
+    """The types of the results as far as they are known while shapes of inputs, or values, are not.
+
+    They are those for inputs of the shapes that stand for unknown ones. Where the op refuses these there are
+    `count` results, at least one, of the first input's dtype.
+    """
+    found: tuple[TensorType, ...] = ()
+    try:
+        return inferred(definition, call)
+    except (ValueNeededError, ResultsNeededError) as needed:
+        found = needed.results
+    except ModelError:  # of shapes that mean nothing
+        pass
+    first = next(t for t in call.inputs if t is not None)
+    return found or (first.with_shape(()),) * max(count, 1)
