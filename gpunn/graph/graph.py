@@ -223,12 +223,13 @@ class Graph:
         return self.values.get(operand) if operand.value is None else operand.value
 
     def _note_values(self, operation: Operation) -> None:
-        """Note the results of arithmetic on shapes whose inputs are known: other shapes may follow from them."""
-        if operation.custom is not None or not all(is_short(o.type) for o in operation.outputs):
+        """Note what short arithmetic on known values gives: shapes may follow from it."""
+        quick = operation.custom is None and not operation.definition.unbounded
+        if not quick or not all(is_short(o.type) for o in operation.outputs):
             return
         found = [None if i is None else self.value_of(i) for i in operation.inputs]
         given = [(i, value) for i, value in zip(operation.inputs, found, strict=True) if i is not None]
-        if any(value is None or not is_short(i.type) for i, value in given) or bodies(operation):
+        if any(value is None or not is_short(i.type) for i, value in given):
             return
         with suppress(ModelError):  # where a value must be refused this is done when it runs
             results = operation.stored(operation.evaluate(found))

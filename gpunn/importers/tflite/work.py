@@ -9,8 +9,8 @@ import numpy as np
 
 from gpunn.custom import CustomOperator
 from gpunn.errors import UnsupportedError
-from gpunn.graph.tensors import bounded, zeros
 from gpunn.graph.operation import Lifetime, Operand
+from gpunn.graph.tensors import bounded, zeros
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.unfolding import Unfolding
