@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.ops.contraction.product_rescaling import rescaling
+from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, round_half_away
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
@@ -115,7 +115,7 @@ def test_scales_are_multiplied_in_float32_for_uint8_and_in_float64_for_int8(
     values = [np.zeros(t.shape, t.dtype.numpy) for t in types]
     output = Quantization((0.023528477177023888,), (0,))
     operation = integer_model("fully_connected", values, types, {}, output).operations[0]
-    how = rescaling(operation.call())
+    how = rescaling(operation.call(), Rounding(lambda call: 0))
     assert how.multiplier.tolist() == [multiplier] * 8
     assert how.shift.tolist() == [-6] * 8
 

@@ -63,10 +63,10 @@ class Rescaling:
 class Rounding:
     """How LiteRT's default kernels of one op round, on x86-64 (AVX2 and later), found by experiment.
 
-    upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix product
-    does, and its vector instructions, which take eight channels at a time. The others, and all of 16 bits,
-    round halves away from zero, as its reference kernels do. single: scales of input and filter are multiplied
-    in float32 (as in GetQuantizedConvolutionMultipler), which is done with those of uint8 in any case; else in
+    upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix
+    product does, and its vector instructions, which take eight channels at a time. The others, and all of 16
+    bits, round halves away from zero, as its reference kernels do. single: scales of input and filter are
+    multiplied in float32 (as in GetQuantizedConvolutionMultipler), as those of uint8 always are; else in
     float64 (as in PopulateConvolutionQuantizationParams).
     """
 
