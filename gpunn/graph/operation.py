@@ -135,7 +135,8 @@ class Operation:
     @property
     def guarded(self) -> tuple[tuple[Guard, Operand], ...]:
         """The inputs whose values must be checked before it runs; none for most ops."""
-        pairs = ((guard, self.inputs[guard.index]) for guard in self.definition.guards)
+        stated = (guard for guard in self.definition.guards if guard.ranges(self.call()))
+        pairs = ((guard, self.inputs[guard.index]) for guard in stated)
         return tuple((guard, operand) for guard, operand in pairs if operand is not None)
 
     def call(self) -> Call:

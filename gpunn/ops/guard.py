@@ -20,6 +20,8 @@ ANY_NUMBER = range(-(2**63), 2**63)
 class Guard:
     """What must hold for the integers of input `index`: along its last dimension they are in `ranges`.
 
+    Without ranges every integer will do.
+
     Neither kernels nor references refuse a value. That is done at compilation for constants, before the run
     for an input of the model, and where the value is computed, on the host before the reference, on the
     device by a kernel that notes the first that is wrong. `what`: the integers' name in the message.

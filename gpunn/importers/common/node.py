@@ -69,11 +69,19 @@ class Node:
 
         Raises FormatError for another number of integers or another dtype, ComputedError as constant() does.
         """
+        self.expect_ints(index, what, count)
+        return tuple(int(v) for v in self.constant(index, what, "int32", "int64").reshape(-1))
+
+    def expect_ints(self, index: int, what: str, count: int | None = None) -> int:
+        """Return how many elements input `index` has, exactly `count` if given; they need not be known.
+
+        Raises FormatError for another number of elements.
+        """
         type = self.operand(index).type
         expected = MAX_INTS if count is None else count
         if type.rank > 1 or type.size > expected or (count is not None and type.size != count):
             self.corrupt(f"expected {'at most ' if count is None else ''}{expected} {what}, got {type.size}")
-        return tuple(int(v) for v in self.constant(index, what, "int32", "int64").reshape(-1))
+        return type.size
 
 
 def is_short(type: TensorType) -> bool:

@@ -17,7 +17,7 @@ from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules.tensor import padding_value
 from gpunn.importers.tflite.rules.value import expect_few
-from gpunn.importers.tflite.rules.window import chain, cut, dilation, joining, margins, windowed
+from gpunn.importers.tflite.rules.window import chain, dilation, joining, margins, windowed
 from gpunn.types import DType, TensorType
 
 _DIRECTION = schema.StablehloComparisonDirection
@@ -102,28 +102,6 @@ def dot_general(node: Node) -> Steps:
     return Steps(layers, (Result(len(layers) - 1),))
 
 
-def dynamic_slice(node: Node) -> Step:
-    """STABLEHLO_DYNAMIC_SLICE from where inputs say, as far inside as it takes for the slice to fit."""
-    x, sizes = node.operand(0), node.options("StablehloDynamicSliceOptions").ints("SliceSizes")
-    if len(sizes) != x.type.rank or len(node.inputs) != 1 + x.type.rank:
-        node.corrupt(f"has {len(node.inputs) - 1} starts and {len(sizes)} sizes for {x.type}")
-    starts = [node.ints(1 + d, "starts", 1)[0] for d in range(x.type.rank)]
-    room = [n - size for n, size in zip(x.type.shape, sizes, strict=True)]
-    if any(not 0 <= r <= n for r, n in zip(room, x.type.shape, strict=True)):
-        node.corrupt(f"a slice of {list(sizes)} does not fit {x.type}")
-    begin = [min(max(s, 0), r) for s, r in zip(starts, room, strict=True)]
-    op, attrs = cut(begin, [b + n for b, n in zip(begin, sizes, strict=True)])
-    return Step(op, (x,), attrs)
-
-
-def dynamic_update_slice(node: Node) -> Steps:
-    """STABLEHLO_DYNAMIC_UPDATE_SLICE: a start for each dimension is an input of its own."""
-    starts = Step("stack", node.inputs[2:], {"axis": 0})
-    return Steps(
-        (starts, Step("dynamic_update_slice", (node.operand(0), node.operand(1), Result(0)))), (Result(1),)
-    )
-
-
 def iota(node: Node) -> Known:
     """STABLEHLO_IOTA: 0, 1, 2 ... along a dimension."""
     found = _result(node)
@@ -184,18 +162,6 @@ def reduce_window(node: Node) -> Steps:
 def reshape(node: Node) -> Step:
     """STABLEHLO_RESHAPE to the shape of the output."""
     return Step("reshape", node.inputs, {"shape": _result(node).shape})
-
-
-def take(node: Node) -> Step:
-    """STABLEHLO_SLICE from starts to limits by strides over 0."""
-    x, options = node.operand(0), node.options("StablehloSliceOptions")
-    begin, end = options.ints("StartIndices"), options.ints("LimitIndices")
-    strides = options.ints("Strides") or (1,) * x.type.rank
-    if {len(begin), len(end), len(strides)} != {x.type.rank} or min(strides, default=1) < 1:
-        node.corrupt(f"cuts {list(begin)} ... {list(end)} by {list(strides)} of {x.type}")
-    if not all(0 <= b <= e <= n for b, e, n in zip(begin, end, x.type.shape, strict=True)):
-        node.corrupt(f"cuts {list(begin)} ... {list(end)} of {x.type}")
-    return Step("strided_slice", (x,), {"begin": begin, "end": end, "strides": strides})
 
 
 def transpose(node: Node) -> Step:

@@ -6,16 +6,24 @@ BuiltinOperator, union BuiltinOptions), with the fields that later schemas (2.18
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpunn.custom import CustomOperator
-from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import PREVIOUS, Answer, Step, Steps
+from gpunn.importers.common.answers import Answer, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.custom import PREFIX, custom_rule
 from gpunn.importers.tflite.node import Node, Options
-from gpunn.importers.tflite.rules import dense, recurrent, stablehlo, stablehlo_index, tensor, value, window
+from gpunn.importers.tflite.rules import (
+    dense,
+    recurrent,
+    slices,
+    stablehlo,
+    stablehlo_index,
+    tensor,
+    value,
+    window,
+)
 
 Rule = Callable[[Node], Answer]
 
@@ -141,93 +149,6 @@ def transpose(node: Node) -> Step:
     return Step("transpose", (x,), {"perm": tuple(a + x.type.rank if a < 0 else a for a in perm)})
 
 
-def strided_slice(node: Node) -> Sequence[Step]:
-    """STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape."""
-    x = node.operand(0)
-    options = node.options("StridedSliceOptions")
-    begin = node.ints(1, "begins")
-    end = node.ints(2, "ends", len(begin))
-    strides = node.ints(3, "strides", len(begin))
-    masks = {m: options.get(f"{m}Mask") for m in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
-    bit = {m: [bool(mask >> i & 1) for i in range(len(begin))] for m, mask in masks.items()}
-    spec = _SliceSpec(node, x, options.get("Offset"))
-    covered = sum(not n and not e for n, e in zip(bit["NewAxis"], bit["Ellipsis"], strict=True))
-    for i, (b, e, s) in enumerate(zip(begin, end, strides, strict=True)):
-        if bit["Ellipsis"][i]:
-            spec.skip(x.type.rank - covered)
-        elif bit["NewAxis"][i]:
-            spec.new_axis()
-        elif bit["ShrinkAxis"][i]:
-            spec.index(0 if bit["Begin"][i] else b)
-        else:
-            spec.slice(None if bit["Begin"][i] else b, None if bit["End"][i] else e, s)
-    return spec.steps()
-
-
-class _SliceSpec:
-    """Collects one entry per axis of x, and the shape with new axes as it would be without them."""
-
-    def __init__(self, node: Node, x: Operand, offset: bool) -> None:
-        self.node, self.x, self.offset = node, x, offset
-        self.begin: list[int | None] = []
-        self.end: list[int | None] = []
-        self.strides: list[int] = []
-        self.shrink: list[int] = []
-        self.shape: list[int] = []
-        self.reshaped = False
-
-    def extent(self) -> int:
-        """The extent of the axis that comes next."""
-        axis = len(self.begin)
-        if axis >= self.x.type.rank:
-            self.node.corrupt(f"has more slices than the {self.x.type.rank} axes of its input")
-        return self.x.type.shape[axis]
-
-    def skip(self, axes: int) -> None:
-        """Whole axes."""
-        for _ in range(axes):
-            self.slice(None, None, 1)
-
-    def new_axis(self) -> None:
-        """An axis of extent 1 that x does not have."""
-        self.shape.append(1)
-        self.reshaped = True
-
-    def index(self, begin: int) -> None:
-        """One element; the axis goes."""
-        self.extent()
-        self.shrink.append(len(self.begin))
-        self._append(begin, None, 1)
-
-    def slice(self, begin: int | None, end: int | None, stride: int) -> None:
-        """A range with Python's meaning; with the option `offset`, the end counts from the begin."""
-        extent = self.extent()
-        if stride == 0:
-            self.node.corrupt("a stride is 0")
-        if self.offset and end is not None:
-            end += slice(begin, None, stride).indices(extent)[0]
-            end = None if end < 0 and stride < 0 else end
-        self.shape.append(len(range(*slice(begin, end, stride).indices(extent))))
-        self._append(begin, end, stride)
-
-    def _append(self, begin: int | None, end: int | None, stride: int) -> None:
-        self.begin.append(begin)
-        self.end.append(end)
-        self.strides.append(stride)
-
-    def steps(self) -> Sequence[Step]:
-        """The slice, and the reshape if there are new axes."""
-        self.skip(self.x.type.rank - len(self.begin))
-        attrs = {
-            "begin": tuple(self.begin),
-            "end": tuple(self.end),
-            "strides": tuple(self.strides),
-            "shrink_axes": tuple(self.shrink),
-        }
-        cut = Step("strided_slice", (self.x,), attrs)
-        return (cut, Step("reshape", (PREVIOUS,), {"shape": tuple(self.shape)})) if self.reshaped else (cut,)
-
-
 OPERATORS: Mapping[str, Rule] = {
     "ABS": plain("abs"),
     "ADD": activated("add", "AddOptions"),
@@ -332,7 +253,7 @@ OPERATORS: Mapping[str, Rule] = {
     "RESIZE_BILINEAR": resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": tensor.resize_nearest,
     "REVERSE_SEQUENCE": tensor.reverse_sequence,
-    "REVERSE_V2": tensor.reverse,
+    "REVERSE_V2": slices.reverse,
     "RIGHT_SHIFT": plain("right_shift"),
     "RNN": recurrent.rnn,
     "ROUND": plain("round"),
@@ -345,7 +266,7 @@ OPERATORS: Mapping[str, Rule] = {
     "SIGN": plain("sign"),
     "SIN": plain("sin"),
     "SKIP_GRAM": value.skip_grams,
-    "SLICE": tensor.cut,
+    "SLICE": slices.cut,
     "SOFTMAX": softmax,
     "SPACE_TO_BATCH_ND": value.space_to_batch,
     "SPACE_TO_DEPTH": value.blocks("space_to_depth", "SpaceToDepthOptions"),
@@ -367,8 +288,8 @@ OPERATORS: Mapping[str, Rule] = {
     "STABLEHLO_COSINE": plain("cos"),
     "STABLEHLO_DIVIDE": plain("div"),
     "STABLEHLO_DOT_GENERAL": stablehlo.dot_general,
-    "STABLEHLO_DYNAMIC_SLICE": stablehlo.dynamic_slice,
-    "STABLEHLO_DYNAMIC_UPDATE_SLICE": stablehlo.dynamic_update_slice,
+    "STABLEHLO_DYNAMIC_SLICE": slices.dynamic_slice,
+    "STABLEHLO_DYNAMIC_UPDATE_SLICE": slices.dynamic_update_slice,
     "STABLEHLO_EXPONENTIAL": plain("exp"),
     "STABLEHLO_FLOOR": plain("floor"),
     "STABLEHLO_GATHER": stablehlo_index.gather,
@@ -389,11 +310,11 @@ OPERATORS: Mapping[str, Rule] = {
     "STABLEHLO_SCATTER": stablehlo_index.scatter,
     "STABLEHLO_SELECT": plain("select"),
     "STABLEHLO_SHIFT_LEFT": plain("left_shift"),
-    "STABLEHLO_SLICE": stablehlo.take,
+    "STABLEHLO_SLICE": slices.take,
     "STABLEHLO_SUBTRACT": plain("sub"),
     "STABLEHLO_TANH": plain("tanh"),
     "STABLEHLO_TRANSPOSE": stablehlo.transpose,
-    "STRIDED_SLICE": strided_slice,
+    "STRIDED_SLICE": slices.strided_slice,
     "SUB": activated("sub", "SubOptions"),
     "SUM": tensor.reduction("reduce_sum"),
     "SVDF": recurrent.svdf,

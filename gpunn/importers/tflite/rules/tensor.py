@@ -206,31 +206,6 @@ def resize_nearest(node: Node) -> Step:
     return Step("resize_nearest", (node.operand(0),), attrs)
 
 
-def reverse(node: Node) -> Step:
-    """REVERSE_V2 along constant axes, a slice with strides of -1 there."""
-    x = node.operand(0)
-    axes = node.ints(1, "axes")
-    rank = x.type.rank
-    if not all(-rank <= axis < rank for axis in axes):
-        node.corrupt(f"axes {list(axes)} are out of range for rank {rank}")
-    turned = {axis % rank for axis in axes}
-    whole = (None,) * rank
-    strides = tuple(-1 if d in turned else 1 for d in range(rank))
-    return Step("strided_slice", (x,), {"begin": whole, "end": whole, "strides": strides})
-
-
-def cut(node: Node) -> Step:
-    """SLICE with constant begins and sizes; a size of -1 reaches to the end."""
-    x = node.operand(0)
-    begin = node.ints(1, "begins", x.type.rank)
-    size = node.ints(2, "sizes", x.type.rank)
-    ends = tuple(n if s == -1 else b + s for n, b, s in zip(x.type.shape, begin, size, strict=True))
-    for n, b, e in zip(x.type.shape, begin, ends, strict=True):
-        if not 0 <= b <= e <= n:
-            node.corrupt(f"begins {list(begin)} and sizes {list(size)} leave shape {list(x.type.shape)}")
-    return Step("strided_slice", (x,), {"begin": begin, "end": ends, "strides": (1,) * x.type.rank})
-
-
 def split(node: Node) -> Step:
     """SPLIT along a constant axis (the first input) into equal parts."""
     x, axis = node.operand(1), _axis(node, 0)

@@ -1,0 +1,218 @@
+"""Rules of the operators that take slices and put them in (a part of the table in table.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import PREVIOUS, Result, Step, Steps
+from gpunn.importers.tflite.node import Node, Options
+
+
+def cut(node: Node) -> Step:
+    """SLICE of constant sizes, of which -1 reaches to the end: then the begins must be constant, too."""
+    x = node.operand(0)
+    if node.operand(1).value is None:
+        size = node.ints(2, "sizes", x.type.rank)
+        if -1 not in size:
+            return Step("dynamic_slice", (x, node.operand(1)), {"sizes": size, "clip": False})
+    begin = node.ints(1, "begins", x.type.rank)
+    size = node.ints(2, "sizes", x.type.rank)
+    ends = tuple(n if s == -1 else b + s for n, b, s in zip(x.type.shape, begin, size, strict=True))
+    for n, b, e in zip(x.type.shape, begin, ends, strict=True):
+        if not 0 <= b <= e <= n:
+            node.corrupt(f"begins {list(begin)} and sizes {list(size)} leave shape {list(x.type.shape)}")
+    return Step("strided_slice", (x,), {"begin": begin, "end": ends, "strides": (1,) * x.type.rank})
+
+
+def strided_slice(node: Node) -> Sequence[Step]:
+    """STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape.
+
+    Begins may be computed where each of them names one element or says nothing, and so may ends.
+    """
+    x, options = node.operand(0), node.options("StridedSliceOptions")
+    masks = _Masks(options, node.expect_ints(1, "begins"))
+    begin = _numbers(node, 1, "begins", masks.begins)
+    end = _numbers(node, 2, "ends", masks.ends)
+    strides = node.ints(3, "strides", masks.count)
+    spec = _SliceSpec(node, x, options.get("Offset"), None if begin else node.operand(1))
+    for i, stride in enumerate(strides):
+        if masks.ellipsis[i]:
+            spec.skip(x.type.rank - masks.covered)
+        elif masks.new_axis[i]:
+            spec.new_axis()
+        elif masks.shrink[i]:
+            spec.index(0 if masks.begin[i] else begin[i] if begin else None, i)
+        else:
+            spec.slice(begin[i] if masks.begins[i] else None, end[i] if masks.ends[i] else None, stride)
+    return spec.steps()
+
+
+def _numbers(node: Node, index: int, what: str, used: Sequence[bool]) -> tuple[int, ...]:
+    """The integers of input `index`; none where they are computed and no shape follows from those `used`."""
+    if node.operand(index).value is None and not any(used):
+        node.expect_ints(index, what, len(used))
+        return ()
+    return node.ints(index, what, len(used))
+
+
+class _Masks:
+    """What the bits of STRIDED_SLICE's masks say of each entry.
+
+    `begins` and `ends`: the entries whose begin and whose end bound a range.
+    """
+
+    def __init__(self, options: Options, count: int) -> None:
+        def bits(name: str) -> list[bool]:
+            mask = options.get(f"{name}Mask")
+            return [bool(mask >> i & 1) for i in range(count)]
+
+        self.count, self.begin, end = count, bits("Begin"), bits("End")
+        self.ellipsis, self.new_axis, self.shrink = bits("Ellipsis"), bits("NewAxis"), bits("ShrinkAxis")
+        ranges = [not any(e) for e in zip(self.ellipsis, self.new_axis, self.shrink, strict=True)]
+        self.begins = [r and not masked for r, masked in zip(ranges, self.begin, strict=True)]
+        self.ends = [r and not masked for r, masked in zip(ranges, end, strict=True)]
+        self.covered = sum(not n and not e for n, e in zip(self.new_axis, self.ellipsis, strict=True))
+
+
+class _SliceSpec:
+    """Collects one entry per axis of x, and the shape with new axes as it would be without them.
+
+    `computed`: begins that are not known; each entry of these is an index, or says nothing.
+    """
+
+    def __init__(self, node: Node, x: Operand, offset: bool, computed: Operand | None) -> None:
+        self.node, self.x, self.offset, self.computed = node, x, offset, computed
+        self.indexed: dict[int, int] = {}  # the axis that each computed index belongs to
+        self.begin: list[int | None] = []
+        self.end: list[int | None] = []
+        self.strides: list[int] = []
+        self.shrink: list[int] = []
+        self.shape: list[int] = []
+        self.reshaped = False
+
+    def extent(self) -> int:
+        """The extent of the axis that comes next."""
+        axis = len(self.begin)
+        if axis >= self.x.type.rank:
+            self.node.corrupt(f"has more slices than the {self.x.type.rank} axes of its input")
+        return self.x.type.shape[axis]
+
+    def skip(self, axes: int) -> None:
+        """Whole axes."""
+        for _ in range(axes):
+            self.slice(None, None, 1)
+
+    def new_axis(self) -> None:
+        """An axis of extent 1 that x does not have."""
+        self.shape.append(1)
+        self.reshaped = True
+
+    def index(self, begin: int | None, entry: int) -> None:
+        """One element; the axis goes. Without a begin this entry of the computed ones names it."""
+        self.extent()
+        if begin is None:
+            self.indexed[entry] = len(self.begin)
+            begin = 0
+        self.shrink.append(len(self.begin))
+        self._append(begin, None, 1)
+
+    def slice(self, begin: int | None, end: int | None, stride: int) -> None:
+        """A range with Python's meaning; with the option `offset`, the end counts from the begin."""
+        extent = self.extent()
+        if stride == 0:
+            self.node.corrupt("a stride is 0")
+        if self.offset and end is not None:
+            end += slice(begin, None, stride).indices(extent)[0]
+            end = None if end < 0 and stride < 0 else end
+        self.shape.append(len(range(*slice(begin, end, stride).indices(extent))))
+        self._append(begin, end, stride)
+
+    def _append(self, begin: int | None, end: int | None, stride: int) -> None:
+        self.begin.append(begin)
+        self.end.append(end)
+        self.strides.append(stride)
+
+    def steps(self) -> Sequence[Step]:
+        """The slice, and the reshape if there are new axes."""
+        self.skip(self.x.type.rank - len(self.begin))
+        attrs = {
+            "begin": tuple(self.begin),
+            "end": tuple(self.end),
+            "strides": tuple(self.strides),
+            "shrink_axes": tuple(self.shrink),
+        }
+        reshape = Step("reshape", (PREVIOUS,), {"shape": tuple(self.shape)})
+        if not self.indexed or self.computed is None:
+            cut = Step("strided_slice", (self.x,), attrs)
+            return (cut, reshape) if self.reshaped else (cut,)
+        kept = {**attrs, "shrink_axes": ()}  # the reshape takes these axes away
+        kept["end"] = tuple(1 if d in self.shrink else e for d, e in enumerate(self.end))
+        return self._at_computed(self.computed), Step("strided_slice", (PREVIOUS,), kept), reshape
+
+    def _at_computed(self, begins: Operand) -> Step:
+        """One element along each axis of a computed index, all along the others."""
+        taken = {*self.indexed.values()}
+        attrs = {
+            "sizes": tuple(1 if d in taken else n for d, n in enumerate(self.x.type.shape)),
+            "axes": tuple(self.indexed.get(entry) for entry in range(begins.type.size)),
+            "clip": False,
+            "negative": True,
+        }
+        return Step("dynamic_slice", (self.x, begins), attrs)
+
+
+def reverse(node: Node) -> Step:
+    """REVERSE_V2 along constant axes, a slice with strides of -1 there."""
+    x = node.operand(0)
+    axes = node.ints(1, "axes")
+    rank = x.type.rank
+    if not all(-rank <= axis < rank for axis in axes):
+        node.corrupt(f"axes {list(axes)} are out of range for rank {rank}")
+    turned = {axis % rank for axis in axes}
+    whole = (None,) * rank
+    strides = tuple(-1 if d in turned else 1 for d in range(rank))
+    return Step("strided_slice", (x,), {"begin": whole, "end": whole, "strides": strides})
+
+
+def dynamic_slice(node: Node) -> Step | Sequence[Step]:
+    """STABLEHLO_DYNAMIC_SLICE from where inputs say, as far inside as it takes for the slice to fit."""
+    x, sizes = node.operand(0), node.options("StablehloDynamicSliceOptions").ints("SliceSizes")
+    if len(sizes) != x.type.rank or len(node.inputs) != 1 + x.type.rank:
+        node.corrupt(f"has {len(node.inputs) - 1} starts and {len(sizes)} sizes for {x.type}")
+    room = [n - size for n, size in zip(x.type.shape, sizes, strict=True)]
+    if any(not 0 <= r <= n for r, n in zip(room, x.type.shape, strict=True)):
+        node.corrupt(f"a slice of {list(sizes)} does not fit {x.type}")
+    if any(node.operand(1 + d).value is None for d in range(x.type.rank)):
+        for d in range(x.type.rank):
+            node.expect_ints(1 + d, "starts", 1)
+        return [
+            Step("stack", node.inputs[1:], {"axis": 0}),
+            Step("reshape", (PREVIOUS,), {"shape": (x.type.rank,)}),
+            Step("dynamic_slice", (x, PREVIOUS), {"sizes": sizes}),
+        ]
+    starts = [node.ints(1 + d, "starts", 1)[0] for d in range(x.type.rank)]
+    begin = [min(max(s, 0), r) for s, r in zip(starts, room, strict=True)]
+    ends = tuple(b + n for b, n in zip(begin, sizes, strict=True))
+    attrs = {"begin": tuple(begin), "end": ends, "strides": (1,) * x.type.rank}
+    return Step("strided_slice", (x,), attrs)
+
+
+def dynamic_update_slice(node: Node) -> Steps:
+    """STABLEHLO_DYNAMIC_UPDATE_SLICE: a start for each dimension is an input of its own."""
+    starts = Step("stack", node.inputs[2:], {"axis": 0})
+    return Steps(
+        (starts, Step("dynamic_update_slice", (node.operand(0), node.operand(1), Result(0)))), (Result(1),)
+    )
+
+
+def take(node: Node) -> Step:
+    """STABLEHLO_SLICE from starts to limits by strides over 0."""
+    x, options = node.operand(0), node.options("StablehloSliceOptions")
+    begin, end = options.ints("StartIndices"), options.ints("LimitIndices")
+    strides = options.ints("Strides") or (1,) * x.type.rank
+    if {len(begin), len(end), len(strides)} != {x.type.rank} or min(strides, default=1) < 1:
+        node.corrupt(f"cuts {list(begin)} ... {list(end)} by {list(strides)} of {x.type}")
+    if not all(0 <= b <= e <= n for b, e, n in zip(begin, end, x.type.shape, strict=True)):
+        node.corrupt(f"cuts {list(begin)} ... {list(end)} of {x.type}")
+    return Step("strided_slice", (x,), {"begin": begin, "end": end, "strides": strides})
