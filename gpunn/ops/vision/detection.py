@@ -170,58 +170,66 @@ def _infer_suppression(call: Call) -> tuple[TensorType, ...]:
     boxes, scores = (expect_dtype(call, index, DType.FLOAT32) for index in range(2))
     if boxes.shape != (scores.size, 4) or scores.rank != 1:
         call.fail(f"boxes [N, 4] and scores [N] are expected, got {boxes} and {scores}")
-    most = expect_int(call, "most", call["most"])
-    if not 0 <= most <= MAX_DETECTIONS:
-        call.fail(f"most must be in 0 ... {MAX_DETECTIONS}, got {most}")
-    if not 0 <= expect_float(call, "overlap") <= 1:
-        call.fail(f"overlap must be in 0 ... 1, got {call['overlap']}")
-    if math.isnan(expect_float(call, "least")):
-        call.fail("least must be a number")
+    count = expect_int(call, "max_output_size", call["max_output_size"])
+    if not 0 <= count <= MAX_DETECTIONS:
+        call.fail(f"max_output_size must be in 0 ... {MAX_DETECTIONS}, got {count}")
+    if not 0 <= expect_float(call, "iou_threshold") <= 1:
+        call.fail(f"iou_threshold must be in 0 ... 1, got {call['iou_threshold']}")
+    if math.isnan(expect_float(call, "score_threshold")):
+        call.fail("score_threshold must be a number")
     if not 0 <= expect_float(call, "sigma") < math.inf:
         call.fail(f"sigma must be 0 or more, got {call['sigma']}")
-    return TensorType(DType.INT32, (most,)), float32(most), TensorType(DType.INT32, ())
+    return TensorType(DType.INT32, (count,)), float32(count), TensorType(DType.INT32, ())
 
 
 def _select(
-    corners: Array, scores: Array, most: int, limits: tuple[float, float], sigma: float
+    corners: Array, scores: Array, count: int, thresholds: tuple[float, float], sigma: float
 ) -> list[tuple[int, Array]]:
-    """Up to `most` boxes, best first, with their scores, which overlaps with better ones have lowered."""
-    overlap, least = (scores.dtype.type(limit) for limit in limits)
+    """Choose up to `count` boxes, best first, with their scores, which overlaps with better boxes reduce."""
+    most_common, least_score = (scores.dtype.type(threshold) for threshold in thresholds)
     decay = scores.dtype.type(-0.5 / sigma if sigma else 0)
-    heap = [(-score, box, 0) for box, score in enumerate(scores) if score > least]
+    heap = [(-score, box, 0) for box, score in enumerate(scores) if score > least_score]
     heapq.heapify(heap)
     chosen: list[tuple[int, Array]] = []
-    while heap and len(chosen) < most:
+    while heap and len(chosen) < count:
         negative, box, met = heapq.heappop(heap)
         common = _overlap(corners[box], corners[[other for other, _ in chosen[met:]]])[::-1]
-        if (common >= overlap).any():
+        if (common >= most_common).any():
             continue
         factors = np.exp(decay * common * common)
         score = np.multiply.accumulate(np.concatenate([[-negative], factors]))[-1]
         if score == -negative:
             chosen.append((box, score))
-        elif score > least:
+        elif score > least_score:
             heapq.heappush(heap, (-score, box, len(chosen)))
     return chosen
 
 
 @op(_infer_suppression, host_reason=_HOST_REASON, precise=True)
 def non_max_suppression(
-    boxes: Array, scores: Array, *, most: int, overlap: float, least: float = -math.inf, sigma: float = 0.0
+    boxes: Array,
+    scores: Array,
+    *,
+    max_output_size: int,
+    iou_threshold: float,
+    score_threshold: float = -math.inf,
+    sigma: float = 0.0,
 ) -> tuple[Array, Array, Array]:
-    """(numbers of the boxes that stay, best first, int32 [most]; their scores [most]; how many, int32).
+    """Choose boxes that do not overlap better ones: their indices, their scores, and their number.
 
-    boxes [N, 4]: two opposite corners, y and x of each; scores [N]. Boxes whose score is over `least`
-    compete: one goes whose intersection with a better one that stays is `overlap` of their union or more.
-    With sigma, the scores of others fall by exp(-u^2 / (2 sigma)), u being that share, and they compete with
-    what is left. Of equal scores the first box is first. What is left of the results is 0. Inputs float32 or
-    quantised. Raises ModelError for other shapes and for attributes out of range. TFLite schema,
-    NonMaxSuppressionV4Options and V5Options; Bodla et al., Soft-NMS, 2017.
+    boxes [N, 4]: y and x of two opposite corners; scores [N]. Only boxes with a score above score_threshold
+    take part. A box is dropped if its intersection with a better chosen box, divided by their union (IoU), is
+    iou_threshold or more. With sigma > 0 each better chosen box also multiplies the score by
+    exp(-IoU^2 / (2 sigma)), and the box takes part with the reduced score. For equal scores the first box
+    comes first. The results are int32 [max_output_size], scores [max_output_size], both best first and filled
+    up with 0, and an int32 scalar. Inputs float32 or quantised. Raises ModelError for other shapes and for
+    attributes out of range. TFLite schema, NonMaxSuppressionV4Options and V5Options; Bodla et al., Soft-NMS,
+    2017.
     """
     one, other = boxes[:, :2], boxes[:, 2:]
     corners = np.concatenate([np.minimum(one, other), np.maximum(one, other)], axis=1)
-    chosen = _select(corners, scores, most, (overlap, least), sigma)
-    numbers, values = np.zeros(most, np.int32), np.zeros(most, scores.dtype)
+    chosen = _select(corners, scores, max_output_size, (iou_threshold, score_threshold), sigma)
+    numbers, values = np.zeros(max_output_size, np.int32), np.zeros(max_output_size, scores.dtype)
     for place, (box, score) in enumerate(chosen):
         numbers[place], values[place] = box, score
     return numbers, values, np.array(len(chosen), np.int32)

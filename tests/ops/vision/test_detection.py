@@ -31,7 +31,7 @@ def test_of_any_two_that_overlap_the_better_one_stays(
     """Corners on a grid, so that areas are whole numbers of cells."""
     boxes = np.round(random(1, 25, 4, low=0, high=4) * 16) / 16
     scores = random(2, 25, low=0, high=4)
-    attrs = {"most": most, "overlap": overlap, "least": least}
+    attrs = {"max_output_size": most, "iou_threshold": overlap, "score_threshold": least}
     numbers, found, count = check("non_max_suppression", [boxes, scores], attrs, backend=backend, host=HOST)
     stays: list[int] = []
     for box in np.argsort(-scores):
@@ -46,7 +46,7 @@ def test_of_any_two_that_overlap_the_better_one_stays(
 def test_scores_fall_by_what_overlaps(backend: str) -> None:
     """The second box loses exp(-(1/3)^2 / (2 * 0.25)) of its score, and falls behind the third."""
     scores = np.array([3, 2, 1.9], np.float32)
-    attrs = {"most": 3, "overlap": 0.5, "sigma": 0.25}
+    attrs = {"max_output_size": 3, "iou_threshold": 0.5, "sigma": 0.25}
     numbers, found, count = check("non_max_suppression", [ROW, scores], attrs, backend=backend, host=HOST)
     assert (numbers.tolist(), int(count)) == ([0, 2, 1], 3)
     np.testing.assert_allclose(found, [3, 1.9, 2 * np.exp(-2 / 9)], rtol=1e-6)
@@ -55,6 +55,6 @@ def test_scores_fall_by_what_overlaps(backend: str) -> None:
 def test_a_share_of_the_limit_is_too_much(backend: str) -> None:
     scores = np.array([1, 1, 1], np.float32)
     twins = np.concatenate([ROW[:1], ROW[:1], ROW[2:]])
-    attrs = {"most": 3, "overlap": 1.0}
+    attrs = {"max_output_size": 3, "iou_threshold": 1.0}
     numbers, _, count = check("non_max_suppression", [twins, scores], attrs, backend=backend, host=HOST)
     assert (numbers.tolist(), int(count)) == ([0, 2, 0], 2)

@@ -235,13 +235,14 @@ def random(op: str) -> Callable[[Node], Steps]:
 
 
 def suppression(outputs: Sequence[int]) -> Callable[[Node], Steps]:
-    """A rule for NON_MAX_SUPPRESSION, of whose results a version has some; constants say how many stay."""
+    """Make a rule for NON_MAX_SUPPRESSION; a version of it has these results of the op."""
 
     def rule(node: Node) -> Steps:
-        (most,) = node.ints(2, "numbers of boxes", 1)
-        names = ("overlap", "least", "sigma")[: len(node.inputs) - 3]
+        (count,) = node.ints(2, "numbers of boxes", 1)
+        names = ("iou_threshold", "score_threshold", "sigma")[: len(node.inputs) - 3]
         attrs = {name: float(_number(node, k, name)) for k, name in enumerate(names, 3)}
-        boxes = Step("non_max_suppression", (node.operand(0), node.operand(1)), {"most": most, **attrs})
+        attrs = {"max_output_size": count, **attrs}
+        boxes = Step("non_max_suppression", (node.operand(0), node.operand(1)), attrs)
         return Steps((boxes,), tuple(Result(0, k) for k in outputs))
 
     return rule
