@@ -14,7 +14,6 @@ WITH_ROOMS_INSIDE = ("ops", "importers", "backends")
 # Circles of modules that are still to be untied.
 CIRCLES = {
     frozenset({"gpunn.graph.graph", "gpunn.graph.reshape", "gpunn.graph.rest"}),
-    frozenset({"gpunn.nnapi.graph", "gpunn.nnapi.model"}),
 }
 
 

@@ -120,7 +120,7 @@ class Compilation:
         values = tuple(_bytes(binding.values[k]) for k in sorted(self._graph.attributes))
         omitted = [value is None for value in binding.values]
         forms = tuple((t.dimensions, o) for t, o in zip(binding.types, omitted, strict=True))
-        return self._kept.lend((forms, values), lambda: self._compile(build(self.model, binding)))
+        return self._kept.lend((forms, values), lambda: self._compile(build(self.model.description, binding)))
 
     def _compile(self, graph: Graph) -> Specialisation:
         if graph.refused:

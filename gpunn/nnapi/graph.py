@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import gpunn.graph.operation
 import gpunn.model
@@ -22,9 +21,6 @@ from gpunn.importers.nnapi.signature import QUANT8, Param
 from gpunn.nnapi.values import bad
 from gpunn.types import Array
 
-if TYPE_CHECKING:
-    from gpunn.nnapi.model import Model
-
 
 @dataclass(slots=True, eq=False)
 class GraphOperand:
@@ -40,6 +36,20 @@ class GraphOperation:
     """An operation of an NNAPI model on operands by index."""
 
     type: OperationCode
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Description:
+    """An NNAPI model as calls described it: inputs and outputs are operands by index.
+
+    The operations are in an order in which they can run.
+    """
+
+    name: str
+    operands: Sequence[GraphOperand]
+    operations: Sequence[GraphOperation]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
@@ -86,8 +96,8 @@ class Graph:
     made: dict[int, list[gpunn.graph.operation.Operation]] = field(default_factory=dict)
 
 
-def build(model: Model, binding: Binding | None = None) -> Graph:
-    """The graph of a model whose inputs are bound, or as much of it as is known without.
+def build(model: Description, binding: Binding | None = None) -> Graph:
+    """Return the graph of a model whose inputs are bound, or as much of it as is known without.
 
     Raises BAD_DATA with everything that breaks a rule.
     """
@@ -97,7 +107,7 @@ def build(model: Model, binding: Binding | None = None) -> Graph:
 class _Builder:
     """Walks the operations in order; each goes into the graph, waits for an execution, or is refused."""
 
-    def __init__(self, model: Model, binding: Binding | None) -> None:
+    def __init__(self, model: Description, binding: Binding | None) -> None:
         self.source = model
         self.binding = binding
         self.graph = Graph(gpunn.model.Model(model.name))

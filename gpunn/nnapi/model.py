@@ -19,7 +19,7 @@ from gpunn.importers.nnapi.codes import (
     OperandType,
     OperationCode,
 )
-from gpunn.nnapi.graph import Graph, GraphOperand, GraphOperation, build
+from gpunn.nnapi.graph import Description, Graph, GraphOperand, GraphOperation, build
 from gpunn.nnapi.memory import Memory
 from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes
 
@@ -129,7 +129,7 @@ class Model:
             bad("a model must have at least one input and one output (identify_inputs_and_outputs)")
         self._settle_lifetimes()
         self._operations = self._run_order()
-        self._graph = build(self)
+        self._graph = build(self.description)
 
     # ---- queries
 
@@ -162,6 +162,11 @@ class Model:
     def outputs(self) -> tuple[int, ...]:
         """The operands that are outputs, in order."""
         return self._outputs
+
+    @property
+    def description(self) -> Description:
+        """The model as data."""
+        return Description(self.name, self._operands, self._operations, self._inputs, self._outputs)
 
     @property
     def graph(self) -> Graph:

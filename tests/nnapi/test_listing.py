@@ -78,7 +78,7 @@ def test_every_conformance_case_survives_the_round_trip(operation: str) -> None:
             continue  # a result of shape [1] was made by a reshape, which is an operation of its own
         listed = from_model(graph)
         types = tuple(listed.operands[k].type for k in listed.inputs)
-        again = build(listed, Binding(types, tuple(np.zeros(t.dimensions) for t in types))).model
+        again = build(listed.description, Binding(types, tuple(np.zeros(t.dimensions) for t in types))).model
         assert [o.op for o in again.operations] == [o.op for o in graph.operations], case.id
         assert [o.type for o in again.outputs] == [o.type for o in graph.outputs], case.id
         for one, other in zip(graph.operations, again.operations, strict=True):
