@@ -209,7 +209,7 @@ def ceil_div(a: int, b: int) -> int:
 def flat_threads(count: int, workgroup: int = 64) -> Grid:
     """Threads for `count` independent invocations, folded over x and y when x alone is over the limit.
 
-    Bodies get their number back with flat_index() of lib/flat.wgsl.
+    shaders/lib/flat.wgsl makes one number of the two again.
     """
     groups = ceil_div(count, workgroup)
     if groups <= MAX_GROUPS:

@@ -5,14 +5,7 @@
 // p.b_step, whose first two numbers are the strides along the rows and along the columns of a matrix; those of b in
 // V's. An invocation computes one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   let line = i / p.N;
   let n = i % p.N;
   let batch = unravel(line / p.M, p.batch);

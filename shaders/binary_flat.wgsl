@@ -24,14 +24,6 @@ fn operand_b(i: u32) -> V_b {
   return loadv_b(i);
 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    storev_y(i, applyv(combinev(operand_a(i), operand_b(i))));
-  }
+fn compute(i: u32) {
+  storev_y(i, applyv(combinev(operand_a(i), operand_b(i))));
 }

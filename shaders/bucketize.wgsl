@@ -5,14 +5,7 @@
 
 fn key(x: f32) -> i32 { return select(ascending(bitcast<i32>(x)), 0x7fffffff, is_nan(x)); }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   let own = key(real(load_x(i)));
   var low = 0u;
   var high = p.bounds;

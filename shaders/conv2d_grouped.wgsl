@@ -4,17 +4,10 @@
 // One invocation: one output value.
 // Expects x [batch, H, W, C], bias [N], w where output channel n, window cell k and input channel j of its
 // group lie at n * p.WN + k * p.WC + j, the functions of lib/real.wgsl, the window's
-// parameters (lib/window.wgsl) and p.KH, p.KW, p.SIZE (output values), p.N, p.C, and of each group p.GC input
+// parameters (lib/window.wgsl) and p.KH, p.KW, p.count (output values), p.N, p.C, and of each group p.GC input
 // and p.GN output channels.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.SIZE) { return; }
+fn compute(i: u32) {
   let m = i / p.N;
   let n = i - m * p.N;
   let first = n / p.GN * p.GC;

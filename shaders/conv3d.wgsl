@@ -6,14 +6,7 @@
 // its channels; p.C, x's channels; and of depth, height and width, in p.*.xyz: p.input, p.result, p.window, p.stride,
 // p.dilation, p.before. An invocation computes one V, that is its channels at one place.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   let n = i % p.N;
   let place = vec3<i32>(p.result.xyz);
   var m = i32(i / p.N);

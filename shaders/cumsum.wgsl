@@ -1,17 +1,10 @@
 //!use flat
 // y = the sums of x along rows, up to each element.
-// Expects x, y; plus(a, b); p.rows, p.length (elements of a row), p.inner (distance between a row's elements; rows
-// whose numbers differ by less lie side by side); EXCLUSIVE (1: without the element itself), REVERSE (1: from the row's
-// end). An invocation sums a row.
+// Expects x, y; plus(a, b); p.count (rows), p.length (elements of a row), p.inner (distance between a row's elements;
+// rows whose numbers differ by less lie side by side); EXCLUSIVE (1: without the element itself), REVERSE (1: from the
+// row's end). An invocation sums a row.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let row = flat_index(group, groups, local);
-  if (row >= p.rows) { return; }
+fn compute(row: u32) {
   let start = row / p.inner * (p.inner * p.length) + row % p.inner;
   var sum = T(0);
   for (var k = 0u; k < p.length; k++) {

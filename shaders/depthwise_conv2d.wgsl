@@ -4,7 +4,7 @@
 // One invocation: 4 output pixels along x, of one V of channels.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N], C and N counted in V, with
 // N = C * MULTIPLIER, the functions of lib/real.wgsl, and p.H, p.W, p.OH, p.OW,
-// p.KH, p.KW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL, p.C, p.N, p.MULTIPLIER, p.ROWS (batch * OH), p.TILES
+// p.KH, p.KW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL, p.C, p.N, p.MULTIPLIER, p.count (N * TILES * batch * OH), p.TILES
 // (OW / 4, rounded up); invocations count V, then tiles, then rows.
 // SLIDE is 1 where the stride along x equals the dilation: then each step moves the four pixels by one, and
 // three of the four values are there already. Places before the first row or column wrap to large numbers, so
@@ -15,18 +15,11 @@ fn fetch(base: u32, column: u32, c: u32) -> V {
   return select(V(), enter(loadv_x(select(0u, (base + column) * p.C + c, inside))), inside);
 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
+fn compute(i: u32) {
   let tile = i / p.N;
   let n = i - tile * p.N;
   let line = tile / p.TILES;
   let ox = (tile - line * p.TILES) * 4u;
-  if (line >= p.ROWS) { return; }
   let c = n / p.MULTIPLIER;
   let image = line / p.OH;
   let top = (line - image * p.OH) * p.SH - p.PT;

@@ -4,14 +4,7 @@
 // Expects id (i32), weight, x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of x, of
 // which an id out of range names the nearest; what lib/by_row.wgsl expects. An invocation computes one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   let row = i32(i / p.row);
   var sum = V(0);
   var divisor = T(0);

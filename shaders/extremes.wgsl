@@ -3,24 +3,19 @@
 // Expects y; p.rows, p.k; what lib/first.wgsl expects. y's rows lie like x's, of p.k elements each. For one of each row
 // there is extreme.wgsl: without the loop lavapipe takes half the time.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let row = team_of(group, groups, local);
+fn compute(at: Member) {
+  let row = at.group;
   let start = row_start(row);
   let count = select(0u, p.length, row < p.rows);
   var last = Ranked(latest(), 0u);
   for (var rank = 0u; rank < p.k; rank++) {
-    last = first(local, start, count, rank == 0u, last);
-    if (member(local) == 0u && row < p.rows) {
+    last = first(at, start, count, rank == 0u, last);
+    if (at.rank == 0u && row < p.rows) {
       let at = (row / p.inner * p.k + rank) * p.inner + row % p.inner;
       store_y(at, pick(load_x(start + last.place * p.inner), integer(i32(last.place))));
     }
     workgroupBarrier();
-    last = Ranked(keys[local.x - member(local)], places[local.x - member(local)]);
+    last = Ranked(keys[at.local - at.rank], places[at.local - at.rank]);
     workgroupBarrier();
   }
 }

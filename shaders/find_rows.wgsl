@@ -3,14 +3,7 @@
 // Expects index (i32 or wider), row_of; p.count, the number of updates, with p.width indices each, of which the first
 // p.depth are a place within the extents of `extent`. An invocation finds one row.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   var row = 0;
   var inside = true;
   for (var d = 0u; d < p.depth; d++) {

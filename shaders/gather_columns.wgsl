@@ -4,18 +4,10 @@
 // x's rows; p.picks, the indices that a row takes, from p.first on, of the p.columns that it has; p.width, the V's of
 // y's row, and p.start, the V where they go. An invocation copies one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let span = p.picks * p.dim;
-    let row = i / span;
-    let along = i % span;
-    let found = u32(clamp(int_index(row * p.columns + p.first + along / p.dim), 0, i32(p.extent) - 1));
-    storev_y(row * p.width + p.start + along, loadv_x(found * p.dim + along % p.dim));
-  }
+fn compute(i: u32) {
+  let span = p.picks * p.dim;
+  let row = i / span;
+  let along = i % span;
+  let found = u32(clamp(int_index(row * p.columns + p.first + along / p.dim), 0, i32(p.extent) - 1));
+  storev_y(row * p.width + p.start + along, loadv_x(found * p.dim + along % p.dim));
 }

@@ -3,19 +3,11 @@
 // Expects index (i32 or wider), x, y; p.count, the number of V's of y; p.row, the V's of a row; p.depth, the numbers
 // that name a row; step, along each of their dimensions, x's extent and its stride in rows. An invocation copies one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let name = i / p.row * p.depth;
-    var row = 0;
-    for (var d = 0u; d < p.depth; d++) {
-      row += clamp(int_index(name + d), 0, load_step(2u * d) - 1) * load_step(2u * d + 1u);
-    }
-    storev_y(i, loadv_x(u32(row) * p.row + i % p.row));
+fn compute(i: u32) {
+  let name = i / p.row * p.depth;
+  var row = 0;
+  for (var d = 0u; d < p.depth; d++) {
+    row += clamp(int_index(name + d), 0, load_step(2u * d) - 1) * load_step(2u * d + 1u);
   }
+  storev_y(i, loadv_x(u32(row) * p.row + i % p.row));
 }

@@ -3,18 +3,10 @@
 // Expects index (i32, or wider), x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of a
 // block of x; p.picks, those of y; p.outer, the blocks of a batch. An invocation copies one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let place = i / p.row;
-    let block = place / p.picks;
-    let pick = block / p.outer * p.picks + place % p.picks;
-    let row = u32(clamp(int_index(pick), 0, i32(p.rows) - 1));
-    storev_y(i, loadv_x((block * p.rows + row) * p.row + i % p.row));
-  }
+fn compute(i: u32) {
+  let place = i / p.row;
+  let block = place / p.picks;
+  let pick = block / p.outer * p.picks + place % p.picks;
+  let row = u32(clamp(int_index(pick), 0, i32(p.rows) - 1));
+  storev_y(i, loadv_x((block * p.rows + row) * p.row + i % p.row));
 }

@@ -4,14 +4,7 @@
 // y; p.row, the V's of a row of y, and p.step, those of x, 0 where x is one row for all; what lib/by_row.wgsl expects.
 // An invocation joins one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   let row = i32(i / p.row);
   var v = splat_start(0u);
   if (FIRST == 0u) { v = loadv_start(i); }

@@ -4,24 +4,16 @@
 // Expects x, y; p.count, the number of V's; p.length (extent of the axis), p.inner (V's between neighbours along it);
 // p.bias, p.alpha, p.beta; p.below, the sign of a negative base's power. An invocation computes one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let at = i / p.inner % p.length;
-    let before = min(at, p.radius);
-    let after = min(p.length - 1u - at, p.radius);
-    var sum = V(T(0));
-    for (var k = i - before * p.inner; k <= i + after * p.inner; k += p.inner) {
-      let x = loadv_x(k);
-      sum += x * x;
-    }
-    let base = V(T(p.bias)) + T(p.alpha) * sum;
-    let power = pow(abs(base), V(T(-p.beta)));
-    storev_y(i, loadv_x(i) * power * select(V(T(1)), V(T(p.below)), base < V(T(0))));
+fn compute(i: u32) {
+  let at = i / p.inner % p.length;
+  let before = min(at, p.radius);
+  let after = min(p.length - 1u - at, p.radius);
+  var sum = V(T(0));
+  for (var k = i - before * p.inner; k <= i + after * p.inner; k += p.inner) {
+    let x = loadv_x(k);
+    sum += x * x;
   }
+  let base = V(T(p.bias)) + T(p.alpha) * sum;
+  let power = pow(abs(base), V(T(-p.beta)));
+  storev_y(i, loadv_x(i) * power * select(V(T(1)), V(T(p.below)), base < V(T(0))));
 }

@@ -1,4 +1,4 @@
-//!use slices
+//!use grid slices
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), for few rows.
 //
 // SLICES invocations (lib/slices.wgsl): 1 row x 4 channels, 4 steps of depth at a time each.
@@ -6,10 +6,10 @@
 // columns along x, rows along y.
 
 @compute @workgroup_size(WX, WY, WZ)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
-  let n = group.x * TILES + local.x % TILES;
-  let m = group.y;
-  let slice = slice_of(local);
+fn main(at: Invocation) {
+  let n = at.workgroup.x * TILES + at.local.x % TILES;
+  let m = at.workgroup.y;
+  let slice = slice_of(at.local);
   let steps = select(0u, p.K4, n < p.N4);
   var a = select(vec4<T>(), load4_bias(n), slice == 0u);
   var q = n + slice * 4u * p.N4;
@@ -21,6 +21,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) l
     a += mat4x4<T>(load4_w(q), load4_w(q1), load4_w(q2), load4_w(q3)) * load4_x(row + k);
     q = q3 + p.N4 * (4u * SLICES - 3u);
   }
-  a = join(local, a);
+  a = join(at.local, a);
   if (slice == 0u) { put_channels(m, n, a); }
 }

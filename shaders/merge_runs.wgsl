@@ -6,14 +6,7 @@
 
 fn key_at(i: u32) -> Key { return order(load_x(u32(load_sorted(i)))); }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   let within = i % p.length;
   let run = within / p.run;
   let other = min((run ^ 1u) * p.run, p.length);

@@ -11,19 +11,11 @@ fn mirrored(at: vec4<u32>, before: vec4<i32>, extent: vec4<i32>) -> vec4<u32> {
   return vec4<u32>(select(unfolded, 2 * extent - 2 + edge - unfolded, unfolded >= extent));
 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let y = coords(i);
-    let x = Coords(
-      mirrored(y.low, p.before, p.extent),
-      mirrored(y.high, p.before_hi, p.extent_hi),
-    );
-    storev_y(i, loadv_x(along(x, p.x_stride, p.x_stride_hi)));
-  }
+fn compute(i: u32) {
+  let y = coords(i);
+  let x = Coords(
+    mirrored(y.low, p.before, p.extent),
+    mirrored(y.high, p.before_hi, p.extent_hi),
+  );
+  storev_y(i, loadv_x(along(x, p.x_stride, p.x_stride_hi)));
 }

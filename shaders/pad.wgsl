@@ -4,21 +4,13 @@
 // extents), p.x_stride and their _hi, innermost counted in V's; what lib/coords.wgsl expects. An invocation
 // computes one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let y = coords(i);
-    // In front of x the difference wraps around to a number above every extent.
-    let x = Coords(y.low - vec4<u32>(p.before), y.high - vec4<u32>(p.before_hi));
-    var v = splatv(T(p.value));
-    if (all(x.low < vec4<u32>(p.extent)) && all(x.high < vec4<u32>(p.extent_hi))) {
-      v = loadv_x(along(x, p.x_stride, p.x_stride_hi));
-    }
-    storev_y(i, v);
+fn compute(i: u32) {
+  let y = coords(i);
+  // In front of x the difference wraps around to a number above every extent.
+  let x = Coords(y.low - vec4<u32>(p.before), y.high - vec4<u32>(p.before_hi));
+  var v = splatv(T(p.value));
+  if (all(x.low < vec4<u32>(p.extent)) && all(x.high < vec4<u32>(p.extent_hi))) {
+    v = loadv_x(along(x, p.x_stride, p.x_stride_hi));
   }
+  storev_y(i, v);
 }

@@ -1,30 +1,25 @@
-//!use members window
+//!use cooperative window
 // A pool over height and width: start() combined with every cell of the window inside the input, finished
 // with the number of those cells.
 //
-// A team (lib/members.wgsl) shares one output pixel of one V of channels, each with every TEAM-th row of the window.
+// A cooperative group (lib/cooperative.wgsl) shares one output pixel of one V of channels; each member takes every
+// GROUP_SIZE-th row of the window.
 // Expects x [batch, H, W, C] and y [batch, OH, OW, C], C counted in V, the window's parameters
 // (lib/window.wgsl), p.KH, p.KW, p.C, p.SIZE (output values in V), and start(), enter(v), combine(s, v),
-// finish(s, n); joined(local, part) of lib/pool_alone.wgsl where TEAM is 1, else of lib/pool_shared.wgsl.
+// finish(s, n); joined(at, part) of lib/pool_alone.wgsl where GROUP_SIZE is 1, else of lib/pool_shared.wgsl.
 
 // What cells were combined to, and how many they were.
 struct Pooled { s: V, count: u32 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = team_of(group, groups, local);
-  let own = member(local);
+fn compute(at: Member) {
+  let i = at.group;
   let m = i / p.C;
   let c = i - m * p.C;
   let upper_left = corner(m);
   let rows = select(0u, p.KH, i < p.SIZE);
   var s = startv();
   var count = 0u;
-  for (var ky = own; ky < rows; ky += TEAM) {
+  for (var ky = at.rank; ky < rows; ky += GROUP_SIZE) {
     for (var kx = 0u; kx < p.KW; kx++) {
       let pixel = cell(upper_left, ky, kx);
       if (pixel != OUTSIDE) {
@@ -33,8 +28,8 @@ fn main(
       }
     }
   }
-  let all = joined(local, Pooled(s, count));
-  if (own == 0u && i < p.SIZE) {
+  let all = joined(at, Pooled(s, count));
+  if (at.rank == 0u && i < p.SIZE) {
     storev_y(i, applyv(finishv(all.s, V(T(all.count)))));
   }
 }

@@ -3,14 +3,6 @@
 // Expects x, y; p.count, the number of V's of x; p.y_stride and its _hi, counted in V's; what lib/coords.wgsl and
 // lib/starts.wgsl expect. An invocation copies one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    storev_y(slice_start() + along(coords(i), p.y_stride, p.y_stride_hi), loadv_x(i));
-  }
+fn compute(i: u32) {
+  storev_y(slice_start() + along(coords(i), p.y_stride, p.y_stride_hi), loadv_x(i));
 }

@@ -8,15 +8,7 @@ fn stored(x: f32) -> i32 {
   return select(p.ends.x + i32(reached(key)), p.ends.y, is_nan(x));
 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let x = load4_x(i);
-    store4_y(i, vec4<i32>(stored(x.x), stored(x.y), stored(x.z), stored(x.w)));
-  }
+fn compute(i: u32) {
+  let x = load4_x(i);
+  store4_y(i, vec4<i32>(stored(x.x), stored(x.y), stored(x.z), stored(x.w)));
 }

@@ -1,4 +1,4 @@
-//!use flat
+//!use grid
 // A recurrence over time: y[t] = apply(x[t] + sum over k of y[t - 1, k] * r[n, k]) for each unit n of a row of the
 // batch, from y[-1] = h on; h_out is the last y.
 // Expects x, h; r, repacked to [p.rows][p.columns] vec4s: for each k four units beside one another, zeros beyond them;
@@ -11,13 +11,10 @@ var<workgroup> state: array<T, 2 * UNITS>;
 var<workgroup> sums: array<vec4<T>, WX * WY>;
 
 @compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-  @builtin(local_invocation_index) own: u32,
-) {
-  let m = flat_group(group, groups);
+fn main(at: Invocation) {
+  let m = workgroup_number(at);
+  let local = at.local;
+  let own = local.y * WX + local.x;
   if (m < p.batch) {
     for (var n = own; n < p.rows; n += WX * WY) {
       // Beyond the units r has zeros, but what workgroup memory begins with may be NaN.

@@ -32,23 +32,15 @@ fn between(row: u32, across: Taps, channel: u32) -> V {
   return first * across.near + second * across.far;
 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let channel = i % p.channels;
-    let pixel = i / p.channels;
-    let line = pixel / p.out_width;
-    let image = line / p.out_height * u32(p.rows.w);
-    let across = taps(pixel % p.out_width, p.columns);
-    let down = taps(line % p.out_height, p.rows);
-    let width = u32(p.columns.w);
-    let above = between((image + down.first) * width, across, channel);
-    let below = between((image + down.second) * width, across, channel);
-    storev_y(i, applyv(joinedv(above, below, V(down.near), V(down.far))));
-  }
+fn compute(i: u32) {
+  let channel = i % p.channels;
+  let pixel = i / p.channels;
+  let line = pixel / p.out_width;
+  let image = line / p.out_height * u32(p.rows.w);
+  let across = taps(pixel % p.out_width, p.columns);
+  let down = taps(line % p.out_height, p.rows);
+  let width = u32(p.columns.w);
+  let above = between((image + down.first) * width, across, channel);
+  let below = between((image + down.second) * width, across, channel);
+  storev_y(i, applyv(joinedv(above, below, V(down.near), V(down.far))));
 }

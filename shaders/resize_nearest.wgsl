@@ -3,18 +3,10 @@
 // Expects x, y, rows and columns (i32); p.count, the number of V's of y; p.channels in V's; p.height, p.width;
 // p.out_height, p.out_width. An invocation copies one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let pixel = i / p.channels;
-    let line = pixel / p.out_width;
-    let row = line / p.out_height * p.height + u32(load_rows(line % p.out_height));
-    let column = u32(load_columns(pixel % p.out_width));
-    storev_y(i, loadv_x((row * p.width + column) * p.channels + i % p.channels));
-  }
+fn compute(i: u32) {
+  let pixel = i / p.channels;
+  let line = pixel / p.out_width;
+  let row = line / p.out_height * p.height + u32(load_rows(line % p.out_height));
+  let column = u32(load_columns(pixel % p.out_width));
+  storev_y(i, loadv_x((row * p.width + column) * p.channels + i % p.channels));
 }

@@ -11,15 +11,7 @@ fn condition(at: Coords) -> V_c {
   return loadv_c(i);
 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let at = coords(i);
-    storev_y(i, choosev(condition(at), operand_a(at), operand_b(at)));
-  }
+fn compute(i: u32) {
+  let at = coords(i);
+  storev_y(i, choosev(condition(at), operand_a(at), operand_b(at)));
 }

@@ -1,4 +1,4 @@
-//!use flat
+//!use grid
 // sorted = the places of x's elements, in the order of lib/order.wgsl or lib/wide_order.wgsl within each WX elements of
 // a row, the lowest place first among equals.
 // Expects x, sorted; p.length (elements of a row), p.blocks (workgroups that share each of p.rows rows); what these
@@ -7,23 +7,19 @@
 var<workgroup> keys: array<Key, WX>;
 
 @compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let number = flat_group(group, groups);
+fn main(at: Invocation) {
+  let number = workgroup_number(at);
   let block = number % p.blocks * WX;
   let first = number / p.blocks * p.length + block;
   let count = min(WX, p.length - block);
-  let own = order(load_x(first + min(local.x, count - 1u)));
-  keys[local.x] = own;
+  let own = order(load_x(first + min(at.local.x, count - 1u)));
+  keys[at.local.x] = own;
   workgroupBarrier();
   var rank = 0u;
   for (var k = 0u; k < count; k++) {
-    rank += select(0u, 1u, sooner(keys[k], own) || (!sooner(own, keys[k]) && k < local.x));
+    rank += select(0u, 1u, sooner(keys[k], own) || (!sooner(own, keys[k]) && k < at.local.x));
   }
-  if (local.x < count && number < p.blocks * p.rows) {
-    store_sorted(first + rank, i32(first + local.x));
+  if (at.local.x < count && number < p.blocks * p.rows) {
+    store_sorted(first + rank, i32(first + at.local.x));
   }
 }

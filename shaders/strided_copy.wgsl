@@ -3,17 +3,9 @@
 // Expects x, y; p.count, the number of V's to copy; p.x_start, p.y_start, p.x_stride, p.y_stride and the latters' _hi,
 // counted in V's; what lib/coords.wgsl expects. An invocation copies one V.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i < p.count) {
-    let at = coords(i);
-    let source = p.x_start + along(at, p.x_stride, p.x_stride_hi);
-    let place = p.y_start + along(at, p.y_stride, p.y_stride_hi);
-    storev_y(place, applyv(loadv_x(source)));
-  }
+fn compute(i: u32) {
+  let at = coords(i);
+  let source = p.x_start + along(at, p.x_stride, p.x_stride_hi);
+  let place = p.y_start + along(at, p.y_stride, p.y_stride_hi);
+  storev_y(place, applyv(loadv_x(source)));
 }

@@ -4,14 +4,7 @@
 // Expects x, y; p.count, the number of elements of x; p.length (elements of a row), p.k; what these expect.
 // An invocation ranks one element.
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
-  if (i >= p.count) { return; }
+fn compute(i: u32) {
   let row = i / p.length;
   let start = row * p.length;
   let own = order(load_x(i));

@@ -5,25 +5,18 @@
 // reach all four, each from one of four neighbouring input pixels.
 // Expects x [batch, H, W, C], w [KH, KW, C, N] without a zero point, bias [N] and y [batch, OH, OW, N], N counted in
 // V; the functions of lib/real.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW, p.PT,
-// p.PL, p.C, p.N, p.ROWS (batch * OH), p.TILES (those of a row, a multiple of SW); invocations count V, then tiles,
-// then rows. Places before the first column wrap to large numbers, so one comparison tells inside from outside.
+// p.PL, p.C, p.N, p.count (N * TILES * batch * OH), p.TILES (those of a row, a multiple of SW); invocations count V,
+// then tiles, then rows. Places before the first column wrap to large numbers, so one comparison tells inside from outside.
 
 fn fetch(base: u32, column: u32, c: u32) -> V {
   let inside = column < p.W;
   return select(V(), enter(V(load_x(select(0u, (base + column) * p.C + c, inside)))), inside);
 }
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let i = flat_index(group, groups, local);
+fn compute(i: u32) {
   let tile = i / p.N;
   let n = i - tile * p.N;
   let line = tile / p.TILES;
-  if (line >= p.ROWS) { return; }
   let along = tile - line * p.TILES;
   let ox = along / p.SW * p.SW * 4u + along % p.SW;
   let image = line / p.OH;

@@ -1,7 +1,7 @@
-//!use members
+//!use cooperative
 // The first of a row in the order of lib/order.wgsl or lib/wide_order.wgsl, the lowest index first among equals.
 // Expects x; p.length (elements of a row), p.inner (distance between these; rows whose numbers differ by less lie side
-// by side); one of these libraries. A team (lib/members.wgsl) shares a row.
+// by side); one of these libraries. A cooperative group (lib/cooperative.wgsl) shares a row.
 
 var<workgroup> keys: array<Key, WX>;
 var<workgroup> places: array<u32, WX>;
@@ -14,27 +14,27 @@ fn precedes(a: Ranked, b: Ranked) -> bool {
 
 fn row_start(row: u32) -> u32 { return row / p.inner * (p.inner * p.length) + row % p.inner; }
 
-// The first of `count` elements; of those behind `last`, unless `every` one may be it. What a team's first invocation
-// gets is right. All of a workgroup must call it.
-fn first(local: vec3<u32>, start: u32, count: u32, every: bool, last: Ranked) -> Ranked {
+// The first of `count` elements; of those behind `last`, unless `every` one may be it. Only the
+// member of rank 0 gets the right one. All of a workgroup must call it.
+fn first(at: Member, start: u32, count: u32, every: bool, last: Ranked) -> Ranked {
   var best = Ranked(latest(), 0xffffffffu);
-  for (var k = member(local); k < count; k += TEAM) {
+  for (var k = at.rank; k < count; k += GROUP_SIZE) {
     let found = Ranked(order(load_x(start + k * p.inner)), k);
     if ((every || precedes(last, found)) && precedes(found, best)) {
       best = found;
     }
   }
-  keys[local.x] = best.key;
-  places[local.x] = best.place;
-  for (var half = TEAM / 2u; half > 0u; half /= 2u) {
+  keys[at.local] = best.key;
+  places[at.local] = best.place;
+  for (var half = GROUP_SIZE / 2u; half > 0u; half /= 2u) {
     workgroupBarrier();
-    if (member(local) < half) {
-      let other = Ranked(keys[local.x + half], places[local.x + half]);
-      if (precedes(other, Ranked(keys[local.x], places[local.x]))) {
-        keys[local.x] = other.key;
-        places[local.x] = other.place;
+    if (at.rank < half) {
+      let other = Ranked(keys[at.local + half], places[at.local + half]);
+      if (precedes(other, Ranked(keys[at.local], places[at.local]))) {
+        keys[at.local] = other.key;
+        places[at.local] = other.place;
       }
     }
   }
-  return Ranked(keys[local.x], places[local.x]);
+  return Ranked(keys[at.local], places[at.local]);
 }

@@ -1,10 +1,9 @@
-// The number of a workgroup, or of an invocation, in a grid folded over x and y (gpunn/kernel.py, flat_threads).
-// Expects WX, the invocations of a workgroup along x.
+//!use grid
+// The entry point for invocations that are independent of each other: one runs compute(i) for each i below p.count.
+// Expects compute(i), p.count.
 
-fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
-  return group.y * groups.x + group.x;
-}
-
-fn flat_index(group: vec3<u32>, groups: vec3<u32>, local: vec3<u32>) -> u32 {
-  return flat_group(group, groups) * WX + local.x;
+@compute @workgroup_size(WX, WY, WZ)
+fn main(at: Invocation) {
+  let i = workgroup_number(at) * WX + at.local.x;
+  if (i < p.count) { compute(i); }
 }

@@ -1,4 +1,4 @@
-//!use flat slices
+//!use grid slices
 // A grid of tiles, cut into workgroups of p.BLOCK columns x TILES / p.BLOCK rows, so that the invocations of a
 // workgroup share rows of one operand and columns of the other in the cache.
 // Expects p.BLOCK (a power of two up to TILES), p.BLOCKS (workgroups along the columns), and what
@@ -6,10 +6,10 @@
 
 struct Tile { column: u32, row: u32 }
 
-fn tile_of(group: vec3<u32>, groups: vec3<u32>, local: vec3<u32>) -> Tile {
-  let g = flat_group(group, groups);
+fn tile_of(at: Invocation) -> Tile {
+  let g = workgroup_number(at);
   let line = g / p.BLOCKS;
-  let place = local.x % TILES;
+  let place = at.local.x % TILES;
   let inner = place / p.BLOCK;
   return Tile(
     (g - line * p.BLOCKS) * p.BLOCK + place - inner * p.BLOCK,

@@ -1,8 +1,21 @@
-//!use window
-// Windows of eight output pixels at a time (lib/window.wgsl).
+//!use register_tile window
+// Register tiles (lib/register_tile.wgsl) of a convolution: products over all cells of the windows of eight output
+// pixels. Expects depth_of(n), the input channels that enter output channels n; load_factor(pixel, first, c), which
+// gives 0, or the zero point, if the pixel is OUTSIDE; p.KH, p.KW; what lib/window.wgsl expects.
 
-// The corners of the windows of eight output pixels from m on; past the end, of the last pixel. Expects p.M, the
-// number of output pixels.
+fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, slice: u32) {
+  let depth = depth_of(n);
+  let c = corners(m);
+  var q = n;
+  for (var ky = 0u; ky < p.KH; ky++) {
+    for (var kx = 0u; kx < p.KW; kx++) {
+      add_depth(sums, cells(c, ky, kx), depth, q, slice);
+      q += depth.steps * STEP * p.N4;
+    }
+  }
+}
+
+// The corners of the windows of eight output pixels from m on; past the end, of the last pixel.
 fn corners(m: u32) -> array<Corner, 8> {
   let last = p.M - 1u;
   return array<Corner, 8>(
@@ -17,7 +30,7 @@ fn corners(m: u32) -> array<Corner, 8> {
   );
 }
 
-// What window cell (ky, kx) sees for each of them.
+// The input pixel that window cell (ky, kx) sees for each of them.
 fn cells(c: array<Corner, 8>, ky: u32, kx: u32) -> array<u32, 8> {
   return array<u32, 8>(
     cell(c[0], ky, kx),

@@ -161,11 +161,11 @@ def _files(key: ShaderKey) -> list[str]:
     wide = DType.INT64 in (key.accumulator, *(b.dtype for b in key.bindings))
     implied = (("half",) if rounded else ()) + (("wide",) if wide else ())
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)
-    return [key.body, *(f"lib/{name}" for name in _with_theirs(named))]
+    return [key.body, *(f"lib/{name}" for name in with_dependencies(named))]
 
 
-def _with_theirs(libraries: Iterable[str]) -> list[str]:
-    """Libraries, and those that they use, each once."""
+def with_dependencies(libraries: Iterable[str]) -> list[str]:
+    """List libraries and those that they use, each once."""
     found: list[str] = []
     pending = [*libraries]
     while pending:

@@ -218,9 +218,10 @@ def _depthwise_kernel(call: Call) -> Kernel:
     across = ceil_div(out_width, DEPTHWISE_COLUMNS)
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
+    count = channels // lanes * across * batch * out_height
     return Kernel(
         body="depthwise_conv2d",
-        threads=flat_threads(channels // lanes * across * batch * out_height),
+        threads=flat_threads(count),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0, lanes), Read("w", 1, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
         writes=(Write(width=lanes),),
@@ -229,7 +230,7 @@ def _depthwise_kernel(call: Call) -> Kernel:
             "C": depth // lanes,
             "N": channels // lanes,
             "MULTIPLIER": multiplier,
-            "ROWS": batch * out_height,
+            "count": count,
             "TILES": across,
         },
         constants={"SLIDE": int(window.stride[1] == window.dilation[1])},

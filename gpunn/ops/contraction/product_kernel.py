@@ -276,7 +276,7 @@ def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
         reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
         params={
             **window_params(form.window, *form.spatial),
-            "SIZE": call.y.size,
+            "count": call.y.size,
             "N": channels,
             "C": form.depth * form.groups,
             "GC": form.depth,

@@ -66,9 +66,10 @@ def _kernel(call: Call) -> Kernel:
         raise Unsupported("more elements than the shaders can count")
     lanes = vec_width(channels)
     tiles = ceil_div(ceil_div(out_width, window.stride[1]), PIXELS) * window.stride[1]
+    count = channels // lanes * tiles * batch * out_height
     return Kernel(
         body="transpose_conv2d",
-        threads=flat_threads(channels // lanes * tiles * batch * out_height),
+        threads=flat_threads(count),
         workgroup=(64, 1, 1),
         reads=(
             Read("x", 0),
@@ -82,7 +83,7 @@ def _kernel(call: Call) -> Kernel:
             "OW": out_width,
             "C": depth,
             "N": channels // lanes,
-            "ROWS": batch * out_height,
+            "count": count,
             "TILES": tiles,
         },
         functions=activation_function(call),

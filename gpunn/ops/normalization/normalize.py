@@ -23,7 +23,7 @@ from gpunn.kernel import (
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
-from gpunn.ops.kernels.team import team
+from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.normalization import l2_integer, log_softmax_integer, softmax_integer, softmax_wide
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
@@ -43,18 +43,18 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Ke
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
-    who = team(rows, shape[axis])
+    group = cooperative_group(rows, shape[axis])
     functions = {"lowest": "T(-3.4028234e38)", **functions}
     return Kernel(
         body="normalize",
-        threads=who.threads,
-        workgroup=who.workgroup,
+        threads=group.threads,
+        workgroup=group.workgroup,
         reads=(Read("x", 0),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
-        constants=who.constants,
+        constants=group.constants,
         functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
-        steps=3 * ceil_div(shape[axis], who.size),
-        reason=f"rows of {shape[axis]}: {who.reason}",
+        steps=3 * ceil_div(shape[axis], group.size),
+        reason=f"rows of {shape[axis]}: {group.reason}",
     )
 
 

@@ -33,7 +33,7 @@ from gpunn.kernel import (
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function, apply_activation, check_activation
-from gpunn.ops.kernels.team import team
+from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent.svdf_integer import DTYPES, INTEGER, of_integers
 from gpunn.types import Array, DType, Shape, TensorType
@@ -92,18 +92,18 @@ def _infer_rnn(call: Call) -> tuple[TensorType, ...]:
 
 def _rnn_kernel(call: Call) -> Kernel:
     depth, units, count = call.x.shape[1], call.y.shape[1], call.y.size
-    who = team(count, depth + units)
+    group = cooperative_group(count, depth + units)
     return Kernel(
         body="rnn",
-        threads=who.threads,
-        workgroup=who.workgroup,
+        threads=group.threads,
+        workgroup=group.workgroup,
         reads=tuple(Read(name, index) for index, name in _RNN.items()),
         writes=(Write("h_out", 0), Write("y", 1)),
         params={"count": count, "units": units, "depth": depth},
-        constants=who.constants,
+        constants=group.constants,
         functions=activation_function(call),
-        steps=ceil_div(depth, who.size) + ceil_div(units, who.size),
-        reason=who.reason,
+        steps=ceil_div(depth, group.size) + ceil_div(units, group.size),
+        reason=group.reason,
     )
 
 
@@ -150,24 +150,24 @@ def _infer_svdf(call: Call) -> tuple[TensorType, ...]:
 def _svdf_kernel(call: Call) -> Kernel:
     depth, memory, units = call.x.shape[1], call.input(2).shape[1], call.outputs[1].shape[1]
     count = call.outputs[1].size
-    who = team(count, max(depth, memory))
+    group = cooperative_group(count, max(depth, memory))
     names = ("x", "feature", "time", "bias", "state")
-    walks = (Loop(ceil_div(n, who.size)) for n in (depth, memory))
+    walks = (Loop(ceil_div(n, group.size)) for n in (depth, memory))
     return Kernel(
         body="svdf",
-        threads=who.threads,
-        workgroup=who.workgroup,
+        threads=group.threads,
+        workgroup=group.workgroup,
         reads=tuple(Read(n, i if call.has(i) else None) for i, n in enumerate(names)),
         writes=(Write("state_out", 0), Write("y", 1)),
         params={"count": count, "units": units, "rank": call["rank"], "depth": depth, "memory": memory},
-        constants=who.constants,
+        constants=group.constants,
         functions={
             "enter": Function(("x",), "x"),
             "entry": Function(("sum",), "sum"),
             **activation_function(call),
         },
-        steps=Loop(call["rank"], (*walks, halving(who.size))).steps,
-        reason=who.reason,
+        steps=Loop(call["rank"], (*walks, halving(group.size))).steps,
+        reason=group.reason,
     )
 
 

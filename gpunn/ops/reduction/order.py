@@ -36,8 +36,8 @@ from gpunn.ops.check import (
     expect_int,
     expect_unquantised,
 )
+from gpunn.ops.kernels.cooperative import WORKGROUP, cooperative_group
 from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
-from gpunn.ops.kernels.team import WORKGROUP, team
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
@@ -67,18 +67,18 @@ def _extremes(
     """The kernel that finds the first k along an axis, of which y has the `picked`: "value" or "index"."""
     shape = call.x.shape
     rows = call.x.size // shape[axis]
-    who = team(rows, shape[axis])
+    group = cooperative_group(rows, shape[axis])
     return Kernel(
         body="extremes" if k > 1 else "extreme",
-        threads=who.threads,
-        workgroup=who.workgroup,
+        threads=group.threads,
+        workgroup=group.workgroup,
         reads=(Read("x", 0),),
         writes=(Write(output=output),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
         functions=_pick(picked),
-        **ordering(call.x.dtype, descending, **who.constants),
-        steps=_steps(shape[axis], k, who.size),
-        reason=f"rows of {shape[axis]}: {who.reason}",
+        **ordering(call.x.dtype, descending, **group.constants),
+        steps=_steps(shape[axis], k, group.size),
+        reason=f"rows of {shape[axis]}: {group.reason}",
     )
 
 

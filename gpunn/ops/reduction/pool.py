@@ -30,7 +30,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, store
-from gpunn.ops.kernels.team import Team
+from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.ops.kernels.tiling import shares
 from gpunn.ops.kernels.window import (
     Padding,
@@ -131,11 +131,11 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     results = call.y.size // lanes
-    who = Team(results, shares(results, window.size[0], call.parallel))
+    group = CooperativeGroup(results, shares(results, window.size[0], call.parallel))
     return Kernel(
         body="pool2d",
-        threads=who.threads,
-        workgroup=who.workgroup,
+        threads=group.threads,
+        workgroup=group.workgroup,
         reads=(Read("x", 0, lanes),),
         writes=(Write(width=lanes),),
         params={**window_params(window, height, width), "SIZE": results, "C": channels // lanes},
@@ -146,12 +146,12 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
             "combine": Function(("s", "v"), pool.wgsl_combine),
             "finish": Function(("s", "n"), pool.wgsl_finish),
         },
-        constants=who.constants,
-        libraries=("pool_shared" if who.size > 1 else "pool_alone",),
+        constants=group.constants,
+        libraries=("pool_shared" if group.size > 1 else "pool_alone",),
         lanes=lanes,
-        steps=nested(ceil_div(window.size[0], who.size), window.size[1]).steps,
+        steps=nested(ceil_div(window.size[0], group.size), window.size[1]).steps,
         reason=f"one output pixel x {lanes} channels"
-        + (f", rows in {who.size} shares" if who.size > 1 else ""),
+        + (f", rows in {group.size} shares" if group.size > 1 else ""),
     )
 
 

@@ -49,8 +49,8 @@ from gpunn.ops.check import (
     expect_ints,
 )
 from gpunn.ops.fixed_point.affine import through_reals
+from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
-from gpunn.ops.kernels.team import WORKGROUP, Team
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.types import Array, DType, Shape, TensorType
@@ -203,11 +203,11 @@ def _reduction(call: Call, how: Folding) -> Kernel:
     lanes, kept, reduced = _spaces(call)
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
     share = terms >= WORKGROUP and not how.ordered and (outputs < _FEW or reduced[1][-1] == 1)
-    who = Team(outputs, WORKGROUP if share else 1)
+    group = CooperativeGroup(outputs, WORKGROUP if share else 1)
     return Kernel(
         body="reduce",
-        threads=who.threads,
-        workgroup=who.workgroup,
+        threads=group.threads,
+        workgroup=group.workgroup,
         reads=(Read("x", 0, width=lanes), *how.tables),
         writes=(Write(width=lanes),),
         params={
@@ -220,7 +220,7 @@ def _reduction(call: Call, how: Folding) -> Kernel:
             "reduced_stride": dims4(reduced[1], 0),
             **how.params,
         },
-        constants={**who.constants, "ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
+        constants={**group.constants, "ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
         functions={
             "enter": Function(("x",), how.enter, ("x",), "acc"),
             "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
@@ -229,8 +229,8 @@ def _reduction(call: Call, how: Folding) -> Kernel:
         libraries=how.libraries,
         lanes=lanes,
         accumulator=how.accumulator,
-        steps=ceil_div(terms, who.size),
-        reason=who.reason,
+        steps=ceil_div(terms, group.size),
+        reason=group.reason,
     )
 
 

@@ -29,7 +29,7 @@ def _kernel(call: Call) -> Kernel:
         threads=flat_threads(rows),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
-        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
+        params={"count": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
         constants={"EXCLUSIVE": int(call["exclusive"]), "REVERSE": int(call["reverse"])},
         functions={"plus": Function(("a", "b"), plus)},
         steps=shape[axis],

@@ -17,7 +17,7 @@ from tests.ops.quantized import check_integer, quantized, stored
 
 ACTIVATIONS = (None, "relu", "relu1", "relu6", "tanh", "logistic")  # none is steeper than 1
 
-# Batch, features, units: a team is one invocation or 64 of them.
+# Batch, features, units: a cooperative group is one invocation or 64 of them.
 RNNS = ((1, 1, 1), (2, 8, 16), (3, 5, 7), (2, 70, 3), (1, 3, 130), (5, 64, 65), (0, 4, 3), (2, 0, 3))
 
 

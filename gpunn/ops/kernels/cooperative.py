@@ -1,4 +1,4 @@
-"""Teams: how many invocations share a result (the other half is shaders/lib/members.wgsl)."""
+"""Cooperative groups: invocations that share a result (the other half is shaders/lib/cooperative.wgsl)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FEW = 64  # terms: up to here a result is one invocation's work
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class CooperativeGroup:
     """`size` invocations for each of `results`: a power of two, up to WORKGROUP."""
 
     results: int
@@ -31,7 +31,7 @@ class Team:
     @property
     def constants(self) -> Mapping[str, int]:
         """What the kernel's constants must have among them."""
-        return {"TEAM": self.size}
+        return {"GROUP_SIZE": self.size}
 
     @property
     def reason(self) -> str:
@@ -39,6 +39,6 @@ class Team:
         return "one workgroup per result" if self.size > 1 else "one invocation per result"
 
 
-def team(results: int, terms: int) -> Team:
-    """Who shares each of `results`, made of `terms` values."""
-    return Team(results, WORKGROUP if terms > _FEW else 1)
+def cooperative_group(results: int, terms: int) -> CooperativeGroup:
+    """Choose the invocations that share each of `results`, which are made of `terms` values."""
+    return CooperativeGroup(results, WORKGROUP if terms > _FEW else 1)
