@@ -34,6 +34,7 @@ from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import size_of
 from gpunn.ops.call import Call
+from gpunn.ops.filter import FILTER
 from gpunn.ops.op import as_tuple
 from gpunn.types import Array, DType
 
@@ -41,8 +42,6 @@ ATOL = 1e-5
 EPS = float(np.finfo(np.float32).eps)
 GENERAL = 5  # eps of relative error
 LITERT_STEPS = 1
-HYBRID = ("batch_matmul", "conv2d", "depthwise_conv2d", "fully_connected", "transpose_conv2d")
-WIDENED = ":float32"  # how the importer names a quantised filter that meets reals
 STEEPEST = {"hard_swish": 1.5, "logistic": 0.25}  # slopes of activations, where these are not 1
 
 
@@ -280,8 +279,8 @@ def _litert(operation: Operation, case: _Case) -> Iterator[tuple[tuple[Array, fl
     largest = float(np.abs(case.input(0)).max(initial=0.0)) if case.input(0).dtype.kind == "f" else 0.0
     if operation.op == "resize_bilinear":
         yield ((np.asarray(2 * max(case.call.x.shape[1:3]) * EPS * largest), 1.0),)
-    filter = operation.inputs[1] if len(operation.inputs) > 1 else None
-    if operation.op in HYBRID and filter is not None and filter.name.endswith(WIDENED):
+    filter = operation.inputs[FILTER] if operation.definition.filter is not None else None
+    if filter is not None and filter.hybrid:
         steps = np.full_like(case.input(0), largest / 254)
         yield ((_sizes(operation, replace(case, inputs=(steps, *case.inputs[1:2])))[0], 1.0),)
 

@@ -123,18 +123,19 @@ class Graph:
         names: Sequence[str] = (),
         quantization: Sequence[Quantization | None] = (),
         open: Sequence[OpenShape | None] = (),
+        hybrid: bool = False,
     ) -> tuple[Operand, ...]:
         """Append an operation and return its outputs, typed by the op's own rule.
 
-        `op` is the name of one of gpunn's ops, or an Op of one's own, which must have another name.
-        `names` are the outputs' names, `quantization` what the outputs shall have instead of what the rule
-        gives them (which is mostly the first input's), `open` their shapes as declared. Where the types of
-        the outputs follow from values that only a run knows, the operation is pending: so are the operations
-        that read its outputs, whose shapes are open then. `names` should say how many outputs such an
-        operation has. Raises ModelError when the op is unknown, its inputs or attributes break a rule, or an
-        input does not come before it.
+        `op` is the name of one of gpunn's ops, or an Op of one's own, which must have another name. `names`
+        are the outputs' names, `quantization` what the outputs shall have instead of what the rule gives them
+        (which is mostly the first input's), `open` their shapes as declared, `hybrid` marks them (see
+        Operand). Where the types of the outputs follow from values that only a run knows, the operation is
+        pending: so are the operations that read its outputs, whose shapes are open then. `names` should say
+        how many outputs such an operation has. Raises ModelError when the op is unknown, its inputs or
+        attributes break a rule, or an input does not come before it.
         """
-        definition, declared = lookup(op), Declared(tuple(names), tuple(quantization), tuple(open))
+        definition, declared = lookup(op), Declared(tuple(names), tuple(quantization), tuple(open), hybrid)
         for operand in inputs:
             self._expect_known(operand, f"{definition.name} ({origin})")
         call = call_of(definition, inputs, attrs or {}, origin, self.value_of)
@@ -188,6 +189,7 @@ class Graph:
                 names=again.names,
                 quantization=again.quantization,
                 open=again.open,
+                hybrid=again.hybrid,
             )
 
         made = Operation(call.op, tuple(inputs), outputs, call.attrs, call.origin, _custom(definition))

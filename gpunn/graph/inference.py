@@ -17,11 +17,12 @@ from gpunn.types import Array, OpenShape, Quantization, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is declared of an operation's results: names, quantisations and open shapes (see Graph.add)."""
+    """What is declared of an operation's results, see Graph.add: names, quantisations, shapes, hybrid."""
 
     names: tuple[str, ...] = ()
     quantization: tuple[Quantization | None, ...] = ()
     open: tuple[OpenShape | None, ...] = ()
+    hybrid: bool = False
 
     def quantized(self, call: Call, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
         """Give types the declared quantisations, if there are any; ModelError for a wrong number of them."""
@@ -35,7 +36,7 @@ class Declared:
         labels = [*self.names, *(f"{call.op}_{number}:{k}" for k in range(len(self.names), len(types)))]
         open = [*self.open, *[None] * (len(types) - len(self.open))]
         return tuple(
-            Operand(name, bounded(name, type), Lifetime.TEMPORARY, open=shape)
+            Operand(name, bounded(name, type), Lifetime.TEMPORARY, open=shape, hybrid=self.hybrid)
             for name, type, shape in zip(labels, types, open, strict=False)
         )
 

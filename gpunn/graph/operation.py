@@ -32,7 +32,8 @@ class Operand:
     """A tensor of the graph. Two operands are equal only if they are the same object.
 
     `open` is the shape as it was declared where some extents are left open: those of an input may differ from
-    one run to the next; `type` has the shape that the model was built for.
+    one run to the next; `type` has the shape that the model was built for. `hybrid`: these are the reals of a
+    quantised constant that the file's operator multiplies with reals (docs/quantized.md).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Operand:
     lifetime: Lifetime
     value: Array | None = None
     open: OpenShape | None = None
+    hybrid: bool = False
 
     @property
     def declared(self) -> str:

@@ -56,6 +56,7 @@ def rebuilt(model: Graph, shapes: Sequence[Shape]) -> Graph:
             names=[result.name for result in o.outputs],
             quantization=[result.type.quantization for result in o.outputs],
             open=[result.open for result in o.outputs],
+            hybrid=any(result.hybrid for result in o.outputs),
         )
         new.update(zip(o.outputs, results, strict=True))
     for variable, operand in model.updates.items():

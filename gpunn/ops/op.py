@@ -12,6 +12,7 @@ from gpunn.kernel import Kernel
 from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
 from gpunn.ops.expansion import Expand
+from gpunn.ops.filter import Filter
 from gpunn.ops.guard import Guard
 from gpunn.types import Array, DType
 
@@ -30,7 +31,8 @@ class Quantized:
     points are in the call's types. `kernel` gives the same bits on the GPU. `check` raises ModelError for
     scales and zero points, the result's included, that the arithmetic is not defined for. `dtypes`: of the
     first quantised tensor, input or result, for which all this holds; others go through reals. `plain`: it
-    serves for the same integers without a scale, too.
+    serves for the same integers without a scale, too. `mixed`: which types its other operands have, reals
+    among them, is said by the op itself.
     """
 
     reference: Callable[..., Any]
@@ -38,6 +40,7 @@ class Quantized:
     check: Callable[[Call], Any] | None = None
     dtypes: tuple[DType, ...] = EIGHT_BITS
     plain: bool = False
+    mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Facets:
     * flops: additions and multiplications of a call, where that is not one for each element of the results.
     * unbounded: what it reads and writes does not bound its time, so it is never folded into a constant.
     * algebra: what passes may rely on when they rewrite graphs.
+    * filter: how it multiplies its first operand with its second one.
     """
 
     infer: Infer
@@ -78,6 +82,7 @@ class Facets:
     flops: Flops | None = None
     unbounded: bool = False
     algebra: Algebra = UNSTATED
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

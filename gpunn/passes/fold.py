@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpunn.graph.graph import Graph, with_bodies
 from gpunn.graph.operation import Lifetime, Operand, Operation
@@ -86,6 +86,6 @@ def _results(operation: Operation) -> dict[Operand, Operand]:
     """A constant operand for each output."""
     values = operation.stored(operation.evaluate([None if i is None else i.value for i in operation.inputs]))
     return {
-        old: Operand(old.name, old.type, Lifetime.CONSTANT, value)
+        old: replace(old, lifetime=Lifetime.CONSTANT, value=value, open=None)
         for old, value in zip(operation.outputs, values, strict=True)
     }

@@ -13,11 +13,10 @@ import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.ops.filter import BIAS, FILTER
 from gpunn.passes.rewrite import absorb_pairs
 from gpunn.types import Array, DType, float32
 
-# The axis of a layer's filter that counts its output channels.
-OUTPUT_AXES = {"conv2d": 0, "depthwise_conv2d": 3, "fully_connected": 0, "transpose_conv2d": 0}
 MAX_SCALED_BYTES = 256 << 20  # of filters in all: a small file may scale the same large one often
 SMALLEST = float(np.finfo(np.float32).tiny)
 
@@ -32,8 +31,8 @@ def fold_channels(model: Graph) -> Graph:
     def merge(first: Operation, second: Operation, between: Operand) -> Operation | None:
         nonlocal left
         merged = _after(first, second, between, left) or _before(first, second, between, left)
-        if merged is not None and merged.inputs[1] not in (*first.inputs, *second.inputs):
-            left -= merged.call().input(1).nbytes
+        if merged is not None and merged.inputs[FILTER] not in (*first.inputs, *second.inputs):
+            left -= merged.call().input(FILTER).nbytes
         return merged
 
     return absorb_pairs(model, merge)
@@ -41,21 +40,22 @@ def fold_channels(model: Graph) -> Graph:
 
 def _after(layer: Operation, arithmetic: Operation, between: Operand, most: int) -> Operation | None:
     """The layer with what is done to its result."""
+    axis = _output_axis(layer)
     if (
-        not _open(layer)
-        or layer.attrs["activation"] is not None
+        axis is None
+        or layer.attrs.get("activation") is not None
         or arithmetic.outputs[0].type != between.type
     ):
         return None
     change = _change(arithmetic, between)
-    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    bias = layer.inputs[BIAS] if len(layer.inputs) > BIAS else None
     known = None if bias is None else bias.value
     if change is None or (bias is not None and known is None):
         return None
     factor, summand = change
-    shape = [1] * layer.call().input(1).rank
-    shape[OUTPUT_AXES[layer.op]] = factor.size
-    filter = _scaled(layer.inputs[1], factor.reshape(shape), most)
+    shape = [1] * layer.call().input(FILTER).rank
+    shape[axis] = factor.size
+    filter = _scaled(layer.inputs[FILTER], factor.reshape(shape), most)
     if filter is None:
         return None
     if bias is not None or summand.any():
@@ -70,7 +70,9 @@ def _after(layer: Operation, arithmetic: Operation, between: Operand, most: int)
 
 def _before(arithmetic: Operation, layer: Operation, between: Operand, most: int) -> Operation | None:
     """The layer with a product that its input comes of; padding is 0 before and after that."""
-    if not _open(layer) or layer.inputs[0] is not between or arithmetic.attrs.get("activation") is not None:
+    if _output_axis(layer) is None or layer.inputs[0] is not between:
+        return None
+    if arithmetic.attrs.get("activation") is not None:
         return None
     x = next((i for i in arithmetic.inputs if i is not None and i.value is None), None)
     if x is None or x.type != between.type:
@@ -79,12 +81,16 @@ def _before(arithmetic: Operation, layer: Operation, between: Operand, most: int
     if change is None or change[1].any():
         return None
     factor = _along_depth(layer, change[0])
-    filter = None if factor is None else _scaled(layer.inputs[1], factor, most)
-    return None if filter is None else replace(layer, inputs=(x, filter, *layer.inputs[2:]))
+    filter = None if factor is None else _scaled(layer.inputs[FILTER], factor, most)
+    return None if filter is None else replace(layer, inputs=(x, filter, *layer.inputs[BIAS:]))
 
 
-def _open(layer: Operation) -> bool:
-    return layer.op in OUTPUT_AXES and not layer.integer and layer.outputs[0].type.dtype is DType.FLOAT32
+def _output_axis(layer: Operation) -> int | None:
+    """The axis of the output channels in the filter of a layer of float32; None for all else."""
+    filter = layer.definition.filter
+    if filter is None or layer.integer or layer.outputs[0].type.dtype is not DType.FLOAT32:
+        return None
+    return filter.output_axis
 
 
 def _change(arithmetic: Operation, x: Operand) -> tuple[Array, Array] | None:
@@ -110,13 +116,10 @@ def _as_vector(constant: Operand, like: Operand) -> Array | None:
 
 def _along_depth(layer: Operation, factor: Array) -> Array | None:
     """A factor for each input channel, shaped to broadcast over the layer's filter; None where it cannot."""
-    shape = layer.call().input(1).shape
-    if layer.op == "depthwise_conv2d":
-        return np.repeat(factor, shape[3] // factor.size)
-    if layer.op == "fully_connected":  # rows may hold several pixels
-        return np.tile(factor, shape[1] // factor.size) if shape[1] % factor.size == 0 else None
-    groups = factor.size // shape[3]
-    return np.repeat(factor.reshape(groups, shape[3]), shape[0] // groups, axis=0)[:, None, None]
+    filter = layer.definition.filter
+    if filter is None or filter.along_input is None:
+        return None
+    return filter.along_input(layer.call().input(FILTER).shape, factor)
 
 
 def _scaled(filter: Operand | None, factor: Array, most: int) -> Operand | None:
@@ -136,4 +139,4 @@ def _constant(like: Operand, value: Array) -> Operand | None:
         rounded = value.astype(np.float32)
     if not np.isfinite(rounded).all():
         return None
-    return Operand(like.name, float32(*rounded.shape), Lifetime.CONSTANT, rounded)
+    return replace(like, type=float32(*rounded.shape), lifetime=Lifetime.CONSTANT, value=rounded)

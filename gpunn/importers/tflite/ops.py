@@ -15,13 +15,11 @@ from gpunn.importers.tflite.node import symmetric
 from gpunn.importers.tflite.subgraph import FileOperator
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.tensors import Tensors
-from gpunn.importers.tflite.types import BIASED, expect_reals, expect_scales
+from gpunn.importers.tflite.types import expect_reals, expect_scales
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.elementwise.quantize import dequantize
+from gpunn.ops.filter import FILTER
 from gpunn.types import DType, Quantization
-
-HYBRID = (*BIASED, "batch_matmul")  # products that take reals with a quantised constant, input FILTER
-FILTER = 1
-CONVERSIONS = ("bitcast", "cast")  # what their results stand for is the file's word
 
 
 class Ops:
@@ -64,7 +62,7 @@ class Ops:
         TFLite's hybrid kernels quantise the input on the fly instead: less exact (docs/quantized.md).
         """
         x, filter = (*step.inputs, None, None)[: FILTER + 1]
-        if step.op not in HYBRID or not isinstance(x, Operand) or not isinstance(filter, Operand):
+        if lookup(step.op).filter is None or not isinstance(x, Operand) or not isinstance(filter, Operand):
             return step
         quantised = filter.type.dtype in QUANTIZED and filter.type.quantization is not None
         if filter.value is None or x.type.dtype is not DType.FLOAT32 or not quantised:
@@ -73,7 +71,7 @@ class Ops:
             name = self.target.names.free(f"{filter.name}:float32")
             source = symmetric(filter)
             (self.target.widened[filter],) = self.model.add(
-                "dequantize", (source,), origin=origin, names=[name]
+                dequantize, (source,), origin=origin, names=[name], hybrid=True
             )
         return replace(step, inputs=(x, self.target.widened[filter], *step.inputs[FILTER + 1 :]))
 
@@ -85,8 +83,12 @@ class Ops:
         if step.op == "hashtable_lookup" and declared[1:] == [None]:  # hits, 0 or 1, whatever they stand for
             values = (None, *step.inputs)[-1]
             return [values.type.quantization if isinstance(values, Operand) else None, None]
-        if not any(declared) or (lookup(step.op).raw and step.op not in CONVERSIONS):
+        definition = lookup(step.op)
+        converts = (
+            definition.raw and "dtype" in definition.attributes
+        )  # what results stand for: the file's word
+        if not any(declared) or (definition.raw and not converts):
             return []
-        if step.op not in CONVERSIONS:
+        if not converts:
             expect_scales(step, declared)
         return declared

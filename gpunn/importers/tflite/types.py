@@ -12,14 +12,12 @@ from gpunn.importers.tflite.subgraph import FileTensor
 from gpunn.ops import OPS
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.elementwise import binary, unary
+from gpunn.ops.filter import BIAS
 from gpunn.ops.op import EIGHT_BITS, Op
 from gpunn.ops.reduction import reduce
 from gpunn.types import DType, Quantization, TensorType
 
 INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them
-# A quantised bias, input BIAS, is INT32, or INT64 under inputs of INT16.
-BIASED, BIAS = ("conv2d", "depthwise_conv2d", "fully_connected", "transpose_conv2d"), 2
-MIXED = ("basic_lstm", "lstm", "svdf")  # of whose integer form the op itself says which types it takes
 # What takes integers of 8 or 16 bits as the numbers that they are, and what takes float16.
 SMALL: Mapping[str, tuple[DType, ...]] = {
     "concat": QUANTIZED,
@@ -91,18 +89,20 @@ def expect_scales(step: Step, declared: Sequence[Quantization | None]) -> None:
 
 def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
     """Whether an op takes a type at one of its inputs; `integer`: some input is quantised."""
+    definition = OPS[op]
     if type.dtype is DType.STRING:
-        return OPS[op].strings
-    if OPS[op].raw:
+        return definition.strings
+    if definition.raw:
         return True
     quantised = type.quantization is not None
-    if op in MIXED and integer:
+    if integer and definition.quantized is not None and definition.quantized.mixed:
         return True
     if type.dtype in QUANTIZED:
         return quantised
-    if op in BIASED and integer:
+    biased = definition.filter is not None and definition.filter.output_axis is not None
+    if biased and integer:  # the bias is INT32, or INT64 under inputs of INT16
         return type.dtype in (DType.INT32, DType.INT64) and position == BIAS
-    if op in BIASED:
+    if biased:
         return type.dtype is DType.FLOAT32
     if type.dtype in INTEGERS:
         return not quantised

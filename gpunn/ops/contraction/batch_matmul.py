@@ -12,6 +12,7 @@ from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
+from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of
 from gpunn.ops.kernels.strides import broadcast_strides, merge
 from gpunn.ops.op import Op, Quantized, op
@@ -110,6 +111,7 @@ def _integer_kernel(call: Call) -> Kernel:
     _kernel,
     flops=lambda call: 2 * call.y.size * call.x.shape[-2 if call["adj_a"] else -1],
     quantized=Quantized(_integer, _integer_kernel, _check, QUANTIZED),
+    filter=Filter(),
 )
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
     """The matrix product a . b over the last two dimensions; those before them are broadcast.

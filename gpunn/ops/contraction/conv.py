@@ -32,6 +32,7 @@ from gpunn.ops.contraction.product_kernel import (
 )
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
 from gpunn.ops.kernels.window import (
     Padding,
@@ -45,7 +46,7 @@ from gpunn.ops.kernels.window import (
     window_steps,
 )
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
 CACHE_BYTES = 1 << 18  # rows of a depthwise product are worked off in blocks that stay in the CPU's cache
@@ -143,6 +144,7 @@ def _integer_conv2d_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:]),
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),
+    filter=Filter(output_axis=0, along_input=by_groups),
     fusible=True,
     quantized=Quantized(_integer_conv2d, _integer_conv2d_kernel, dtypes=QUANTIZED),
 )
@@ -259,12 +261,17 @@ def _integer_depthwise_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     return product_kernel(call, form, _DEPTHWISE_ROUNDING)
 
 
+def _by_channel(shape: Shape, factor: Array) -> Array:
+    return np.repeat(factor, shape[3] // factor.size)
+
+
 @op(
     _infer_depthwise,
     _depthwise_kernel,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:3]),
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),
+    filter=Filter(output_axis=3, along_input=_by_channel),
     fusible=True,
     quantized=Quantized(_integer_depthwise, _integer_depthwise_kernel, dtypes=QUANTIZED),
 )

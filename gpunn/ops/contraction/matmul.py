@@ -14,10 +14,11 @@ from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.product_kernel import Form, constants_only, product_kernel
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, Shape, TensorType
 
 
 def pack_filter(filter: Array) -> Array:
@@ -104,11 +105,17 @@ def _integer_fully_connected_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     return product_kernel(call, Form(pixel, (1, 1), call.input(1).shape[1]), _ROUNDING)
 
 
+def _by_pixel(shape: Shape, factor: Array) -> Array | None:
+    """Filter.along_input: rows may hold several pixels."""
+    return np.tile(factor, shape[1] // factor.size) if shape[1] % factor.size == 0 else None
+
+
 @op(
     _infer_fully_connected,
     _fully_connected_kernel,
     flops=lambda call: 2 * call.y.size * call.input(1).shape[1],
     fusible=True,
+    filter=Filter(output_axis=0, along_input=_by_pixel),
     quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernel, dtypes=QUANTIZED),
 )
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:

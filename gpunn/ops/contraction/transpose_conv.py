@@ -14,6 +14,7 @@ from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.product_kernel import centre_filter, constants_only, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params, window_steps
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -113,6 +114,7 @@ def _integer_kernel(call: Call) -> Kernel:
     _kernel,
     flops=lambda call: 2 * call.x.size * math.prod(call.input(1).shape[:3]),
     unbounded=True,
+    filter=Filter(output_axis=0, along_input=by_groups),
     fusible=True,
     quantized=Quantized(_integer, _integer_kernel, dtypes=QUANTIZED),
 )

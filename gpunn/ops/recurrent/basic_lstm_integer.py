@@ -61,4 +61,4 @@ def _reference(
     )
 
 
-INTEGER = Quantized(_reference, check=_check)
+INTEGER = Quantized(_reference, check=_check, mixed=True)

@@ -128,4 +128,4 @@ def _reference(call: Call, *values: Array | None) -> tuple[Array, ...]:
     return run((_Eights if _is_eight(call) else Integers)(call, values))
 
 
-INTEGER = Quantized(_reference, check=_check)
+INTEGER = Quantized(_reference, check=_check, mixed=True)

@@ -97,4 +97,4 @@ def of_integers(call: Call, real: Kernel) -> Kernel:
     )
 
 
-INTEGER = Quantized(_reference, check=_check)
+INTEGER = Quantized(_reference, check=_check, mixed=True)

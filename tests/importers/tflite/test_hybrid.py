@@ -10,6 +10,7 @@ import pytest
 
 from gpunn.errors import UnsupportedError
 from gpunn.model import load
+from gpunn.passes import optimise
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.quantized import quantized, stored
 from tests.resources import shared
@@ -97,6 +98,21 @@ def test_a_filter_that_two_operators_share_is_widened_once() -> None:
     (z,) = graph.add("FULLY_CONNECTED", [y, number], [float32(1, 4)], version=3)
     model = load(graph.build([z]))
     assert [o.op for o in model.operations] == ["dequantize", "fully_connected", "fully_connected"]
+
+
+def test_a_filter_stays_marked_as_hybrid_and_one_that_the_file_dequantises_is_not() -> None:
+    """LiteRT quantises the input of the first on the fly, and computes the second in reals."""
+    filter = filter_type((4, 4))
+    values = weights(filter).tobytes()
+    graph = Graph()
+    x = graph.input(float32(1, 4))
+    (y,) = graph.add("FULLY_CONNECTED", [x, graph.tensor(filter, data=values)], [float32(1, 4)], version=3)
+    (reals,) = graph.add("DEQUANTIZE", [graph.tensor(filter, data=values)], [float32(4, 4)])
+    (z,) = graph.add("FULLY_CONNECTED", [y, reals], [float32(1, 4)])
+    model = load(graph.build([z]))
+    for found in (model, model.reshaped({model.inputs[0].name: (3, 4)}), optimise(model)):
+        marks = [o.inputs[1].hybrid for o in found.operations if o.op == "fully_connected" and o.inputs[1]]
+        assert marks == [True, False]
 
 
 def test_a_uint8_filter_without_zero_point_holds_int8(backend: str) -> None:
