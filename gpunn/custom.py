@@ -22,12 +22,13 @@ from typing import Any
 from flatbuffers import flexbuffers
 
 from gpunn.errors import FormatError
-from gpunn.kernel import Function, Kernel, Read, Unsupported, Write
+from gpunn.kernel import Candidate, Function, Kernel, Read, Unsupported, Write
 from gpunn.ops.call import Call, broadcast, like
 from gpunn.ops.op import Op, Quantized, op
 
 __all__ = [
     "Call",
+    "Candidate",
     "CustomOperator",
     "Function",
     "Kernel",

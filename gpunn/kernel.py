@@ -7,15 +7,12 @@ tile constants and generated functions. Nothing here needs a device.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpunn.types import Array, DType, TensorType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
-# Times that all loops of an invocation together go round: after 65,535 lavapipe stops them without a word
-# (Mesa, lp_bld_limits.h, LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
-MAX_STEPS = 65_000
 
 Param = int | float | tuple[int, int] | tuple[int, int, int, int]
 Grid = tuple[int, int, int]
@@ -115,8 +112,9 @@ class Kernel:
     like `functions`, `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions
     may call what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the
     vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators, where it is not the result's.
-    `steps`: how often the loops of an invocation go round (see Loop). `reason` says why this body was chosen
-    (gpunn inspect --plan).
+    `steps`: how often the loops of an invocation go round (see Loop), which some devices limit.
+    `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB that every
+    device has. `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
     body: str
@@ -131,6 +129,7 @@ class Kernel:
     lanes: int = 1
     accumulator: DType | None = None
     steps: int = 0
+    workgroup_bytes: int = 0
     reason: str = ""
 
     @property
@@ -143,6 +142,23 @@ class Kernel:
         """Workgroups along x, y, z."""
         x, y, z = (ceil_div(t, w) for t, w in zip(self.threads, self.workgroup, strict=True))
         return x, y, z
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of several ways to compute an operation: kernels for consecutive dispatches.
+
+    `reason` names the way and says what speaks for it. `needs`: features that the device must have
+    (gpunn.device).
+    """
+
+    kernels: Sequence[Kernel]
+    reason: str
+    needs: frozenset[str] = frozenset()
+
+
+# What a kernel function gives: a dispatch, consecutive ones, or ways to choose from, the preferred one first.
+Kernels = Kernel | Sequence[Kernel] | Iterator[Candidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +191,12 @@ def nested(*times: int) -> Loop:
 def halving(count: int) -> Loop:
     """The loop that joins what `count` invocations, a power of two, bring."""
     return Loop(count.bit_length() - 1)
+
+
+def spans(total: int, most: int | None) -> list[range]:
+    """Divide 0 ... total - 1 into ranges of up to `most`, if that is given; at least one, maybe empty."""
+    length = max(total if most is None else most, 1)
+    return [range(first, min(first + length, total)) for first in range(0, max(total, 1), length)]
 
 
 def is_nan(name: str) -> str:

@@ -67,8 +67,8 @@ def _assembled(
             placements = partition(ready, None)
             program = CpuProgram(make_plan(ready, placements))
         else:
-            limits, parallel = gpu.limits, gpu.parallel
-            placements = partition(ready, lambda operation: lower(operation, limits, parallel))
+            properties = gpu.properties
+            placements = partition(ready, lambda operation: lower(operation, properties))
             held = _held(ready, rest, len(ready.outputs) if hold else state)
             program = WebGpuProgram(make_plan(ready, placements, held), gpu, frames)
         undo.pop_all()

@@ -68,8 +68,8 @@ def get_supported_operations(
         reasons[number] = "it waits for dimensions or values that come with an execution"
     if _checked(backend) == "webgpu":
         with translated():
-            limits = open_device(device, False).limits
-        placements = partition(graph.model, lambda operation: lower(operation, limits))
+            properties = open_device(device, False).properties
+        placements = partition(graph.model, lambda operation: lower(operation, properties))
         hosted = {p.operation: p.reason for p in placements if p.backend == HOST}
         for number, made in graph.made.items():
             reason = next((hosted[operation] for operation in made if operation in hosted), "")

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gpunn.device import BASELINE, DeviceProperties
 from gpunn.errors import ModelError
 from gpunn.types import Array, Shape, TensorType
 
@@ -42,7 +43,7 @@ class Call:
     """An operation as its op sees it: types and attributes; values only for infer, by value().
 
     `constant[i]` says whether input i is known at compile time. `outputs` is empty while inferring.
-    `parallel` is how many invocations occupy the device that a kernel is for.
+    `device` is the one that kernels are for.
     """
 
     op: str
@@ -51,7 +52,7 @@ class Call:
     attrs: Mapping[str, Any]
     outputs: tuple[TensorType, ...] = ()
     constant: tuple[bool, ...] = ()
-    parallel: int = 1
+    device: DeviceProperties = BASELINE
 
     values: Values | None = None
 

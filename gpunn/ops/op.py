@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from gpunn.kernel import Kernel
+from gpunn.kernel import Kernels
 from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
 from gpunn.ops.expansion import Expand
@@ -19,7 +19,7 @@ from gpunn.types import Array, DType
 EIGHT_BITS = (DType.UINT8, DType.INT8)
 REQUIRED: Any = inspect.Parameter.empty
 
-KernelFunction = Callable[[Call], Kernel | Sequence[Kernel]]
+KernelFunction = Callable[[Call], Kernels]
 Flops = Callable[[Call], int]
 
 
@@ -48,7 +48,7 @@ class Facets:
     """What an op states of itself, beside its meaning.
 
     * infer: the types of the results, from those of the operands; raises ModelError.
-    * kernel: the GPU form; may raise Unsupported.
+    * kernel: the GPU form, or several candidates; may raise Unsupported.
     * expand: writes a call in other ops, instead of a kernel: from the call, an Expansion and the operands to
       the results. May raise Unsupported; the op then runs on the host, by its reference.
     * name: the op's name, where it is not the reference's.

@@ -322,10 +322,11 @@ def test_auto_never_takes_a_software_adapter(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_tensor_over_the_binding_limit_runs_on_the_host(gpu: str) -> None:
-    limit = open_device(None, False).limit("max-storage-buffer-binding-size")
+    device = open_device(None, False).properties
+    limit = device.limit("max-storage-buffer-binding-size")
     model = Model("big")
     (y,) = model.add("relu", [model.input("x", float32(limit // 4 + 4))])
-    reason = lowering.lower(model.operations[0], open_device(None, False).limits)
+    reason = lowering.lower(model.operations[0], device)
     assert isinstance(reason, str)
     assert "over the device's binding limit" in reason
     assert y.type.size == limit // 4 + 4

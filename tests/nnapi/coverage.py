@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE
 from gpunn.importers.nnapi.rules import OPERATIONS, unit
 from gpunn.importers.nnapi.signature import Param
 from gpunn.nnapi import Model, OperandCode, OperandType, OperationCode
@@ -28,11 +29,6 @@ from tests.resources import ROOT
 PAGE = ROOT / "docs" / "nnapi.md"
 _BLOCK = re.compile(r"(?<=<!-- coverage -->\n).*?(?=<!-- end of coverage -->)", re.DOTALL)
 
-LIMITS = {  # what WebGPU promises of every adapter
-    "max-storage-buffer-binding-size": 1 << 27,
-    "max-storage-buffers-per-shader-stage": 8,
-    "max-compute-workgroups-per-dimension": 65535,
-}
 INPUTS = {"x", "xs", "a", "b", "lookups", "state", "output_state", "cell_state"}  # the rest is constant
 SCALE = 0.5
 QUANTITIES = {"bias": SCALE * SCALE, "hits": 1.0}  # scales that are not SCALE
@@ -184,7 +180,7 @@ def host_reason(operation: OperationCode, column: Column) -> str | None:
     with graph.model.compile("cpu", relaxed=column.relaxed) as compiled:
         compiled(*(np.zeros(x.type.shape, x.type.dtype.numpy) for x in graph.model.inputs))
     model = relax(graph.model) if column.relaxed else graph.model
-    placements = partition(model, lambda made: lower(made, LIMITS))
+    placements = partition(model, lambda made: lower(made, BASELINE))
     return next((placement.reason for placement in placements if placement.backend == HOST), "")
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from gpunn.backends.webgpu import shader
 from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE
 from gpunn.kernel import Kernel
 from gpunn.model import Model
 from gpunn.types import Array, float32
-from tests.nnapi.coverage import LIMITS
 from tests.ops.harness import ATOL, RTOL, check, model_of, random
 
 # A result is rounded once more: to half a unit of float16's last place, or half a step of its subnormals.
@@ -150,7 +150,7 @@ def test_every_body_of_reals_has_a_case() -> None:
     root = Path(str(shader.shader_folder()))
     missing = {path.stem for path in root.glob("*.wgsl")} - INTEGER_BODIES
     for op, inputs, attrs, constants in CASES:
-        kernels = lower(model_of(op, inputs, attrs, constants).operations[0], LIMITS)
+        kernels = lower(model_of(op, inputs, attrs, constants).operations[0], BASELINE)
         missing -= {kernel.body for kernel in kernels if isinstance(kernel, Kernel)}
     assert not missing, f"CASES has no operation that runs {', '.join(missing)} on float16"
 

@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +15,15 @@ import wgpu
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore
+from gpunn.backends.webgpu.native import subgroup_sizes
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
+from gpunn.device import FEATURES, DeviceProperties
 from gpunn.errors import DeviceError
 
 SOFTWARE = "CPU"  # adapter_type of software rasterisers such as Mesa's lavapipe
 
 _INSTANCE_APIS = ("Vulkan", "Metal", "DX12")  # as wgpu-native's instance flags spell them
 _ADAPTER_APIS = ("Vulkan", "Metal", "D3D12")  # as its adapters report them
-TIMESTAMPS = "timestamp-query"  # the feature that profiles ask for
 _THROUGHPUT_ORDER = ("DiscreteGPU", "IntegratedGPU", "Unknown", SOFTWARE)
 _LOW_POWER_ORDER = ("IntegratedGPU", "DiscreteGPU", "Unknown", SOFTWARE)
 
@@ -30,6 +31,11 @@ _LOW_POWER_ORDER = ("IntegratedGPU", "DiscreteGPU", "Unknown", SOFTWARE)
 # software adapter computes one workgroup a core, which none needs to share.
 PARALLEL = {SOFTWARE: 1, "DiscreteGPU": 1 << 15}
 _PARALLEL_OTHERWISE = 1 << 12
+
+_LAVAPIPE = "llvmpipe"  # what Mesa calls its software Vulkan
+# After 65,535 iterations lavapipe ends all loops of an invocation without a word (Mesa, lp_bld_limits.h,
+# LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
+LAVAPIPE_LOOP_ITERATIONS = 65_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,23 @@ def _describe(adapter: Any) -> DeviceInfo:
     )
 
 
+def properties(
+    info: DeviceInfo,
+    features: Iterable[str],
+    limits: Mapping[str, int],
+    subgroup_sizes: tuple[int, int] | None,
+) -> DeviceProperties:
+    """What kernel functions need to know of an adapter's device, opened with these features and limits."""
+    return DeviceProperties(
+        features=frozenset(features),
+        limits=limits,
+        subgroup_sizes=subgroup_sizes,
+        parallel_invocations=PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
+        software=info.kind == SOFTWARE,
+        max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS if _LAVAPIPE in info.name.lower() else None,
+    )
+
+
 def open_device(name: str | None, low_power: bool) -> Device:
     """The shared device of the adapter whose name contains `name`, or of the best one for the purpose.
 
@@ -132,26 +155,17 @@ class Device:
         self.lock = threading.RLock()
         self.turn = threading.Lock()  # to wait for the device; see native.MappedRead
         try:
-            features = sorted({TIMESTAMPS} & adapter.features)
+            features = sorted(adapter.features.intersection(FEATURES))
             self.wgpu = adapter.request_device_sync(
                 required_limits=dict(adapter.limits), required_features=features
             )
         except Exception as error:
             raise DeviceError(f"adapter {self.info.name!r} gives no device: {error}") from error
-        self.limits: Mapping[str, int] = dict(self.wgpu.limits)
+        self.properties = properties(self.info, features, dict(self.wgpu.limits), subgroup_sizes(adapter))
         self.memory = Allocator(self.wgpu)
         self.constants = ConstantStore(self.memory, self.lock)
         self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}
         self._layouts: dict[tuple[str, ...], Any] = {}
-
-    @property
-    def parallel(self) -> int:
-        """How many invocations occupy the device."""
-        return PARALLEL.get(self.info.kind, _PARALLEL_OTHERWISE)
-
-    def limit(self, name: str) -> int:
-        """A limit of the device, by its WebGPU name in kebab case."""
-        return int(self.limits[name])
 
     def pipeline(self, key: ShaderKey) -> tuple[Any, Any]:
         """Compute pipeline and bind group layout of a key, made once."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.backends.webgpu.memory import padded
+from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Lifetime, Operation
-from gpunn.kernel import MAX_GROUPS, MAX_STEPS, Kernel, Unsupported
+from gpunn.kernel import Kernel, Kernels, Unsupported
 from gpunn.types import TensorType
 
 _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
 
 
-def lower(operation: Operation, limits: Mapping[str, int], parallel: int = 1) -> tuple[Kernel, ...] | str:
-    """The kernels of an operation, or why a device with these limits cannot run it.
+def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] | str:
+    """The kernels of an operation, or why a device with these properties cannot run it.
 
-    `parallel`: how many invocations occupy the device; kernels divide their work for it.
     Raises ModelError where a constant holds what the op must refuse.
     """
     definition = operation.definition
@@ -25,7 +26,7 @@ def lower(operation: Operation, limits: Mapping[str, int], parallel: int = 1) ->
     if operation.integer:
         kernel = operation.facet.kernel if operation.facet else None
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-    objection = next(filter(None, (_objection(t, limits) for t in types)), "")
+    objection = next(filter(None, (_objection(t, device) for t in types)), "")
     if kernel is None:
         on = " for quantised tensors" if operation.integer else ""
         return definition.host_reason or objection or f"{operation.op} has no GPU kernel{on}"
@@ -34,35 +35,78 @@ def lower(operation: Operation, limits: Mapping[str, int], parallel: int = 1) ->
             guard.check(operation.call(), operand.value)
     if objection:
         return objection
-    call = operation.call()
+    call = replace(operation.call(), device=device)
+    computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
     try:
-        result = kernel(replace(call, parallel=parallel))
+        guards = [guard.kernel(call) for guard in computed]
+        chosen = _objection_to(guards, device) or choose(kernel(call), device)
     except Unsupported as unsupported:
         return str(unsupported)
-    computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
-    kernels = (*(g.kernel(call) for g in computed), *((result,) if isinstance(result, Kernel) else result))
-    return next(filter(None, (_over_limit(k, limits) for k in kernels)), "") or kernels
+    return chosen if isinstance(chosen, str) else (*guards, *chosen)
 
 
-def _objection(type: TensorType, limits: Mapping[str, int]) -> str:
+def choose(kernels: Kernels, device: DeviceProperties) -> Sequence[Kernel] | str:
+    """The kernels that a device shall run: of several candidates the first that it can, or why it can none.
+
+    This is the one place that chooses; what measures candidates belongs here.
+    """
+    if isinstance(kernels, Kernel):
+        kernels = (kernels,)
+    if not isinstance(kernels, Iterator):
+        return _objection_to(kernels, device) or kernels
+    objections = []
+    for candidate in kernels:
+        missing = sorted(candidate.needs - device.features)
+        if missing:
+            objection = f"the device has no {', '.join(missing)}"
+        else:
+            objection = _objection_to(candidate.kernels, device)
+        if not objection:
+            return candidate.kernels
+        objections.append(f"{candidate.reason}: {objection}")
+    return "; ".join(objections)
+
+
+def _objection(type: TensorType, device: DeviceProperties) -> str:
     if type.dtype not in (*WORD_TYPES, *PACKED_TYPES, *PAIRED_TYPES):
         return f"{type.dtype.value} tensors have no form on the GPU"
-    most = limits["max-storage-buffer-binding-size"]
+    most = device.limit("max-storage-buffer-binding-size")
     if padded(type.nbytes) > most:
         return f"a tensor of {type.nbytes} bytes is over the device's binding limit of {most}"
     return ""
 
 
-def _over_limit(kernel: Kernel, limits: Mapping[str, int]) -> str:
-    objection = next(filter(None, (_objection(s.type, limits) for s in kernel.scratch)), "")
+def _objection_to(kernels: Sequence[Kernel], device: DeviceProperties) -> str:
+    """Why a device cannot run kernels; empty when it can."""
+    return next(filter(None, (_over_limit(kernel, device) for kernel in kernels)), "")
+
+
+def _over_limit(kernel: Kernel, device: DeviceProperties) -> str:
+    objection = next(filter(None, (_objection(s.type, device) for s in kernel.scratch)), "")
     if objection:
         return objection
     bindings = sum(r.present for r in kernel.reads) + len(kernel.writes)
-    most = limits["max-storage-buffers-per-shader-stage"]
+    most = device.limit("max-storage-buffers-per-shader-stage")
     if bindings > most:
         return f"{bindings} buffers are over the device's limit of {most}"
-    if max(kernel.groups) > min(MAX_GROUPS, limits["max-compute-workgroups-per-dimension"]):
+    if max(kernel.groups) > device.limit("max-compute-workgroups-per-dimension"):
         return f"a grid of {kernel.groups} workgroups is over the device's limit"
-    if kernel.steps > MAX_STEPS:
-        return f"{kernel.steps} steps of one invocation are over {MAX_STEPS}, which every driver does"
+    return _workgroup_over_limit(kernel, device) or _loops_over_limit(kernel, device)
+
+
+def _workgroup_over_limit(kernel: Kernel, device: DeviceProperties) -> str:
+    sizes = tuple(device.limit(f"max-compute-workgroup-size-{axis}") for axis in "xyz")
+    most = device.limit("max-compute-invocations-per-workgroup")
+    if math.prod(kernel.workgroup) > most or any(w > n for w, n in zip(kernel.workgroup, sizes, strict=True)):
+        return f"a workgroup of {kernel.workgroup} is over the device's limits of {most} and {sizes}"
+    most = device.limit("max-compute-workgroup-storage-size")
+    if kernel.workgroup_bytes > most:
+        return f"{kernel.workgroup_bytes} bytes of workgroup memory are over the device's limit of {most}"
+    return ""
+
+
+def _loops_over_limit(kernel: Kernel, device: DeviceProperties) -> str:
+    most = device.max_loop_iterations
+    if most is not None and kernel.steps > most:
+        return f"{kernel.steps} steps of one invocation are over the device's limit of {most}"
     return ""

@@ -156,6 +156,18 @@ def timestamp_period(device: Any) -> float:
     return float(lib.wgpuQueueGetTimestampPeriod(device.queue._internal)) * 1e-9
 
 
+def subgroup_sizes(adapter: Any) -> tuple[int, int] | None:
+    """The least and the greatest number of invocations in a subgroup; None where wgpu-native does not tell.
+
+    wgpu-py's adapter.info has 4 and 128 for every adapter: it asks for fields of another name.
+    """
+    info = ffi.new("WGPUAdapterInfo *")
+    libf.wgpuAdapterGetInfo(adapter._internal, info)
+    sizes = int(info.subgroupMinSize), int(info.subgroupMaxSize)
+    lib.wgpuAdapterInfoFreeMembers(info[0])
+    return sizes if all(sizes) else None
+
+
 class MappedRead:
     """A buffer on its way into the host's reach, for reading, once a submission has ended.
 

@@ -10,9 +10,10 @@ import numpy as np
 import wgpu
 
 from gpunn.backends.base import Span
-from gpunn.backends.webgpu.device import TIMESTAMPS, Device
+from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.native import Copy, Dispatch, await_submission, submit, timestamp_period
 from gpunn.backends.webgpu.stage import Stage
+from gpunn.device import TIMESTAMPS
 from gpunn.graph.operation import Operation
 
 _PASSES = 2048  # in a submission: a query set holds 4096 timestamps (WebGPU, section 20.1)
@@ -31,7 +32,7 @@ class Recorder:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self.method = "timestamps" if TIMESTAMPS in device.wgpu.features else "submissions"
+        self.method = "timestamps" if TIMESTAMPS in device.properties.features else "submissions"
         self.spans: list[Span] = []
         self._started = time.perf_counter()
 

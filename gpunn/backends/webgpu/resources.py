@@ -78,8 +78,8 @@ class Resources:
         """Make arenas for tensors; their bytes, and the most that is alive at a time."""
         arenas = assign(
             list(intervals.values()),
-            self.device.limit("min-storage-buffer-offset-alignment"),
-            self.device.limit("max-buffer-size"),
+            self.device.properties.limit("min-storage-buffer-offset-alignment"),
+            self.device.properties.limit("max-buffer-size"),
         )
         first = len(self._arenas)
         for operand, slot in zip(intervals, arenas.slots, strict=True):
@@ -113,7 +113,7 @@ class Resources:
 
     def _upload_params(self, kernels: list[Kernel]) -> tuple[Any, Iterator[tuple[int, int]]]:
         """All kernels' parameter blocks in one uniform buffer, and each block's offset and size."""
-        alignment = self.device.limit("min-uniform-buffer-offset-alignment")
+        alignment = self.device.properties.limit("min-uniform-buffer-offset-alignment")
         data = bytearray()
         places: list[tuple[int, int]] = []
         for kernel in kernels:

@@ -92,7 +92,7 @@ def _conv2d_kernel(call: Call) -> Kernel:
         return product(call, rows, depth, channels)
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     vectors = depth % 4 == 0
-    work = tiles(rows, packed, depth // 4 if vectors else depth, call.parallel)
+    work = tiles(rows, packed, depth // 4 if vectors else depth, call.device)
     return Kernel(
         body="conv2d_tile" if vectors else "conv2d_direct",
         threads=work.threads,

@@ -42,7 +42,7 @@ def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
     """y[rows, channels] = apply(x[rows, depth] . w + bias) for a depth divisible by 4 and constant w."""
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     tiled = rows >= ROWS
-    work = (tiles if tiled else lines)(rows, packed, depth // 4, call.parallel)
+    work = (tiles if tiled else lines)(rows, packed, depth // 4, call.device)
     return Kernel(
         body="matmul_tile" if tiled else "matmul_row",
         threads=work.threads,

@@ -118,7 +118,7 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     rows = call.y.size // max(1, channels)
     few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    work = (lines if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.parallel)
+    work = (lines if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.device)
     offset = 128 if (call.x.dtype, call.input(1).dtype) == MIXED else 0
     zero_w = how.zero_w + offset
     return Kernel(

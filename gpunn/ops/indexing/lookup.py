@@ -14,7 +14,7 @@ from gpunn.ops.check import FLOATS, expect_bool, expect_dtype, expect_ints, expe
 from gpunn.ops.guard import Guard
 from gpunn.ops.indexing.farmhash import fingerprint64
 from gpunn.ops.indexing.gather import rows_kernel
-from gpunn.ops.kernels.by_row import Updates
+from gpunn.ops.kernels.by_row import SEARCH, Updates
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
 from gpunn.strings import packed
@@ -101,7 +101,7 @@ def _sparse_kernels(call: Call) -> list[Kernel]:
         params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
         constants={"COMBINER": COMBINERS.index(call["combiner"])},
         lanes=lanes,
-        steps=updates.count + 100,
+        steps=updates.count + SEARCH,
         reason=updates.reason,
     )
     return [*kernels, sums]

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpunn.kernel import MAX_STEPS, Function, Kernel, Pack, Read, Scratch, Write, flat_threads, vec_width
+from gpunn.kernel import Function, Kernel, Pack, Read, Scratch, Write, flat_threads, spans, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.kernels.sort import sorting
 from gpunn.ops.kernels.strides import dense
 from gpunn.types import Array, DType, Shape, TensorType
 
-JOINED = MAX_STEPS - 100  # updates that an invocation joins, after a search for the first of them
+SEARCH = 100  # loop iterations, at most, of the search for the first update of a row
 NOWHERE = 2**31 - 1  # the row of an update that names none, behind all others (find_rows.wgsl)
 
 
@@ -67,8 +67,10 @@ class Updates:
         count = call.y.size // lanes
         partial = DType.FLOAT32 if call.y.dtype in FLOATS else call.y.dtype
         start = empty
-        for first in range(0, max(self.count, 1), JOINED):
-            last = first + JOINED >= self.count
+        limit = call.device.max_loop_iterations
+        parts = spans(self.count, None if limit is None else limit - SEARCH)
+        for part in parts:
+            last = part is parts[-1]
             target = 0 if last else Scratch(TensorType(partial, call.y.shape))
             kernels.append(
                 Kernel(
@@ -82,13 +84,13 @@ class Updates:
                         "row": row // lanes,
                         "step": 0 if shared else row // lanes,
                         "updates": self.count,
-                        "first": first,
-                        "most": JOINED,
+                        "first": part.start,
+                        "most": len(part),
                     },
-                    constants={"FIRST": int(first == 0)},
+                    constants={"FIRST": int(part.start == 0)},
                     functions={"join": join},
                     lanes=lanes,
-                    steps=min(self.count, JOINED),
+                    steps=SEARCH + len(part),
                     reason=self.reason,
                 )
             )

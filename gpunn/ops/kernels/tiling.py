@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpunn.device import DeviceProperties
 from gpunn.kernel import Grid, Param, ceil_div, tile_grid
 
 COLUMNS = 8  # output channels of one tile: two vec4
@@ -30,35 +31,35 @@ class Work:
         return f", the depth in {self.slices} slices" if self.slices > 1 else ""
 
 
-def _divided(results: int, parallel: int, most: int) -> int:
+def _divided(results: int, device: DeviceProperties, most: int) -> int:
     """A power of two of invocations for each result: enough to occupy the device, not more than `most`."""
     count = 1
-    while 2 * count <= most and results * count < parallel:
+    while 2 * count <= most and results * count < device.parallel_invocations:
         count *= 2
     return count
 
 
-def _slices(sums: int, steps: int, parallel: int) -> int:
+def _slices(sums: int, steps: int, device: DeviceProperties) -> int:
     """Those of a sum of products, each of which has two steps or more to do."""
-    return _divided(sums, parallel, min(_MOST_SLICES, steps // 2))
+    return _divided(sums, device, min(_MOST_SLICES, steps // 2))
 
 
-def shares(results: int, terms: int, parallel: int) -> int:
-    """How many invocations share each result of so many terms, a power of two; see Call.parallel."""
-    return _divided(results, parallel, min(_MOST_SHARES, terms))
+def shares(results: int, terms: int, device: DeviceProperties) -> int:
+    """How many invocations share each result of so many terms, a power of two."""
+    return _divided(results, device, min(_MOST_SHARES, terms))
 
 
-def tiles(rows: int, channels: int, steps: int, parallel: int) -> Work:
-    """Tiles over rows and padded channels (lib/tiles.wgsl), for sums of so many steps; see Call.parallel."""
+def tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> Work:
+    """Tiles over rows and padded channels (lib/tiles.wgsl), for sums of so many steps."""
     across, down = channels // COLUMNS, ceil_div(rows, ROWS)
-    slices = _slices(across * down, steps, parallel)
+    slices = _slices(across * down, steps, device)
     (x, y, z), params = tile_grid(across, down, WORKGROUP[0] // slices)
     return Work((x * slices, y, z), slices, {**params})
 
 
-def lines(rows: int, channels: int, steps: int, parallel: int) -> Work:
+def lines(rows: int, channels: int, steps: int, device: DeviceProperties) -> Work:
     """Single rows of vec4 columns, for few rows."""
-    slices = _slices(rows * channels // 4, steps, parallel)
+    slices = _slices(rows * channels // 4, steps, device)
     return Work((channels // 4 * slices, rows, 1), slices)
 
 

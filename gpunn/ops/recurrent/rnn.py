@@ -9,14 +9,13 @@ round at every term.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gpunn.kernel import (
-    MAX_STEPS,
     Function,
     Grid,
     Kernel,
@@ -29,6 +28,7 @@ from gpunn.kernel import (
     ceil_div,
     flat_threads,
     halving,
+    spans,
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
@@ -212,7 +212,7 @@ def svdf(
 
 
 _RECURRENCE = dict(enumerate(("x", "r", "h")))
-MAX_UNITS = 1024  # of a state that a workgroup keeps twice over in its 16 KiB: WebGPU, section 3.6.2
+MAX_UNITS = 1024  # of a state that a workgroup keeps twice over in the 16 KiB that every device has
 _THREADS = 256  # of a workgroup, at most: likewise
 
 
@@ -270,37 +270,41 @@ def _recurrence_kernels(call: Call) -> list[Kernel]:
         },
         constants={"UNITS": room},
         functions=activation_function(call),
+        workgroup_bytes=2 * room * 4 + across * down * 16,
         reason="one workgroup for a row of the batch",
     )
     store, zero = Loop(ceil_div(4, down)), Loop(ceil_div(rows, across * down))
     step = Loop(ceil_div(columns, across), (Loop(ceil_div(rows, 4 * down)), halving(down), store))
     beside = 2 * zero.steps + 1 + step.ending
-    return _in_spans(kernel, TensorType(DType.FLOAT32, (batch, units)), total, 1 + step.steps, beside)
+    limit, each = call.device.max_loop_iterations, 1 + step.steps
+    parts = spans(total, None if limit is None else (limit - beside) // each)
+    return _in_parts(kernel, TensorType(DType.FLOAT32, (batch, units)), parts, each, beside)
 
 
-def _in_spans(kernel: Kernel, state: TensorType, total: int, each: int, beside: int) -> list[Kernel]:
-    """The kernel for spans of `total` steps, which hand a state on.
+def _in_parts(
+    kernel: Kernel, state: TensorType, parts: Sequence[range], each: int, beside: int
+) -> list[Kernel]:
+    """The kernel for parts of a sequence, which hand a state on.
 
     Its loops go round `each` times for each step, and `beside` times besides.
     """
-    most = (MAX_STEPS - beside) // each
-    spans: list[Kernel] = []
-    h = kernel.reads[2]
-    for first in range(0, max(total, 1), most):
-        steps, last = min(most, total - first), first + most >= total
+    kernels: list[Kernel] = []
+    h, total = kernel.reads[2], parts[-1].stop
+    for part in parts:
+        last = part is parts[-1]
         after = Write("h_out", 0 if last else Scratch(state))
-        begin = max(total - 1 - first, 0) if kernel.params["reverse"] else first
-        spans.append(
+        begin = max(total - 1 - part.start, 0) if kernel.params["reverse"] else part.start
+        kernels.append(
             replace(
                 kernel,
                 reads=(*kernel.reads[:2], h),
                 writes=(after, kernel.writes[1]),
-                params={**kernel.params, "steps": steps, "first": begin},
-                steps=beside + steps * each,
+                params={**kernel.params, "steps": len(part), "first": begin},
+                steps=beside + len(part) * each,
             )
         )
         h = Read("h", None if last else after.output)
-    return spans
+    return kernels
 
 
 def _power_of_two(n: int) -> int:

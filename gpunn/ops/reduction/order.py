@@ -10,12 +10,12 @@ On the GPU values are compared as integers of the same order (shaders/lib/order.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gpunn.kernel import (
-    MAX_STEPS,
+    Candidate,
     Function,
     Kernel,
     Loop,
@@ -36,7 +36,7 @@ from gpunn.ops.check import (
     expect_int,
     expect_unquantised,
 )
-from gpunn.ops.kernels.cooperative import WORKGROUP, cooperative_group
+from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
@@ -122,15 +122,19 @@ def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
     return x.with_shape(shape), TensorType(DType.INT32, shape)
 
 
-def _top_kernels(call: Call) -> list[Kernel]:
+def _top_kernels(call: Call) -> Iterator[Candidate]:
     length, k = call.x.shape[-1], call["k"]
     results = tuple(enumerate(("value", "index") if k else ()))
-    if k <= _WALKS and length > _WALKS * k and _steps(length, k, WORKGROUP) <= MAX_STEPS:
-        return [_extremes(call, call.x.rank - 1, k, 1, picked, output) for output, picked in results]
+    if k <= _WALKS and length > _WALKS * k:
+        walks = [_extremes(call, call.x.rank - 1, k, 1, picked, output) for output, picked in results]
+        yield Candidate(walks, f"{k} walks along each row")
     if length <= BLOCK:
-        return [_ranked_top(call, output, picked) for output, picked in results]
-    kernels, order = sorting(Read("x", 0), call.x, 1)
-    return kernels + [_sorted_top(call, order, output, picked) for output, picked in results]
+        ranks = [_ranked_top(call, output, picked) for output, picked in results]
+        yield Candidate(ranks, "all pairs of a short row")
+    else:
+        kernels, order = sorting(Read("x", 0), call.x, 1)
+        kernels += [_sorted_top(call, order, output, picked) for output, picked in results]
+        yield Candidate(kernels, "a sort of each row")
 
 
 def _ranked_top(call: Call, output: int, picked: str) -> Kernel:

@@ -131,7 +131,7 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     results = call.y.size // lanes
-    group = CooperativeGroup(results, shares(results, window.size[0], call.parallel))
+    group = CooperativeGroup(results, shares(results, window.size[0], call.device))
     return Kernel(
         body="pool2d",
         threads=group.threads,

@@ -18,6 +18,7 @@ import tflite
 
 import gpunn
 from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE
 from gpunn.importers.tflite.rules.table import REFUSED
 from gpunn.model import Model
 from gpunn.passes import optimise
@@ -34,7 +35,6 @@ from tests.importers.tflite.test_state_integer import (
     integer_lstm,
     integer_svdf,
 )
-from tests.nnapi.coverage import LIMITS
 from tests.resources import ROOT, shared
 
 PAGE = ROOT / "docs" / "tflite.md"
@@ -50,7 +50,7 @@ def schema_operators() -> list[str]:
 
 def placements(model: Model) -> tuple[Placement, ...]:
     """Where the operations of a model run, on a device with WebGPU's default limits."""
-    return partition(optimise(model), lambda made: lower(made, LIMITS))
+    return partition(optimise(model), lambda made: lower(made, BASELINE))
 
 
 def operator_table() -> str:

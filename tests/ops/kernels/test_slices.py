@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpunn.backends.webgpu.device import PARALLEL, SOFTWARE
+from gpunn.backends.webgpu.device import open_device
+from gpunn.device import BASELINE
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
 from gpunn.ops.kernels.tiling import lines, tiles
@@ -15,11 +17,16 @@ from tests.ops.contraction.quantized_product import Case
 from tests.ops.contraction.test_conv import tolerance
 from tests.ops.harness import check, model_of, random
 
+MANY = replace(BASELINE, parallel_invocations=1 << 15)
 
-@pytest.fixture(autouse=True)
-def many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A software adapter passes for a discrete GPU."""
-    monkeypatch.setitem(PARALLEL, SOFTWARE, PARALLEL["DiscreteGPU"])
+
+@pytest.fixture
+def gpu(gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The GPU backend, whose adapter passes for one with many cores."""
+    device = open_device(None, False)
+    many = replace(device.properties, parallel_invocations=MANY.parallel_invocations)
+    monkeypatch.setattr(device, "properties", many)
+    return gpu
 
 
 def slices_of(op: str, inputs: list[Any], attrs: dict[str, Any], gpu: str) -> dict[str, int]:
@@ -100,12 +107,12 @@ def test_integers_stay_exact(gpu: str, op: str, shape: Shape, filter: Shape, kin
 
 
 def test_a_device_of_few_invocations_shares_nothing() -> None:
-    assert tiles(196, 512, 128, parallel=1).slices == lines(1, 1000, 256, parallel=1).slices == 1
+    assert tiles(196, 512, 128, BASELINE).slices == lines(1, 1000, 256, BASELINE).slices == 1
 
 
 def test_the_kernel_depends_on_the_device_only_through_the_call() -> None:
     types = (float32(9, 64), float32(20, 64))
     kernel = OPS["fully_connected"].kernel
     assert kernel is not None
-    call = Call("fully_connected", "", types, {"activation": None}, (float32(9, 20),), (True, True), 1 << 15)
+    call = Call("fully_connected", "", types, {"activation": None}, (float32(9, 20),), (True, True), MANY)
     assert "8 slices" in kernel(call).reason  # type: ignore[union-attr]

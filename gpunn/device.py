@@ -1,0 +1,58 @@
+"""DeviceProperties: what kernel functions know of the GPU device that a kernel is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+# The features that a device is opened with where its adapter has them, and what uses them. None is needed.
+TIMESTAMPS = "timestamp-query"  # profiles: the time of each dispatch, a compute pass of its own
+TIMESTAMPS_INSIDE_PASSES = "timestamp-query-inside-passes"  # nothing yet: dispatches of one pass
+HALF_PRECISION = "shader-f16"  # candidates whose shaders compute in f16
+SUBGROUPS = "subgroup"  # candidates whose shaders have subgroup operations; WebGPU calls it "subgroups"
+FEATURES = (TIMESTAMPS, TIMESTAMPS_INSIDE_PASSES, HALF_PRECISION, SUBGROUPS)
+
+# What every WebGPU device allows (WebGPU, section 3.6.2, "Limits"); only what kernels and buffers need.
+DEFAULT_LIMITS: Mapping[str, int] = MappingProxyType(
+    {
+        "max-storage-buffers-per-shader-stage": 8,
+        "max-storage-buffer-binding-size": 128 << 20,
+        "max-buffer-size": 256 << 20,
+        "max-compute-workgroup-storage-size": 16_384,
+        "max-compute-invocations-per-workgroup": 256,
+        "max-compute-workgroup-size-x": 256,
+        "max-compute-workgroup-size-y": 256,
+        "max-compute-workgroup-size-z": 64,
+        "max-compute-workgroups-per-dimension": 65_535,
+        "min-storage-buffer-offset-alignment": 256,
+        "min-uniform-buffer-offset-alignment": 256,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """A GPU device as data; what is left out is no more than WebGPU promises.
+
+    features: those of FEATURES that the device has. limits: numbers by the names that WebGPU gives them, in
+    kebab case. subgroup_sizes: the least and the greatest number of invocations in a subgroup, None where the
+    driver does not tell. parallel_invocations: how many invocations occupy the device, by the order of
+    magnitude; kernels divide their work for so many. software: whether the device is a program on the CPU.
+    max_loop_iterations: how often all loops of an invocation together may go round (Kernel.steps), None where
+    no driver counts them.
+    """
+
+    features: frozenset[str] = frozenset()
+    limits: Mapping[str, int] = field(default_factory=lambda: DEFAULT_LIMITS)
+    subgroup_sizes: tuple[int, int] | None = None
+    parallel_invocations: int = 1
+    software: bool = False
+    max_loop_iterations: int | None = None
+
+    def limit(self, name: str) -> int:
+        """Give a limit by its name in WebGPU, in kebab case."""
+        return int(self.limits[name])
+
+
+BASELINE = DeviceProperties()  # what every device has

@@ -1,0 +1,254 @@
+"""Lowering against descriptions of devices: what each of them can run, and which candidate it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.backends.webgpu import shader
+from gpunn.backends.webgpu.device import LAVAPIPE_LOOP_ITERATIONS, DeviceInfo, open_device, properties
+from gpunn.backends.webgpu.lower import choose, lower
+from gpunn.backends.webgpu.shader import read_body
+from gpunn.custom import Call, Candidate, Kernel, Read, Unsupported, op
+from gpunn.device import BASELINE, DEFAULT_LIMITS, FEATURES, HALF_PRECISION, SUBGROUPS, DeviceProperties
+from gpunn.kernel import Scratch, Write
+from gpunn.model import Model
+from gpunn.types import Array, float32
+from tests.ops.harness import model_of, random
+
+LAVAPIPE = replace(BASELINE, max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS)
+
+
+def ones(*shape: int) -> Array:
+    return np.ones(shape, np.float32)
+
+
+def kernels_of(
+    device: DeviceProperties,
+    op: str,
+    inputs: Sequence[Array],
+    attrs: dict[str, Any] | None = None,
+    constants: Sequence[int] = (),
+) -> tuple[Kernel, ...] | str:
+    return lower(model_of(op, inputs, attrs or {}, constants).operations[0], device)
+
+
+def bodies(found: tuple[Kernel, ...] | str) -> list[str]:
+    assert not isinstance(found, str), found
+    return [kernel.body for kernel in found]
+
+
+LONG: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
+    ("cumsum", [ones(70_000, 1)], {"axis": 0}, "cumsum"),
+    ("fully_connected", [ones(1, 70_001), ones(2, 70_001)], {}, "matmul_any"),
+    ("batch_matmul", [ones(2, 70_001), ones(70_001, 2)], {}, "batch_matmul"),
+    ("conv2d", [ones(1, 20, 20, 200), ones(2, 20, 20, 200)], {}, "conv2d_grouped"),
+)
+
+
+@pytest.mark.parametrize(("op", "inputs", "attrs", "body"), LONG, ids=[case[0] for case in LONG])
+def test_only_a_device_that_counts_loops_refuses_long_ones(
+    op: str, inputs: list[Array], attrs: dict[str, Any], body: str
+) -> None:
+    assert bodies(kernels_of(BASELINE, op, inputs, attrs)) == [body]
+    reason = kernels_of(LAVAPIPE, op, inputs, attrs)
+    assert isinstance(reason, str)
+    assert re.fullmatch(r"\d+ steps of one invocation are over the device's limit of 65000", reason)
+
+
+def test_a_sequence_is_divided_only_where_the_device_asks_for_it() -> None:
+    inputs = [ones(1, 20_000, 5), ones(5, 5), ones(1, 5)]
+    assert bodies(kernels_of(BASELINE, "recurrence", inputs, constants=(1,))) == ["recurrence"]
+    divided = kernels_of(LAVAPIPE, "recurrence", inputs, constants=(1,))
+    assert len(bodies(divided)) > 1
+    assert not isinstance(divided, str)
+    assert sum(int(str(k.params["steps"])) for k in divided) == 20_000
+    assert max(k.steps for k in divided) <= LAVAPIPE_LOOP_ITERATIONS
+
+
+def test_updates_of_a_row_are_divided_only_where_the_device_asks_for_it() -> None:
+    inputs = [ones(70_000, 1), np.zeros(70_000, np.int32)]
+    attrs = {"segments": 1}
+    assert bodies(kernels_of(BASELINE, "segment_sum", inputs, attrs, (1,))) == ["join_rows"]
+    assert bodies(kernels_of(LAVAPIPE, "segment_sum", inputs, attrs, (1,))) == ["join_rows"] * 2
+
+
+def test_top_k_walks_long_rows_where_the_device_lets_it() -> None:
+    row = [random(0, 1, 1_000_000)]
+    assert bodies(kernels_of(BASELINE, "top_k", row, {"k": 16})) == ["extremes"] * 2
+    assert bodies(kernels_of(LAVAPIPE, "top_k", row, {"k": 16}))[0] == "sort_blocks"
+    assert bodies(kernels_of(LAVAPIPE, "top_k", row, {"k": 2})) == ["extremes"] * 2
+
+
+def test_a_sum_has_as_many_parts_as_the_device_needs() -> None:
+    inputs, attrs = [random(0, 9, 64), random(1, 20, 64)], {"activation": None}
+    slices = []
+    for parallel in (1, 8, 1 << 15):
+        device = replace(BASELINE, parallel_invocations=parallel)
+        (kernel,) = kernels_of(device, "fully_connected", inputs, attrs, (1,))
+        assert isinstance(kernel, Kernel)
+        slices.append(kernel.constants["SLICES"])
+    assert slices == [1, 2, 8]
+
+
+KERNEL = Kernel(body="unary", threads=(64, 1, 1), workgroup=(64, 1, 1), reads=(Read("x", 0),))
+BINDING = DEFAULT_LIMITS["max-storage-buffer-binding-size"]
+OVER = (
+    (replace(KERNEL, reads=(Read("x", 0),) * 8), "9 buffers are over the device's limit of 8"),
+    (replace(KERNEL, threads=(64 * 65_536, 1, 1)), "a grid of (65536, 1, 1) workgroups is over the device's"),
+    (replace(KERNEL, workgroup=(512, 1, 1)), "a workgroup of (512, 1, 1) is over the device's limits of 256"),
+    (replace(KERNEL, workgroup=(1, 1, 65)), "a workgroup of (1, 1, 65) is over the device's limits of 256"),
+    (replace(KERNEL, workgroup_bytes=16_385), "16385 bytes of workgroup memory are over the device's limit"),
+    (
+        replace(KERNEL, writes=(Write(output=Scratch(float32(BINDING // 4 + 1))),)),
+        f"a tensor of {BINDING + 4} bytes is over the device's binding limit of {BINDING}",
+    ),
+)
+
+
+@pytest.mark.parametrize(("kernel", "reason"), OVER, ids=[reason for _, reason in OVER])
+def test_every_limit_is_kept(kernel: Kernel, reason: str) -> None:
+    assert choose(KERNEL, BASELINE) == (KERNEL,)
+    objection = choose([KERNEL, kernel], BASELINE)
+    assert isinstance(objection, str)
+    assert objection.startswith(reason)
+    larger = replace(BASELINE, limits={name: 4 * limit for name, limit in DEFAULT_LIMITS.items()})
+    assert choose([KERNEL, kernel], larger) == [KERNEL, kernel]
+
+
+def ways(asked: list[str]) -> Iterator[Candidate]:
+    """Three candidates; notes which of them have been asked for."""
+    asked.append("subgroups")
+    yield Candidate([KERNEL], "subgroups", frozenset({SUBGROUPS, HALF_PRECISION}))
+    asked.append("one pass")
+    yield Candidate([replace(KERNEL, workgroup_bytes=1 << 15)], "one pass")
+    asked.append("two passes")
+    yield Candidate([KERNEL, KERNEL], "two passes")
+
+
+def test_the_first_candidate_that_a_device_supports_is_taken() -> None:
+    asked: list[str] = []
+    assert choose(ways(asked), replace(BASELINE, features=frozenset(FEATURES))) == [KERNEL]
+    assert asked == ["subgroups"], "others are not even made"
+    roomy = {**DEFAULT_LIMITS, "max-compute-workgroup-storage-size": 1 << 15}
+    one_pass = choose(ways([]), replace(BASELINE, limits=roomy))
+    assert [k.workgroup_bytes for k in one_pass if isinstance(k, Kernel)] == [1 << 15]
+    assert choose(ways([]), BASELINE) == [KERNEL, KERNEL]
+
+
+def test_where_no_candidate_fits_each_says_why() -> None:
+    first_two = (candidate for candidate, _ in zip(ways([]), range(2), strict=False))
+    assert choose(first_two, replace(BASELINE, features=frozenset({SUBGROUPS}))) == (
+        "subgroups: the device has no shader-f16; "
+        "one pass: 32768 bytes of workgroup memory are over the device's limit of 16384"
+    )
+
+
+def test_workgroup_memory_is_what_the_body_declares() -> None:
+    """Of the one body that is not far from what every device has."""
+    for units in (1, 5, 64, 300, 1024):
+        inputs = [ones(2, 3, units), ones(units, units), ones(2, units)]
+        (kernel,) = kernels_of(BASELINE, "recurrence", inputs, constants=(1,))
+        assert isinstance(kernel, Kernel)
+        declared = re.findall(r"var<workgroup> \w+: array<([\w<>]+), (.+)>;", read_body("recurrence"))
+        sizes = {**kernel.constants, "WX": kernel.workgroup[0], "WY": kernel.workgroup[1]}
+        bytes_of = {"T": 4, "vec4<T>": 16}
+        assert kernel.workgroup_bytes == sum(bytes_of[of] * eval(n, {}, sizes) for of, n in declared)
+        assert kernel.workgroup_bytes <= DEFAULT_LIMITS["max-compute-workgroup-storage-size"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "parallel", "loops"),
+    [
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "CPU", 1, 65_000),
+        ("SwiftShader Device (Subzero)", "CPU", 1, None),
+        ("NVIDIA H200", "DiscreteGPU", 1 << 15, None),
+        ("Apple M2", "IntegratedGPU", 1 << 12, None),
+    ],
+)
+def test_a_device_is_described_by_its_adapter(name: str, kind: str, parallel: int, loops: int | None) -> None:
+    info = DeviceInfo(name, "webgpu", kind, "a driver", "Vulkan", {}, (SUBGROUPS, "clip-distances"))
+    assert properties(info, [SUBGROUPS], {"max-buffer-size": 5}, (8, 32)) == DeviceProperties(
+        features=frozenset({SUBGROUPS}),
+        limits={"max-buffer-size": 5},
+        subgroup_sizes=(8, 32),
+        parallel_invocations=parallel,
+        software=kind == "CPU",
+        max_loop_iterations=loops,
+    )
+
+
+def test_a_device_is_opened_with_the_features_that_its_adapter_has(gpu: str) -> None:
+    device = open_device(None, False)
+    assert device.properties.features == set(FEATURES).intersection(device.info.features)
+    assert device.properties.features <= device.wgpu.features
+    assert all(device.properties.limit(name) >= 1 for name in DEFAULT_LIMITS)
+
+
+SUM_OF_HALVES = """enable f16;
+// y[0] = the sum of 4 of x, in f16, joined within a subgroup where there is one invocation for each.
+@compute @workgroup_size(WX, WY, WZ)
+fn main(@builtin(local_invocation_index) i: u32) {
+  let sum = subgroupAdd(select(f16(0), f16(load_x(i)), i < 4u));
+  if (i == 0u) { store_y(0u, f32(sum)); }
+}
+"""
+SUM = """// y[0] = the sum of 4 of x.
+@compute @workgroup_size(WX, WY, WZ)
+fn main() {
+  store_y(0u, load_x(0u) + load_x(1u) + load_x(2u) + load_x(3u));
+}
+"""
+
+
+def _sum_kernels(call: Call) -> Iterator[Candidate]:
+    if call.x.size != 4:
+        raise Unsupported("a sum of four numbers is all there is")
+    kernel = Kernel(body="sum", threads=(1, 1, 1), workgroup=(1, 1, 1), reads=(Read("x", 0),))
+    halves = replace(kernel, body="sum_of_halves", threads=(4, 1, 1), workgroup=(4, 1, 1))
+    yield Candidate([halves], "in a subgroup", frozenset({SUBGROUPS, HALF_PRECISION}))
+    yield Candidate([kernel], "one by one")
+
+
+@op(lambda call: call.x.with_shape((1,)), _sum_kernels)
+def sum4(x: Array) -> Array:
+    """The sum of four numbers."""
+    return x.sum(keepdims=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of shaders with the bodies of sum4."""
+    (tmp_path / "sum.wgsl").write_text(SUM)
+    (tmp_path / "sum_of_halves.wgsl").write_text(SUM_OF_HALVES)
+    monkeypatch.setattr(shader, "shader_folder", lambda: tmp_path)
+    shader.read_body.cache_clear()
+    yield
+    shader.read_body.cache_clear()
+
+
+@pytest.mark.parametrize("features", [frozenset(), frozenset(FEATURES)], ids=["none", "all"])
+def test_an_op_of_ones_own_may_use_features(
+    folder: None, gpu: str, features: frozenset[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_device(None, False)
+    found = device.properties.features & features
+    monkeypatch.setattr(device, "properties", replace(device.properties, features=found))
+    model = Model()
+    model.output(*model.add(sum4, [model.input("x", float32(4))]))
+    with model.compile(gpu) as compiled:
+        (row,) = compiled.plan_rows()
+        assert row.kernel.body == ("sum_of_halves" if found >= {SUBGROUPS, HALF_PRECISION} else "sum")
+        assert np.asarray(compiled(np.float32([1, 2, 4, 8]))).tolist() == [15]
+
+
+def test_what_a_candidate_raises_is_the_reason() -> None:
+    model = Model()
+    model.output(*model.add(sum4, [model.input("x", float32(5))]))
+    assert lower(model.operations[0], BASELINE) == "a sum of four numbers is all there is"
