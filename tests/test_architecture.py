@@ -51,7 +51,8 @@ def room(module: str, known: dict[str, Path]) -> str:
 def listed() -> list[str]:
     """The rooms in the order of the table."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    return re.findall(r"^\| `([\w./]+)` \|", text, re.MULTILINE)
+    _, _, rooms = text.partition("\n## The rooms\n")
+    return re.findall(r"^\| `([\w./]+)` \|", rooms.partition("\n## ")[0], re.MULTILINE)
 
 
 def circles(edges: dict[str, set[str]]) -> set[frozenset[str]]:
