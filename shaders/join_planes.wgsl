@@ -1,6 +1,6 @@
 //!use flat
 // y = what becomes of sums of products, of which low and high hold those with the lower and with the upper bytes of x.
-// Expects low, high, y; of_planes() and put() of lib/requantize.wgsl or lib/requantize_wide.wgsl; p.count, the V's of
+// Expects low, high, y; of_planes() and put() of lib/requantize.wgsl or lib/requantize_int64.wgsl; p.count, the V's of
 // y; p.N, those of its channels. An invocation computes one V.
 
 fn compute(i: u32) {

@@ -1,5 +1,5 @@
 //!use grid
-// sorted = the places of x's elements, in the order of lib/order.wgsl or lib/wide_order.wgsl within each WX elements of
+// sorted = the places of x's elements, in the order of lib/order.wgsl or lib/int64_order.wgsl within each WX elements of
 // a row, the lowest place first among equals.
 // Expects x, sorted; p.length (elements of a row), p.blocks (workgroups that share each of p.rows rows); what these
 // expect. An invocation places one element.

@@ -1,6 +1,6 @@
 //!use flat
 // y[row, rank] = pick(value, index) of the row's element of that rank in the order of
-// lib/order.wgsl or lib/wide_order.wgsl, the lowest index first among equals, for ranks below p.k.
+// lib/order.wgsl or lib/int64_order.wgsl, the lowest index first among equals, for ranks below p.k.
 // Expects x, y; p.count, the number of elements of x; p.length (elements of a row), p.k; what these expect.
 // An invocation ranks one element.
 

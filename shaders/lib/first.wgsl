@@ -1,5 +1,5 @@
 //!use cooperative
-// The first of a row in the order of lib/order.wgsl or lib/wide_order.wgsl, the lowest index first among equals.
+// The first of a row in the order of lib/order.wgsl or lib/int64_order.wgsl, the lowest index first among equals.
 // Expects x; p.length (elements of a row), p.inner (distance between these; rows whose numbers differ by less lie side
 // by side); one of these libraries. A cooperative group (lib/cooperative.wgsl) shares a row.
 

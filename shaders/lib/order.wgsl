@@ -1,7 +1,7 @@
 //!use ascending
 // Numbers as integers of the same order, so that the order is numpy's with every driver (gpunn/ops/reduction/order.py).
 // Expects x; REAL (1: of f32, 0: of i32), DESCENDING (1: the greatest comes first, 0: the smallest). Of int64:
-// lib/wide_order.wgsl.
+// lib/int64_order.wgsl.
 
 alias Key = i32;
 

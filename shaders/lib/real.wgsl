@@ -1,5 +1,5 @@
 // How a convolution or a matrix product of reals takes its operands, adds up their products and stores the sums;
-// lib/requantize.wgsl and lib/requantize_wide.wgsl have the same functions for quantised tensors.
+// lib/requantize.wgsl and lib/requantize_int64.wgsl have the same functions for quantised tensors.
 // Expects bias, apply.
 
 alias Sum = V;

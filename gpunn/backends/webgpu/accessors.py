@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gpunn.types import DType
 
-# Dtypes whose elements are whole 32-bit words on the device; int64 is two, computed by lib/wide.wgsl.
-WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32", DType.INT64: "Wide"}
+# Dtypes whose elements are whole 32-bit words on the device; int64 is two, computed by lib/int64.wgsl.
+WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32", DType.INT64: "I64"}
 
 HALF = DType.FLOAT16
 
@@ -77,7 +77,7 @@ def element_type(dtype: DType) -> str:
 
 def vector_type(element: str) -> str:
     """The WGSL type of four elements; vectors hold nothing but numbers."""
-    return f"array<{element}, 4>" if element == "Wide" else f"vec4<{element}>"
+    return f"array<{element}, 4>" if element == "I64" else f"vec4<{element}>"
 
 
 def _by_parts(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
@@ -118,13 +118,13 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
     scalar = result if binding.dtype is None else element_type(binding.dtype)
     vector = vector_type(scalar)
     one, four = _loads(binding, scalar)
-    same = f"{vector}({', '.join([one] * 4 if scalar == 'Wide' else [one])})"
+    same = f"{vector}({', '.join([one] * 4 if scalar == 'I64' else [one])})"
     results = {
         "load": (scalar, one),
         "load4": (vector, four),
         "loadv": (vector, four) if lanes == 4 else (scalar, one),
         "splat": (vector, same) if lanes == 4 else (scalar, one),
-        "int": ("i32", f"narrow({one})" if scalar == "Wide" else f"i32({one})"),
+        "int": ("i32", f"i64_to_i32({one})" if scalar == "I64" else f"i32({one})"),
         "word": ("u32", f"{binding.name}_data[i]"),
     }
     for alias, kind in ((f"T_{binding.name}", scalar), (f"V_{binding.name}", results["loadv"][0])):

@@ -158,8 +158,8 @@ def generate(key: ShaderKey) -> str:
 def _files(key: ShaderKey) -> list[str]:
     """The body and the lib/ files that it and the kernel name, in the order of the source."""
     rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
-    wide = DType.INT64 in (key.accumulator, *(b.dtype for b in key.bindings))
-    implied = (("half",) if rounded else ()) + (("wide",) if wide else ())
+    int64 = DType.INT64 in (key.accumulator, *(b.dtype for b in key.bindings))
+    implied = (("half",) if rounded else ()) + (("int64",) if int64 else ())
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)
     return [key.body, *(f"lib/{name}" for name in with_dependencies(named))]
 
@@ -183,7 +183,7 @@ def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
     if "splatv" in names:
         yield f"fn splatv(x: T) -> V {{ return {'V(x, x, x, x)' if key.lanes == 4 else 'x'}; }}"
     if "integer" in names:
-        yield f"fn integer(x: i32) -> T {{ return {'wide' if result == 'Wide' else 'T'}(x); }}"
+        yield f"fn integer(x: i32) -> T {{ return {'i64_from_i32' if result == 'I64' else 'T'}(x); }}"
     for axis, size in zip("XYZ", key.workgroup, strict=True):
         yield f"const W{axis}: u32 = {size}u;"
     for name, value in key.constants:

@@ -24,7 +24,7 @@ from gpunn.ops.fixed_point.affine import (
     activation_bounds,
     dequantize,
     rescale,
-    rescale_wide,
+    rescale_int64,
     scale_of,
     store,
 )
@@ -114,7 +114,7 @@ def integer_product(
     return _stored(call, how, sums, 0 if bias is None else bias.astype(np.int64))
 
 
-def is_wide(call: Call) -> bool:
+def has_int64_sums(call: Call) -> bool:
     """Whether sums have 64 bits: those of 16-bit inputs, but under a bias of 32."""
     return call.x.dtype is DType.INT16 and not (call.has(2) and call.input(2).dtype is DType.INT32)
 
@@ -126,12 +126,12 @@ def _stored(call: Call, how: Rescaling, sums: Array, bias: Array | int) -> Array
     result = np.empty(rows.shape, call.y.dtype.numpy)
     away = np.arange(channels) >= how.upwards
     block = max(1, BLOCK // max(1, channels))
-    wide = is_wide(call)
+    in_int64 = has_int64_sums(call)
     for start in range(0, len(rows), block):
         part = slice(start, start + block)
         total = rows[part].astype(np.int64) + bias
         factors = how.multiplier, how.shift
-        rescaled = rescale_wide(total, *factors) if wide else rescale(total, *factors, away)
+        rescaled = rescale_int64(total, *factors) if in_int64 else rescale(total, *factors, away)
         result[part] = store(rescaled + how.zero_y, call.y, how.bounds)
     return result.reshape(sums.shape)
 

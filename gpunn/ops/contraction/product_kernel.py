@@ -27,11 +27,11 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.integer_product import MIXED, is_wide
+from gpunn.ops.contraction.integer_product import MIXED, has_int64_sums
 from gpunn.ops.contraction.product_rescaling import (
     AS_SUMMED,
     FINISH,
-    FINISH_WIDE,
+    FINISH_INT64,
     Rescaling,
     Rounding,
     rescaling,
@@ -198,7 +198,7 @@ def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -
         reason="sums of products with lower and with upper bytes",
     )
     joined = of_integers(call, real, terms, how)
-    return replace(joined, constants={**joined.constants, "SPLIT": 8}) if is_wide(call) else joined
+    return replace(joined, constants={**joined.constants, "SPLIT": 8}) if has_int64_sums(call) else joined
 
 
 def of_integers(
@@ -224,7 +224,7 @@ def of_integers(
         libraries=("requantize",),
         reason=f"integers: {real.reason}",
     )
-    return _widened(call, kernel, how, terms) if is_wide(call) else kernel
+    return _widened(call, kernel, how, terms) if has_int64_sums(call) else kernel
 
 
 def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
@@ -240,8 +240,8 @@ def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
         kernel,
         reads=(x, w, bias, replace(scales, value=short.table())),
         constants={**kernel.constants, "SPLIT": split},
-        functions={"finish": FINISH_WIDE, "above": Function(("product",), f"product >> {split}u")},
-        libraries=("requantize_wide",),
+        functions={"finish": FINISH_INT64, "above": Function(("product",), f"product >> {split}u")},
+        libraries=("requantize_int64",),
     )
 
 

@@ -21,10 +21,10 @@ FINISH = Function(
     "clamp(rescale(sum, multiplier, shift, away != 0), p.bounds.x, p.bounds.y) + p.zeros.z",
 )
 AS_SUMMED = Function(FINISH.params, "sum")
-# The same of a sum of 64 bits, in parts: lib/requantize_wide.wgsl.
-FINISH_WIDE = Function(
+# The same of a sum of 64 bits, in parts: lib/requantize_int64.wgsl.
+FINISH_INT64 = Function(
     ("low", "high", "bias_low", "bias_high", "multiplier", "shift"),
-    "clamp(rescale_wide(whole(low, high, bias_low, bias_high), multiplier, shift), p.bounds.x, p.bounds.y)"
+    "clamp(rescale_int64(whole(low, high, bias_low, bias_high), multiplier, shift), p.bounds.x, p.bounds.y)"
     " + p.zeros.z",
 )
 

@@ -140,8 +140,8 @@ _BITS = (DType.INT32, DType.INT64)
 class Binary:
     """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
 
-    `integers`: the expression for integers, where it is another, `wide` that for int64. `compares`: the
-    result is bool. `libraries`: what the expressions call (for int64 wide_division stands for division).
+    `integers`: the expression for integers, where it is another, `int64` that for int64. `compares`: the
+    result is bool. `libraries`: what the expressions call (for int64 int64_division stands for division).
     `affine`: see Algebra.
     """
 
@@ -151,7 +151,7 @@ class Binary:
     dtypes: tuple[DType, ...]
     fusible: bool = False
     integers: str = ""
-    wide: str = ""
+    int64: str = ""
     compares: bool = False
     libraries: tuple[str, ...] = ()
     affine: Affine | None = None
@@ -160,30 +160,30 @@ class Binary:
         """The expression for operands of a dtype."""
         if dtype in FLOATS:
             return self.expression
-        return (self.wide if dtype is DType.INT64 else "") or self.integers or self.expression
+        return (self.int64 if dtype is DType.INT64 else "") or self.integers or self.expression
 
     def libraries_for(self, dtype: DType) -> tuple[str, ...]:
         """What the expression for operands of a dtype calls."""
         if "(" not in self.expression_for(dtype):  # a / b calls nothing
             return ()
-        return ("wide_division",) if dtype is DType.INT64 and self.libraries else self.libraries
+        return ("int64_division",) if dtype is DType.INT64 and self.libraries else self.libraries
 
 
-def _compare(name: str, wide: str, dtypes: tuple[DType, ...] = _ORDERED) -> Binary:
+def _compare(name: str, int64: str, dtypes: tuple[DType, ...] = _ORDERED) -> Binary:
     function, expression = COMPARISONS[name]
     return Binary(
         name,
         _comparison(function),
         expression.format(a="a", b="b"),
         dtypes,
-        wide=f"i32({wide})",
+        int64=f"i32({int64})",
         compares=True,
     )
 
 
 def _choose(name: str, meaning: Callable[..., Any], expression: str) -> Binary:
     real = keep_nan(expression, "a", "b")
-    return Binary(name, meaning, real, _ORDERED, integers=expression, wide=f"wide_{expression}")
+    return Binary(name, meaning, real, _ORDERED, integers=expression, int64=f"i64_{expression}")
 
 
 def _plus(c: Array) -> tuple[Array, Array]:
@@ -211,7 +211,7 @@ def _never(c: Array) -> None:
 
 
 _DIVISION = ("division",)
-_WIDE_DIFFERENCE = "wide_subtract(a, b)"
+_INT64_DIFFERENCE = "i64_subtract(a, b)"
 
 TABLE = (
     Binary(
@@ -220,7 +220,7 @@ TABLE = (
         "a + b",
         _ORDERED,
         fusible=True,
-        wide="wide_add(a, b)",
+        int64="i64_add(a, b)",
         affine=Affine(_plus, _plus, associative=True),
     ),
     Binary(
@@ -229,7 +229,7 @@ TABLE = (
         "a - b",
         NUMBERS,
         fusible=True,
-        wide=_WIDE_DIFFERENCE,
+        int64=_INT64_DIFFERENCE,
         affine=Affine(_minus, _taken_from),
     ),
     Binary(
@@ -238,7 +238,7 @@ TABLE = (
         "a * b",
         _ORDERED,
         fusible=True,
-        wide="wide_multiply(a, b)",
+        int64="i64_multiply(a, b)",
         affine=Affine(_times, _times, associative=True),
     ),
     Binary(
@@ -284,7 +284,7 @@ TABLE = (
         _squared_difference,
         "(a - b) * (a - b)",
         NUMBERS,
-        wide=f"wide_multiply({_WIDE_DIFFERENCE}, {_WIDE_DIFFERENCE})",
+        int64=f"i64_multiply({_INT64_DIFFERENCE}, {_INT64_DIFFERENCE})",
     ),
     Binary("bitwise_and", _bitwise_and, "a & b", (*_BITS, *SMALL)),
     Binary("bitwise_or", _bitwise_or, "a | b", (*_BITS, *SMALL)),
@@ -294,23 +294,24 @@ TABLE = (
         _left_shift,
         "select(0, a << u32(clamp(b, 0, 31)), b >= 0 && b < 32)",
         (*_BITS, DType.INT8, DType.INT16),
-        wide="select(Wide(), wide_left(a, u32(clamp(narrow(b), 0, 63))), narrow(b) >= 0 && narrow(b) < 64)",
+        int64="select(I64(), i64_shift_left(a, u32(clamp(i64_to_i32(b), 0, 63))), "
+        "i64_to_i32(b) >= 0 && i64_to_i32(b) < 64)",
     ),
     Binary(
         "right_shift",
         _right_shift,
         "a >> u32(clamp(b, 0, 31))",
         (*_BITS, DType.INT8, DType.INT16),
-        wide="wide_right(a, u32(clamp(narrow(b), 0, 63)))",
+        int64="i64_shift_right(a, u32(clamp(i64_to_i32(b), 0, 63)))",
     ),
     Binary("logical_and", _and, "a & b", (DType.BOOL,)),
     Binary("logical_or", _or, "a | b", (DType.BOOL,)),
     _compare("equal", "all(a == b)", _ALIKE),
     _compare("not_equal", "any(a != b)", _ALIKE),
-    _compare("less", "wide_less(a, b)"),
-    _compare("less_equal", "!wide_less(b, a)"),
-    _compare("greater", "wide_less(b, a)"),
-    _compare("greater_equal", "!wide_less(a, b)"),
+    _compare("less", "i64_less(a, b)"),
+    _compare("less_equal", "!i64_less(b, a)"),
+    _compare("greater", "i64_less(b, a)"),
+    _compare("greater_equal", "!i64_less(a, b)"),
 )
 
 

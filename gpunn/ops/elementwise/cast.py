@@ -37,7 +37,7 @@ def _from_real(target: DType) -> str:
 def _cast_kernel(call: Call) -> Kernel:
     source, target = call.x.dtype, call.y.dtype
     if DType.INT64 in (source, target):
-        return elementwise(call, _wide(source, target))
+        return elementwise(call, _of_int64(source, target))
     if target in FLOATS:
         return elementwise(call, "f32(x)")
     if source in FLOATS:
@@ -45,15 +45,15 @@ def _cast_kernel(call: Call) -> Kernel:
     return elementwise(call, "i32(x != 0)" if target is DType.BOOL else "x")
 
 
-def _wide(source: DType, target: DType) -> str:
+def _of_int64(source: DType, target: DType) -> str:
     """The WGSL expression that makes a number of another type of an int64, or an int64 of it."""
     if source is target:
         return "x"
     if target is DType.INT64:
-        return "wide_of_real(x)" if source in FLOATS else "wide(x)"
+        return "i64_from_f32(x)" if source in FLOATS else "i64_from_i32(x)"
     if target in FLOATS:
-        return "wide_to_real(x)"
-    return "i32(any(x != Wide()))" if target is DType.BOOL else "i32(x.x)"
+        return "i64_to_f32(x)"
+    return "i32(any(x != I64()))" if target is DType.BOOL else "i32(x.x)"
 
 
 @op(_infer_cast, _cast_kernel, raw=True)

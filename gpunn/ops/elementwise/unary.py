@@ -121,7 +121,7 @@ class Unary:
     bits, where they are not the rounded real ones; `table16`: on one of 16. `output`: scale and, above the
     lowest stored value, zero point of a result that the file does not quantise. `dtypes`: what x may be.
     `params`: the numbers of the kernel, where these are not the attributes; checks the attributes.
-    `elementary`: whether the expression calls lib/elementary.wgsl. `wide`: the expression for int64, where
+    `elementary`: whether the expression calls lib/elementary.wgsl. `int64`: the expression for int64, where
     it is another.
     """
 
@@ -138,12 +138,12 @@ class Unary:
     dtypes: tuple[DType, ...] = FLOATS
     params: Callable[[Call], Mapping[str, Param]] | None = None
     elementary: bool = False
-    wide: str = ""
+    int64: str = ""
 
     def expression_for(self, dtype: DType) -> str:
         """The expression for a dtype."""
-        if self.wide and dtype is DType.INT64:
-            return self.wide
+        if self.int64 and dtype is DType.INT64:
+            return self.int64
         return keep_nan(self.expression, "x") if self.nan and dtype in FLOATS else self.expression
 
 
@@ -181,12 +181,12 @@ def _fake_quant_params(call: Call) -> Mapping[str, Param]:
 
 _SIGNED = (*FLOATS, DType.INT32, DType.INT64)
 _SHORT = (*_SIGNED, DType.INT16)
-_WIDE_SIGN = "wide((i32(x.y) >> 31u) | i32(any(x != T())))"
+_INT64_SIGN = "i64_from_i32((i32(x.y) >> 31u) | i32(any(x != T())))"
 
 
 def _between(name: str, low: int, high: int | None, domain: tuple[float, float]) -> Unary:
     """The line of an activation that clips, which all numbers can take."""
-    above = f"wide_max(x, wide({low}))"
+    above = f"i64_max(x, i64_from_i32({low}))"
     return Unary(
         name,
         _clip(low, high),
@@ -196,7 +196,7 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
         nan=True,
         integer=True,
         table=_clamped,
-        wide=above if high is None else f"wide_min({above}, wide({high}))",
+        int64=above if high is None else f"i64_min({above}, i64_from_i32({high}))",
         table16=_clamped,
     )
 
@@ -250,10 +250,10 @@ TABLE = (
         table=_leaked,
         table16=_leaked,
     ),
-    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SHORT, wide="magnitude(x)"),
-    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=(*_SHORT, DType.INT8), wide="wide_negate(x)"),
-    Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, wide=_WIDE_SIGN),
-    Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=_SIGNED, wide="wide_multiply(x, x)"),
+    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SHORT, int64="magnitude(x)"),
+    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=(*_SHORT, DType.INT8), int64="i64_negate(x)"),
+    Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, int64=_INT64_SIGN),
+    Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=_SIGNED, int64="i64_multiply(x, x)"),
     Unary("zeros_like", _zeros, "T(0)", (-2, 2), dtypes=(*_SIGNED, DType.BOOL)),
     Unary("logical_not", _logical_not, "1 - x", (0, 1), dtypes=(DType.BOOL,)),
     Unary("ceil", _leave(np.ceil), "ceil(x)", (-100, 100)),

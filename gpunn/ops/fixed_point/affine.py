@@ -142,7 +142,7 @@ def short_multiplier(m: Array | int) -> Array:
     return np.asarray(np.minimum((np.asarray(m, np.int64) + 2**15) >> 16, 2**15 - 1))
 
 
-def rescale_wide(x: Array, m: Array | int, shift: Array | int) -> Array:
+def rescale_int64(x: Array, m: Array | int, shift: Array | int) -> Array:
     """x (int64 of 48-bit values) times m / 2^31 * 2^shift, with 15 bits of the factor, rounded once.
 
     As TFLite's MultiplyByQuantizedMultiplier does for sums of 64 bits: halves go upwards. A shift of more

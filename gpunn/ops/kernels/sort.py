@@ -16,9 +16,9 @@ BLOCK = 256  # elements that a workgroup sorts
 
 
 def ordering(dtype: DType, descending: int, **constants: int) -> dict[str, Any]:
-    """Fields of a Kernel: lib/order.wgsl or lib/wide_order.wgsl, and what these expect beside `constants`."""
+    """Fields of a Kernel: lib/order.wgsl or lib/int64_order.wgsl, and what they expect beside `constants`."""
     constants = {**constants, "REAL": int(dtype in FLOATS), "DESCENDING": descending}
-    return {"libraries": ("wide_order" if dtype is DType.INT64 else "order",), "constants": constants}
+    return {"libraries": ("int64_order" if dtype is DType.INT64 else "order",), "constants": constants}
 
 
 def sorting(x: Read, type: TensorType, descending: int) -> tuple[list[Kernel], Scratch]:

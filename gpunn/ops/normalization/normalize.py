@@ -24,7 +24,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.cooperative import cooperative_group
-from gpunn.ops.normalization import l2_integer, log_softmax_integer, softmax_integer, softmax_wide
+from gpunn.ops.normalization import l2_integer, log_softmax_integer, softmax_int16, softmax_integer
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -108,14 +108,14 @@ _SOFTMAX = {
 @op(
     _infer_softmax,
     lambda call: _row_kernel(call, _SOFTMAX, beta=float(call["beta"])),
-    quantized=_as_integers(softmax_integer.INTEGER, softmax_wide.INTEGER),
+    quantized=_as_integers(softmax_integer.INTEGER, softmax_int16.INTEGER),
     precise=True,
 )
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
     """exp(beta (x - max)) / sum(exp(beta (x - max))), maximum and sum taken along `axis`.
 
     Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8, int8 or
-    int16: the result then has 256 or 2^15 steps from 0 to 1 (softmax_integer.py, softmax_wide.py).
+    int16: the result then has 256 or 2^15 steps from 0 to 1 (softmax_integer.py, softmax_int16.py).
     A row that holds NaN or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes,
     for an axis out of range, and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of
     float32). NeuralNetworks.h, ANEURALNETWORKS_SOFTMAX (last axis of ranks 2 and 4 there); TFLite schema,

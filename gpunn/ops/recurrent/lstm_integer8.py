@@ -19,7 +19,7 @@ from gpunn.ops.fixed_point.affine import (
     divide_by_power,
     quantize_multiplier,
     ratio,
-    rescale_wide,
+    rescale_int64,
     round_half_away,
     scale_of,
     times,
@@ -115,7 +115,7 @@ class _Eights(Integers):
         scale, zero = scale_of(self.call, self.call.input(18))
         factor = quantize_multiplier(ratio(times(self.scale(16), _CELL), scale))
         sums = self.product(y, 0, 16) + self.value(17)
-        y = np.clip(rescale_wide(sums, *factor) + zero, -128, 127)
+        y = np.clip(rescale_int64(sums, *factor) + zero, -128, 127)
         return clip(y, self.call["proj_clip"], scale, 127)
 
 

@@ -185,7 +185,8 @@ def _infer_bucketize(call: Call) -> TensorType:
     return TensorType(DType.INT32, call.x.shape)
 
 
-_REALS = {DType.INT32: "wide_to_real(wide(x))", DType.INT64: "wide_to_real(x)"}  # f32(x) may round either way
+# Not f32(x), which may round either way.
+_REALS = {DType.INT32: "i64_to_f32(i64_from_i32(x))", DType.INT64: "i64_to_f32(x)"}
 
 
 def _bucketize_kernel(call: Call) -> Kernel:
@@ -197,7 +198,7 @@ def _bucketize_kernel(call: Call) -> Kernel:
         reads=(Read("x", 0), Read("bound", None, value=bounds)),
         params={"count": call.x.size, "bounds": bounds.size},
         functions={"real": Function(("x",), _REALS.get(call.x.dtype, "x"), ("x",), "bound")},
-        libraries=("wide",) if call.x.dtype in _REALS else (),
+        libraries=("int64",) if call.x.dtype in _REALS else (),
         reason=f"a search among {bounds.size} boundaries",
     )
 

@@ -123,7 +123,7 @@ class Reduction:
     """One line: name, meaning, dtypes, start, and expressions in `acc` and `x`; `p.count` terms are joined.
 
     `initial` may depend on the call. `finish` may read `place`, the number of the result, counted in V.
-    `wide`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`: see Op.
+    `int64`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`: see Op.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Reduction:
     dtypes: tuple[DType, ...]
     initial: float | Callable[[Call], float]
     fold: str
-    wide: str = ""
+    int64: str = ""
     finish: str = "acc"
     nan: bool = False
     precise: bool = False
@@ -140,15 +140,15 @@ class Reduction:
 def _extreme(
     name: str, meaning: Callable[..., Any], initial: Callable[[Call], float], fold: str
 ) -> Reduction:
-    return Reduction(name, meaning, (*NUMBERS, *SMALL), initial, fold, f"wide_{fold}", nan=True)
+    return Reduction(name, meaning, (*NUMBERS, *SMALL), initial, fold, f"i64_{fold}", nan=True)
 
 
 _BOOL = (DType.BOOL,)
-_SUM = ("acc + x", "wide_add(acc, x)")
+_SUM = ("acc + x", "i64_add(acc, x)")
 TABLE = (
     Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True),
     Reduction("reduce_sum", _reduce_sum, (*NUMBERS, *SMALL), 0, *_SUM, precise=True),
-    Reduction("reduce_prod", _reduce_prod, (*NUMBERS, *SMALL), 1, "acc * x", "wide_multiply(acc, x)"),
+    Reduction("reduce_prod", _reduce_prod, (*NUMBERS, *SMALL), 1, "acc * x", "i64_multiply(acc, x)"),
     _extreme("reduce_max", _reduce_max, _lowest, "max(acc, x)"),
     _extreme("reduce_min", _reduce_min, _highest, "min(acc, x)"),
     Reduction("reduce_any", _reduce_any, _BOOL, 0, "acc | x"),
@@ -191,7 +191,7 @@ def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
             return _reduction(call, WHOLE_MEAN[call.x.dtype])
         initial = line.initial(call) if callable(line.initial) else line.initial
         if call.x.dtype is DType.INT64:
-            return _reduction(call, Folding(initial, line.wide))
+            return _reduction(call, Folding(initial, line.int64))
         fold = keep_nan(line.fold, "acc", "x") if line.nan and call.x.dtype in FLOATS else line.fold
         return _reduction(call, Folding(initial, fold, line.finish))
 

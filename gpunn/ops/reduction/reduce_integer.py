@@ -21,7 +21,7 @@ from gpunn.ops.fixed_point.affine import (
     quantize_multiplier,
     ratio,
     rescale,
-    rescale_wide,
+    rescale_int64,
     round_half_away,
     scale_of,
     short_multiplier,
@@ -90,13 +90,15 @@ def _why_no_sum(call: Call) -> str:
 
 # ---- mean
 
-_QUOTIENT = "truncated_quotient(acc, wide(i32(p.count)))"
-_WIDE_MEAN = Folding(0, "wide_add(acc, x)", _QUOTIENT, ("wide_division",))
+_QUOTIENT = "truncated_quotient(acc, i64_from_i32(i32(p.count)))"
+_INT64_MEAN = Folding(0, "i64_add(acc, x)", _QUOTIENT, ("int64_division",))
 
 # Means of integers that stand for themselves.
 WHOLE_MEAN: Mapping[DType, Folding] = {
-    DType.INT64: _WIDE_MEAN,
-    DType.INT32: replace(_WIDE_MEAN, finish=f"narrow({_QUOTIENT})", enter="wide(x)", accumulator=DType.INT64),
+    DType.INT64: _INT64_MEAN,
+    DType.INT32: replace(
+        _INT64_MEAN, finish=f"i64_to_i32({_QUOTIENT})", enter="i64_from_i32(x)", accumulator=DType.INT64
+    ),
 }
 
 
@@ -239,20 +241,21 @@ def _product(call: Call, x: Array) -> Array:
     terms = np.moveaxis(x, axes, range(len(axes))).reshape(_count(call), *call.y.shape)
     product, *rest = terms.astype(np.int64) - zero
     for term in rest:
-        product = np.clip(rescale_wide(product * term, *factor), -_MOST, _MOST)
-    return store(rescale_wide(product, *factor) + to_zero, call.y, LIMITS[call.y.dtype])
+        product = np.clip(rescale_int64(product * term, *factor), -_MOST, _MOST)
+    return store(rescale_int64(product, *factor) + to_zero, call.y, LIMITS[call.y.dtype])
 
 
 def _product_folding(call: Call, _: int) -> Folding:
     zero, to_zero = scale_of(call, call.x)[1], scale_of(call, call.y)[1]
     m, shift = _product_factor(call)
     low, high = (limit - to_zero for limit in LIMITS[call.y.dtype])
-    scaled = "rescale_wide(wide_product(acc, x - p.factor.z), p.factor.x, p.factor.y)"
+    scaled = "rescale_int64(i64_product(acc, x - p.factor.z), p.factor.x, p.factor.y)"
     return Folding(
         _NONE,
         f"select(max({scaled}, {-_MOST}), x - p.factor.z, acc == p.bounds.z)",
-        "clamp(rescale_wide(wide(acc), p.factor.x, p.factor.y), p.bounds.x, p.bounds.y) + p.factor.w",
-        ("affine_wide",),
+        "clamp(rescale_int64(i64_from_i32(acc), p.factor.x, p.factor.y), p.bounds.x, p.bounds.y)"
+        " + p.factor.w",
+        ("affine_int64",),
         {"factor": (int(short_multiplier(m)), shift, zero, to_zero), "bounds": (low, high, _NONE, 0)},
         ordered=True,
     )

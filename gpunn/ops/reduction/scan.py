@@ -23,7 +23,7 @@ def _kernel(call: Call) -> Kernel:
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
-    plus = "wide_add(a, b)" if call.x.dtype is DType.INT64 else "a + b"
+    plus = "i64_add(a, b)" if call.x.dtype is DType.INT64 else "a + b"
     return Kernel(
         body="cumsum",
         threads=flat_threads(rows),

@@ -10,7 +10,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.model import load
-from gpunn.ops.fixed_point.affine import dequantize, quantize, rescale_wide
+from gpunn.ops.fixed_point.affine import dequantize, quantize, rescale_int64
 from gpunn.ops.fixed_point.tables import every_value
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
@@ -215,9 +215,9 @@ def test_wide_rescaling_by_hand() -> None:
     """3/4 of 2^31, so 24576 of 15 bits: 5 * 3/4 is 3.75 and 2 * 3/4 * 2 is 3; halves go upwards."""
     m = 3 << 29
     x = np.array([5, -5, 2, -2, 2**40])
-    assert rescale_wide(x, m, 0).tolist() == [4, -4, 2, -1, 3 * 2**38]
-    assert rescale_wide(x, m, 1).tolist() == [8, -7, 3, -3, 3 * 2**39]
-    assert rescale_wide(np.array([2**20]), 2**31 - 1, -20).tolist() == [1]
+    assert rescale_int64(x, m, 0).tolist() == [4, -4, 2, -1, 3 * 2**38]
+    assert rescale_int64(x, m, 1).tolist() == [8, -7, 3, -3, 3 * 2**39]
+    assert rescale_int64(np.array([2**20]), 2**31 - 1, -20).tolist() == [1]
 
 
 def test_other_bits_of_the_sum_make_other_bits_of_the_result() -> None:

@@ -1,4 +1,4 @@
-// Softmax of 16 bits, as in gpunn/ops/normalization/softmax_wide.py.
+// Softmax of 16 bits, as in gpunn/ops/normalization/softmax_int16.py.
 // Expects table: the points of the exponential, and from POINTS on those of 1 / (1 + x).
 
 const POINTS: u32 = 513u;
@@ -12,10 +12,10 @@ fn between(x: i32, start: u32) -> i32 {
 }
 
 // A term of a row, from its distance below the row's maximum.
-fn wide_term(below: i32) -> i32 { return between(below + 32767, 0u); }
+fn int16_term(below: i32) -> i32 { return between(below + 32767, 0u); }
 
 // term / total in steps of 2^-15; total is at least 2, and below 2^31.
-fn wide_share(term: i32, total: i32) -> i32 {
+fn int16_share(term: i32, total: i32) -> i32 {
   let spare = countLeadingZeros(u32(total)) - 1u;
   let leading = i32(((u32(total) << spare) + 8192u) >> 14u);
   let inverse = between(clamp(leading - 98304, -32768, 32767), POINTS);

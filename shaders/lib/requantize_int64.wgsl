@@ -1,4 +1,4 @@
-//!use centre affine_wide
+//!use centre affine_int64
 // The same as lib/requantize.wgsl for sums that have 64 bits: those of 16-bit inputs. A product fits 32; what it has
 // below bit SPLIT and what it has from there on are added up by themselves.
 // Expects bias: lower words, and from p.SCALES on upper ones; scales, likewise: multipliers of 15 bits and shifts;
@@ -17,9 +17,9 @@ fn add(sum: Sum, x: V, w: V) -> Sum {
 // The lower and the upper bytes of x have these parts; SPLIT is 8.
 fn of_planes(n: u32, low: V, high: V) -> Sum { return Sum(low, high); }
 
-fn whole(low: i32, high: i32, bias_low: i32, bias_high: i32) -> Wide {
-  let sum = wide_add(wide_left(wide(high), SPLIT), wide(low));
-  return wide_add(sum, Wide(u32(bias_low), u32(bias_high)));
+fn whole(low: i32, high: i32, bias_low: i32, bias_high: i32) -> I64 {
+  let sum = i64_add(i64_shift_left(i64_from_i32(high), SPLIT), i64_from_i32(low));
+  return i64_add(sum, I64(u32(bias_low), u32(bias_high)));
 }
 
 // Store sums of output channels n as element i.

@@ -1,4 +1,4 @@
-"""shaders/lib/wide.wgsl: 64-bit integers made of two words, against Python's integers."""
+"""shaders/lib/int64.wgsl: 64-bit integers made of two words, against Python's integers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from gpunn.types import Array, DType, TensorType
 
 # Expression in the Wides a and b and the shift n, whose two words are the result; what it means, modulo 2^64.
 FUNCTIONS: dict[str, Callable[[int, int, int], int]] = {
-    "wide(i32(a.x))": lambda a, b, n: low_word(a),
-    "wide(narrow(a))": lambda a, b, n: min(max(a, -(2**31)), 2**31 - 1),
-    "wide_add(a, b)": lambda a, b, n: a + b,
-    "wide_subtract(a, b)": lambda a, b, n: a - b,
-    "wide_negate(a)": lambda a, b, n: -a,
+    "i64_from_i32(i32(a.x))": lambda a, b, n: low_word(a),
+    "i64_from_i32(i64_to_i32(a))": lambda a, b, n: min(max(a, -(2**31)), 2**31 - 1),
+    "i64_add(a, b)": lambda a, b, n: a + b,
+    "i64_subtract(a, b)": lambda a, b, n: a - b,
+    "i64_negate(a)": lambda a, b, n: -a,
     "magnitude(a)": lambda a, b, n: abs(a),
-    "wide_multiply(a, b)": lambda a, b, n: a * b,
-    "wide_product(i32(a.x), i32(b.x))": lambda a, b, n: low_word(a) * low_word(b),
-    "Wide(u32(wide_less(a, b)), u32(is_negative(a)))": lambda a, b, n: (a < b) + ((a < 0) << 32),
-    "wide_max(a, b)": lambda a, b, n: max(a, b),
-    "wide_min(a, b)": lambda a, b, n: min(a, b),
-    "wide_left(a, n)": lambda a, b, n: a << n,
-    "wide_right(a, n)": lambda a, b, n: a >> n,
-    "Wide(bitcast<u32>(wide_to_real(a)), 0u)": lambda a, b, n: float_bits(nearest_float(a)),
-    "wide_of_real(wide_to_real(a))": lambda a, b, n: saturated(nearest_float(a)),
-    "wide_of_real(bitcast<f32>(a.x))": lambda a, b, n: saturated(np.uint32(a % 2**32).view(np.float32)),
+    "i64_multiply(a, b)": lambda a, b, n: a * b,
+    "i64_product(i32(a.x), i32(b.x))": lambda a, b, n: low_word(a) * low_word(b),
+    "I64(u32(i64_less(a, b)), u32(is_negative(a)))": lambda a, b, n: (a < b) + ((a < 0) << 32),
+    "i64_max(a, b)": lambda a, b, n: max(a, b),
+    "i64_min(a, b)": lambda a, b, n: min(a, b),
+    "i64_shift_left(a, n)": lambda a, b, n: a << n,
+    "i64_shift_right(a, n)": lambda a, b, n: a >> n,
+    "I64(bitcast<u32>(i64_to_f32(a)), 0u)": lambda a, b, n: float_bits(nearest_float(a)),
+    "i64_from_f32(i64_to_f32(a))": lambda a, b, n: saturated(nearest_float(a)),
+    "i64_from_f32(bitcast<f32>(a.x))": lambda a, b, n: saturated(np.uint32(a % 2**32).view(np.float32)),
 }
-BODY = """//!use wide
+BODY = """//!use int64
 // All functions of every pair of numbers.
 @compute @workgroup_size(WX, WY, WZ)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -88,8 +88,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """shaders/ with nothing but lib/ and a body that calls FUNCTIONS."""
     shutil.copytree(str(shader.shader_folder().joinpath("lib")), tmp_path / "lib")
     stores = (f"  put({len(FUNCTIONS)}u * i + {k}u, {e});\n" for k, e in enumerate(FUNCTIONS))
-    put = "fn put(i: u32, v: Wide) { store_y(2u * i, i32(v.x)); store_y(2u * i + 1u, i32(v.y)); }\n"
-    (tmp_path / "wide_probe.wgsl").write_text(f"{BODY}{''.join(stores)}}}\n{put}")
+    put = "fn put(i: u32, v: I64) { store_y(2u * i, i32(v.x)); store_y(2u * i + 1u, i32(v.y)); }\n"
+    (tmp_path / "int64_probe.wgsl").write_text(f"{BODY}{''.join(stores)}}}\n{put}")
     monkeypatch.setattr(shader, "shader_folder", lambda: tmp_path)
     shader.read_body.cache_clear()
     yield
@@ -103,7 +103,7 @@ def _infer(call: Call) -> TensorType:
 def _kernel(call: Call) -> Kernel:
     pairs = call.x.shape[0]
     return Kernel(
-        body="wide_probe",
+        body="int64_probe",
         threads=(pairs, 1, 1),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
@@ -112,7 +112,7 @@ def _kernel(call: Call) -> Kernel:
 
 
 @op(_infer, _kernel)
-def wide_probe(x: Array) -> Array:
+def int64_probe(x: Array) -> Array:
     """All FUNCTIONS of pairs of 64-bit numbers."""
     raise NotImplementedError
 
@@ -121,7 +121,7 @@ def test_every_function_is_that_of_pythons_integers(folder: None, gpu: str) -> N
     values = np.array(numbers(), np.int64)
     model = Model()
     words = values.view(np.int32).reshape(-1, 4)
-    model.output(*model.add(wide_probe, [model.input("x", TensorType(DType.INT32, words.shape))]))
+    model.output(*model.add(int64_probe, [model.input("x", TensorType(DType.INT32, words.shape))]))
     with model.compile(gpu) as compiled:
         found = np.asarray(compiled(words)).view(np.uint64)[..., 0]
     pairs = values.reshape(-1, 2).tolist()

@@ -2,7 +2,7 @@
 
 exp over -10 ... 0 and 1 / (1 + x) over 0 ... 1 are read from tables of 513 points with 15 bits of fraction,
 with straight lines between them (ops/fixed_point/interpolation.py). What lies 10 or more below a row's
-maximum counts as exp(-10). shaders/lib/softmax_wide.wgsl has the same for the GPU.
+maximum counts as exp(-10). shaders/lib/softmax_int16.wgsl has the same for the GPU.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _functions(call: Call) -> dict[str, str]:
         "lowest": "T(-32768)",
         "measure": "x",
         "relative": "clamp(rescale(x - top, p.factor.x, p.factor.y, true), -65535, 0)",
-        "term": "wide_term(r)",
-        "finish": "wide_share(wide_term(r), sum)",
+        "term": "int16_term(r)",
+        "finish": "int16_share(int16_term(r), sum)",
     }
 
 
@@ -79,7 +79,7 @@ INTEGER = IntegerRows(
     _why_not,
     _reference,
     _functions,
-    ("affine", "softmax_wide"),
+    ("affine", "softmax_int16"),
     table=lambda call: np.concatenate(_tables()).astype(np.int32),
     params=lambda call: {"factor": (*_factor(call), 0, 0)},
 )

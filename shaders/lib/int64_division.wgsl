@@ -1,0 +1,58 @@
+//!use int64
+// lib/division.wgsl for 64-bit integers: the same functions. Division by 0 gives 0.
+
+struct Quotient { quotient: I64, rest: I64 }
+
+// Of numbers without a sign, up to 2^63, the second not 0: bit by bit from the highest on.
+fn divided(a: I64, b: I64) -> Quotient {
+  if ((a.y | b.y) == 0u) { return Quotient(I64(a.x / b.x, 0u), I64(a.x % b.x, 0u)); }
+  var quotient = I64();
+  var rest = I64();
+  for (var left = 64u; left > 0u;) {
+    left--;
+    rest = i64_shift_left(rest, 1u) | (i64_shift_right(a, left) & I64(1u, 0u));
+    quotient = i64_shift_left(quotient, 1u);
+    if (select(rest.y >= b.y, rest.x >= b.x, rest.y == b.y)) {
+      rest = i64_subtract(rest, b);
+      quotient.x |= 1u;
+    }
+  }
+  return Quotient(quotient, rest);
+}
+
+fn with_sign(x: I64, negative: bool) -> I64 { return select(x, i64_negate(x), negative); }
+
+fn truncated(a: I64, b: I64) -> Quotient {
+  if (all(b == I64())) { return Quotient(); }
+  let sizes = divided(magnitude(a), magnitude(b));
+  let negative = is_negative(a);
+  return Quotient(with_sign(sizes.quotient, negative != is_negative(b)), with_sign(sizes.rest, negative));
+}
+
+fn truncated_quotient(a: I64, b: I64) -> I64 { return truncated(a, b).quotient; }
+
+fn floored_quotient(a: I64, b: I64) -> I64 {
+  let found = truncated(a, b);
+  let below = any(found.rest != I64()) && is_negative(a) != is_negative(b);
+  return i64_subtract(found.quotient, I64(u32(below), 0u));
+}
+
+fn floored_rest(a: I64, b: I64) -> I64 {
+  let rest = truncated(a, b).rest;
+  let below = any(rest != I64()) && is_negative(rest) != is_negative(b);
+  return select(rest, i64_add(rest, b), below);
+}
+
+// a^b, wrapping around; what is smaller than 1 counts as 0.
+fn integer_power(a: I64, b: I64) -> I64 {
+  let one = I64(1u, 0u);
+  let odd = (b.x & 1u) == 1u;
+  if (is_negative(b)) { return select(I64(), select(one, a, odd), all(magnitude(a) == one)); }
+  var result = one;
+  var factor = a;
+  for (var left = b; any(left != I64()); left = i64_shift_right(left, 1u)) {
+    if ((left.x & 1u) == 1u) { result = i64_multiply(result, factor); }
+    factor = i64_multiply(factor, factor);
+  }
+  return result;
+}
