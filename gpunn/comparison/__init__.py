@@ -1,4 +1,4 @@
-"""Comparing backends: gpunn.compare and the data that it returns."""
+"""Comparison of backends: gpunn.compare and the data that it returns."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A layer by itself in one file: its operation, constants, types and the inputs that it had.
+"""A case: one layer in one file, with its operation, constants, types and inputs.
 
-A case is a .npz archive of plain arrays, which numpy.load reads: in0, in1, ... are the operands by position,
-out0, ... the exact results, `case` the JSON text of the operation: name, attributes, types. `gpunn compare
-CASE.npz` runs it again, anywhere; load_case() gives its Model and Sample.
+A case is a .npz archive of plain arrays, which numpy.load reads. in0, in1, ... are the operands by position,
+out0, ... the exact results. `case` is the JSON text of the operation: name, attributes, types. `gpunn compare
+CASE.npz` runs it again, on any machine; load_case() returns its Model and Sample.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _KINDS = (int, float, str, bool, type(None))
 
 
 def save_layer(model: Model, index: int, sample: Sample, path: str | os.PathLike[str]) -> None:
-    """Write operation `index` of the optimised model as a case, with what it is given for a sample.
+    """Write operation `index` of the optimised model as a case, with the inputs that a sample gives it.
 
-    Raises ModelError when there is no such operation, UnsupportedError when it cannot be written: a custom
-    one, or one with strings or attributes that are no plain values.
+    Raises ModelError if there is no such operation; UnsupportedError if it is custom, works on strings, or
+    has attributes that are not plain values.
     """
     optimised = joined(exact_parts(model, sample.arrays))
     if not 0 <= index < len(optimised.operations):
@@ -49,7 +49,7 @@ def save_layer(model: Model, index: int, sample: Sample, path: str | os.PathLike
 
 
 def save_case(path: str | os.PathLike[str], operation: Operation, values: Mapping[Operand, Array]) -> None:
-    """Write a case; `values` are the inputs that are no constants."""
+    """Write a case; `values` are the inputs that are not constants."""
     where = f"{operation.op} ({operation.origin})"
     operands = [o for o in (*operation.inputs, *operation.outputs) if o is not None]
     if operation.custom is not None or any(o.type.dtype is DType.STRING for o in operands):
@@ -75,7 +75,7 @@ def save_case(path: str | os.PathLike[str], operation: Operation, values: Mappin
 
 
 def _plain(value: Any, where: str) -> Any:
-    """An attribute for JSON; tuples become lists."""
+    """Convert an attribute for JSON; tuples become lists."""
     if isinstance(value, (list, tuple)):
         return [_plain(item, where) for item in value]
     if isinstance(value, np.generic):
@@ -100,7 +100,7 @@ def _described(operand: Operand | None) -> dict[str, Any] | None:
 
 
 def load_case(path: str | os.PathLike[str]) -> tuple[Model, Sample]:
-    """The model of one operation that a case holds, and its inputs. Raises FormatError and ModelError."""
+    """Return the one-operation model of a case, and its inputs. Raises FormatError and ModelError."""
     path = Path(path)
     arrays = read_arrays(path)
     described = _text(path, arrays)
@@ -176,7 +176,7 @@ def _type(row: Mapping[str, Any]) -> TensorType:
 
 
 def _attribute(value: Any, depth: int = 0) -> Any:
-    """An attribute from JSON; lists become tuples."""
+    """Convert an attribute from JSON; lists become tuples."""
     if depth > MAX_DEPTH:
         raise ValueError("an attribute is nested too deeply")
     return tuple(_attribute(item, depth + 1) for item in value) if isinstance(value, list) else value

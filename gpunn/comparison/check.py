@@ -1,4 +1,4 @@
-"""One tensor of a side against the exact one, element by element."""
+"""Comparison of one tensor of a side with the exact tensor, element by element."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = {DType.FLOAT32: float(np.finfo(np.float32).max), DType.FLOAT16: 65519.
 
 @dataclass(slots=True)
 class Checked:
-    """Adds up one tensor of a side over the samples."""
+    """The errors of one tensor of a side, gathered over the samples."""
 
     counted: bool = False
     tally: Tally = field(default_factory=Tally)
@@ -26,7 +26,9 @@ class Checked:
     ratio: float = 0.0
 
     def add(self, operand: Operand, expected: Array, found: Array, limit: Array | float) -> None:
-        """Count a tensor; the limit is in steps where the operand is quantised."""
+        """Count a tensor. `limit` is the largest allowed error of each element, in steps for quantised
+        operands.
+        """
         self.counted = True
         expected = _in_range(operand, expected)
         wanted, got = reals(expected, operand.type), reals(found, operand.type)
@@ -49,14 +51,16 @@ class Checked:
             self.ratio, self.tolerance = ratio, allowed
 
     def check(self) -> Check | None:
-        """What has come together; None where nothing was counted."""
+        """Return the result so far; None if nothing was counted."""
         if not self.counted:
             return None
         return Check(self.tally.metrics(), self.values, self.tolerance, self.ratio)
 
 
 def _in_range(operand: Operand, exact: Array) -> Array:
-    """Exact values, infinite where the tensor's dtype rounds them so: a side can have nothing else there."""
+    """Replace exact values by infinity if the tensor's dtype rounds them to it: no side can give another
+    value.
+    """
     largest = LARGEST.get(operand.type.dtype)
     if largest is None:
         return exact

@@ -1,4 +1,5 @@
-"""Classifiers compared: agreement of the best classes, accuracy where the truth is known, with intervals."""
+"""Classifiers: agreement of the best classes, and accuracy with confidence intervals if the truth is known.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Z95 = 1.959963984540054  # of a standard normal variable, 95 % lies within this 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`hits` of `count`, with the 95 % confidence interval of the probability behind it."""
+    """`hits` of `count`, and the 95 % confidence interval of the underlying probability."""
 
     hits: int
     count: int
@@ -29,11 +30,12 @@ class Share:
 
 
 def share(hits: int, count: int) -> Share:
-    """A Share with Wilson's score interval; of nothing, the probability may be anything from 0 to 1.
+    """Make a Share with Wilson's score interval; for a count of 0 the interval is 0 to 1.
 
-    With p = hits / n and z = 1.96: (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), the
-    values of the probability that a test of its level does not reject; unlike p +- z sqrt(p (1 - p) / n) it
-    stays within 0 to 1 and has a width at p = 0 and p = 1 (Wilson 1927, J. Am. Stat. Assoc. 22, 209).
+    With p = hits / n and z = 1.96: (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n). The
+    interval contains the probabilities that a test of this level does not reject. Unlike p +- z sqrt(p (1 -
+    p) / n), it stays within 0 to 1 and has a width at p = 0 and p = 1 (Wilson 1927, J. Am. Stat. Assoc. 22,
+    209).
     """
     if count == 0:
         return Share(0, 0, 0.0, 0.0, 1.0)
@@ -47,10 +49,10 @@ def share(hits: int, count: int) -> Share:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two classifiers agree on `count` inputs.
+    """The agreement of two classifiers on `count` inputs.
 
-    top1: share of inputs with the same best class. top_k: mean share of the best k classes, in any order,
-    that both have, k = min(5, classes). Of equal scores the lower class number comes first.
+    top1: share of inputs with the same best class. top_k: mean share of the best k classes that both have, in
+    any order, with k = min(5, classes). For equal scores the lower class number comes first.
     """
 
     count: int
@@ -61,7 +63,9 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How often a backend is right: the true class is its best one, or among its best k = min(5, classes)."""
+    """The accuracy of a backend: how often the true class is its best class, or one of its best k = min(5,
+    classes).
+    """
 
     backend: str
     k: int
@@ -70,14 +74,14 @@ class Accuracy:
 
 
 def best_classes(scores: Array, k: int = TOP) -> Array:
-    """The numbers of the best min(k, classes) classes of each row of [rows, classes], best first."""
+    """Return the numbers of the best min(k, classes) classes of each row of [rows, classes], best first."""
     found: Array = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :k]
     return found
 
 
 @dataclass(slots=True)
 class AgreementTally:
-    """Counts agreement, row by row."""
+    """A counter of agreement, row by row."""
 
     count: int = 0
     k: int = 0
@@ -85,7 +89,7 @@ class AgreementTally:
     common: float = 0.0
 
     def add(self, reference: Array, candidate: Array) -> None:
-        """Count rows of best classes (best_classes)."""
+        """Count rows of best classes, as best_classes() gives them."""
         self.count += len(reference)
         self.k = reference.shape[-1]
         for a, b in zip(reference.tolist(), candidate.tolist(), strict=True):
@@ -93,7 +97,7 @@ class AgreementTally:
             self.common += len(set(a) & set(b)) / self.k
 
     def agreement(self) -> Agreement | None:
-        """The shares; None where nothing was counted."""
+        """Return the shares; None if nothing was counted."""
         if not self.count:
             return None
         return Agreement(self.count, self.k, self.same / self.count, self.common / self.count)
@@ -101,7 +105,7 @@ class AgreementTally:
 
 @dataclass(slots=True)
 class AccuracyTally:
-    """Counts hits of one backend."""
+    """A counter of the hits of one backend."""
 
     count: int = 0
     k: int = 0
@@ -116,18 +120,18 @@ class AccuracyTally:
             self.hits[1] += true in row
 
     def accuracy(self, backend: str) -> Accuracy:
-        """The shares with their intervals."""
+        """Return the shares with their intervals."""
         top1, top_k = (share(hits, self.count) for hits in self.hits)
         return Accuracy(backend, self.k, top1, top_k)
 
 
 def true_class(path: Path, labels: Sequence[str], classes: int) -> int:
-    """The class number that a picture's folder or file name states.
+    """Return the class number that a picture's folder or file name states.
 
-    The name of the folder is a label, as in cat/0001.png, or the file name begins or ends with one, as in
-    cat_0001.png and photo_0001_cat.png; case does not count, and `_`, `-` and blanks are alike. Where no
-    label fits, a number at the end after a `_` counts as class number (t10k_00013_7.png), and so does the
-    folder's name. Raises FormatError when there is nothing of the kind.
+    The folder's name may be a label, as in cat/0001.png, or the file name may begin or end with a label, as
+    in cat_0001.png and photo_0001_cat.png. Case does not matter, and `_`, `-` and blanks are equal. If no
+    label fits, a number at the end after a `_` is the class number (t10k_00013_7.png), or else the folder's
+    name. Raises FormatError if neither states a class.
     """
     numbers = {_normal(label): number for number, label in reversed(list(enumerate(labels)))}
     folder, stem = _normal(path.parent.name), _normal(path.stem)

@@ -54,37 +54,39 @@ def compare(
 ) -> Comparison:
     """Run a model on several backends and say where and how far their answers differ.
 
-    model: a Model, a file as gpunn.load takes it, or a case (gpunn.comparison.case), which has its inputs.
+    model: a Model, a file as gpunn.load takes it, or a case (gpunn.comparison.case), which contains its
+    inputs.
 
-    inputs: what to run it on: None for RANDOM_SAMPLES seeded random tensors in the inputs' ranges (`seed`); a
-    number for as many; an array, or a sequence of samples, each an array or a tuple of arrays in the order of
-    the model's inputs; or a path, or a sequence of paths: photos, folders of photos, .npy and .npz files.
-    truth: a folder of photos whose names state their classes; these are run too, and accuracy is counted.
-    labels: names of a classifier's classes, by default those of the model; with them what is given other
-    inputs than photos counts as one, too. mean, std: see `gpunn classify`.
+    inputs: None for RANDOM_SAMPLES seeded random samples in the inputs' ranges (`seed`); a number for that
+    many random samples; an array, or a sequence of samples, each an array or a tuple of arrays in the order
+    of the model's inputs; or a path, or a sequence of paths: photos, folders of photos, .npy and .npz files.
+    truth: a folder of photos whose names state their classes; these run too, and their accuracy is counted.
+    labels: the class names of a classifier, by default the model's; with labels, a model with inputs other
+    than photos also counts as a classifier. mean, std: see `gpunn classify`.
 
     backends and reference: "cpu64" (the ops' meaning in float64; quantised tensors in integers), "cpu",
-    "webgpu", "litert" and "litert-ref" (LiteRT's default and reference kernels, for a file; extra
-    `compare`), or part of an adapter's name; "webgpu-relaxed", "cpu-relaxed" and NAME-relaxed store float32
-    as float16. Every backend is compared with the reference, and the backends with each other. An output's
-    tolerance is what rounding may do to it (gpunn.comparison.noise), tried on the first sample, unless
-    `tolerance` states the largest absolute error, from 0 (of quantised outputs in steps).
+    "webgpu", "litert" and "litert-ref" (LiteRT's default and reference kernels, for a file; extra `compare`),
+    or part of an adapter's name. "webgpu-relaxed", "cpu-relaxed" and NAME-relaxed store float32 as float16.
+    Every backend is compared with the reference and with the other backends. The tolerance of an output is
+    the possible effect of rounding (gpunn.comparison.noise), estimated on the first sample. `tolerance`, from
+    0, replaces it by a largest absolute error, in steps for quantised outputs.
 
     per_layer: also compare every tensor between the layers, on the first `layer_samples` samples, in two
-    modes: isolated, with exact inputs, and accumulated, with the backend's own (gpunn.comparison.walk). Where
-    shapes depend on values, the layers are those of the first sample, and of others that lead to the same.
+    modes: isolated, with exact inputs, and accumulated, with the backend's own inputs
+    (gpunn.comparison.walk). If shapes depend on values, the layers are those of the first sample; samples
+    that lead to other layers are left out.
 
-    other: another file of the same network, which joins the backends, in float64; with per_layer its
-    tensors are compared with those of the model that belong to them (gpunn.comparison.files).
+    other: another file of the same model. It joins the backends, in float64; with per_layer its tensors are
+    compared with the matching tensors of the model (gpunn.comparison.files).
 
-    case: a layer's index, and the file to which it is written by itself, with what the first sample makes its
-    inputs (gpunn.comparison.case).
+    case: the index of a layer, and a file. The layer is written to the file, with the inputs that the first
+    sample gives it (gpunn.comparison.case).
 
-    progress: called with what is under way, how much of it is done, and how much there is, if known.
+    progress: called with the current task, how much of it is done, and how much there is, if known.
 
-    Raises ModelError for unknown backends, for inputs that do not fit and where there are none, FormatError
-    for files that cannot be read, UnsupportedError where LiteRT is not installed or does not run the file,
-    and what gpunn.load and Model.compile raise. A difference is no error: see Comparison.ok and .findings.
+    Raises ModelError for unknown backends, for inputs that do not fit and for a lack of inputs; FormatError
+    for files that cannot be read; UnsupportedError if LiteRT is not installed or does not run the file; and
+    the errors of gpunn.load and Model.compile. A difference is not an error: see Comparison.ok and .findings.
     """
     if tolerance is not None and not tolerance >= 0:
         raise ModelError(f"tolerance must be a number from 0, got {tolerance}")
@@ -129,33 +131,33 @@ def compare(
 
 
 def _model(model: Model | File, inputs: Any) -> tuple[Model, Any]:
-    """The model, and the inputs, which a case brings along."""
+    """Return the model and the inputs; a case contains both."""
     if isinstance(model, Model):
         return model, inputs
     if isinstance(model, (str, os.PathLike)) and Path(model).suffix.lower() == SUFFIX:
-        network, sample = load_case(model)
-        return network, [sample.arrays] if inputs is None else inputs
+        loaded, sample = load_case(model)
+        return loaded, [sample.arrays] if inputs is None else inputs
     return load(model), inputs
 
 
 def _other(
     model: Model, other: Model | File, names: Sequence[str], mean: float | None, std: float | None
 ) -> OtherFileSide:
-    """The other file as a side, under a name of its own."""
-    network = other if isinstance(other, Model) else load(other)
-    name = network.name
+    """Make a side of the other file, under a name that no other side has."""
+    loaded = other if isinstance(other, Model) else load(other)
+    name = loaded.name
     while name in names:
         name += "'"
-    return OtherFileSide(name, model, network, mean, std)
+    return OtherFileSide(name, model, loaded, mean, std)
 
 
 def _open(name: str, model: Model, file: File | None) -> Side:
-    """The side of a name."""
+    """Open the side with this name."""
     return LitertSide(name, model, file) if name in RESOLVERS else open_side(name, model, tuple(RESOLVERS))
 
 
 def _silent(what: str, done: int, total: int | None) -> None:
-    """Progress that nobody wants to see."""
+    """Ignore progress."""
 
 
 def _source(
@@ -167,7 +169,7 @@ def _source(
     std: float | None,
     seed: int,
 ) -> Source:
-    """The samples behind the argument `inputs` of compare()."""
+    """Make the samples for the argument `inputs` of compare()."""
     wanted: Any = [inputs] if isinstance(inputs, (str, os.PathLike, np.ndarray)) else inputs
     if wanted is None and truth is None:
         wanted = RANDOM_SAMPLES
@@ -189,9 +191,9 @@ def _array_samples(model: Model, given: Sequence[Array | tuple[Array, ...]]) -> 
 def _walk(
     model: Model, sides: Sequence[Side], per_layer: bool, samples: Sequence[Sample], progress: Progress
 ) -> tuple[Walked, list[str]]:
-    """Layer by layer; and which sides' whole models answer otherwise than their layers.
+    """Compare layer by layer; also name the sides whose whole model differs from its single layers.
 
-    That is a matter of bits, which a GPU repeats; numpy's products depend on where arrays lie in memory.
+    This is a matter of bits, which a GPU repeats. numpy's products depend on where arrays lie in memory.
     """
     found = [exact_parts(model, sample.arrays) for sample in samples]
     samples = [s for s, others in zip(samples, found, strict=True) if path(others) == path(found[0])]

@@ -1,4 +1,4 @@
-"""The reference: a model walked in numpy by its ops' meaning, reals in float64."""
+"""The reference: a model computed in numpy by its ops' meaning, real numbers in float64."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from gpunn.types import Array
 
 
 def widen(value: Array) -> Array:
-    """Reals as float64, everything else as it is."""
+    """Convert floating-point arrays to float64; return all others unchanged."""
     return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
 def narrow(value: Array, operand: Operand) -> Array:
-    """A value in the dtype that the operand has: what a backend can be given."""
+    """Convert a value to the dtype of an operand, so that a backend can take it."""
     with np.errstate(over="ignore"):
         return np.asarray(value, operand.type.dtype.numpy, order="C")
 
 
 def evaluate(operation: Operation, values: Mapping[Operand, Array]) -> tuple[Array, ...]:
-    """The outputs for the inputs in `values`; the operation has its constants itself."""
+    """Compute an operation's outputs for the inputs in `values`; its constants are in the operation itself.
+    """
     operands = operation.inputs
     wide = [None if o is None else widen(values[o] if o.value is None else o.value) for o in operands]
     return tuple(widen(np.asarray(result)) for result in operation.evaluate(wide))
@@ -33,7 +34,7 @@ def evaluate(operation: Operation, values: Mapping[Operand, Array]) -> tuple[Arr
 def renamed(
     operation: Operation, variant: Operation, values: Mapping[Operand, Array]
 ) -> Mapping[Operand, Array]:
-    """Values of an operation's inputs as those of another one in its place, which reads other operands."""
+    """Map the values of an operation's inputs to the operands that `variant` reads in the same places."""
     if variant is operation:
         return values
     pairs = zip(operation.inputs, variant.inputs, strict=True)
@@ -41,7 +42,7 @@ def renamed(
 
 
 def start(model: Graph, inputs: Sequence[Array]) -> dict[Operand, Array]:
-    """What is known before the first operation: inputs, and variables with their initial values."""
+    """Return what is known before the first operation: inputs, and variables with their initial values."""
     given = dict(zip(model.inputs, inputs, strict=True))
     return {operand: widen(value) for operand, value in (*given.items(), *model.variables.items())}
 

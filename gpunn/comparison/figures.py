@@ -1,4 +1,4 @@
-"""What numbers of a comparison look like to people, in the terminal and in the report."""
+"""Numbers of a comparison as text, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gpunn.comparison.result import OutputPair
 
 
 def number(value: float | None, form: str) -> str:
-    """A number as `form` has it; "-" for what has no meaning."""
+    """Format a number with `form`; "-" for None."""
     if value is None:
         return "-"
     return format(value, form) if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
 def ratio(value: float) -> str:
-    """An error as a share of its tolerance, or a multiple."""
+    """Format an error as a share or a multiple of its tolerance."""
     if not math.isfinite(value):
         return "inf"
     if value <= 1:
@@ -25,26 +25,26 @@ def ratio(value: float) -> str:
 
 
 def of_tolerance(value: float) -> str:
-    """An error in tolerances, in words."""
+    """Describe an error in tolerances, in words."""
     if not math.isfinite(value):
         return "beyond any tolerance"
     return f"{ratio(value)} {'of ' if value <= 1 else ''}the tolerance"
 
 
 def shortened(text: str, length: int) -> str:
-    """A text without its middle where it is longer than that."""
+    """Cut the middle of a text that is longer than `length`."""
     if len(text) <= length:
         return text
     return f"{text[: length // 2]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - (length - 1) // 2 :]}"
 
 
 def largest_error(metrics: Metrics, form: str = ".3g") -> str:
-    """The largest error; of what is quantised in steps."""
+    """Format the largest error; in steps for quantised tensors."""
     return format(metrics.max_abs_error, form) if metrics.max_steps is None else f"{metrics.max_steps} steps"
 
 
 def share_of_allowed(output: OutputPair) -> str:
-    """The largest error of an output as a share of its tolerance; "-" where there is none."""
+    """Format the largest error of an output as a share of its tolerance; "-" without a tolerance."""
     if output.ratio is None:
         return "-"
     if output.tolerance == 0:

@@ -1,8 +1,7 @@
-"""Two files of one network: the other one beside the model, whole and tensor by tensor.
+"""Two files of one model: the other file beside the model, as a whole and tensor by tensor.
 
-Tensors belong together that have the same name and shape in both; of the others those that come in the same
-order of operations and shapes. Both models are walked exactly, in turn, and a tensor is kept until the one
-that it belongs to has been computed.
+Two tensors match if they have the same name and shape. The remaining tensors match by the order of operations
+and shapes. Both models are computed exactly, in turn, and a tensor is kept until its match has been computed.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ MAX_ORDERED = 2000  # operations of a model up to which they are compared by ord
 
 
 class OtherFileSide:
-    """Another file of the same network, computed exactly; inputs and outputs go by their order.
+    """Another file of the same model, computed exactly; inputs and outputs match by their order.
 
-    It may be as far away as float32 arithmetic, since a conversion of weights rounds as that does. Where
-    either network is quantised, or has shapes that depend on values, nothing can be stated.
+    It may be as far away as float32 arithmetic, because a conversion of weights rounds in the same way. If
+    either model is quantised, or has shapes that depend on values, no tolerance can be stated.
 
-    Photos are read again as that model takes them. Arrays are taken as they are where dtype and quantisation
-    are the same, else as the reals that they stand for.
+    Photos are read again in the form that this model takes. Arrays are used unchanged if dtype and
+    quantisation are the same; otherwise their real values are converted.
     """
 
     def __init__(self, name: str, model: Graph, other: Graph, mean: float | None, std: float | None) -> None:
@@ -57,7 +56,7 @@ class OtherFileSide:
         return tuple(self._fitting(reals(y, theirs.type), ours) for y, theirs, ours in pairs)
 
     def _fitting(self, value: Array, output: Operand) -> Array:
-        """A value in the shape of an output of the model, if that has one."""
+        """Return a value in the shape of the model's output, if that shape is known."""
         if not _is_known(output, self._model):
             return value
         if value.size != output.type.size:
@@ -69,7 +68,7 @@ class OtherFileSide:
         pass
 
     def _arrays(self, sample: Sample) -> tuple[Array, ...]:
-        """The sample as the other model takes it."""
+        """Return the sample in the form that the other model takes."""
         if sample.photos:
             wanted = vision.photo_input(self._other, self._mean, self._std)
             values = (wanted.values(vision.load_photo(path)) for path in sample.photos)
@@ -78,7 +77,7 @@ class OtherFileSide:
         return tuple(_converted(value, ours.type, theirs.type) for value, ours, theirs in pairs)
 
     def layer_pairs(self, sample: Sample) -> tuple[LayerPair, ...]:
-        """Tensors of both models that belong together, for one sample."""
+        """Compare the matching tensors of both models, for one sample."""
         ours = joined(exact_parts(self._model, sample.arrays))
         theirs = joined(exact_parts(self._other, self._arrays(sample)))
         pairs = paired(ours, theirs)
@@ -104,7 +103,7 @@ def _quantised(model: Graph) -> bool:
 
 
 def _alike(role: str, model: Graph, other: Graph) -> bool:
-    """Whether inputs or outputs may be compared element by element, as far as their shapes are known."""
+    """Tell whether inputs or outputs can be compared element by element, as far as their shapes are known."""
     ours, theirs = getattr(model, role), getattr(other, role)
     if len(ours) != len(theirs):
         return False
@@ -113,7 +112,7 @@ def _alike(role: str, model: Graph, other: Graph) -> bool:
 
 
 def _is_known(operand: Operand, model: Graph) -> bool:
-    """Whether the shape of an input or output is known before a run."""
+    """Tell whether the shape of an input or output is known before a run."""
     shape = operand.open
     if shape is None or shape.extents is None:
         return shape is None
@@ -136,7 +135,9 @@ def _tensors(model: Graph, arrays: Sequence[Array]) -> Iterator[tuple[Operand, A
 
 
 def paired(first: Graph, second: Graph) -> list[tuple[Operand, Operand, str]]:
-    """Tensors of two models that belong together, in the second's order, and by what: "name" or "order"."""
+    """Return the matching tensors of two models, in the second's order, and what they match by: "name" or
+    "order".
+    """
     ours, theirs = _results(first), _results(second)
     names = _by_name(ours)
     by_name = {
@@ -159,11 +160,11 @@ def paired(first: Graph, second: Graph) -> list[tuple[Operand, Operand, str]]:
 
 
 def _results(model: Graph) -> dict[Operand, tuple[object, ...]]:
-    """Every operation's results, and what those that belong together share."""
+    """Map every operation's results to what matching results have in common."""
     return {o: (operation.op, *o.type.shape) for operation in model.operations for o in operation.outputs}
 
 
 def _by_name(operands: Mapping[Operand, object]) -> dict[str, Operand]:
-    """Operands by their names, as far as these are the only ones of their kind."""
+    """Return the operands whose names are unique, by name."""
     count = Counter(o.name for o in operands)
     return {o.name: o for o in operands if count[o.name] == 1}

@@ -1,4 +1,4 @@
-"""What a comparison comes to: the first layer that is wrong, drift, faults of outputs, overflow."""
+"""The findings of a comparison: the first wrong layer, drift, faults of outputs, overflow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpunn.comparison.result import Check, Finding, Layer, LayerSide, Pair
 
 
 def find(layers: Sequence[Layer], pairs: Sequence[Pair], unlike: Sequence[str]) -> tuple[Finding, ...]:
-    """Faults first. `unlike`: sides whose whole model answers otherwise than its layers one by one."""
+    """List the findings, faults first. `unlike`: sides whose whole model differs from its single layers."""
     names = list(dict.fromkeys(side.backend for layer in layers for side in layer.sides))
     reference = pairs[0].reference if pairs else ""
     judged = [pair for pair in pairs if pair.reference == reference]
@@ -28,7 +28,7 @@ def _side(layer: Layer, backend: str) -> LayerSide:
 
 
 def _where(layer: Layer) -> str:
-    """A layer by number, operation, tensor and place; converters join the names of what they fused."""
+    """Describe a layer by number, operation, tensor and place; converters join the names of fused tensors."""
     name = layer.name.partition(";")[0]
     return f"layer {layer.index}, {layer.called}, {name!r} ({layer.origin})"
 
@@ -49,7 +49,7 @@ def _error(layer: Layer, check: Check) -> str:
 
 
 def _kernels(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
-    """The first layer that is wrong although its inputs are right."""
+    """Find the first layer that is wrong although its inputs are right."""
     wrong = [layer for layer in layers if (found := _side(layer, backend).isolated) and not found.ok]
     if wrong:
         first = wrong[0]
@@ -61,7 +61,7 @@ def _kernels(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
 
 
 def _drift(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
-    """The first layer that is off with the backend's own inputs."""
+    """Find the first layer that is wrong with the backend's own inputs."""
     for layer in layers:
         check = _side(layer, backend).accumulated
         if check is not None and not check.ok:
@@ -93,7 +93,7 @@ def _outputs(pair: Pair) -> Iterator[Finding]:
 
 
 def _not_finite(layers: Sequence[Layer]) -> Iterator[Finding]:
-    """The first layer whose exact values are not all finite."""
+    """Find the first layer with exact values that are not finite."""
     for layer in layers:
         if layer.values.nan or layer.values.inf:
             what = f"{layer.values.nan} NaN and {layer.values.inf} infinite values in exact arithmetic"
@@ -102,7 +102,7 @@ def _not_finite(layers: Sequence[Layer]) -> Iterator[Finding]:
 
 
 def _half(layers: Sequence[Layer]) -> Iterator[Finding]:
-    """Every layer whose values do not fit float16."""
+    """Find every layer with values that do not fit float16."""
     for layer in layers:
         if layer.values.beyond_f16 and layer.dtype == "float32":
             text = (

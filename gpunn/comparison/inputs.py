@@ -1,4 +1,4 @@
-"""What models are compared on: photos, arrays from files, or seeded random tensors."""
+"""The inputs of a comparison: photos, arrays from files, or seeded random tensors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ INDEXED = ("embedding_lookup", "gather")  # ops that take an input as row number
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run's inputs, in the order of the model's.
+    """The inputs of one run, in the order of the model's inputs.
 
-    names: of what is in the batch, one for each row, the rest being filled up. photos: their files, where
-    they are photos. truth: their classes, where these are known.
+    names: one for each row of the batch; the remaining rows are filled up. photos: the files, if the rows are
+    photos. truth: the classes, if they are known.
     """
 
     arrays: tuple[Array, ...]
@@ -39,9 +39,9 @@ class Sample:
 
 @dataclass(slots=True)
 class Source:
-    """Samples in order; `description` says what they are. `skipped`: files of folders that are no photos.
+    """Samples in order, with a description. `skipped`: files in folders that are not photos.
 
-    A source can be gone through once. `count` is the number of samples, as far as it is known.
+    A source can be read once. `count` is the number of samples, if it is known.
     """
 
     description: str
@@ -51,10 +51,10 @@ class Source:
 
 
 def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
-    """Seeded random tensors in the inputs' ranges, which the description states.
+    """Draw seeded random tensors in the ranges of the inputs; the description states the ranges.
 
-    Quantised types: every stored integer. Reals: -1 to 1, for grey images 0 to 1. Integers: row numbers of
-    the tables that they are used in, else 0 to 9. bool: both. All evenly distributed.
+    Quantised types: every stored integer. Real numbers: -1 to 1, for grey images 0 to 1. Integers: row
+    numbers of the tables that they index, else 0 to 9. bool: both. All are evenly distributed.
     """
     ranges = {o: _range(model, o) for o in model.inputs}
     parts = [f"{o.name} {o.type} in {low:g} to {high:g}" for o, (low, high) in ranges.items()]
@@ -79,7 +79,7 @@ def _range(model: Graph, operand: Operand) -> tuple[float, float]:
 def _rows(
     op: str, inputs: Sequence[Operand | None], indices: Operand, attrs: Mapping[str, object]
 ) -> int | None:
-    """How many rows the table has that an operation looks `indices` up in."""
+    """Return the number of rows of the table in which an operation looks `indices` up."""
     if op not in INDEXED or indices not in inputs:
         return None
     table = inputs[1 - inputs.index(indices)]
@@ -111,11 +111,11 @@ def file_source(
     mean: float | None = None,
     std: float | None = None,
 ) -> Source:
-    """Photos, folders of photos, .npy and .npz files.
+    """Read photos, folders of photos, .npy and .npz files.
 
-    truth: a folder of photos whose classes their names state (classes.true_class, with `labels`). mean, std:
-    see vision.photo_input. Files in folders that are no photos are skipped; a named one that is none, and an
-    array that does not fit, raises FormatError or ModelError.
+    truth: a folder of photos whose names state their classes (classes.true_class, with `labels`). mean, std:
+    see vision.photo_input. Files in folders that are not photos are skipped. A named file that is not a
+    photo, and an array that does not fit, raises FormatError or ModelError.
     """
     arrays = [p for p in paths if p.suffix.lower() in ARRAYS]
     named = [p for p in paths if p not in arrays and not p.is_dir()]
@@ -139,7 +139,8 @@ def file_source(
 
 
 def _inside(folders: Sequence[Path]) -> list[Path]:
-    """The files of folders and their subfolders, sorted; FormatError for a folder without any."""
+    """List the files of folders and their subfolders, sorted; raise FormatError for a folder without files.
+    """
     found: list[Path] = []
     for folder in folders:
         files = [p for p in sorted(folder.rglob("*")) if p.is_file()]
@@ -153,7 +154,7 @@ def _inside(folders: Sequence[Path]) -> list[Path]:
 
 @dataclass(slots=True)
 class _Photos:
-    """Reads photos into batches."""
+    """A reader of photos into batches."""
 
     model: Graph
     labels: Sequence[str]
@@ -193,7 +194,7 @@ class _Photos:
 
 
 def _array_samples(model: Graph, path: Path) -> Iterator[Sample]:
-    """One sample of arrays with the inputs' shapes, or many of arrays with one more axis in front."""
+    """Yield one sample of arrays with the inputs' shapes, or many of arrays with one more axis in front."""
     arrays = _in_order(model, path, read_arrays(path))
     many = [a.ndim == o.type.rank + 1 for a, o in zip(arrays, model.inputs, strict=True)]
     if not any(many):
@@ -208,7 +209,7 @@ def _array_samples(model: Graph, path: Path) -> Iterator[Sample]:
 
 
 def array_sample(model: Graph, arrays: Sequence[Array], name: str) -> Sample:
-    """A Sample of arrays in the order of the inputs; ModelError where they do not fit."""
+    """Make a Sample of arrays in the order of the inputs; raise ModelError if they do not fit."""
     if len(arrays) != len(model.inputs):
         raise ModelError(f"{name}: the model has {len(model.inputs)} inputs, got {len(arrays)} arrays")
     fitting = tuple(as_input(operand, value) for operand, value in zip(model.inputs, arrays, strict=True))
@@ -222,7 +223,7 @@ def array_sample(model: Graph, arrays: Sequence[Array], name: str) -> Sample:
 
 
 def _in_order(model: Graph, path: Path, arrays: dict[str, Array]) -> list[Array]:
-    """Arrays by the names of the inputs, or as they come where the names are others."""
+    """Order arrays by the names of the inputs; keep their order if the names are different."""
     names = [o.name for o in model.inputs]
     if set(names) <= arrays.keys():
         return [arrays[name] for name in names]
@@ -234,7 +235,7 @@ def _in_order(model: Graph, path: Path, arrays: dict[str, Array]) -> list[Array]
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of a .npy or .npz file; FormatError when it is none or too large."""
+    """Read the arrays of a .npy or .npz file; raise FormatError if it is not such a file or too large."""
     try:
         if path.suffix.lower() == ".npy":
             return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False)}

@@ -1,6 +1,7 @@
 """LiteRT (package ai-edge-litert, extra `compare`): a .tflite file run by an independent implementation.
 
-"litert" are its default kernels without delegates, on one thread; "litert-ref" its reference kernels.
+"litert" stands for its default kernels without delegates, on one thread; "litert-ref" for its reference
+kernels.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Interpreter:
             raise UnsupportedError(f"LiteRT does not run {model.name}: {error}") from None
 
     def run(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs, from initial state."""
+        """Compute the outputs, from the initial state."""
         try:
             self._interpreter.reset_all_variables()
             for details, value in zip(self._inputs, arrays, strict=True):
@@ -63,7 +64,7 @@ class _Interpreter:
             raise UnsupportedError(f"LiteRT does not run this: {error}") from None
 
     def tensors(self) -> dict[str, int]:
-        """The numbers of all tensors whose names are the only ones of their kind."""
+        """Return the numbers of all tensors whose names are unique."""
         found: dict[str, int] = {}
         twice: set[str] = set()
         for details in self._interpreter.get_tensor_details():
@@ -74,7 +75,7 @@ class _Interpreter:
         return {name: index for name, index in found.items() if name not in twice}
 
     def tensor(self, index: int) -> Array | None:
-        """A tensor's value; None where it has none."""
+        """Return a tensor's value; None if it has none."""
         try:
             return np.array(self._interpreter.get_tensor(index))
         except ValueError:
@@ -100,7 +101,7 @@ class LitertSide:
         return self._interpreter.run(sample.arrays)
 
     def layers(self, samples: Sequence[Sample]) -> LitertLayers:
-        """Its tensors, layer by layer."""
+        """Run the samples and keep all tensors, layer by layer."""
         kept = []
         for sample in samples:
             interpreter = _Interpreter(self._name, self._data, self._model, keep=True)
@@ -113,11 +114,11 @@ class LitertSide:
 
 
 class LitertLayers:
-    """Tensors that LiteRT kept of a run, by their names in the file.
+    """The tensors that LiteRT kept of a run, by their names in the file.
 
-    They cannot be set, so a layer alone is what LiteRT made of its own inputs. A layer is left out where
-    one of these, or its result, is none of the file's tensors or of another shape, as a fusion may have
-    made it.
+    They cannot be set, so the inputs of an isolated layer are those that LiteRT computed. A layer is left out
+    if one of its inputs or its result is not a tensor of the file, or has another shape, for example after a
+    fusion.
     """
 
     def __init__(self, info: SideInfo, interpreters: Sequence[_Interpreter]) -> None:

@@ -1,4 +1,4 @@
-"""How far one tensor is from another, gathered over any number of inputs.
+"""Distances between two tensors, gathered over any number of inputs.
 
 With reference r and candidate c, n elements, e = c - r, over the elements that are finite on both sides:
 
@@ -9,10 +9,10 @@ With reference r and candidate c, n elements, e = c - r, over the elements that 
     SNR                           10 log10(sum r^2 / sum e^2) dB
     PSNR                          10 log10(max |r|^2 / (sum e^2 / n)) dB
 
-Where a quotient is 0 / 0 or x / 0: no error at all gives infinite decibels, also for a signal of zeros, and
-cosine and correlation 1, as for any two equal tensors. An error beside a signal of zeros gives minus
-infinity. A cosine with one side all zeros, and a correlation with one side constant, have no meaning: None.
-So has everything where there are no elements, but the errors, which are 0.
+Quotients 0 / 0 and x / 0: without any error, SNR and PSNR are infinite, even for a signal of zeros, and
+cosine and correlation are 1, as for any two equal tensors. With an error and a signal of zeros, SNR and PSNR
+are minus infinity. A cosine with one side all zeros, and a correlation with one side constant, are None.
+Without elements everything is None, except the errors, which are 0.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ HISTOGRAM_EDGES = tuple(10.0 ** (k / 2) for k in range(-24, 13))
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What values are, whatever they should be.
+    """A count of NaN, infinite and large values in a tensor.
 
-    max_abs: of the finite ones. beyond_f16: how many finite ones are larger than float16's 65504.
+    max_abs: of the finite values. beyond_f16: the number of finite values larger than float16's 65504.
     """
 
     count: int = 0
@@ -54,7 +54,7 @@ class Health:
 
 
 def health(values: Array) -> Health:
-    """The Health of a tensor of reals."""
+    """Make the Health of a floating-point tensor."""
     size = np.abs(values)
     finite = np.isfinite(size)
     nan = int(np.count_nonzero(np.isnan(size)))
@@ -72,10 +72,11 @@ def health(values: Array) -> Health:
 class Metrics:
     """The module's formulas for one pair of tensors.
 
-    count: elements compared. different: those that are not equal. unmatched: those that are NaN or infinite
-    on one side only, or differently, and all of tensors of different shapes; they count as different and in
-    nothing else. max_steps: of quantised tensors the largest difference of stored integers. histogram: how
-    many |e| are 0, below the first of HISTOGRAM_EDGES, between each two of them, and from the last on.
+    count: elements compared. different: elements that are not equal. unmatched: elements that are NaN or
+    infinite on one side only, or in different ways, and all elements of tensors with different shapes; they
+    count as different and in nothing else. max_steps: for quantised tensors the largest difference of stored
+    integers. histogram: the number of |e| that are 0, below the first of HISTOGRAM_EDGES, between each two of
+    them, and from the last one on.
     """
 
     count: int
@@ -93,7 +94,7 @@ class Metrics:
 
     @property
     def identical(self) -> bool:
-        """Whether every element is equal, NaN to NaN."""
+        """Tell whether every element is equal; NaN equals NaN."""
         return self.different == 0
 
 
@@ -126,7 +127,7 @@ class _Moments:
 
 @dataclass(slots=True)
 class Tally:
-    """Adds up pairs of tensors, one input after the other, in float64."""
+    """A sum over pairs of tensors, one input after the other, in float64."""
 
     count: int = 0
     different: int = 0
@@ -141,7 +142,9 @@ class Tally:
     _moments: _Moments = field(default_factory=_Moments)
 
     def add(self, reference: Array, candidate: Array) -> None:
-        """Count a pair of reals; of two shapes all elements of the larger tensor are unmatched."""
+        """Count a pair of floating-point tensors; if the shapes differ, all elements of the larger one are
+        unmatched.
+        """
         if np.shape(reference) != np.shape(candidate):
             count = max(np.size(reference), np.size(candidate), 1)
             self.count += count
@@ -175,7 +178,7 @@ class Tally:
         self.max_steps = max(self.max_steps or 0, int(steps))
 
     def metrics(self) -> Metrics:
-        """What has come together."""
+        """Return the metrics of all pairs so far."""
         equal = self.different == 0
         compared = self._moments.count
         mean_square = self.sum_square / compared if compared else 0.0

@@ -25,7 +25,7 @@ MARGIN = 5.0
 
 
 class Chains:
-    """The model computed exactly but for noise of an arithmetic's size: how far that leads."""
+    """Exact computations of the model with added noise, in the size of an arithmetic's rounding errors."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Chains:
     def step(
         self, sample: int, operation: Operation, exact: Mapping[Operand, Array], results: tuple[Array, ...]
     ) -> list[float]:
-        """One operation further; for each result the tolerance."""
+        """Compute one more operation; return a tolerance for each result."""
         variant = self._variants.get(operation, operation)
         inputs = [o for o in operation.inputs if o is not None and o.value is None]
         found = [0.0] * len(results)
@@ -71,7 +71,7 @@ class Chains:
         return noisy
 
     def free(self, operands: Sequence[Operand]) -> None:
-        """Let go of what no later operation reads."""
+        """Free operands that no later operation reads."""
         for chains in self._values:
             for values in chains:
                 for operand in operands:
@@ -79,7 +79,7 @@ class Chains:
 
 
 def _distance(a: Array, b: Array) -> float:
-    """The largest difference of two tensors where both are finite."""
+    """Return the largest difference of two tensors over the elements where both are finite."""
     if a is b:
         return 0.0
     with np.errstate(all="ignore"):

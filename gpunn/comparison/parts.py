@@ -18,12 +18,12 @@ from gpunn.types import Array
 
 
 def exact_parts(model: Graph, inputs: Sequence[Array]) -> tuple[Part, ...]:
-    """The parts that the exact values lead to."""
+    """Compute the parts that the exact values lead to."""
     return parts(model, inputs, run_exact)
 
 
 def run_parts(model: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The exact outputs of a model in its initial state."""
+    """Compute the exact outputs of a model in its initial state."""
     last = exact_parts(model, inputs)[-1]
     return run_exact(last.model, last.inputs)[: len(model.outputs)]
 

@@ -1,4 +1,4 @@
-"""What a comparison found, as data; to_json() gives it as docs/schemas/compare.schema.json describes it."""
+"""The result of a comparison as data; to_json() gives it as docs/schemas/compare.schema.json describes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpunn.vision import Guess
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What the backends were compared on: `samples` runs; `skipped` files in folders were no photos."""
+    """The inputs of a comparison: `samples` runs. `skipped`: files in folders that are not photos."""
 
     description: str
     samples: int
@@ -26,11 +26,11 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One tensor of a backend against what it should be.
+    """One tensor of a backend, compared with the exact tensor.
 
-    values: what the backend's are. tolerance: how far an element may be from the exact one, where it comes
-    nearest to that or is farthest over it; of quantised tensors in steps. ratio: the largest error in
-    tolerances; infinite where none is allowed, or one side alone is not finite.
+    values: the Health of the backend's values. tolerance: the largest allowed error of the worst element, in
+    steps for quantised tensors. ratio: the error of this element divided by its tolerance; infinite if no
+    error is allowed, or if only one side is finite.
     """
 
     metrics: Metrics
@@ -40,7 +40,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether every element is within its tolerance."""
+        """Tell whether every element is within its tolerance."""
         return self.ratio <= 1
 
 
@@ -48,8 +48,8 @@ class Check:
 class LayerSide:
     """A layer on one backend. place: "webgpu", "cpu", "alias" or "litert"; reason: why it is not on the GPU.
 
-    isolated: fed exact inputs, rounded to what the backend takes; finds a wrong kernel. accumulated: fed what
-    the backend itself computed before; shows drift. None where the backend has no such tensor.
+    isolated: with exact inputs, rounded to the backend's dtypes; this finds a wrong kernel. accumulated: with
+    the inputs that the backend itself computed; this shows drift. None if the backend has no such tensor.
     """
 
     backend: str
@@ -61,10 +61,10 @@ class LayerSide:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One result of one operation of the optimised model, which is what runs.
+    """One result of one operation of the optimised model, which is the model that runs.
 
-    index: the operation's place in that model; output: which of its results. quantised: tolerances count
-    steps. values: what the exact ones are.
+    index: the operation's place in that model; output: the number of the result. quantised: tolerances are in
+    steps. values: the Health of the exact values.
     """
 
     index: int
@@ -81,7 +81,7 @@ class Layer:
 
     @property
     def called(self) -> str:
-        """The operation with its fused activation, for people."""
+        """Return the name of the operation with its fused activation."""
         return f"{self.op} + {self.activation}" if self.activation else self.op
 
 
@@ -89,7 +89,7 @@ class Layer:
 class OutputPair:
     """One output of the model on two sides.
 
-    tolerance: how far they may be apart; of a quantised output in steps; None where none can be stated.
+    tolerance: the largest allowed difference, in steps for a quantised output; None if none can be stated.
     """
 
     name: str
@@ -103,7 +103,7 @@ class OutputPair:
 
     @property
     def ratio(self) -> float | None:
-        """The largest error in tolerances; None where there is none."""
+        """Return the largest error divided by the tolerance; None without a tolerance."""
         if self.tolerance is None:
             return None
         if self.metrics.unmatched:
@@ -113,13 +113,13 @@ class OutputPair:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the candidate is within the tolerance; None where there is none."""
+        """Tell whether the candidate is within the tolerance; None without a tolerance."""
         return None if self.ratio is None else self.ratio <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two sides over all samples; `agreement` where the model is a classifier."""
+    """Two sides over all samples; `agreement` is for classifiers."""
 
     reference: str
     candidate: str
@@ -129,8 +129,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What each side makes of one input of a classifier: its best classes. truth: the true class, if
-    known."""
+    """The best classes of each side for one input of a classifier. truth: the true class, if known."""
 
     name: str
     photo: str
@@ -139,13 +138,13 @@ class Answer:
 
     @property
     def unanimous(self) -> bool:
-        """Whether every side has the same best class."""
+        """Tell whether every side has the same best class."""
         return len({guesses[0].index for guesses in self.guesses.values()}) <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class LayerPair:
-    """Two tensors of two files of a network that belong together; `by`: "name" or "order"."""
+    """Two matching tensors of two files of a model; `by`: "name" or "order"."""
 
     by: str
     name: str
@@ -156,9 +155,10 @@ class LayerPair:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something worth saying first. kind: "wrong kernel", "drift", "output", "plan", "not finite", "float16".
+    """A statement for the top of a report. kind: "wrong kernel", "drift", "output", "plan", "not finite",
+    "float16".
 
-    fault: whether it says that something is wrong. layer: its index, where it is about one.
+    fault: whether it says that something is wrong. layer: the index of the layer that it is about, if any.
     """
 
     kind: str
@@ -170,8 +170,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that gpunn.compare found. `sides`: the reference first. `pairs`: the reference with every other
-    side, then the others with one another."""
+    """The result of gpunn.compare. `sides`: the reference first. `pairs`: the reference with every other
+    side, then the other sides with one another.
+    """
 
     model: str
     inputs: Inputs
@@ -187,11 +188,11 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether every layer and every output is within its tolerance."""
+        """Tell whether every layer and every output is within its tolerance."""
         return not any(finding.fault for finding in self.findings)
 
     def pair(self, candidate: str, reference: str | None = None) -> Pair:
-        """The pair of two sides, by default with the reference; KeyError where there is none."""
+        """Return the pair of two sides, by default with the reference; raise KeyError if there is none."""
         wanted = {candidate, reference or self.sides[0].name}
         for pair in self.pairs:
             if {pair.reference, pair.candidate} == wanted:
@@ -199,7 +200,7 @@ class Comparison:
         raise KeyError(candidate)
 
     def first_wrong(self, backend: str) -> Layer | None:
-        """The first layer that is over its tolerance in isolation: whose kernel is wrong."""
+        """Return the first layer that exceeds its tolerance in isolation: its kernel is wrong."""
         for layer in self.layers:
             for side in layer.sides:
                 if side.backend == backend and side.isolated is not None and not side.isolated.ok:
@@ -207,7 +208,8 @@ class Comparison:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as plain data: numbers beyond JSON are "inf", "-inf" and None."""
+        """Return the comparison as plain data; numbers that JSON cannot express are "inf", "-inf" and None.
+        """
         document: dict[str, Any] = {"ok": self.ok, **as_document(self)}
         document["histogram_edges"] = [float(f"{edge:.4g}") for edge in HISTOGRAM_EDGES]
         for pair, found in zip(document["pairs"], self.pairs, strict=True):
@@ -223,5 +225,5 @@ class Comparison:
 
 
 def over(error: float, tolerance: float) -> float:
-    """An error in tolerances: 0 / 0 is 0, x / 0 infinite."""
+    """Divide an error by its tolerance: 0 / 0 is 0, x / 0 infinite."""
     return error / tolerance if tolerance > 0 else (math.inf if error > 0 else 0.0)

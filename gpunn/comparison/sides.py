@@ -1,4 +1,4 @@
-"""What can be compared: a model on the backends by name."""
+"""The sides of a comparison: a model on a backend with a name."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from gpunn.types import Array, DType, TensorType
 
 
 class Arithmetic(enum.Enum):
-    """How a side computes, which says how far it may be from the exact answer (gpunn.comparison.tolerance).
+    """The arithmetic of a side; it decides how far the side may be from the exact answer
+    (gpunn.comparison.tolerance).
 
-    FLOAT16: as FLOAT32, but stored as float16 (gpunn.passes.relax). OTHER: it says nothing.
+    FLOAT16: as FLOAT32, but stored as float16 (gpunn.passes.relax). OTHER: unknown.
     """
 
     EXACT = "float64"
@@ -36,9 +37,9 @@ class Arithmetic(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SideInfo:
-    """A side of a comparison: its name, the file it runs, on what, and how it computes.
+    """A side of a comparison: its name, its file, its device, and its arithmetic.
 
-    adapter: of a GPU its kind and the API that it is driven through.
+    adapter: for a GPU its kind, and the API that drives it.
     """
 
     name: str
@@ -49,22 +50,23 @@ class SideInfo:
 
 
 class Side(Protocol):
-    """Something that answers samples."""
+    """A backend that computes the outputs of samples."""
 
     @property
     def info(self) -> SideInfo:
-        """What it is."""
+        """Return the description of the side."""
 
     def run(self, sample: Sample) -> tuple[Array, ...]:
-        """The outputs, from initial state, as stored: integers of quantised tensors, float64 from an exact
-        side."""
+        """Compute the outputs as stored, from the initial state: integers for quantised tensors, float64 from
+        an exact side.
+        """
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free the side's resources."""
 
 
 class ExactSide:
-    """The ops' meaning, reals in float64; quantised tensors in the ops' integer arithmetic."""
+    """The ops' meaning: real numbers in float64, quantised tensors in the ops' integer arithmetic."""
 
     def __init__(self, name: str, model: Graph) -> None:
         self.info = SideInfo(name, model.name, "numpy, float64", Arithmetic.EXACT)
@@ -89,7 +91,7 @@ class CompiledSide:
         self.info = SideInfo(name, model.name, place, arithmetic, adapter)
 
     def compile(self, model: Graph) -> Compilation:
-        """Another model in the same place."""
+        """Compile another model for the same backend and device."""
         return compile_model(model, self.backend, device=self.device)
 
     def run(self, sample: Sample) -> tuple[Array, ...]:
@@ -106,18 +108,17 @@ RELAXED = "-relaxed"  # behind the name of a backend of gpunn
 
 
 def _adapter(device: str) -> str:
-    """Kind and API of the adapter that a device's description begins with."""
+    """Return kind and API of the adapter whose name begins a device's description."""
     found = (f"{info.kind}, {info.api}" for info in adapter_infos() if device.startswith(info.name))
     return next(found, "")
 
 
 def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
-    """A model on the backend of a name.
+    """Open a model on the backend with this name.
 
-    "cpu64": the reference; "cpu", "webgpu": gpunn's backends; anything else: the adapter whose name
-    contains it (gpunn.devices()); these with "-relaxed" behind them store float32 as float16. `others`:
-    further names, for the message. Raises ModelError for a name that is none of these, and what compile()
-    raises.
+    "cpu64": the reference; "cpu", "webgpu": gpunn's backends; any other name: the adapter whose name contains
+    it (gpunn.devices()). With "-relaxed" at the end, these store float32 as float16. `others`: further names,
+    for the message. Raises ModelError for other names, and the errors of compile().
     """
     if name == EXACT:
         return ExactSide(name, model)
@@ -135,9 +136,9 @@ def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
 
 
 def reals(value: Array, type: TensorType) -> Array:
-    """A tensor as float64: what it stands for.
+    """Convert a tensor to the float64 numbers that it stands for.
 
-    Of strings it is their CRC-32: all that counts is whether they are equal.
+    For strings return their CRC-32: only their equality matters.
     """
     if type.dtype is DType.STRING:
         return np.array([zlib.crc32(text) for text in value.reshape(-1)], np.float64).reshape(value.shape)
@@ -146,12 +147,14 @@ def reals(value: Array, type: TensorType) -> Array:
 
 
 def stored(type: TensorType) -> bool:
-    """Whether a tensor is compared in steps: quantised integers."""
+    """Tell whether a tensor is compared in steps, as quantised integers are."""
     return type.quantization is not None and type.dtype in (DType.UINT8, DType.INT8, DType.INT16, DType.INT32)
 
 
 def pick_names(backends: Sequence[str], reference: str, others: bool) -> list[str]:
-    """The backends without the reference, each once; ModelError where none is left, nor any others."""
+    """Return the backends without the reference, each once; raise ModelError if nothing is left and `others`
+    is false.
+    """
     names = [name for name in dict.fromkeys(backends) if name != reference]
     if not names and not others:
         raise ModelError(f"nothing to compare with the reference {reference!r}: name another backend")

@@ -1,4 +1,4 @@
-"""Where the layers of a side come from: one operation at a time, run on given and on own inputs."""
+"""The layers of a side: one operation at a time, run on given inputs and on the side's own inputs."""
 
 from __future__ import annotations
 
@@ -17,32 +17,35 @@ Values = Mapping[Operand, Array]
 
 
 class LayerSource(Protocol):
-    """Gives, operation by operation in the model's order, a side's results for each of several samples.
+    """A side's results, operation by operation in the model's order, for each of several samples.
 
-    Values go by the model's own operands, whatever a side has in their places.
+    Values are keyed by the model's own operands, even if the side has other operands in their places.
     """
 
     info: SideInfo
 
     def variant(self, operation: Operation) -> Operation:
-        """The operation as the side has it; its operands stand for those of `operation` in the same
-        places."""
+        """Return the operation in the side's form; its operands stand for those of `operation` in the same
+        places.
+        """
 
     def begin(self, operation: Operation) -> tuple[str, str]:
-        """Make an operation ready; where it runs, and why not on the GPU."""
+        """Prepare an operation; return where it runs, and why not on the GPU."""
 
     def isolated(self, sample: int, given: Values) -> tuple[Values, tuple[Array, ...]] | None:
-        """Results, and the inputs that they are for: the given ones, or others where those cannot be set."""
+        """Return the inputs and the results for them: the given inputs, or others if the side cannot set its
+        inputs.
+        """
 
     def accumulated(self, sample: int) -> tuple[Array, ...] | None:
-        """Results for what the side itself computed before."""
+        """Return the results for the inputs that the side itself computed."""
 
     def end(self, dead: Iterable[Operand]) -> None:
-        """Done with the operation; `dead` operands are not asked for any more."""
+        """Finish the operation; nothing reads the operands in `dead` any more."""
 
 
 def single(operation: Operation) -> tuple[Graph, tuple[Operand, ...]]:
-    """A model of one operation, and the operands that its inputs stand for."""
+    """Make a model of one operation; also return the operands that its inputs stand for."""
     sources = tuple(dict.fromkeys(o for o in operation.inputs if o is not None and o.value is None))
     model = Graph(operation.origin or operation.op)
     stand_ins = {o: model.input(o.name, o.type) for o in sources}
@@ -52,11 +55,11 @@ def single(operation: Operation) -> tuple[Graph, tuple[Operand, ...]]:
 
 
 class CompiledLayers:
-    """Layers on a backend of gpunn: each is compiled alone, as it stands in the optimised model.
+    """Layers on a backend of gpunn: each is compiled alone, in its form in the optimised model.
 
-    Pipelines are shared with the whole model; of constants and intermediates only one layer's, and the
-    tensors that later ones read, are there at a time. `variants`: operations that the side has in the place
-    of the model's.
+    Pipelines are shared with the whole model. At any time there are only the constants and intermediates of
+    one layer, and the tensors that later layers read. `variants`: the side's operations in place of the
+    model's.
     """
 
     def __init__(
@@ -102,9 +105,9 @@ class CompiledLayers:
         return results
 
     def as_whole(self) -> bool:
-        """After the last operation: whether the whole model gives the same bits as its layers one by one.
+        """Tell, after the last operation, whether the whole model gives the same bits as its single layers.
 
-        Not where its own values lead to other shapes than those that the layers are looked at in.
+        Outputs with other shapes than those of the layers are not compared.
         """
         for sample, values in zip(self._samples, self._values, strict=True):
             pairs = zip(self._outputs, self._side.run(sample), strict=True)

@@ -1,4 +1,4 @@
-"""Through the optimised model, layer by layer: the exact values, and what every side makes of them.
+"""The walk through the optimised model, layer by layer: exact values, and the results of every side for them.
 
 Only tensors that later layers read are kept, so memory does not grow with the depth of a model.
 """
@@ -74,7 +74,7 @@ class Walk:
         return Walked(tuple(layers), drift)
 
     def _step(self, operation: Operation) -> dict[Arithmetic, list[float]]:
-        """The exact results, which join the exact values; and tolerances for what comes of noise."""
+        """Add the exact results to the exact values; return tolerances from the noise."""
         tolerances = {c.arithmetic: [0.0] * len(operation.outputs) for c in self._chains}
         for number, exact in enumerate(self._exact):
             results = evaluate(operation, exact)
@@ -98,7 +98,7 @@ class Walk:
         tolerances: Mapping[Arithmetic, list[float]],
         unread: Sequence[Operand],
     ) -> list[Layer]:
-        """A Layer for each result."""
+        """Make a Layer for each result."""
         by_side = []
         for side in self._sides:
             by_side.append(self._side(side, operation, tolerances.get(side.info.arithmetic)))
@@ -128,7 +128,7 @@ class Walk:
     def _side(
         self, side: LayerSource, operation: Operation, tolerances: Sequence[float] | None
     ) -> list[LayerSide]:
-        """What one side makes of an operation: a LayerSide for each result."""
+        """Run an operation on one side; return a LayerSide for each result."""
         variant = side.variant(operation)
         place, reason = side.begin(operation)
         alone = [Checked() for _ in operation.outputs]

@@ -1,4 +1,5 @@
-"""Whole models side by side: every sample on every side, outputs and best classes compared pair by pair."""
+"""Whole models side by side: every sample on every side; outputs and best classes are compared pair by pair.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ Drift = Mapping[Arithmetic, Mapping[Operand, float]]
 
 
 def class_count(model: Graph, labels: Sequence[str]) -> int | None:
-    """How many classes a classifier of photos, or of what `labels` name, has; None for other models."""
+    """Return the number of classes if the model classifies photos, or if `labels` name its scores; else None.
+    """
     shape = model.outputs[0].open if model.outputs else None
     if shape is not None and (shape.extents is None or shape.extents[-1:] == (None,)):
         return None
@@ -42,7 +44,7 @@ def class_count(model: Graph, labels: Sequence[str]) -> int | None:
 
 
 class WholeRun:
-    """Runs samples on all sides and adds up what they answer."""
+    """A run of samples on all sides, with the sums of their answers."""
 
     def __init__(
         self, model: Graph, sides: Sequence[Side], labels: Sequence[str], tolerance: float | None
@@ -59,7 +61,7 @@ class WholeRun:
         self.samples = 0
 
     def add(self, sample: Sample) -> None:
-        """Run one sample everywhere."""
+        """Run one sample on all sides."""
         results = [side.run(sample) for side in self._sides]
         types = [o.type for o in self._model.outputs]
         values = [[reals(v, t) for v, t in zip(found, types, strict=True)] for found in results]
@@ -76,7 +78,8 @@ class WholeRun:
         self.samples += 1
 
     def _best(self, values: Sequence[Sequence[Array]], rows: int) -> list[Array]:
-        """Of each side the best classes of each row; nothing where the model is no classifier."""
+        """Return for each side the best classes of each row; an empty list if the model is not a classifier.
+        """
         if self._classes is None:
             return []
         return [best_classes(outputs[0].reshape(-1, self._classes)[:rows], TOP) for outputs in values]
@@ -105,21 +108,25 @@ class WholeRun:
         return self._labels[number] if number < len(self._labels) else f"class {number}"
 
     def pairs(self, drift: Drift) -> tuple[Pair, ...]:
-        """What has come together. An output's tolerance is what rounding may do to both sides."""
+        """Return all pairs so far. The tolerance of an output is the possible effect of rounding on both
+        sides.
+        """
         return tuple(pair.pair(self._sides, self._health, drift, self._tolerance) for pair in self._pairs)
 
     def accuracy(self) -> tuple[Accuracy, ...]:
-        """Each side's accuracy; empty where no truth is known."""
+        """Return each side's accuracy; empty if no truth is known."""
         pairs = zip(self._sides, self._accuracy, strict=True)
         return tuple(tally.accuracy(side.info.name) for side, tally in pairs if tally.count)
 
     def answers(self) -> tuple[Answer, ...]:
-        """Every side's best classes for the first inputs, and for the first on which sides differ."""
+        """Return every side's best classes for the first inputs, and for the first inputs on which sides
+        differ.
+        """
         return tuple(self._answers)
 
 
 class _PairTally:
-    """Adds up two sides, given by their numbers."""
+    """The sums of two sides, given by their numbers."""
 
     def __init__(self, model: Graph, first: int, second: int) -> None:
         self._outputs = model.outputs
@@ -173,7 +180,7 @@ class _PairTally:
 
 
 def _allowed(operand: Operand, arithmetics: Iterable[Arithmetic], drift: Drift) -> float | None:
-    """The sum of both sides' tolerances; None where one of them has none."""
+    """Return the sum of both sides' tolerances; None if one of them has none."""
     total = 0.0
     for arithmetic in arithmetics:
         if arithmetic is not Arithmetic.EXACT:
