@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)
     model = gpunn.load(options.model)
-    described = Conditions.now().lines()
+    described = Conditions.now().described()
     described["network"] = f"{options.model.name}, {options.rounds} rounds"
     described["threads"] = ", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in VARIABLES)
     for backend in options.backends:

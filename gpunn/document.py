@@ -1,4 +1,4 @@
-"""Results as plain data for JSON: dataclasses become objects, and no number leaves what JSON knows."""
+"""Results as plain data for JSON: dataclasses become objects, and all numbers are valid in JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 
 
 def as_document(value: Any) -> Any:
-    """`value` as dicts, lists, strings, numbers, booleans and None.
+    """Convert `value` to dicts, lists, strings, numbers, booleans and None.
 
-    Of a dataclass every field is an entry under the field's name. JSON has no NaN and no infinities: they
-    become None and the strings "inf" and "-inf". Raises TypeError for what has no such form.
+    Every field of a dataclass is an entry under the field's name. JSON has no NaN and no infinities: they
+    become None and the strings "inf" and "-inf". Raises TypeError for values without such a form.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: as_document(getattr(value, f.name)) for f in fields(value)}

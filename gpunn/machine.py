@@ -1,4 +1,4 @@
-"""What the machine is called, and what is installed on it."""
+"""The name of the machine, and the versions of the installed packages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def describe_machine() -> str:
-    """The processor, the number of its cores, and the system."""
+    """Describe the processor, the number of its cores, and the system."""
     return f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
 def _processor() -> str:
-    """The processor's name as the system tells it."""
+    """Return the processor's name as the system gives it."""
     described = Path("/proc/cpuinfo")
     if described.exists():
         for line in described.read_text().split("\n"):
@@ -25,7 +25,7 @@ def _processor() -> str:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Of Python, the system and these packages, as far as they are installed."""
+    """Return the versions of Python, the system and these packages, as far as they are installed."""
     found = {"python": platform.python_version(), "system": platform.platform()}
     for package in packages:
         try:

@@ -1,4 +1,4 @@
-"""Profiles: gpunn.profile and its data, where the time of a run goes, operation by operation."""
+"""Profiles: gpunn.profile and its data, the time of a run operation by operation."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from gpunn.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operation of the optimised model, which is what runs. name, shape: of its first result; of what is
-    read back where shapes depend on values.
+    """One operation of the optimised model, which is the model that runs. name, shape: of its first result,
+    or of the tensor that is read back if shapes depend on values.
 
-    seconds: median over the traced runs, of all its dispatches; share: of all operations' seconds. flops:
-    additions and multiplications by the textbook formula; bytes: inputs, constants and results, each once.
-    The rates are achieved ones, None where there is nothing to count or it took no measurable time.
+    seconds: the time of all its dispatches, median over the traced runs; share: of all operations' seconds.
+    flops: additions and multiplications by the textbook formula; bytes: inputs, constants and results, each
+    counted once. The rates are the measured ones; None if there is nothing to count, or if the time was too
+    short to measure.
     """
 
     index: int
@@ -49,14 +50,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time of a run goes.
+    """The time of a run and of its operations.
 
     method: how operations were timed: "timestamps" (the device's clock around each dispatch), "submissions"
     (each dispatch submitted alone; the device has no timestamps) or "host clock" (the CPU backend).
     run_seconds: an ordinary run from arrays to arrays, median; the rows' seconds come from traced runs, whose
-    dispatches do not overlap. upload_seconds, encode_seconds: host time to hand over inputs and to record and
-    submit dispatches, per ordinary run. readback_seconds: to fetch results once they are there, median of
-    traced runs. compile_seconds, first_seconds: making the program, and its first run.
+    dispatches do not overlap. upload_seconds, encode_seconds: host time for uploading inputs and for
+    recording and submitting dispatches, per ordinary run. readback_seconds: host time for reading finished
+    results, median of traced runs. compile_seconds, first_seconds: the time to make the program, and its
+    first run.
     """
 
     model: str
@@ -77,11 +79,11 @@ class Profile:
 
     @property
     def operations_seconds(self) -> float:
-        """The sum of all rows."""
+        """Return the sum of all rows."""
         return sum(row.seconds for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """As docs/schemas/profile.schema.json describes it."""
+        """Return plain data as docs/schemas/profile.schema.json describes it."""
         document = {name: getattr(self, name) for name in self.__slots__ if name != "spans"}
         document["operations_seconds"] = self.operations_seconds
         found = as_document(document)
@@ -89,10 +91,10 @@ class Profile:
         return found
 
     def to_chrome_trace(self) -> dict[str, Any]:
-        """One traced run as Chrome's Trace Event Format, for chrome://tracing and ui.perfetto.dev.
+        """Return one traced run in Chrome's Trace Event Format, for chrome://tracing and ui.perfetto.dev.
 
-        Google, Trace Event Format, section "Complete Events"; times are microseconds. Dispatches stand on the
-        device's track, at the place where the host began to submit them.
+        Google, Trace Event Format, section "Complete Events"; times are microseconds. Dispatches are on the
+        device's track, at the time when the host began to submit them.
         """
         tracks = {"host": 1, self.device: 2}
         events: list[dict[str, Any]] = [
@@ -118,10 +120,11 @@ def profile(
 ) -> Profile:
     """Measure where the time of a run goes.
 
-    inputs: an array for each of the model's inputs; without it seeded random ones in their ranges. backend,
-    device, preference, relaxed: as for Model.compile(). runs: how often the model is run, half as they are,
-    half traced (at least one each), after `warmup` runs. progress: called as (what, done, total). Raises what
-    compiling and running raise, ModelError for inputs that do not fit and for runs or warmup below 1 or 0.
+    inputs: an array for each of the model's inputs; by default seeded random arrays in their ranges. backend,
+    device, preference, relaxed: as for Model.compile(). runs: the number of measured runs, half of them
+    ordinary, half traced (at least one each), after `warmup` runs. progress: called as (what, done, total).
+    Raises the errors of compiling and running; ModelError for inputs that do not fit, for runs below 1 and
+    for warmup below 0.
     """
     if runs < 1 or warmup < 0:
         raise ModelError(f"runs must be 1 or more and warmup 0 or more, got {runs} and {warmup}")
@@ -170,7 +173,7 @@ def _traces(compiled: Compilation, arrays: Sequence[Array], count: int, tell: Pr
 def _ordinary_runs(
     compiled: Compilation, arrays: Sequence[Array], count: int, tell: Progress
 ) -> tuple[float, float, float]:
-    """Median seconds of a run; seconds of uploading and of encoding per run."""
+    """Measure the median seconds of a run, and the seconds of uploading and of encoding per run."""
     before = compiled.stats
     times: list[float] = []
     for number in range(count):
@@ -195,7 +198,7 @@ def _readback(trace: Trace) -> float:
 
 
 def _rows(compiled: Compilation, traces: Sequence[Trace]) -> tuple[Row, ...]:
-    """A row for each operation that does something: not for aliases, nor where a result is empty."""
+    """Make a row for each operation that runs; aliases and operations with empty results have none."""
     seconds = [_by_operation(trace) for trace in traces]
     done = [(n, p) for n, p in enumerate(compiled.placement) if p.backend != ALIAS]
     placed = [(n, p) for n, p in done if p.operation in seconds[0]]
@@ -241,7 +244,7 @@ def _row(
 
 
 def _event(span: Span, track: int) -> dict[str, Any]:
-    """A complete event of the Trace Event Format."""
+    """Make a complete event of the Trace Event Format."""
     arguments: dict[str, Any] = {}
     if span.operation is not None:
         arguments = {"operation": span.operation.origin}

@@ -1,4 +1,4 @@
-"""Photos in, class names out: what an image classifier needs around its network."""
+"""Photos in, class names out: the input and output of image classifiers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MAX_LABEL_BYTES = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class PhotoInput:
-    """What a classifier takes: tensors `type` of [batch, height, width, channels].
+    """The input of a classifier: tensors `type` of [batch, height, width, channels].
 
-    A value stands for the real (byte - mean) / std. Where mean and std are None, as they can be for a
-    quantised type, the bytes are stored as they are, in int8 less 128.
+    A value stands for the real number (byte - mean) / std. If mean and std are None, which a quantised type
+    allows, the bytes are stored unchanged, in int8 less 128.
     """
 
     type: TensorType
@@ -40,16 +40,16 @@ class PhotoInput:
 
     @property
     def batch(self) -> int:
-        """Photos at once."""
+        """Return the number of photos in a batch."""
         return self.type.shape[0]
 
     @property
     def channels(self) -> int:
-        """3 for colour, 1 for grey."""
+        """Return 3 for colour, 1 for grey."""
         return self.type.shape[3]
 
     def values(self, photo: Image.Image) -> Array:
-        """A photo as [height, width, channels]; the whole photo is squashed to that size."""
+        """Convert a photo to [height, width, channels]; the whole photo is resized to that size."""
         one = self.type.with_shape(self.type.shape[1:])
         height, width, channels = one.shape
         small = photo.resize((width, height), Image.Resampling.BILINEAR)
@@ -60,7 +60,7 @@ class PhotoInput:
         return quantize((pixels.astype(np.float32) - np.float32(self.mean)) / np.float32(self.std), one)
 
     def batches(self, photos: Iterator[Array]) -> Iterator[Array]:
-        """Photos gathered into arrays of the model's batch size; zeros fill up the last one."""
+        """Collect photos into arrays of the model's batch size; zeros fill up the last one."""
         while rows := list(itertools.islice(photos, self.batch)):
             full = np.zeros(self.type.shape, self.type.dtype.numpy)
             full[: len(rows)] = rows
@@ -69,20 +69,20 @@ class PhotoInput:
 
 @dataclass(frozen=True, slots=True)
 class ScoreOutput:
-    """What a classifier gives: tensors `type` with a score for each of `classes`."""
+    """The output of a classifier: tensors `type` with a score for each of `classes`."""
 
     type: TensorType
     classes: int
 
     def scores(self, stored: Array) -> Array:
-        """The scores of one photo as float32."""
+        """Convert the scores of one photo to float32."""
         return dequantize(stored, self.type.with_shape(stored.shape))
 
     def are_probabilities(self, scores: Array) -> bool:
-        """Whether scores are a distribution: none negative, 1 in sum, as far as quantisation shows it.
+        """Tell whether scores are a distribution: none is negative, and the sum is 1 up to quantisation.
 
-        Quantised, each is off by half a step at most, the largest by a whole one, for 1 itself is out of
-        reach; what is not shown as 0 cannot have made the sum larger.
+        A quantised score is off by at most half a step, the largest one by a whole step, because 1 itself
+        cannot be stored. Scores stored as 0 cannot have made the sum larger.
         """
         step = 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
         if 255 * step > 1 + ROUNDING:
@@ -95,7 +95,7 @@ class ScoreOutput:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """One class and what the model gives for it."""
+    """One class and its score."""
 
     index: int
     label: str
@@ -103,15 +103,16 @@ class Guess:
 
 
 def default_model(*, quantised: bool = False) -> Path:
-    """The classifier that is part of the package: ten classes of CIFAR-10, float32 or `quantised` to int8."""
+    """Return the classifier in the package: ten classes of CIFAR-10, float32 or `quantised` to int8."""
     name = "cifar10_mobilenet_int8.tflite" if quantised else "cifar10_mobilenet.tflite"
     return Path(str(files("gpunn") / "data" / name))
 
 
 def photo_input(model: Graph, mean: float | None = None, std: float | None = None) -> PhotoInput:
-    """What `model` takes; ModelError or UnsupportedError when that is no photo.
+    """Describe the photos that `model` takes; raise ModelError or UnsupportedError if it does not take
+    photos.
 
-    mean, std: MEAN and STD where they are not given; where neither is, a quantised model takes the bytes.
+    mean, std: by default MEAN and STD; if neither is given, a quantised model takes the bytes.
     """
     operand = _only(model, model.inputs, "input")
     shape = operand.type.shape
@@ -130,7 +131,7 @@ def photo_input(model: Graph, mean: float | None = None, std: float | None = Non
 
 
 def score_output(model: Graph) -> ScoreOutput:
-    """The scores that `model` gives; ModelError or UnsupportedError when it is no classifier's output."""
+    """Describe the scores that `model` gives; raise ModelError or UnsupportedError if it is not a classifier."""
     batch = photo_input(model).batch
     operand = _only(model, model.outputs, "output")
     shape = operand.type.shape
@@ -144,7 +145,7 @@ def score_output(model: Graph) -> ScoreOutput:
 
 
 def _expect_numbers(model: Graph, operand: Operand, role: str) -> None:
-    """UnsupportedError unless the tensor is float32, or uint8 or int8 with one scale."""
+    """Raise UnsupportedError unless the tensor is float32, or uint8 or int8 with one scale."""
     dtype, quantization = operand.type.dtype, operand.type.quantization
     one_scale = quantization is not None and quantization.per_tensor
     if (dtype is DType.FLOAT32 and quantization is None) or (dtype in QUANTISED and one_scale):
@@ -163,7 +164,7 @@ def _only(model: Graph, operands: Sequence[Operand], role: str) -> Operand:
 
 
 def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
-    """A name for each class: from `file`, else from the model, else "class 0", "class 1" ..."""
+    """Return a name for each class: from `file`, else from the model, else "class 0", "class 1" ..."""
     count = score_output(model).classes
     if file is None and not model.labels:
         return tuple(f"class {index}" for index in range(count))
@@ -186,16 +187,17 @@ def _read_labels(file: Path) -> tuple[str, ...]:
 
 
 def top(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
-    """The `count` classes with the highest scores, best first; of equals the first class."""
+    """Return the `count` classes with the highest scores, best first; for equal scores the first class."""
     order = np.argsort(-scores, kind="stable")[:count]
     return tuple(Guess(int(index), labels[index], float(scores[index])) for index in order)
 
 
 def load_photo(path: Path) -> Image.Image:
-    """Any picture that Pillow reads as 8-bit RGB: upright as EXIF says, transparency on white, first frame.
+    """Load any picture that Pillow reads, as 8-bit RGB: upright as EXIF says, transparency on white, first
+    frame.
 
-    Raises FormatError when it is no picture, damaged, or larger than Pillow's limit against
-    decompression bombs, and OSError when the file cannot be opened.
+    Raises FormatError if it is not a picture, is damaged, or exceeds Pillow's limit against decompression
+    bombs; OSError if the file cannot be opened.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -212,9 +214,10 @@ def load_photo(path: Path) -> Image.Image:
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
-    """Deep grey brought to 0..255.
+    """Scale deep grey to 0..255.
 
-    16 bits are divided by 257; 32 bits and floats, which state no range, go from the darkest to the lightest.
+    16 bits are divided by 257. 32 bits and floats state no range, and are scaled from the darkest to the
+    lightest.
     """
     if image.mode.startswith("I;16"):
         scaled = np.asarray(image, np.float32) / 257

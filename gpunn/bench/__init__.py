@@ -1,4 +1,4 @@
-"""gpunn bench: cold starts, latency and throughput of gpunn, and of other libraries on the same network."""
+"""gpunn bench: cold starts, latency and throughput of gpunn, and of other libraries on the same model."""
 
 from __future__ import annotations
 

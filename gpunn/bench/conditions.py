@@ -1,4 +1,4 @@
-"""Under which conditions the figures were measured."""
+"""The conditions of a measurement."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PACKAGES = ("numpy", "wgpu", "ai-edge-litert", "onnxruntime", "onnxruntime-webgp
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """A machine at a time; adapters are the peers' to report.
+    """A machine at a time; peers report their adapters.
 
-    load: how many processes wanted to run over the last minute, None where the system does not tell; a quiet
-    machine says about 0.
+    load: the mean number of processes that wanted to run in the last minute; None if the system does not
+    tell. On a quiet machine it is about 0.
     """
 
     machine: str
@@ -31,7 +31,7 @@ class Conditions:
 
     @classmethod
     def now(cls) -> Conditions:
-        """This machine's."""
+        """Describe this machine now."""
         ours = {"gpunn": f"{gpunn.__version__} ({_revision()})"}
         return cls(
             machine=describe_machine(),
@@ -40,8 +40,8 @@ class Conditions:
             load=load(),
         )
 
-    def lines(self) -> dict[str, str]:
-        """For people; the system is the machine's."""
+    def described(self) -> dict[str, str]:
+        """Return texts by title; the machine's text includes the system."""
         packages = (f"{name} {number}" for name, number in self.versions.items() if name != "system")
         return {
             "machine": self.machine,
@@ -52,17 +52,17 @@ class Conditions:
 
 
 def load() -> float | None:
-    """See Conditions."""
+    """Return the load of the machine, see Conditions."""
     return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 
 def load_text(value: float | None) -> str:
-    """A load for people."""
+    """Format a load."""
     return "unknown" if value is None else f"{value:.1f}"
 
 
 def _revision() -> str:
-    """The commit that is checked out, and whether the package or its shaders differ from it."""
+    """Return the commit that is checked out, and whether the package or its shaders differ from it."""
     if not (ROOT / ".git").exists():
         return "no commit"  # installed; a repository around it is another one
     try:

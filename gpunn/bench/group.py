@@ -1,4 +1,4 @@
-"""Worker processes as their parent sees them: started one by one, then given turns in a circle."""
+"""Worker processes as their parent sees them: started one by one, then run in turns."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SOURCE = Path(gpunn.__file__).resolve().parent.parent  # so that workers use the
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How long everything takes: `starts` cold starts a peer, `rounds` of `seconds` each.
+    """The durations of a benchmark: `starts` cold starts for each peer, `rounds` of `seconds` each.
 
-    timeout: seconds that a peer may take to start, and beyond the time that its turn should take.
+    timeout: the seconds that a peer may take to start, and beyond the planned time of its turn.
     """
 
     starts: int = 1
@@ -41,13 +41,13 @@ class Turns:
 
 
 class WorkerError(Exception):
-    """A worker has failed; the text is the reason."""
+    """The failure of a worker; the text is the reason."""
 
 
 class Worker:
-    """A running worker; made, it has loaded its network and called it once.
+    """A running worker that has loaded its model and called it once.
 
-    WorkerError where it fails or does not answer within `timeout` seconds; it is ended then.
+    Raises WorkerError if the worker fails or does not answer within `timeout` seconds; it is then ended.
     """
 
     def __init__(self, job: Job, folder: Path, timeout: float) -> None:
@@ -98,14 +98,14 @@ class Worker:
         self._process.stdout.close()
 
     def _read_lines(self) -> None:
-        """What it says goes to a queue, which can be waited for with a limit on every system."""
+        """Put the worker's output into a queue, which can be read with a time limit on every system."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line)
         self._lines.put("")
 
     def _read(self, seconds: float) -> dict[str, Any]:
-        """Its next message, which should take that long."""
+        """Return its next message, which should take that long."""
         try:
             line = self._lines.get(timeout=seconds + self._timeout)
         except queue.Empty:
@@ -119,13 +119,13 @@ class Worker:
         return message
 
     def _ending(self) -> str:
-        """Why there is no answer: the exit code and the last thing that was said."""
+        """Say why there is no answer: the exit code and the last output."""
         code = self._process.wait()
         last = next((line for line in reversed(self._said()) if line.strip()), "no message")
         return f"the process ended with code {code}: {last.strip()}"
 
     def _complaint(self) -> str:
-        """The first error that a library has written to its log, in brackets, or nothing."""
+        """Return the first error that a library has written to its log, in brackets, or ""."""
         first = next((line for line in self._said() if line.startswith("ERROR: ")), "")
         return first and f" ({first.removeprefix('ERROR: ').strip()})"
 
@@ -134,7 +134,7 @@ class Worker:
 
 
 def environment(threads: int, folder: Path) -> dict[str, str]:
-    """Variables of a worker: its number of threads, empty shader caches of its own, this very gpunn."""
+    """Make a worker's variables: its number of threads, empty shader caches of its own, this very gpunn."""
     count, cache = str(threads), str(folder / "shader-cache")
     paths = (str(SOURCE), os.environ.get("PYTHONPATH", ""))
     return {

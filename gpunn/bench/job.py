@@ -1,4 +1,4 @@
-"""What a worker process shall do, and the arrays that go to it and come back."""
+"""The job of a worker process, and the arrays that it reads and writes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpunn.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Which library shall run which network on what; everything in it goes through JSON.
+    """Which library runs which model on which inputs; all fields can be sent as JSON.
 
-    peer: a name of gpunn.bench.peers.PEERS. inputs, answers: .npz files of arrays as the network has them.
-    shapes: of the inputs in order, where they are others than the file's. outputs: dtype and shape of each.
-    preference: a name of gpunn.Preference. onnx: a file of the same network, for onnxruntime alone. The ncnn_
+    peer: a name of gpunn.bench.peers.PEERS. inputs, answers: .npz files of arrays in the model's layout.
+    shapes: of the inputs in order, if they differ from the file's. outputs: dtype and shape of each.
+    preference: a name of gpunn.Preference. onnx: a file of the same model, only for onnxruntime. The ncnn_
     fields are empty for other peers.
     """
 
@@ -43,6 +43,6 @@ def save(path: str | Path, arrays: Sequence[Array]) -> None:
 
 
 def read(path: str | Path) -> list[Array]:
-    """What save() has written."""
+    """Read arrays that save() has written."""
     with np.load(path) as stored:
         return [stored[str(i)] for i in range(len(stored.files))]

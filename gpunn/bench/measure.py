@@ -1,4 +1,4 @@
-"""benchmark(): which entrants there are, what each runs on, and how far its answer is off."""
+"""benchmark(): the entrants, the inputs of each, and the errors of their answers."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ def benchmark(
 ) -> Benchmark:
     """Measure a model file on gpunn's backends with each preference and on other libraries, for each batch.
 
-    Every entrant is a process of its own with empty shader caches, and has its turns between the others'.
-    peers: names of OTHERS, or "all"; one that is not installed or cannot run the network has its reason in
-    `failed`. batches: multiples of the file's own shapes. threads: numbers of threads, by default that of
-    the cores. bases: what ratios are taken to, series or peers, by default ncnn-vulkan and litert if they
-    are measured, else the first entrant. onnx: a file of the same network for onnxruntime. device: part of an
-    adapter's name. Raises what gpunn.load() raises, ModelError for arguments that make no sense, DeviceError
-    where nothing could be measured.
+    Every entrant is a process of its own with empty shader caches; the entrants run in turns. peers: names of
+    OTHERS, or "all"; if one is not installed or cannot run the model, the reason is in `failed`. batches:
+    multiples of the file's own shapes. threads: numbers of threads, by default the number of cores. bases:
+    what ratios are relative to, series or peers, by default ncnn-vulkan and litert if they are measured, else
+    the first entrant. onnx: a file of the same model for onnxruntime. device: part of an adapter's name.
+    Raises the errors of gpunn.load(), ModelError for invalid arguments, DeviceError if nothing could be
+    measured.
     """
     turns = turns or Turns()
     chosen = entrants(backends, preferences, peers, batches, threads or (os.cpu_count() or 1,))
     bases = pick_bases(bases, chosen)
-    conditions, network = Conditions.now(), load_model(model)
-    random = random_source(network, max((b for b in batches if can_batch(network, b)), default=1), seed)
+    conditions, loaded = Conditions.now(), load_model(model)
+    random = random_source(loaded, max((b for b in batches if can_batch(loaded, b)), default=1), seed)
     samples = list(random.samples)
     results = [Result(entrant) for entrant in chosen]
     with tempfile.TemporaryDirectory(prefix="gpunn-bench-") as name:
-        bench = _Bench(network, Path(model).resolve(), samples, Path(name), onnx, device)
+        bench = _Bench(loaded, Path(model).resolve(), samples, Path(name), onnx, device)
         jobs = bench.jobs(results)
         take_turns(jobs, Path(name), turns, progress)
         reference = bench.judge(jobs)
@@ -72,7 +72,7 @@ def benchmark(
         reasons = "; ".join(f"{result.label}: {result.failed}" for result in results)
         raise DeviceError(f"nothing could be measured: {reasons}")
     return Benchmark(
-        model=network.name,
+        model=loaded.name,
         inputs=random.description,
         reference=reference,
         starts=turns.starts,
@@ -92,7 +92,7 @@ def entrants(
     batches: Sequence[int],
     threads: Sequence[int],
 ) -> list[Entrant]:
-    """Every combination; ModelError for names that are unknown, and for none at all."""
+    """List every combination; raise ModelError for unknown names, and for an empty list."""
     peers = list(OTHERS) if ALL in peers else peers
     _check("backend", backends, BACKENDS)
     _check("peer", peers, OTHERS)
@@ -115,7 +115,7 @@ def entrants(
 
 
 def preference_text(preference: Preference) -> str:
-    """A preference's name for people."""
+    """Format a preference's name."""
     return preference.name.lower().replace("_", "-")
 
 
@@ -126,7 +126,7 @@ def _check(what: str, given: Sequence[str], known: Collection[str]) -> None:
 
 
 def pick_bases(bases: Sequence[str], measured: Sequence[Entrant]) -> list[str]:
-    """The bases, which must be entrants; without any, the peers that gpunn's two backends are measured by."""
+    """Return the bases, which must be entrants; by default the peers that gpunn's backends are compared with."""
     for base in bases:
         if not any(names(base, entrant) for entrant in measured):
             known = ", ".join(dict.fromkeys(entrant.series for entrant in measured))
@@ -137,7 +137,7 @@ def pick_bases(bases: Sequence[str], measured: Sequence[Entrant]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """What the workers of a benchmark read and write."""
+    """The files that the workers of a benchmark read and write."""
 
     model: Model
     path: Path
@@ -147,7 +147,7 @@ class _Bench:
     device: str | None
 
     def jobs(self, results: Sequence[Result]) -> list[tuple[Result, Job]]:
-        """The jobs of all that can be started; the others fail with a reason."""
+        """List the jobs of all entrants that can start; the others fail with a reason."""
         found = []
         for number, result in enumerate(results):
             try:
@@ -157,7 +157,7 @@ class _Bench:
         return found
 
     def _job(self, entrant: Entrant, answers: Path) -> Job:
-        """UnsupportedError where the entrant cannot run the network."""
+        """Make the job of an entrant; raise UnsupportedError if it cannot run the model."""
         if PEERS[entrant.peer].missing:
             raise UnsupportedError(PEERS[entrant.peer].missing)
         model = batched(self.model, entrant.batch)
@@ -210,10 +210,10 @@ class _Bench:
 
 
 def batched(model: Model, batch: int) -> Model:
-    """The model for `batch` times as many samples at once; itself for 1.
+    """Return the model for `batch` times as many samples at once; the model itself for 1.
 
-    Raises UnsupportedError where the first axis of every input and output is not a batch, or an operation has
-    a shape of its own.
+    Raises UnsupportedError if the first axis of an input or output is not a batch, or if an operation has a
+    shape of its own.
     """
     if batch == 1:
         return model
@@ -231,7 +231,7 @@ def batched(model: Model, batch: int) -> Model:
 
 
 def can_batch(model: Model, batch: int) -> bool:
-    """Whether batched() makes that model."""
+    """Tell whether batched() can make that model."""
     try:
         batched(model, batch)
     except (ModelError, UnsupportedError):
@@ -244,12 +244,12 @@ def _times(batch: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def stacked(samples: Sequence[Sequence[Array]]) -> list[Array]:
-    """Arrays of several samples as those of one batch."""
+    """Join the arrays of several samples to those of one batch."""
     return [s[0] if len(s) == 1 else np.concatenate(s) for s in zip(*samples, strict=True)]
 
 
 def reference(model: Model, path: Path) -> Side:
-    """LiteRT without delegates, or gpunn's CPU backend where that is not installed or refuses the file."""
+    """Open LiteRT without delegates, or gpunn's CPU backend if LiteRT is not installed or refuses the file."""
     try:
         return LitertSide("litert", model, path)
     except UnsupportedError:
@@ -257,9 +257,9 @@ def reference(model: Model, path: Path) -> Side:
 
 
 def error_of(outputs: Sequence[Array], expected: Sequence[Array]) -> float | None:
-    """The largest difference relative to the range of what is expected, over all outputs.
+    """Return the largest difference relative to the range of the expected values, over all outputs.
 
-    None where the outputs are not of the same shapes.
+    None if the outputs have other shapes.
     """
     if [o.shape for o in outputs] != [e.shape for e in expected]:
         return None

@@ -1,4 +1,4 @@
-"""What was measured, and the figures that follow from it."""
+"""The measurements of a benchmark, and the figures that follow from them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gpunn.document import as_document
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """What is measured: a peer with a number of threads and a batch; gpunn with a preference, too.
+    """A participant of a benchmark: a peer with a number of threads and a batch; for gpunn also a preference.
 
-    series: what tells it from the others of its batch.
+    series: the name that distinguishes it from the others of its batch.
     """
 
     series: str
@@ -28,17 +28,17 @@ class Entrant:
 
     @property
     def label(self) -> str:
-        """What tells it from all others."""
+        """Return the name that distinguishes it from all others."""
         return self.series if self.batch == 1 else f"{self.series} x{self.batch}"
 
 
 @dataclass(slots=True)
 class Result:
-    """What was measured of an entrant, times in seconds; `failed` says why there is nothing, or no more.
+    """The measurements of an entrant, times in seconds; `failed` says why there are none, or no more.
 
     import_s, load_s, first_s: of each cold start; first_s includes load_s, not import_s. rounds: the time of
-    every call of every round. cpu_s, rates: of each round, the CPU time of a call and the calls a second of a
-    stream. error: see error_of().
+    every call of every round. cpu_s, rates: of each round, the CPU time of a call and the calls per second of
+    a stream. error: see error_of().
     """
 
     entrant: Entrant
@@ -55,7 +55,7 @@ class Result:
 
     @property
     def label(self) -> str:
-        """The entrant's."""
+        """Return the entrant's label."""
         return self.entrant.label
 
     def started(self, report: Mapping[str, Any]) -> None:
@@ -72,12 +72,12 @@ class Result:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """The figures by name, in seconds and per second; None where nothing was measured."""
+        """Return the figures by name, in seconds and per second; None for figures that were not measured."""
         return {name: figure(self) if self.rounds else None for name, figure in FIGURES.items()}
 
 
 def _every(result: Result) -> list[float]:
-    """The time of every call of every round."""
+    """Return the time of every call of every round."""
     return [time for times in result.rounds for time in times]
 
 
@@ -97,9 +97,9 @@ FIGURES: dict[str, Callable[[Result], float]] = {
 class Ratio:
     """A result relative to a base.
 
-    time: the median over the rounds of the ratio of the two medians of a round; a disturbance that lasts for
-    a round slows both alike, so this stands when medians of all times do not. throughput: likewise, of the
-    rates. first: of the medians of first_s. None where there is nothing to divide.
+    time: the median over the rounds of the ratio of the two medians of a round. A disturbance that lasts for
+    a round slows both sides, so this ratio is stable when medians of all times are not. throughput: the same
+    for the rates. first: the ratio of the medians of first_s. None if a value is missing.
     """
 
     base: str
@@ -120,16 +120,16 @@ class Ratio:
 
 
 def quotient(values: Sequence[float], base: Sequence[float]) -> float | None:
-    """The median over the rounds of value / base, of the rounds that both have."""
+    """Return the median over the rounds of value / base, for the rounds that both have."""
     pairs = list(zip(values, base, strict=False))
     return statistics.median(v / b for v, b in pairs) if pairs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """All that gpunn bench found out. bases: what ratios are taken to, series or peers.
+    """The result of gpunn bench. bases: what ratios are relative to, series or peers.
 
-    conditions: before; load_after: see Conditions. reference: what answers are compared with.
+    conditions: before the measurement; load_after: see Conditions. reference: what answers are compared with.
     """
 
     model: str
@@ -144,7 +144,9 @@ class Benchmark:
     results: tuple[Result, ...]
 
     def ratios(self, result: Result) -> tuple[Ratio | None, ...]:
-        """To each base at the result's batch, that of its threads and preference where there are several."""
+        """Return the ratio to each base at the result's batch; of several, the one with its threads and
+        preference.
+        """
         return tuple(self._ratio(result, base) for base in self.bases)
 
     def _ratio(self, result: Result, base: str) -> Ratio | None:
@@ -158,7 +160,7 @@ class Benchmark:
         return None if nearest is None or nearest.failed else Ratio.of(result, nearest)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the benchmark as plain data."""
         document: dict[str, Any] = as_document(self)
         for result, entry in zip(self.results, document["results"], strict=True):
             entry["label"] = result.label
@@ -168,5 +170,5 @@ class Benchmark:
 
 
 def names(base: str, entrant: Entrant) -> bool:
-    """Whether a base is this one: by its series, or by its peer, in which case it may be one of several."""
+    """Tell whether a base names this entrant: by its series, or by its peer, which may have several entrants."""
     return base in (entrant.series, entrant.peer)

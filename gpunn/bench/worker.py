@@ -1,8 +1,8 @@
-"""One peer in a process of its own, spoken to in lines of JSON; see COMMAND.
+"""One peer in a process of its own; its parent sends and receives lines of JSON, see COMMAND.
 
-It answers first with what it is and how long loading and the first call took, or with {"failed": reason};
-then, to each line {"seconds": S}, with the times of calls and the rate of a stream, of about S seconds
-together. It ends with its input.
+Its first message describes the peer and gives the time for loading and the first call, or is {"failed":
+reason}. It answers each line {"seconds": S} with the times of calls and the rate of a stream, of about S
+seconds together. It ends when its input ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _send(protocol: TextIO, message: dict[str, Any]) -> None:
 
 
 def _start(job: Job) -> tuple[Peer, Sequence[Array], dict[str, Any]]:
-    """The peer with its network loaded and called once, its inputs, and the report on it."""
+    """Start the peer, load its model and call it once; return the peer, its inputs, and the report."""
     stored = read(job.inputs)
     peer = PEERS[job.peer].make()
     begin = time.perf_counter()
@@ -73,7 +73,9 @@ def _start(job: Job) -> tuple[Peer, Sequence[Array], dict[str, Any]]:
 
 
 def _turn(peer: Peer, inputs: Sequence[Array], seconds: float) -> dict[str, Any]:
-    """Times of calls one after another, CPU time (of all threads) for each, and runs a second of a stream."""
+    """Measure times of consecutive calls, CPU time (of all threads) for each, and runs per second of a
+    stream.
+    """
     peer.call(inputs)  # wakes what slept while others had their turn
     times: list[float] = []
     cpu, begin = time.process_time(), time.perf_counter()
@@ -88,7 +90,7 @@ def _turn(peer: Peer, inputs: Sequence[Array], seconds: float) -> dict[str, Any]
 
 
 def _frames(inputs: Sequence[Array], end: float) -> Iterator[Sequence[Array]]:
-    """The same inputs again and again until the clock says `end`."""
+    """Repeat the same inputs until the clock reaches `end`."""
     count = 0
     while count < MIN_FRAMES or time.perf_counter() < end:
         yield inputs

@@ -60,7 +60,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _quieten_drivers() -> None:
-    """The wgpu package warns of every optional Vulkan extension that is missing; keep that off stderr."""
+    """Keep wgpu's warnings about missing optional Vulkan extensions off stderr."""
     logging.getLogger("wgpu").setLevel(logging.ERROR)
 
 

@@ -1,4 +1,4 @@
-"""gpunn bench: cold starts, latency and throughput, beside other libraries on the same network."""
+"""gpunn bench: cold starts, latency and throughput, beside other libraries on the same model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RUNS = {"median ms": "median_s", "p95 ms": "p95_s", "min ms": "min_s", "CPU ms"
 
 
 class BenchCommand(TyperCommand):
-    """--peers may stand without a value: all of them."""
+    """A command whose option --peers may stand without a value: all of them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         following = [*args[1:], "-"]
@@ -38,18 +38,16 @@ def bench(
         BACKENDS
     ),
     preferences: Annotated[
-        str, typer.Option(metavar="NAMES", help=f"With commas between: {', '.join(PREFERENCE_NAMES)}.")
+        str, typer.Option(metavar="NAMES", help=f"Separated by commas: {', '.join(PREFERENCE_NAMES)}.")
     ] = ",".join(map(preference_text, PREFERENCES)),
-    batch: Annotated[
-        str, typer.Option(metavar="N,N,...", help="How many samples a run takes at once.")
-    ] = "1",
+    batch: Annotated[str, typer.Option(metavar="N,N,...", help="Numbers of samples in one run.")] = "1",
     peers: Annotated[
         str,
         typer.Option(
             metavar="[NAMES]",
             show_default=False,
-            help=f"Other libraries to measure, with commas between: {', '.join(OTHERS)}; alone: all of them. "
-            "One that is not installed, or cannot run the network, is a note.",
+            help=f"Other libraries to measure, separated by commas: {', '.join(OTHERS)}; without names: all. "
+            "If one is not installed, or cannot run the model, a note says so.",
         ),
     ] = "",
     onnx: Annotated[
@@ -59,7 +57,7 @@ def bench(
             exists=True,
             dir_okay=False,
             show_default=False,
-            help="The same network for onnxruntime, in NHWC or NCHW.",
+            help="The same model for onnxruntime, in NHWC or NCHW.",
         ),
     ] = None,
     base: Annotated[
@@ -67,23 +65,28 @@ def bench(
         typer.Option(
             metavar="NAMES",
             show_default=False,
-            help="What ratios are taken to, as the tables call it or a peer's name, with commas between.  "
-            "[default: ncnn-vulkan and litert where measured, else the first]",
+            help="What ratios are relative to: names as in the tables or peers, separated by commas.  "
+            "[default: ncnn-vulkan and litert if measured, else the first]",
         ),
     ] = "",
     threads: Annotated[
-        str, typer.Option(metavar="N,N,...", show_default=False, help="On the CPU.  [default: its cores]")
+        str,
+        typer.Option(
+            metavar="N,N,...", show_default=False, help="Numbers of CPU threads.  [default: all cores]"
+        ),
     ] = "",
     device: Annotated[
         str | None, typer.Option(metavar="NAME", show_default=False, help="Part of the adapter's name.")
     ] = None,
-    starts: Annotated[int, typer.Option(metavar="N", min=1, help="Cold starts of each.")] = 1,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="In each of which each has a turn.")] = 5,
-    turn: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Of each in each round.")] = 1.0,
+    starts: Annotated[int, typer.Option(metavar="N", min=1, help="Cold starts of each library.")] = 1,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rounds; each library has one turn in each.")
+    ] = 5,
+    turn: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Length of a turn.")] = 1.0,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="One that does not start or answer is ended.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="End a library that does not answer.")
     ] = 300.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead, with every single time.")
@@ -91,12 +94,12 @@ def bench(
 ) -> None:
     """Measure latency and throughput by backend, preference and batch, beside other libraries.
 
-    Each is a process of its own with empty shader caches; they have their turns in a circle, so that what
-    disturbs the machine disturbs all.
+    Each library is a process of its own with empty shader caches. The processes run in turns, so that a
+    disturbance of the machine affects all of them.
 
-    first answer: reading the network, compiling it and one run; importing apart. median, p95, min, CPU: of
-    one run, from arrays to arrays; CPU time is that of all threads. samples/s: of runs one after another,
-    gpunn's by stream(). time / X, samples / X: the median over the rounds of the ratio to X at the same
+    first answer: reading the model, compiling it and one run, without the import. median, p95, min, CPU: of
+    one run, from arrays to arrays; CPU time is that of all threads. samples/s: of runs one after another;
+    gpunn uses stream(). time / X, samples / X: the median over the rounds of the ratio to X at the same
     batch. err: max |y - reference| / the range of the reference, on the same inputs.
     """
     with progress_bars(quiet=as_json) as told:
@@ -134,7 +137,7 @@ def _described(found: Benchmark) -> dict[str, str]:
     for result in done:
         if not result.device.startswith("cpu"):
             devices.setdefault(result.device, []).append(result.entrant.peer)
-    described = found.conditions.lines() | {"load after": load_text(found.load_after)}
+    described = found.conditions.described() | {"load after": load_text(found.load_after)}
     adapters = (f"{', '.join(dict.fromkeys(peers))} on {device}" for device, peers in devices.items())
     described["adapters"] = "; ".join(adapters) or "none"
     described["threads"] = ", ".join(map(str, dict.fromkeys(r.entrant.threads for r in found.results)))
@@ -145,7 +148,7 @@ def _described(found: Benchmark) -> dict[str, str]:
 
 
 def _notes(found: Benchmark) -> list[str]:
-    """Why some were not measured, or not to the end."""
+    """Say why some entrants were not measured, or not to the end."""
     reasons: dict[str, list[str]] = {}
     for result in found.results:
         if result.failed:
@@ -154,7 +157,7 @@ def _notes(found: Benchmark) -> list[str]:
 
 
 def grids(found: Benchmark) -> tuple[Grid, Grid]:
-    """The cold starts, and the runs; a row for each that did not fail."""
+    """Make the tables of cold starts and of runs; a row for each entrant that did not fail."""
     done = [result for result in found.results if not result.failed]
     first = tuple(f"first / {base}" for base in found.bases)
     ratios = tuple(f"{what} / {base}" for base in found.bases for what in ("time", "samples"))

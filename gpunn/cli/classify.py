@@ -50,7 +50,7 @@ class _Result:
 
 @dataclass(slots=True)
 class _Report:
-    """All that a run found out, printed at the end as text or JSON."""
+    """The results of a run, printed at the end as text or JSON."""
 
     model: str
     backend: str
@@ -69,7 +69,7 @@ def classify(
             metavar="PHOTO",
             show_default=False,
             help="Photos in any format that Pillow reads, or folders, searched with all their subfolders; "
-            "files in a folder that are no photos are skipped and counted.",
+            "files in a folder that are not photos are skipped and counted.",
         ),
     ],
     model: Annotated[
@@ -78,12 +78,16 @@ def classify(
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Class names, one a line.  [default: those inside the model file]"),
+        typer.Option(
+            metavar="FILE", help="Class names, one on each line.  [default: those in the model file]"
+        ),
     ] = None,
-    top: Annotated[int, typer.Option(metavar="K", min=1, help="How many classes to show per photo.")] = 5,
+    top: Annotated[
+        int, typer.Option(metavar="K", min=1, help="Number of classes to show for each photo.")
+    ] = 5,
     backend: Annotated[
         BackendName,
-        typer.Option(help="Where to run; auto takes what was measured quickest: a real GPU or the CPU."),
+        typer.Option(help="Where to run; auto takes what was measured as fastest: a real GPU or the CPU."),
     ] = "auto",
     preference: Annotated[
         PreferenceName | None,
@@ -108,20 +112,21 @@ def classify(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
-    """Say what photos show.
+    """Name what photos show.
 
-    Each photo is turned upright, laid on white where transparent, and squashed to the model's input size.
+    Each photo is turned upright, gets a white background if it is transparent, and is resized to the
+    model's input size.
     """
     candidates = _gather(photos)
     chosen = preference or ("fast-single-answer" if len(candidates) == 1 else "sustained-speed")
-    network = gpunn.load(model or vision.default_model())
-    wanted = vision.photo_input(network, mean, std)
-    given = vision.score_output(network)
-    names = vision.class_labels(network, labels)
+    loaded = gpunn.load(model or vision.default_model())
+    wanted = vision.photo_input(loaded, mean, std)
+    given = vision.score_output(loaded)
+    names = vision.class_labels(loaded, labels)
     start = time.perf_counter()
-    with network.compile(backend=backend, preference=named_preference(chosen), relaxed=relaxed) as compiled:
+    with loaded.compile(backend=backend, preference=named_preference(chosen), relaxed=relaxed) as compiled:
         compiled_at = time.perf_counter()
-        report = _Report(network.name, compiled.backend, compiled.device, chosen, compiled_at - start)
+        report = _Report(loaded.name, compiled.backend, compiled.device, chosen, compiled_at - start)
         for path, stored in _answers(compiled, candidates, wanted, report):
             scores = given.scores(stored)
             guesses = vision.top(scores, names, top)
@@ -136,7 +141,7 @@ def classify(
 
 
 def _gather(paths: Sequence[Path]) -> list[_Candidate]:
-    """The files to look at; folders are searched in sorted order."""
+    """List the files to classify; folders are searched in sorted order."""
     found: list[_Candidate] = []
     for path in paths:
         if path.is_dir():
@@ -154,7 +159,7 @@ def _gather(paths: Sequence[Path]) -> list[_Candidate]:
 def _answers(
     compiled: gpunn.Compilation, candidates: Sequence[_Candidate], wanted: vision.PhotoInput, report: _Report
 ) -> Iterator[tuple[Path, Array]]:
-    """Each photo's path with the model's answer, in order."""
+    """Yield each photo's path with the model's answer, in order."""
     read: list[Path] = []
     batches = wanted.batches(_read_photos(candidates, wanted, read, report))
     sustained = report.preference == "sustained-speed"
@@ -167,7 +172,9 @@ def _answers(
 def _read_photos(
     candidates: Sequence[_Candidate], wanted: vision.PhotoInput, read: list[Path], report: _Report
 ) -> Iterator[Array]:
-    """The photos' values; their paths go to `read`, files of folders that are no photos to the report."""
+    """Yield the photos' values. Their paths go to `read`; files in folders that are not photos go to the
+    report.
+    """
     console = stderr()
     quiet = len(candidates) == 1 or not console.is_terminal
     for candidate in track(candidates, "classifying", console=console, disable=quiet, transient=True):

@@ -38,56 +38,60 @@ def compare(
         str,
         typer.Option(
             metavar="NAMES",
-            help="What to compare, with commas between: webgpu, cpu, cpu64, litert, litert-ref, "
+            help="Backends to compare, separated by commas: webgpu, cpu, cpu64, litert, litert-ref, "
             "or part of an adapter's name.",
         ),
     ] = "webgpu,cpu",
     reference: Annotated[
-        str, typer.Option(metavar="NAME", help="With what; cpu64 computes in float64.")
+        str, typer.Option(metavar="NAME", help="The backend to compare with; cpu64 computes in float64.")
     ] = "cpu64",
     per_layer: Annotated[
-        bool, typer.Option("--per-layer", help="Compare every layer too, with exact and with own inputs.")
+        bool,
+        typer.Option("--per-layer", help="Also compare every layer, with exact inputs and with its own."),
     ] = False,
     layer_samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="On how many of the inputs layers are compared.")
+        int, typer.Option(metavar="N", min=1, help="Number of inputs for comparing layers.")
     ] = 1,
     relaxed: Annotated[
         bool, typer.Option("--relaxed", help="Also compare gpunn's backends with float32 stored as float16.")
     ] = False,
     truth: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="A folder of photos whose names state their classes: accuracy."),
+        typer.Option(metavar="DIR", help="A folder of photos whose names state their classes, for accuracy."),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Class names, one a line.  [default: those inside the model file]"),
+        typer.Option(
+            metavar="FILE", help="Class names, one on each line.  [default: those in the model file]"
+        ),
     ] = None,
     other: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Another file of the same network, computed in float64."),
+        typer.Option(metavar="FILE", help="Another file of the same model, computed in float64."),
     ] = None,
     save_layer: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Write layer N by itself, for gpunn compare FILE.npz."),
+        typer.Option(metavar="N", min=0, help="Write layer N to a file, for gpunn compare FILE.npz."),
     ] = None,
     case: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to.  [default: MODEL_layerN.npz]")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file of --save-layer.  [default: MODEL_layerN.npz]"),
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
-            metavar="ERROR", help="Largest absolute error of an output.  [default: what rounding may do]"
+            metavar="ERROR", help="Largest absolute error of an output.  [default: the effect of rounding]"
         ),
     ] = None,
     mean: Annotated[float | None, typer.Option(help="As for gpunn classify.", show_default=False)] = None,
     std: Annotated[float | None, typer.Option(help="As for gpunn classify.", show_default=False)] = None,
     random: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="How many random inputs.  [default: 4]")
+        int | None, typer.Option(metavar="N", min=1, help="Number of random inputs.  [default: 4]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Write all of it as one page of HTML, too."),
+        typer.Option(metavar="FILE", show_default=False, help="Also write everything as one HTML page."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> int:
@@ -103,7 +107,7 @@ def compare(
         raise typer.BadParameter("which layer? Give --save-layer too", param_hint="--case")
     if report is not None and (report.is_dir() or not report.parent.is_dir()):
         raise typer.BadParameter(f"{report} is no file that can be written", param_hint="--report")
-    network = None if labels is None else gpunn.load(model)
+    loaded = None if labels is None else gpunn.load(model)
     with progress_bars(quiet=as_json) as told:
         found = gpunn.compare(
             model,
@@ -112,7 +116,7 @@ def compare(
             reference=reference,
             per_layer=per_layer,
             layer_samples=layer_samples,
-            labels=() if network is None else vision.class_labels(network, labels),
+            labels=() if loaded is None else vision.class_labels(loaded, labels),
             truth=truth,
             other=other,
             case=None if save_layer is None or case is None else (save_layer, case),
@@ -138,7 +142,7 @@ def compare(
 
 
 def _names(backends: str, relaxed: bool) -> list[str]:
-    """The backends by name; with `relaxed`, gpunn's own in that form too."""
+    """Return the backends by name; with `relaxed`, also gpunn's own in relaxed form."""
     names = words(backends)
     ours = (name for name in names if name not in (EXACT, *RESOLVERS) and not name.endswith(RELAXED))
     return [*names, *(name + RELAXED for name in ours if relaxed)]

@@ -1,4 +1,4 @@
-"""gpunn devices: what can run networks here."""
+"""gpunn devices: the devices of this machine that can run models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that can be printed on the terminal or as Markdown."""
+"""Tables for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> str:
-        """As GitHub writes tables."""
+        """Format the table as GitHub writes tables."""
         ruler = ("---", *("---:" for _ in self.header[1:]))
         return "\n".join(f"| {' | '.join(row)} |" for row in (self.header, ruler, *self.rows))
 
@@ -49,5 +49,5 @@ def report(
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number with that many digits behind the point, or the sign for none."""
+    """Format a number with that many digits after the point; ABSENT for None."""
     return ABSENT if value is None else f"{value:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""Plots, drawn by matplotlib, which is loaded only for them."""
+"""Plots by matplotlib, which is loaded only for them."""
 
 from __future__ import annotations
 

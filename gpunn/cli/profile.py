@@ -1,4 +1,4 @@
-"""gpunn profile: where the time of a run goes, operation by operation."""
+"""gpunn profile: the time of a run, operation by operation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def profile(
         typer.Argument(
             metavar="[INPUTS]...",
             show_default=False,
-            help="A photo, or .npy or .npz files; the first sample counts.  [default: a random one]",
+            help="A photo, or .npy or .npz files; only the first sample runs.  [default: a random one]",
         ),
     ] = None,
     backend: Annotated[BackendName, typer.Option(help="Where to run.")] = "auto",
@@ -39,8 +39,10 @@ def profile(
         str | None, typer.Option(metavar="NAME", help="Part of the adapter's name.", show_default=False)
     ] = None,
     relaxed: Annotated[bool, typer.Option("--relaxed", help="Store float32 as float16.")] = False,
-    runs: Annotated[int, typer.Option(metavar="N", min=2, help="Half of them are traced.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random input.")] = 0,
+    runs: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Number of runs; half of them are traced.")
+    ] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random input.")] = 0,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a Chrome trace (chrome://tracing, ui.perfetto.dev)."),
@@ -56,11 +58,11 @@ def profile(
     """
     if plot is not None:
         check_plot(plot)
-    network = gpunn.load(model)
-    arrays = next(file_source(network, inputs).samples).arrays if inputs else None
+    loaded = gpunn.load(model)
+    arrays = next(file_source(loaded, inputs).samples).arrays if inputs else None
     with progress_bars(quiet=as_json) as told:
         found = gpunn.profile(
-            network,
+            loaded,
             arrays,
             backend=backend,
             device=device,

@@ -1,4 +1,4 @@
-"""Progress bars for what takes longer than a second."""
+"""Progress bars for tasks that take longer than a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpunn.comparison.walk import Progress as Told
 
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Told]:
-    """Bars on stderr for what is under way, gone at the end; none where stderr is no terminal."""
+    """Show bars on stderr for the current tasks and remove them at the end; none if stderr is not a terminal."""
     console = stderr()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     disabled = quiet or not console.is_terminal

@@ -1,4 +1,4 @@
-"""What the subcommands share: consoles, safe text, readable sizes and times, JSON, option types."""
+"""Helpers of all subcommands: consoles, safe text, readable sizes and times, JSON, option types."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ WIDE = 1000  # columns of a table that goes to a file or a pipe, where nothing w
 
 
 def stdout() -> Console:
-    """The console for results."""
+    """Return the console for results."""
     return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
 
 
 def stderr() -> Console:
-    """The console for progress and remarks."""
+    """Return the console for progress and remarks."""
     return Console(stderr=True, highlight=False)
 
 
 def input_shapes(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """What --shape NAME=N,N,... says, by input; "NAME=" is a scalar. A name may hold "=", too."""
+    """Parse --shape NAME=N,N,... options, by input; "NAME=" is a scalar. A name may contain "=", too."""
     found: dict[str, tuple[int, ...]] = {}
     for option in options:
         name, equals, extents = option.rpartition("=")
@@ -57,29 +57,29 @@ def input_shapes(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def words(text: str) -> list[str]:
-    """What stands between commas."""
+    """Split a text at commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def named_preference(name: str) -> Preference:
-    """The preference of one of PREFERENCE_NAMES."""
+    """Return the preference for one of PREFERENCE_NAMES."""
     if name not in PREFERENCE_NAMES:
         raise typer.BadParameter(f"there is no preference {name!r}, only {', '.join(PREFERENCE_NAMES)}")
     return Preference[name.upper().replace("-", "_")]
 
 
 def plain(value: object) -> Text:
-    """Text from a file shown as it is: no markup, and no control characters that would steer the terminal."""
+    """Show a text from a file unchanged: no markup, and no control characters that would steer the terminal."""
     return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value)))
 
 
 def one_line(message: str) -> str:
-    """A message with every run of white space, line breaks included, as one blank."""
+    """Replace every run of white space in a message, including line breaks, by one blank."""
     return plain(" ".join(message.split())).plain
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """An open table; the columns named in `right` hold numbers."""
+    """Make an open table; the columns named in `right` contain numbers."""
     made = Table(box=None, header_style="dim", pad_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -87,7 +87,7 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def json_text(document: Any) -> str:
-    """A JSON document; numbers that JSON does not know (NaN, infinities) become null."""
+    """Format a JSON document; numbers that JSON cannot express (NaN, infinities) become null."""
     return json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
 
 
@@ -100,7 +100,7 @@ def _finite(value: Any) -> Any:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
@@ -110,7 +110,7 @@ def size(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """Format a time in seconds."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"

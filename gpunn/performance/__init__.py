@@ -1,4 +1,4 @@
-"""What devices are worth beside the cpu backend, in time and in energy (types.hal, PerformanceInfo)."""
+"""The performance of devices relative to the cpu backend, in time and energy (types.hal, PerformanceInfo)."""
 
 from gpunn.performance.cache import Key, remembered
 from gpunn.performance.choice import best

@@ -1,7 +1,7 @@
-"""What was measured is remembered: in this process, and in a file of the user's cache folder.
+"""A cache of measurements: in this process, and in a file of the user's cache folder.
 
-A file that is damaged, or was measured under other circumstances, is measured again; where none can be
-written, it is measured in every process. Neither is an error.
+If a file is damaged, or was measured under other conditions, the device is measured again. If no file can be
+written, every process measures. Neither is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _known: dict[tuple[Key, Path], Capabilities] = {}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a measurement depends on: an adapter with its driver, and what it is compared with."""
+    """What a measurement depends on: an adapter with its driver, and the CPU that it is compared with."""
 
     adapter: str
     driver: str
@@ -43,14 +43,14 @@ class Key:
 
 
 def cache_folder() -> Path:
-    """Where the files lie: the user's cache folder for gpunn."""
+    """Return the folder of the files: the user's cache folder for gpunn."""
     return platformdirs.user_cache_path("gpunn", appauthor=False)
 
 
 def remembered(key: Key, measure: Callable[[], Capabilities], folder: Path | None = None) -> Capabilities:
-    """What was measured for the key; measured now where it was not. folder: instead of cache_folder().
+    """Return the stored measurement of the key, or measure it now. folder: instead of cache_folder().
 
-    Raises what `measure` raises; then nothing is remembered.
+    Raises the errors of `measure`; then nothing is stored.
     """
     folder = folder or cache_folder()
     with _lock:
@@ -70,7 +70,7 @@ def _name(key: Key) -> str:
 
 
 def _read(file: Path, key: Key) -> Capabilities | None:
-    """What a file says of the key; None where it says nothing that makes sense."""
+    """Read the measurement of the key from a file; None if the file has no valid one."""
     try:
         with file.open(encoding="utf-8") as stream:
             document = json.loads(stream.read(MAX_BYTES))
@@ -82,7 +82,7 @@ def _read(file: Path, key: Key) -> Capabilities | None:
 
 
 def _info(entry: Any) -> PerformanceInfo:
-    """Raises ValueError, TypeError or LookupError for what is no PerformanceInfo."""
+    """Convert an entry to PerformanceInfo; raise ValueError, TypeError or LookupError for an invalid one."""
     time, power, reason = entry["exec_time"], entry["power_usage"], entry["power_reason"]
     for number in (time,) if power is None else (time, power):
         if not (isinstance(number, float) and 0 < number < math.inf):

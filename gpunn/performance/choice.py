@@ -1,4 +1,4 @@
-"""Which device backend="auto" takes, by what was measured."""
+"""The choice of the device for backend="auto", by measurements."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 def best(found: Mapping[T, PerformanceInfo], low_power: bool, rank: Callable[[T], int]) -> T | None:
-    """The device to take; None for the cpu backend, which is 1 in all that is measured.
+    """Choose a device; None for the cpu backend, whose time and energy are 1 by definition.
 
-    The least time counts or, with low_power, the least energy; where that is known of none, the first by
-    `rank`.
+    The shortest time wins or, with low_power, the least energy. If no device has a measurement, the first by
+    `rank` wins.
     """
     costs = {device: info.power_usage if low_power else info.exec_time for device, info in found.items()}
     known = {device: cost for device, cost in costs.items() if cost is not None}

@@ -1,10 +1,10 @@
-"""Counters of energy that a system shows without further packages: Linux's sysfs, NVIDIA's NVML.
+"""Energy counters that a system offers without further packages: Linux's sysfs, NVIDIA's NVML.
 
-The CPU's is RAPL, of whole packages (Documentation/power/powercap/powercap.rst of the Linux kernel); an
-integrated GPU is part of its package. A GPU of its own has a counter of energy or of power in sysfs
+The CPU's counter is RAPL, for whole packages (Documentation/power/powercap/powercap.rst of the Linux kernel);
+an integrated GPU is part of its package. A discrete GPU has a counter of energy or of power in sysfs
 (Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon; Documentation/gpu/amdgpu: power1_average and
-power1_input, in microwatts) or in NVML. An inference on a GPU costs what the packages use meanwhile, and what
-the GPU uses, what it uses for being switched on included.
+power1_input, in microwatts) or in NVML. An inference on a GPU costs the energy of the packages during the
+run, plus the energy of the GPU, including its idle power.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Counter = Callable[[], float | None]
 class Meter:
     """Counters read together, run by run.
 
-    Some move but ten times a second, so what counts is the time between two of a counter's own steps.
+    Some counters move only ten times a second, so the meter uses the time between two steps of a counter.
     """
 
     def __init__(self, counters: Sequence[Counter]) -> None:
@@ -47,7 +47,7 @@ class Meter:
             self._last[k] = now
 
     def joules(self) -> float | None:
-        """What a run uses; None where a counter cannot be read, or did not move twice."""
+        """Return the energy of a run; None if a counter cannot be read, or did not move twice."""
         if not all(len(steps) > 1 and steps[-1][0] > steps[0][0] for steps in self._steps):
             return None
         return sum((s[-1][1] - s[0][1]) / (s[-1][0] - s[0][0]) for s in self._steps)
@@ -55,7 +55,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """The counters that tell what an adapter and the CPU use; `reason`: why there are not all of them."""
+    """The counters for the energy of an adapter and the CPU; `reason`: why some are missing."""
 
     packages: tuple[Counter, ...] = ()
     own: tuple[Counter, ...] = ()
@@ -63,7 +63,7 @@ class Energy:
 
     @classmethod
     def of(cls, info: DeviceInfo, sysfs: Path = SYSFS) -> Energy:
-        """Those for an adapter; `sysfs` is where the system shows its devices."""
+        """Find the counters for an adapter; `sysfs` is the folder in which the system shows its devices."""
         packages = _packages(sysfs)
         if isinstance(packages, str):
             return cls(reason=packages)
@@ -71,16 +71,16 @@ class Energy:
         return cls(reason=own) if isinstance(own, str) else cls(packages, own)
 
     def cpu(self) -> Meter:
-        """A meter of the CPU."""
+        """Make a meter of the CPU."""
         return Meter(self.packages)
 
     def device(self) -> Meter:
-        """A meter of all that a run on the adapter takes."""
+        """Make a meter of everything that a run on the adapter uses."""
         return Meter((*self.packages, *self.own))
 
 
 def _packages(sysfs: Path) -> tuple[Counter, ...] | str:
-    """The counters of the CPU's packages, or why there are none."""
+    """Find the counters of the CPU's packages, or say why there are none."""
     domains = sorted((sysfs / "class/powercap").glob("intel-rapl:*"))
     files = [d / "energy_uj" for d in domains if _text(d / "name").startswith("package")]
     if not files:
@@ -91,7 +91,7 @@ def _packages(sysfs: Path) -> tuple[Counter, ...] | str:
 
 
 def _own(info: DeviceInfo, sysfs: Path) -> tuple[Counter, ...] | str:
-    """The counter of a GPU that is no part of a CPU's package, or why there is none."""
+    """Find the counter of a discrete GPU, or say why there is none."""
     if info.pci is None:
         return f"nothing tells which of the system's devices {info.name!r} is"
     if info.pci[0] == NVIDIA:
@@ -110,7 +110,7 @@ def _own(info: DeviceInfo, sysfs: Path) -> tuple[Counter, ...] | str:
 
 
 def _text(file: Path) -> str:
-    """What a file of sysfs holds, nothing where it cannot be read."""
+    """Read a file of sysfs; return "" if it cannot be read."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -125,12 +125,12 @@ def _number(file: Path, base: int = 10) -> int | None:
 
 
 def _pci(device: Path) -> tuple[int | None, int | None]:
-    """PCI vendor and device id."""
+    """Return PCI vendor and device id."""
     return _number(device / "vendor", 16), _number(device / "device", 16)
 
 
 def _joules(file: Path) -> Counter:
-    """A counter in a file, in microjoules."""
+    """Make a counter from a file with microjoules."""
 
     def counter() -> float | None:
         number = _number(file)
@@ -140,7 +140,7 @@ def _joules(file: Path) -> Counter:
 
 
 def _watts(file: Path, clock: Callable[[], float] = perf_counter) -> Counter:
-    """A counter made of a power in a file, in microwatts, that is taken to hold since the last reading."""
+    """Make a counter from a file with a power in microwatts; the power counts since the last reading."""
     total, last = 0.0, clock()
 
     def counter() -> float | None:

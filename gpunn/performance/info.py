@@ -1,4 +1,4 @@
-"""PerformanceInfo and Capabilities, with the words of types.hal 1.0."""
+"""PerformanceInfo and Capabilities, in the terms of types.hal 1.0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class PerformanceInfo:
     """Time and energy of one inference relative to the cpu backend; lower is better.
 
-    power_usage is None where it is not known; power_reason says why.
+    power_usage is None if it is unknown; power_reason says why.
     """
 
     exec_time: float

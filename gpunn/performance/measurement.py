@@ -1,4 +1,4 @@
-"""How long a device takes for the reference workload, and what energy, beside the cpu backend."""
+"""Time and energy of a device for the reference workload, relative to the cpu backend."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Build = Callable[[Graph], Program]
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What one run takes: seconds, and joules where they are metered."""
+    """The cost of one run: seconds, and joules if they are metered."""
 
     seconds: float
     joules: float | None
 
 
 def measure(device: Build, cpu: Build, energy: Energy) -> Capabilities:
-    """The performance of a device relative to the cpu backend.
+    """Measure the performance of a device relative to the cpu backend.
 
-    It takes a second, mostly of compiling, and another where energy is metered. device, cpu: what makes a
-    program of a model for them. Raises DeviceError when the device fails.
+    This takes a second, mostly for compiling, and another second if energy is metered. device, cpu: functions
+    that make a program of a model. Raises DeviceError if the device fails.
     """
     return Capabilities(*(_compare(reference_workload(q), device, cpu, energy) for q in (False, True)))
 
@@ -51,7 +51,7 @@ def _compare(model: Graph, device: Build, cpu: Build, energy: Energy) -> Perform
 
 
 def _use(program: Program, model: Graph, meter: Meter | None) -> _Use:
-    """The fastest of some runs, after one that does not count, and the mean energy of all."""
+    """Measure the fastest of some runs, after one that does not count, and the mean energy of all."""
     try:
         inputs = [np.zeros(i.type.shape, i.type.dtype.numpy) for i in model.inputs]
         program.run(inputs)

@@ -31,9 +31,9 @@ class PciInfo(ctypes.Structure):
 
 
 def nvml_counter(pci: tuple[int, int], library: Any = None) -> Callable[[], float | None] | str:
-    """A counter of joules of the GPU with a PCI vendor and device id, or why there is none.
+    """Return a counter of joules for the GPU with a PCI vendor and device id, or say why there is none.
 
-    library: NVML, loaded; else the system's.
+    library: NVML, already loaded; by default the system's.
     """
     try:
         nvml = library or ctypes.CDLL(_LIBRARY[sys.platform])

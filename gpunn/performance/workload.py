@@ -1,4 +1,4 @@
-"""The reference workload by which devices are compared (types.hal, PerformanceInfo)."""
+"""The reference workload for comparing devices (types.hal, PerformanceInfo)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BIAS = Quantization((0.5 * 0.01,), (0,))
 
 
 def reference_workload(quantised: bool) -> Graph:
-    """A convolution, a depthwise and a pointwise one on a small image: some 60 million products.
+    """Make a small model of three convolutions, one of them depthwise and one pointwise: 60 million products.
 
     In float32, or quantised to uint8.
     """
@@ -31,7 +31,7 @@ def _tensor(shape: Shape, quantization: Quantization | None) -> TensorType:
 
 
 def _layer(model: Graph, op: str, x: Operand, filter: Shape, stride: int) -> Operand:
-    """A layer with random filters, padding and a RELU6."""
+    """Add a convolution with a random filter, padding and a RELU6."""
     quantised = x.type.quantization is not None
     rng = np.random.default_rng(0)
     weights: Array = rng.integers(0, 256, filter).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that needs nothing else: no network, no font, no script of others."""
+"""A comparison as one HTML file that needs nothing else: no network, no fonts, no scripts from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Photos with what every side makes of them."""
+"""The photos of a report, with the answers of every side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ EXACT_SIZE = 64  # pixels up to which a photo goes in as it is, without loss
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A side's score of a class. share: of the bar's full length, in percent; None: not among its best."""
+    """A side's score of a class. share: in percent of the bar's full length; None: not among the side's best
+    classes.
+    """
 
     side: str
     number: int
@@ -33,7 +35,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A class with every side's score. true: whether it is what the photo shows, where that is known."""
+    """A class with every side's score. true: whether the photo is known to show this class."""
 
     label: str
     true: bool
@@ -53,8 +55,9 @@ class Photo:
 class Card:
     """One input.
 
-    unanimous: whether all sides have the same best class; right: whether that of all is the true one. spread:
-    how far the scores of one class are apart at most, of those that all sides have among their best.
+    unanimous: whether all sides have the same best class; right: whether the best class of every side is the
+    true one. spread: the largest difference between the scores of one class, over the classes that all sides
+    have among their best.
     """
 
     name: str
@@ -67,8 +70,9 @@ class Card:
 
 
 def cards(found: Comparison) -> list[Card]:
-    """The inputs on which sides differ, then those that they take for something else than they are, then
-    others; CARDS in all."""
+    """Choose at most CARDS inputs: first those on which sides differ, then those with a wrong class, then
+    others.
+    """
     ordered = sorted(found.answers, key=lambda answer: (answer.unanimous, _right(answer) is not False))
     chosen = ordered[:CARDS]
     scores = [guess.score for a in found.answers for guesses in a.guesses.values() for guess in guesses]
@@ -78,7 +82,7 @@ def cards(found: Comparison) -> list[Card]:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From which score to which one bars reach; and whether scores are shares of 1."""
+    """The scores at which bars begin and end; and whether scores are probabilities."""
 
     low: float
     high: float
@@ -94,14 +98,14 @@ class _Scale:
 
 
 def _probabilities(answers: Sequence[Answer]) -> bool:
-    """Whether scores can be probabilities: none negative, and no sum is over 1 by more than rounding."""
+    """Tell whether scores can be probabilities: none is negative, and no sum exceeds 1 by more than rounding."""
     sums = [sum(g.score for g in guesses) for a in answers for guesses in a.guesses.values()]
     lowest = min((g.score for a in answers for guesses in a.guesses.values() for g in guesses), default=0.0)
     return lowest >= 0 and all(total <= 1.02 for total in sums)
 
 
 def _right(answer: Answer) -> bool | None:
-    """Whether every side's best class is the true one; None where that is not known."""
+    """Tell whether every side's best class is the true one; None if the true class is unknown."""
     if answer.truth is None:
         return None
     return all(guesses[0].label == answer.truth for guesses in answer.guesses.values())
@@ -150,7 +154,7 @@ def _score(side: str, number: int, guess: Guess | None, scale: _Scale) -> Score:
 
 
 def _photo(path: str) -> Photo | None:
-    """A small copy of a photo; None for what is none, or is gone by now."""
+    """Make a small copy of a photo; None if the file is not a photo or no longer exists."""
     if not path:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A logarithmic axis in pixels, with places of their own for zero and for infinity."""
+"""A logarithmic axis in pixels, with separate places for zero and infinity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line across a plot, `y` pixels from its top; without a label where these would stand too close."""
+    """A line across a plot, `y` pixels from its top; labels that would stand too close are left out."""
 
     y: float
     label: str
@@ -26,7 +26,7 @@ class Tick:
 class LogAxis:
     """Decades 10^low to 10^high from the bottom to the top of `height` pixels.
 
-    Zero stands below them, and infinity above.
+    Zero is below them, and infinity above.
     """
 
     low: int
@@ -34,7 +34,7 @@ class LogAxis:
     height: float
 
     def y(self, value: float) -> float:
-        """Where a value stands; what is off the axis stands on its edge."""
+        """Return the place of a value; values off the axis are placed on its edge."""
         if value == 0:
             return self.height - EDGE
         if math.isinf(value):
@@ -43,14 +43,14 @@ class LogAxis:
         return TOP + (1 - min(max(share, 0.0), 1.0)) * (self.height - TOP - BOTTOM)
 
     def ticks(self) -> list[Tick]:
-        """A line for each decade."""
+        """Make a line for each decade."""
         every = math.ceil((self.high - self.low) / LABELS)
         decades = range(self.high, self.low - 1, -1)
         return [Tick(self.y(10.0**k), decade(k) if k % every == 0 else "") for k in decades]
 
 
 def log_axis(values: Iterable[float], height: float) -> LogAxis:
-    """The axis for all positive finite values, of one decade at least and MAX_DECADES at most."""
+    """Make an axis for all positive finite values, with 1 to MAX_DECADES decades."""
     logarithms = [math.log10(value) for value in values if 0 < value < math.inf]
     low = math.floor(min(logarithms, default=-1.0))
     high = max(math.ceil(max(logarithms, default=0.0)), low + 1)
@@ -58,5 +58,5 @@ def log_axis(values: Iterable[float], height: float) -> LogAxis:
 
 
 def decade(exponent: int) -> str:
-    """10 to a power, as text."""
+    """Format a power of 10."""
     return "1" if exponent == 0 else "10" + str(exponent).translate(_SUPERSCRIPTS)

@@ -31,7 +31,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """One mode's errors. tolerance: its place in percent, if it can be told. labels: percent and text."""
+    """The errors of one mode. tolerance: its place in percent, if known. labels: percent and text."""
 
     mode: str
     text: str
@@ -45,7 +45,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One layer on one backend. first: whether it is that backend's first over its tolerance."""
+    """One layer on one backend. first: whether it is the backend's first layer over its tolerance."""
 
     position: int
     layer: Layer
@@ -55,9 +55,9 @@ class Card:
 
 
 def worst_layers(found: Comparison) -> list[Card]:
-    """The first layer over its tolerance of each backend, then those that are worst, CARDS in all.
+    """Choose at most CARDS layers: the first over its tolerance of each backend, then the worst.
 
-    Layers that are equal to the exact ones on a backend have nothing to show there.
+    Layers that equal the exact ones on a backend are left out.
     """
     firsts = {(first_over(found, side.backend), side.backend) for side in _backends(found)}
     ranked = []
@@ -89,7 +89,7 @@ def _facts(metrics: Metrics) -> str:
 
 
 def _shown_bins(checks: Sequence[Check]) -> range:
-    """The bins that hold something or the tolerance, at least LEAST_BINS; without that of zeros."""
+    """Return the bins with errors or with the tolerance, at least LEAST_BINS; without the bin for zeros."""
     used = [k for check in checks for k, n in enumerate(check.metrics.histogram) if n and k > 0]
     used += [_bin(check.tolerance) for check in checks if _tolerance_shown(check)]
     count = len(HISTOGRAM_EDGES) + 2
@@ -105,7 +105,7 @@ def _tolerance_shown(check: Check) -> bool:
 
 
 def _bin(error: float) -> int:
-    """Which bin of a histogram counts a positive error."""
+    """Return the bin of a histogram that counts a positive error."""
     return 1 + bisect.bisect_right(HISTOGRAM_EDGES, error)
 
 
@@ -133,13 +133,15 @@ def _histogram(mode: str, check: Check, bins: range) -> Histogram:
 
 
 def _place(error: float, bins: range) -> float:
-    """Where an error stands in percent; bins are half decades, from 10^-12 at the upper end of the first."""
+    """Return the place of an error in percent; bins are half decades, with 10^-12 at the upper end of the
+    first.
+    """
     share = (2 * math.log10(error) + 24 + 2 - bins[0]) / len(bins)
     return ZERO + (100 - ZERO) * min(max(share, 0.0), 1.0)
 
 
 def _labels(bins: range) -> list[tuple[float, str]]:
-    """0, and decades where bins begin."""
+    """List 0, and the decades at which bins begin."""
     decades = [(k - 26) // 2 for k in bins if k >= 2 and k % 2 == 0]
     every = math.ceil(len(decades) / LABELS) if decades else 1
     shown = ((_place(10.0**k, bins), decade(k)) for k in decades if k % every == 0)
@@ -147,7 +149,7 @@ def _labels(bins: range) -> list[tuple[float, str]]:
 
 
 def _range(number: int) -> str:
-    """The errors that a bin counts."""
+    """Describe the errors that a bin counts."""
     if number == 0:
         return "no error"
     if number == 1:

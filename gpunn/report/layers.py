@@ -1,7 +1,7 @@
 """The plot of every layer's error: one panel for each backend, drawn as SVG.
 
-Heights are pixels. Widths stretch with the page: places along the layers are percentages, and paths are drawn
-WIDTH units wide in a picture that is stretched, with strokes that are not.
+Heights are pixels. Widths stretch with the page: places along the layers are percentages. Paths are WIDTH
+units wide in a picture that stretches, with strokes that do not.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ MODES = "isolated", "accumulated"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One mode's errors as SVG paths: every one, those over their tolerance, the line that joins them, and
-    the tolerances, where they are no common line."""
+    """The errors of one mode as SVG paths: all errors, the errors over their tolerance, the line that joins
+    them, and the tolerances, unless they are one common line.
+    """
 
     mode: str
     points: str
@@ -36,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Where the first layer over its tolerance stands, `x` in percent."""
+    """The place of the first layer over its tolerance, `x` in percent."""
 
     x: float
     y: float
@@ -58,7 +59,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The strip of one layer, in percent of the width, and what it says when it is pointed at."""
+    """The strip of one layer, in percent of the width, and its text under the pointer."""
 
     x: float
     width: float
@@ -67,7 +68,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One backend's plot. numbers: percent and index of some layers."""
+    """The plot of one backend. numbers: percent and index of some layers."""
 
     backend: str
     height: float
@@ -79,7 +80,7 @@ class Panel:
 
 
 def panels(found: Comparison) -> list[Panel]:
-    """A Panel for each backend that was looked at layer by layer; all have the same axes."""
+    """Make a Panel for each backend that was compared layer by layer; all have the same axes."""
     checks = [c for layer in found.layers for side in layer.sides for c in _checks(side) if c is not None]
     relative = log_axis([*(check.ratio for check in checks), 0.1, 1.0], HEIGHT)
     absolute = log_axis([*map(absolute_error, checks), *(_tolerance(c) or 0 for c in checks)], HEIGHT)
@@ -88,12 +89,14 @@ def panels(found: Comparison) -> list[Panel]:
 
 
 def absolute_error(check: Check) -> float:
-    """The largest error; infinite where values are finite on one side only."""
+    """Return the largest error; infinite if values are finite on one side only."""
     return math.inf if check.metrics.unmatched else check.metrics.max_abs_error
 
 
 def first_over(found: Comparison, backend: str) -> int | None:
-    """The first layer that is wrong by itself, else the first that is over its tolerance; its position."""
+    """Return the position of the first layer that is wrong in isolation, else of the first over its
+    tolerance.
+    """
     for mode in MODES:
         for position, layer in enumerate(found.layers):
             check = next(getattr(side, mode) for side in layer.sides if side.backend == backend)
@@ -107,7 +110,7 @@ def _checks(side: LayerSide) -> tuple[Check | None, Check | None]:
 
 
 def _tolerance(check: Check) -> float | None:
-    """The tolerance in the tensor's unit; None where it is stated in steps."""
+    """Return the tolerance in the tensor's unit; None if it is stated in steps."""
     return check.tolerance if check.metrics.max_steps is None else None
 
 
@@ -190,7 +193,7 @@ def _series(
 
 
 def _steps(checks: Sequence[Check | None], axis: LogAxis, step: float) -> str:
-    """A horizontal line at the tolerance of each layer that has one, joined where they follow each other."""
+    """Draw a horizontal line at the tolerance of each layer that has one; join neighbouring lines."""
     path, joined = [], False
     for k, check in enumerate(checks):
         tolerance = None if check is None else _tolerance(check)
@@ -201,7 +204,7 @@ def _steps(checks: Sequence[Check | None], axis: LogAxis, step: float) -> str:
 
 
 def _numbers(layers: Sequence[Layer]) -> list[tuple[float, int]]:
-    """At most MAX_NUMBERS layers, a round number of places apart."""
+    """Choose at most MAX_NUMBERS layers, a round number of places apart."""
     rough = len(layers) / MAX_NUMBERS
     decade = 10 ** max(0, math.ceil(math.log10(rough)) - 1) if rough > 1 else 1
     every = next(decade * k for k in (1, 2, 5, 10) if decade * k >= rough)
@@ -215,7 +218,7 @@ def _text(layer: Layer, side: LayerSide) -> str:
 
 
 def check_text(check: Check | None) -> str:
-    """An error and its share of the tolerance."""
+    """Describe an error and its share of the tolerance."""
     if check is None:
         return "not compared"
     if check.metrics.identical:
@@ -226,7 +229,7 @@ def check_text(check: Check | None) -> str:
 
 
 def _description(layers: Sequence[Layer], sides: Sequence[LayerSide], first: int | None) -> str:
-    """The plot in words."""
+    """Describe the plot in words."""
     parts = [f"{len(layers)} layers from left to right, on a logarithmic axis"]
     for mode, checks in zip(MODES, zip(*map(_checks, sides), strict=True), strict=True):
         counted = [(check.ratio, k) for k, check in enumerate(checks) if check is not None]

@@ -1,4 +1,4 @@
-"""The page: what the templates in this folder are given, and how they are rendered."""
+"""The page: the data for the templates in this folder, and their rendering."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPEN_LAYERS = 60  # up to which the table of layers is unfolded
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure of the summary. ok: None where it is no matter of right or wrong."""
+    """One figure of the summary. ok: None if the figure is neither right nor wrong."""
 
     value: str
     name: str
@@ -38,11 +38,11 @@ def write_report(found: Comparison, path: str | os.PathLike[str]) -> None:
 
 
 def html_report(found: Comparison) -> str:
-    """A comparison as a page of HTML.
+    """Render a comparison as an HTML page.
 
     All names from files are escaped, and a content security policy keeps the page from loading or running
-    anything that did not come with this package. Photos go in as small copies; those that can no longer be
-    read are left out.
+    anything that did not come with this package. The page contains small copies of the photos; photos that
+    can no longer be read are left out.
     """
     script, style = (_asset(f"report.{kind}") for kind in ("js", "css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -96,14 +96,14 @@ def _environment() -> Environment:
 
 
 def _printable(value: object) -> object:
-    """Text from a file without what would end or turn lines, or cannot be encoded."""
+    """Remove from a text of a file what would end lines, change their direction, or cannot be encoded."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in value)
     return value
 
 
 def _tiles(found: Comparison) -> Iterator[Tile]:
-    """The figures to read first."""
+    """Make the figures at the top of the page."""
     pairs = [pair for pair in found.pairs if pair.reference == found.sides[0].name]
     judged = [(output.ratio, pair) for pair in pairs for output in pair.outputs if output.ratio is not None]
     if judged:

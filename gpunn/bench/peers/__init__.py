@@ -1,4 +1,4 @@
-"""The libraries that are measured, by name, and how gpunn itself is; others have modules of their own."""
+"""The measured libraries by name, and gpunn itself; the others have modules of their own."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from gpunn.types import Array
 
 
 class Peer(Protocol):
-    """A library with a network. `version` and `device` describe what ran, once load() has returned."""
+    """A library with a model. `version` and `device` describe what ran, once load() has returned."""
 
     version: str
     device: str
 
     def load(self, job: Job) -> None:
-        """Read the network and make it ready."""
+        """Read the model and make it ready."""
 
     def prepare(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """The network's inputs in the library's layout; not timed."""
+        """Convert the model's inputs to the library's layout; not timed."""
 
     def call(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """One run, from arrays in host memory to arrays in host memory."""
+        """Run once, from arrays in host memory to arrays in host memory."""
 
     def stream(self, frames: Iterable[Sequence[Array]]) -> Iterator[object]:
-        """Runs one after another, as fast as the library has a way for."""
+        """Run one frame after another, in the library's fastest way."""
 
     def restore(self, outputs: Sequence[Array]) -> Sequence[Array]:
-        """What call() gave in the network's layout; not timed."""
+        """Convert the results of call() to the model's layout; not timed."""
 
 
 class Plain:
-    """A library that has the network's layouts, and no other way for many runs than to repeat one."""
+    """A library with the model's layouts that can only repeat single runs."""
 
     version = ""
     device = "cpu"
@@ -82,7 +82,7 @@ class Gpunn(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a peer is made: `maker` of `module` with `arguments`; its time to import is that of `library`."""
+    """A way to make a peer: `maker` of `module` with `arguments`; its import time is that of `library`."""
 
     library: str
     package: str
@@ -91,13 +91,13 @@ class Kind:
     arguments: tuple[str, ...] = ()
 
     def make(self) -> Peer:
-        """A peer without a network so far; ImportError where its library is not installed."""
+        """Make a peer without a model; raise ImportError if its library is not installed."""
         peer: Peer = getattr(importlib.import_module(self.module), self.maker)(*self.arguments)
         return peer
 
     @property
     def missing(self) -> str:
-        """Why it cannot be started; "" where it is installed."""
+        """Say why it cannot be started; "" if it is installed."""
         if importlib.util.find_spec(self.library.partition(".")[0]) is not None:
             return ""
         return f"the package {self.package} is not installed"

@@ -14,7 +14,7 @@ from gpunn.types import Array
 
 
 class Litert(Plain):
-    """Its interpreter with the default delegate, XNNPACK."""
+    """LiteRT's interpreter with the default delegate, XNNPACK."""
 
     def load(self, job: Job) -> None:
         from ai_edge_litert.interpreter import Interpreter
@@ -36,7 +36,7 @@ class Litert(Plain):
 
 
 class LitertGpu(Plain):
-    """Its compiled model on a GPU of its own choice, in float32; refused where a part stays on the CPU."""
+    """LiteRT's compiled model on a GPU that it selects, in float32; refused if a part stays on the CPU."""
 
     device = "the GPU that LiteRT chooses"
 

@@ -14,7 +14,7 @@ from gpunn.types import Array
 
 
 class Ncnn(Plain):
-    """ncnn with a network that gpunn.bench.peers.ncnn_model has written."""
+    """ncnn with a model that gpunn.bench.peers.ncnn_model has written."""
 
     def __init__(self, device: str) -> None:
         import ncnn
@@ -36,7 +36,9 @@ class Ncnn(Plain):
         self._shapes = [shape for _, shape in job.outputs]
 
     def _find(self, name: str | None) -> int:
-        """The number of the first device whose name contains `name`, ncnn's own choice without one."""
+        """Return the number of the first device whose name contains `name`; without a name, ncnn's own
+        choice.
+        """
         count = self._ncnn.get_gpu_count()
         if count == 0:
             raise RuntimeError("ncnn finds no Vulkan device")

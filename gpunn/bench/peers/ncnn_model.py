@@ -1,9 +1,9 @@
-"""Writes a gpunn Graph as ncnn's .param and .bin, so that both run the same network with the same weights.
+"""A writer of a gpunn Graph as ncnn's .param and .bin, so that both run the same model with the same weights.
 
-ncnn knows no batch axis and stores channels first: [1, H, W, C] becomes c = C, h = H, w = W, and a tensor of
-a single pixel, [1, 1, 1, C] or [1, C], becomes a vector, as pnnx (ncnn's converter) has it. So a
-convolution of one pixel is an InnerProduct, and pooling over a whole picture is global pooling. A blob
-has one reader; a Split layer makes more.
+ncnn has no batch axis and stores channels first: [1, H, W, C] becomes c = C, h = H, w = W. A tensor of a
+single pixel, [1, 1, 1, C] or [1, C], becomes a vector, as in pnnx (ncnn's converter). So a convolution of one
+pixel is an InnerProduct, and pooling over a whole picture is global pooling. A blob has one reader; a Split
+layer makes more.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gpunn.bench.peers.ncnn_builder import Layer, NcnnBuilder
 from gpunn.bench.peers.ncnn_layers import RULES
-from gpunn.bench.peers.ncnn_network import Layer, Network
 from gpunn.graph.graph import Graph
 from gpunn.types import Array
 
@@ -25,7 +25,7 @@ _MAGIC = 7767517
 
 @dataclass(frozen=True, slots=True)
 class NcnnModel:
-    """Where a network was written to, and its blobs in the order of the model's inputs and outputs."""
+    """The files of a written model, and its blobs in the order of the model's inputs and outputs."""
 
     param: Path
     weights: Path
@@ -39,26 +39,26 @@ def write(model: Graph, folder: Path, stem: str = "model") -> NcnnModel:
     Raises UnsupportedError for what is not written: a batch other than 1, an operation without a
     rule, attributes that ncnn's layer does not have.
     """
-    network = Network(model)
+    builder = NcnnBuilder(model)
     for operation in model.operations:
-        network.origin = f"{operation.op} ({operation.origin})"
+        builder.origin = f"{operation.op} ({operation.origin})"
         if operation.op not in RULES:
-            network.refuse("this operation")
-        RULES[operation.op](network, operation)
-    outputs = network.finish(model)
-    layers, outputs = with_splits(network.layers, outputs)
+            builder.refuse("this operation")
+        RULES[operation.op](builder, operation)
+    outputs = builder.finish(model)
+    layers, outputs = with_splits(builder.layers, outputs)
     blobs = sum(len(layer.outputs) for layer in layers)
     lines = [str(_MAGIC), f"{len(layers)} {blobs}", *(layer.line(i) for i, layer in enumerate(layers))]
     param, weights = folder / f"{stem}.param", folder / f"{stem}.bin"
     param.write_text("\n".join(lines) + "\n")
-    weights.write_bytes(b"".join(network.weights))
-    return NcnnModel(param, weights, network.inputs, outputs)
+    weights.write_bytes(b"".join(builder.weights))
+    return NcnnModel(param, weights, builder.inputs, outputs)
 
 
 def with_splits(layers: Sequence[Layer], outputs: Sequence[str]) -> tuple[list[Layer], tuple[str, ...]]:
-    """Layers with a Split behind each blob that is read more than once, and the outputs' blobs then.
+    """Insert a Split behind each blob that is read more than once; also return the new blobs of the outputs.
 
-    Being an output counts as being read.
+    An output counts as a reader.
     """
     readers = Counter(blob for layer in layers for blob in layer.inputs)
     readers.update(outputs)
@@ -79,12 +79,12 @@ def with_splits(layers: Sequence[Layer], outputs: Sequence[str]) -> tuple[list[L
 
 
 def as_ncnn(value: Array) -> Array:
-    """An array of a model as ncnn has it: [1, H, W, C] -> [C, H, W], a single pixel -> a vector."""
+    """Convert an array of a model to ncnn's layout: [1, H, W, C] -> [C, H, W], a single pixel -> a vector."""
     if value.ndim == 4 and value.shape[1:3] != (1, 1):
         return np.ascontiguousarray(value[0].transpose(2, 0, 1))
     return np.ascontiguousarray(value.reshape(-1))
 
 
 def from_ncnn(value: Array, shape: Sequence[int]) -> Array:
-    """The inverse of as_ncnn(), for a tensor of `shape`."""
+    """Convert ncnn's array back to a tensor of `shape`, the inverse of as_ncnn()."""
     return (value.transpose(1, 2, 0) if value.ndim == 3 else value).reshape(shape)

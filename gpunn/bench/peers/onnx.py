@@ -1,4 +1,4 @@
-"""onnxruntime, with an ONNX file of the same network."""
+"""onnxruntime, with an ONNX file of the same model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHANNELS_FIRST = (0, 3, 1, 2)  # the axes of NHWC in the order of NCHW
 
 
 class Onnx(Plain):
-    """onnxruntime with one of its execution providers; what it does not take itself runs on the CPU."""
+    """onnxruntime with one of its execution providers; operations that it does not support run on the CPU."""
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
@@ -53,10 +53,10 @@ class Onnx(Plain):
 def layouts(
     what: str, shapes: Iterable[Sequence[int]], declared: Sequence[Sequence[int | str | None]]
 ) -> list[tuple[int, ...]]:
-    """For each of the network's shapes the order of its axes in the ONNX file.
+    """Return for each of the model's shapes the order of its axes in the ONNX file.
 
-    RuntimeError where a shape is neither the file's nor that of NHWC made NCHW. Extents that the file leaves
-    open, which are no numbers, fit any.
+    Raises RuntimeError if a shape is neither the file's nor its NHWC form as NCHW. Extents that the file
+    leaves open, which are not numbers, match any extent.
     """
     wanted = list(shapes)
     if len(wanted) != len(declared):

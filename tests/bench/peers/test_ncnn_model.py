@@ -13,8 +13,8 @@ import gpunn
 from gpunn.bench.job import Job
 from gpunn.bench.measure import error_of
 from gpunn.bench.peers import PEERS
+from gpunn.bench.peers.ncnn_builder import Layer
 from gpunn.bench.peers.ncnn_model import as_ncnn, from_ncnn, with_splits, write
-from gpunn.bench.peers.ncnn_network import Layer
 from gpunn.comparison.inputs import random_source
 from gpunn.types import Array, float32
 

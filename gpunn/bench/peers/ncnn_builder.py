@@ -1,4 +1,4 @@
-"""ncnn's view of a network: layers, blobs and weights under construction.
+"""A builder of ncnn models: layers, blobs and weights.
 
 The numbers of the parameters are those of ncnn's docs/developer-guide/operators.md.
 """
@@ -47,21 +47,21 @@ class Layer:
     params: Params = field(default_factory=dict)
 
     def line(self, number: int) -> str:
-        """The layer in ncnn's notation."""
+        """Format the layer in ncnn's notation."""
         counts = (str(len(self.inputs)), str(len(self.outputs)))
         params = (_parameter(key, value) for key, value in sorted(self.params.items()))
         return " ".join((self.kind, f"layer{number}", *counts, *self.inputs, *self.outputs, *params))
 
 
 def _parameter(key: int, value: Value) -> str:
-    """key=value; ncnn tells a float from an integer by its decimal point, which repr() always writes."""
+    """Format key=value. ncnn tells a float from an integer by its decimal point, which repr() always writes."""
     if isinstance(value, tuple):
         return f"{_ARRAY - key}={len(value)}," + ",".join(repr(float(v)) for v in value)
     return f"{key}={value!r}"
 
 
-class Network:
-    """ncnn layers and weights under construction; `origin` names what is being written."""
+class NcnnBuilder:
+    """A builder of ncnn layers and weights; `origin` names the operation that is being written."""
 
     def __init__(self, model: Graph) -> None:
         self.layers: list[Layer] = []
@@ -78,7 +78,7 @@ class Network:
         self.inputs = tuple(self._blobs.values())
 
     def finish(self, model: Graph) -> tuple[str, ...]:
-        """The blobs of the model's outputs."""
+        """Return the blobs of the model's outputs."""
         self.origin = model.name
         return tuple(self.blob(operand) for operand in model.outputs)
 
@@ -87,30 +87,30 @@ class Network:
         raise UnsupportedError(f"{self.origin}: {what} is not written for ncnn")
 
     def tensor(self, operand: Operand | None) -> Operand:
-        """An operand that must be a computed tensor."""
+        """Return an operand that must be a computed tensor."""
         if operand is None or operand not in self._blobs:
             self.refuse("a constant or absent operand here")
         return operand
 
     def blob(self, operand: Operand | None) -> str:
-        """The blob that holds a computed tensor."""
+        """Return the blob of a computed tensor."""
         return self._blobs[self.tensor(operand)]
 
     def constant(self, operand: Operand | None) -> Array:
-        """The value of a weight."""
+        """Return the value of a weight."""
         if operand is None or operand.value is None or operand.value.dtype != np.float32:
             self.refuse("a filter or bias that is no float32 constant")
         return operand.value
 
     def pixels(self, operand: Operand) -> tuple[int, int, int]:
-        """(height, width, channels) of a tensor; rank 2 is a single pixel."""
+        """Return (height, width, channels) of a tensor; rank 2 is a single pixel."""
         shape = operand.type.shape
         if len(shape) not in (2, 4) or shape[0] != 1:
             self.refuse(f"a tensor of shape {list(shape)}")
         return (shape[1], shape[2], shape[3]) if len(shape) == 4 else (1, 1, shape[1])
 
     def single(self, operand: Operand) -> bool:
-        """Whether a tensor is a single pixel, in ncnn a vector."""
+        """Tell whether a tensor is a single pixel, in ncnn a vector."""
         return self.pixels(operand)[:2] == (1, 1)
 
     def append(self, kind: str, inputs: tuple[str, ...], params: Params) -> str:
@@ -122,9 +122,9 @@ class Network:
     def emit(
         self, operation: Operation, kind: str, params: Params, *inputs: str, vector: bool = False
     ) -> None:
-        """Append the layer of an operation, and what must follow it: its activation, Flatten.
+        """Append the layer of an operation and the layers that follow it: its activation, Flatten.
 
-        Inputs default to the first operand. The activation is a layer of its own unless `params` fuse it;
+        Inputs default to the first operand. The activation is a layer of its own unless `params` fuse it.
         `vector` says that the layer itself makes a vector of a single pixel.
         """
         blob = self.append(kind, inputs or (self.blob(operation.inputs[0]),), params)
@@ -144,7 +144,7 @@ class Network:
         self._blobs[operation.outputs[0]] = blob
 
     def flat(self, operand: Operand) -> str:
-        """A computed tensor as a vector in the order of [H, W, C]."""
+        """Return the blob of a computed tensor as a vector in the order of [H, W, C]."""
         blob = self.blob(operand)
         if self.single(operand):
             return blob
@@ -152,7 +152,7 @@ class Network:
         return self.append("Flatten", (last,), {})
 
     def add_weights(self, operation: Operation, filter: Array) -> bool:
-        """Append a filter, which is in ncnn's order, and the bias of operand 2; whether there is a bias."""
+        """Append a filter in ncnn's order, and the bias of operand 2; return whether there is a bias."""
         self.weights += [_FLOAT32, np.ascontiguousarray(filter, "<f4").tobytes()]
         biased = len(operation.inputs) > 2 and operation.inputs[2] is not None
         if biased:
@@ -161,7 +161,7 @@ class Network:
 
 
 def fused(operation: Operation) -> Params:
-    """The parameters that fuse an operation's activation into its layer, none if ncnn has none such."""
+    """Return the parameters that fuse an operation's activation into its layer; none if ncnn cannot fuse it."""
     activation = operation.attrs.get("activation")
     if activation not in _FUSED:
         return {}
