@@ -131,7 +131,7 @@ def photo_input(model: Graph, mean: float | None = None, std: float | None = Non
 
 
 def score_output(model: Graph) -> ScoreOutput:
-    """Describe the scores that `model` gives; raise ModelError or UnsupportedError if it is not a classifier."""
+    """Describe the scores that `model` gives; ModelError or UnsupportedError if it is not a classifier."""
     batch = photo_input(model).batch
     operand = _only(model, model.outputs, "output")
     shape = operand.type.shape

@@ -126,7 +126,7 @@ def _check(what: str, given: Sequence[str], known: Collection[str]) -> None:
 
 
 def pick_bases(bases: Sequence[str], measured: Sequence[Entrant]) -> list[str]:
-    """Return the bases, which must be entrants; by default the peers that gpunn's backends are compared with."""
+    """Return the bases, which must be entrants; by default the peers of gpunn's backends."""
     for base in bases:
         if not any(names(base, entrant) for entrant in measured):
             known = ", ".join(dict.fromkeys(entrant.series for entrant in measured))
@@ -249,7 +249,7 @@ def stacked(samples: Sequence[Sequence[Array]]) -> list[Array]:
 
 
 def reference(model: Model, path: Path) -> Side:
-    """Open LiteRT without delegates, or gpunn's CPU backend if LiteRT is not installed or refuses the file."""
+    """Open LiteRT without delegates; gpunn's CPU backend if LiteRT is not installed or refuses the file."""
     try:
         return LitertSide("litert", model, path)
     except UnsupportedError:

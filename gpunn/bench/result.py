@@ -170,5 +170,5 @@ class Benchmark:
 
 
 def names(base: str, entrant: Entrant) -> bool:
-    """Tell whether a base names this entrant: by its series, or by its peer, which may have several entrants."""
+    """Tell whether a base names this entrant: by its series, or by its peer, which others may share."""
     return base in (entrant.series, entrant.peer)

@@ -13,7 +13,7 @@ from gpunn.comparison.walk import Progress as Told
 
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Told]:
-    """Show bars on stderr for the current tasks and remove them at the end; none if stderr is not a terminal."""
+    """Show bars on stderr for current tasks, remove them at the end; none if stderr is not a terminal."""
     console = stderr()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     disabled = quiet or not console.is_terminal

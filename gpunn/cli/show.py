@@ -69,7 +69,7 @@ def named_preference(name: str) -> Preference:
 
 
 def plain(value: object) -> Text:
-    """Show a text from a file unchanged: no markup, and no control characters that would steer the terminal."""
+    """Show a text from a file unchanged: no markup, and no control characters for the terminal."""
     return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value)))
 
 

@@ -1,4 +1,4 @@
-"""Classifiers: agreement of the best classes, and accuracy with confidence intervals if the truth is known."""
+"""Classifiers: agreement of the best classes; accuracy and its confidence intervals if the truth is known."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def narrow(value: Array, operand: Operand) -> Array:
 
 
 def evaluate(operation: Operation, values: Mapping[Operand, Array]) -> tuple[Array, ...]:
-    """Compute an operation's outputs for the inputs in `values`; its constants are in the operation itself."""
+    """Compute an operation's outputs for the inputs in `values`; the operation contains its constants."""
     operands = operation.inputs
     wide = [None if o is None else widen(values[o] if o.value is None else o.value) for o in operands]
     return tuple(widen(np.asarray(result)) for result in operation.evaluate(wide))

@@ -139,7 +139,7 @@ def file_source(
 
 
 def _inside(folders: Sequence[Path]) -> list[Path]:
-    """List the files of folders and their subfolders, sorted; raise FormatError for a folder without files."""
+    """List the files of folders and their subfolders, sorted; FormatError for a folder without files."""
     found: list[Path] = []
     for folder in folders:
         files = [p for p in sorted(folder.rglob("*")) if p.is_file()]

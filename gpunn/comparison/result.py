@@ -208,7 +208,7 @@ class Comparison:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the comparison as plain data; numbers that JSON cannot express are "inf", "-inf" and None."""
+        """Return the comparison as plain data; infinities and NaN are "inf", "-inf" and None."""
         document: dict[str, Any] = {"ok": self.ok, **as_document(self)}
         document["histogram_edges"] = [float(f"{edge:.4g}") for edge in HISTOGRAM_EDGES]
         for pair, found in zip(document["pairs"], self.pairs, strict=True):

@@ -1,4 +1,4 @@
-"""Whole models side by side: every sample on every side; outputs and best classes are compared pair by pair."""
+"""Whole models side by side: every sample on every side; outputs and best classes compared pair by pair."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Drift = Mapping[Arithmetic, Mapping[Operand, float]]
 
 
 def class_count(model: Graph, labels: Sequence[str]) -> int | None:
-    """Return the number of classes if the model classifies photos, or if `labels` name its scores; else None."""
+    """Return the number of classes if the model classifies photos or `labels` name its scores; else None."""
     shape = model.outputs[0].open if model.outputs else None
     if shape is not None and (shape.extents is None or shape.extents[-1:] == (None,)):
         return None
@@ -76,7 +76,7 @@ class WholeRun:
         self.samples += 1
 
     def _best(self, values: Sequence[Sequence[Array]], rows: int) -> list[Array]:
-        """Return for each side the best classes of each row; an empty list if the model is not a classifier."""
+        """Return for each side the best classes of each row; nothing if the model is not a classifier."""
         if self._classes is None:
             return []
         return [best_classes(outputs[0].reshape(-1, self._classes)[:rows], TOP) for outputs in values]

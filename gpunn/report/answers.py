@@ -98,7 +98,7 @@ class _Scale:
 
 
 def _probabilities(answers: Sequence[Answer]) -> bool:
-    """Tell whether scores can be probabilities: none is negative, and no sum exceeds 1 by more than rounding."""
+    """Tell whether scores can be probabilities: none is negative, no sum exceeds 1 beyond rounding."""
     sums = [sum(g.score for g in guesses) for a in answers for guesses in a.guesses.values()]
     lowest = min((g.score for a in answers for guesses in a.guesses.values() for g in guesses), default=0.0)
     return lowest >= 0 and all(total <= 1.02 for total in sums)

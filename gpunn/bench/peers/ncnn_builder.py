@@ -54,7 +54,7 @@ class Layer:
 
 
 def _parameter(key: int, value: Value) -> str:
-    """Format key=value. ncnn tells a float from an integer by its decimal point, which repr() always writes."""
+    """Format key=value. ncnn tells floats from integers by the decimal point, which repr() always writes."""
     if isinstance(value, tuple):
         return f"{_ARRAY - key}={len(value)}," + ",".join(repr(float(v)) for v in value)
     return f"{key}={value!r}"
@@ -161,7 +161,7 @@ class NcnnBuilder:
 
 
 def fused(operation: Operation) -> Params:
-    """Return the parameters that fuse an operation's activation into its layer; none if ncnn cannot fuse it."""
+    """Return the parameters that fuse an operation's activation into its layer; none if ncnn cannot."""
     activation = operation.attrs.get("activation")
     if activation not in _FUSED:
         return {}
