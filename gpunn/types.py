@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from gpunn.errors import ModelError
 
+MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
+MAX_EXTENTS = 2**56  # what the extents of an empty tensor that are not 0 may multiply to: numpy counts bytes
+
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
@@ -142,3 +145,14 @@ class OpenShape:
 def float32(*shape: int) -> TensorType:
     """A float32 TensorType, for short."""
     return TensorType(DType.FLOAT32, shape)
+
+
+def bounded(name: str, type: TensorType) -> TensorType:
+    """The type; ModelError where no tensor may be as large."""
+    if any(d < 0 for d in type.shape):
+        raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
+    if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
+        raise ModelError(f"tensor {name!r} has {type.size} elements, at most {MAX_ELEMENTS} can be addressed")
+    if math.prod(d or 1 for d in type.shape) > MAX_EXTENTS:
+        raise ModelError(f"tensor {name!r} is empty, but around that too large: {list(type.shape)}")
+    return type

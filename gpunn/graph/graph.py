@@ -14,14 +14,14 @@ from gpunn.errors import ModelError
 from gpunn.graph.inference import Declared, call_of, expected, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.graph.pending import PendingOperation
-from gpunn.graph.tensors import bounded, expect_type, is_short, zeros
+from gpunn.graph.tensors import expect_type, is_short, zeros
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
 from gpunn.ops.control import Body
 from gpunn.ops.elementwise.unary import check_activation
 from gpunn.ops.op import Op
 from gpunn.strings import as_strings
-from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType
+from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType, bounded
 
 if TYPE_CHECKING:
     from gpunn.graph.rest import Rest

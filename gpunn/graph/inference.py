@@ -8,11 +8,10 @@ from typing import Any
 
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operand
-from gpunn.graph.tensors import bounded
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
 from gpunn.ops.op import Op
-from gpunn.types import Array, OpenShape, Quantization, TensorType
+from gpunn.types import Array, OpenShape, Quantization, TensorType, bounded
 
 
 @dataclass(frozen=True, slots=True)

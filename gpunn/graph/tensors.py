@@ -1,28 +1,13 @@
-"""What tensors of a graph may be: bounds of their shapes, values that fit their types, zeros."""
+"""What tensors of a graph may be: values that fit their types, zeros."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.types import Array, DType, TensorType
 
-MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
-MAX_EXTENTS = 2**56  # what the extents of an empty tensor that are not 0 may multiply to: numpy counts bytes
 MAX_SHORT = 64  # elements of what may be a shape, or a list of indices into one
-
-
-def bounded(name: str, type: TensorType) -> TensorType:
-    """The type; ModelError where no tensor may be as large."""
-    if any(d < 0 for d in type.shape):
-        raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
-    if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
-        raise ModelError(f"tensor {name!r} has {type.size} elements, at most {MAX_ELEMENTS} can be addressed")
-    if math.prod(d or 1 for d in type.shape) > MAX_EXTENTS:
-        raise ModelError(f"tensor {name!r} is empty, but around that too large: {list(type.shape)}")
-    return type
 
 
 def expect_type(what: str, value: Array, type: TensorType) -> None:

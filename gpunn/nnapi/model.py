@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import NnapiError, ResultCode
-from gpunn.graph.tensors import MAX_ELEMENTS
 from gpunn.importers.nnapi.codes import (
     MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
     OperandCode,
@@ -22,6 +21,7 @@ from gpunn.importers.nnapi.codes import (
 from gpunn.nnapi.graph import Description, Graph, GraphOperand, GraphOperation, build
 from gpunn.nnapi.memory import Memory
 from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes
+from gpunn.types import MAX_ELEMENTS
 
 
 class Model:

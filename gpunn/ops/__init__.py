@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gpunn.ops import control, random
-from gpunn.ops.contraction import batch_matmul, conv, conv3d, matmul, transpose_conv
+from gpunn.ops.contraction import batch_matmul, conv, conv3d, matmul, transpose_conv, transpose_conv3d
 from gpunn.ops.elementwise import binary, cast, quantize, select, unary
 from gpunn.ops.indexing import gather, lookup, place, scatter, segment
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, rnn
-from gpunn.ops.reduction import order, pool, reduce, scan
+from gpunn.ops.reduction import order, pool, reduce, scan, window
 from gpunn.ops.vision import detection, resize
 
 _FAMILIES = (
@@ -21,11 +21,13 @@ _FAMILIES = (
     conv.OPS,
     conv3d.OPS,
     transpose_conv.OPS,
+    transpose_conv3d.OPS,
     pool.OPS,
     matmul.OPS,
     batch_matmul.OPS,
     reduce.OPS,
     scan.OPS,
+    window.OPS,
     order.OPS,
     basic.OPS,
     dilate.OPS,

@@ -17,7 +17,8 @@ from gpunn.types import Array, DType, Quantization, TensorType
 def expand(model: Graph) -> Graph:
     """Put the ops that an op is written in, if it is, in its place; they write the same operands.
 
-    What is added may be written in other ops itself. An operation that refuses with Unsupported stays.
+    What is added may be written in other ops itself. An operation stays that refuses with Unsupported, or
+    whose results shall have another quantisation than what is added gives them.
     """
     if all(o.definition.expand is None for o in model.operations):
         return model
@@ -35,19 +36,23 @@ def _expanded(operation: Operation) -> Sequence[Operation]:
         results = _written(operation, write, _Expansion(scratch, operation))
     except Unsupported:
         return (operation,)
-    exchange = dict(zip(results, operation.outputs, strict=True))
+    pairs = list(zip(results, operation.outputs, strict=True))
+    if any(made.type.quantization != wanted.type.quantization for made, wanted in pairs):
+        return (operation,)
+    exchange = dict(pairs)
     written = expand(scratch).operations
     return [replace_outputs(replace_inputs(o, exchange), exchange) for o in written]
 
 
 def _written(operation: Operation, write: Expand, place: _Expansion) -> tuple[Operand, ...]:
-    """The results of an expansion: of the operation's types, each computed there, and none twice."""
+    """The results of an expansion: of the operation's shapes, each computed there, and none twice."""
     found = write(operation.call(), place, *operation.inputs)
     results: tuple[Operand, ...] = found if isinstance(found, tuple) else (found,)
     computed = {o for made in place.graph.operations for o in made.outputs}
     assert len({*results} & computed) == len(results) == len(operation.outputs), operation.op
     types = [(made.type, wanted.type) for made, wanted in zip(results, operation.outputs, strict=True)]
-    assert all(made == wanted for made, wanted in types), f"{operation.op}: {types}"
+    alike = all((made.dtype, made.shape) == (wanted.dtype, wanted.shape) for made, wanted in types)
+    assert alike, f"{operation.op}: {types}"
     return results
 
 

@@ -176,6 +176,9 @@ def test_every_fusible_op_takes_one(op: str) -> None:
     elif op == "conv3d":
         filter = model.constant("filter", np.ones((1, 2, 2, 3, 5), np.float32))
         (y,) = model.add(op, [model.input("volume", float32(1, 2, 3, 4, 3)), filter])
+    elif op == "transpose_conv3d":
+        filter = model.constant("filter", np.ones((1, 2, 2, 5, 3), np.float32))
+        (y,) = model.add(op, [model.input("volume", float32(1, 2, 3, 4, 3)), filter], {"size": (2, 4, 5)})
     else:
         (y,) = model.add(op, [x, x], {"axis": 1} if op == "concat" else {})
     model.output(*model.add("relu", [y]))

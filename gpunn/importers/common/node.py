@@ -57,12 +57,17 @@ class Node:
 
         Raises FormatError for another dtype, ComputedError if the value is not known now.
         """
-        operand = self.operand(index)
-        if operand.type.dtype.value not in dtypes:
-            self.corrupt(f"the {what} should be {' or '.join(dtypes)}, got {operand.type.dtype.value}")
+        operand = self.expect_dtype(index, what, *dtypes)
         if operand.value is None:
             raise ComputedError(f"the {what} are computed at run time", operand)
         return operand.value
+
+    def expect_dtype(self, index: int, what: str, *dtypes: str) -> Operand:
+        """Return input `index`, which is `what`. Raises FormatError unless it has one of these dtypes."""
+        operand = self.operand(index)
+        if operand.type.dtype.value not in dtypes:
+            self.corrupt(f"the {what} should be {' or '.join(dtypes)}, got {operand.type.dtype.value}")
+        return operand
 
     def ints(self, index: int, what: str, count: int | None = None) -> tuple[int, ...]:
         """Return the integers of constant input `index`, exactly `count` if given; a scalar counts as one.

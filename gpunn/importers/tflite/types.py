@@ -23,6 +23,7 @@ SMALL: Mapping[str, tuple[DType, ...]] = {
     "concat": QUANTIZED,
     **{line.name: line.dtypes for line in (*binary.TABLE, *reduce.TABLE, *unary.TABLE)},
     **{op.name: op.quantized.dtypes for op in OPS.values() if op.quantized and op.quantized.plain},
+    "reduce_window": QUANTIZED,
     "scatter_nd": EIGHT_BITS,
 }
 # Of these sums and products only some operators: the others of their name want a scale.

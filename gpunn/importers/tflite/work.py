@@ -10,13 +10,13 @@ import numpy as np
 from gpunn.custom import CustomOperator
 from gpunn.errors import UnsupportedError
 from gpunn.graph.operation import Lifetime, Operand
-from gpunn.graph.tensors import bounded, zeros
+from gpunn.graph.tensors import zeros
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.unfolding import Unfolding
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.subgraph import FileGraph, FileTensor, printable
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, TensorType, bounded
 
 MAX_DEPTH = 16  # of subgraphs that call one another
 MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as their subgraph is called again

@@ -44,15 +44,24 @@ def signed_pairs(call: Call, attr: str) -> Pairs:
     return [(expect_int(call, attr, before), expect_int(call, attr, after)) for before, after in found]
 
 
-def _infer(call: Call) -> TensorType:
-    steps, paddings = expect_ints(call, "steps", call.x.rank), signed_pairs(call, "paddings")
-    if min(steps, default=1) < 1:
-        call.fail(f"steps should be at least 1, got {list(steps)}")
-    expect_fill(call, 1)
+def with_room(call: Call, steps: Sequence[int]) -> Shape:
+    """Return the shape of the first input dilated by `steps` and the call's paddings.
+
+    Raises ModelError for paddings that cut more than there is.
+    """
+    paddings = signed_pairs(call, "paddings")
     cut = [(min(before, 0), min(after, 0)) for before, after in paddings]
     if min(dilated(call.x.shape, steps, cut), default=0) < 0:
         call.fail(f"paddings {list(paddings)} cut more than there is of {call.x} in steps of {list(steps)}")
-    return call.x.with_shape(dilated(call.x.shape, steps, paddings))
+    return dilated(call.x.shape, steps, paddings)
+
+
+def _infer(call: Call) -> TensorType:
+    steps = expect_ints(call, "steps", call.x.rank)
+    if min(steps, default=1) < 1:
+        call.fail(f"steps should be at least 1, got {list(steps)}")
+    expect_fill(call, 1)
+    return call.x.with_shape(with_room(call, steps))
 
 
 def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) -> Tensor:

@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpunn.errors import GpunnError, ModelError, UnsupportedError
-from gpunn.graph.tensors import MAX_ELEMENTS
 from gpunn.model import load
 from gpunn.passes import optimise
-from gpunn.types import DType, Quantization, TensorType, float32
+from gpunn.types import MAX_ELEMENTS, DType, Quantization, TensorType, float32
 from tests.importers.tflite.test_resources import adding, looping
 from tests.tflite_builder import Array, Graph, Sparsity
 

@@ -39,7 +39,12 @@ NUMBERS = (ints(3), np.float32(0.5), np.float32(0), np.float32(-1))
         ("DILATE", [float32(2), ints(0), np.float32(0)], {}, "steps should be at least 1"),
         ("DILATE", [float32(2), ints(1, 2), np.float32(0)], {}, "expected 1 steps, got 2"),
         ("NON_MAX_SUPPRESSION_V4", [float32(2, 4), float32(3), *NUMBERS], {}, "boxes .N, 4. and scores"),
-        ("NON_MAX_SUPPRESSION_V4", [float32(2, 4), float32(2), ints(-1), *NUMBERS[1:]], {}, "most must be"),
+        (
+            "NON_MAX_SUPPRESSION_V4",
+            [float32(2, 4), float32(2), ints(-1), *NUMBERS[1:]],
+            {},
+            "max_output_size must be",
+        ),
         ("NON_MAX_SUPPRESSION_V5", [float32(2, 4), float32(2), *NUMBERS], {}, "sigma must be 0 or more"),
         ("UNIQUE", [float32(2, 3)], {"idx_out_type": "INT32"}, "takes a list of numbers"),
         ("UNIQUE", [float32(2)], {"idx_out_type": "INT16"}, "takes a list of numbers"),

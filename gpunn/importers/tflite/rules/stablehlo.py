@@ -15,9 +15,10 @@ import tflite as schema
 from gpunn.importers.common.answers import PREVIOUS, Known, Result, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
-from gpunn.importers.tflite.rules.tensor import padding_value
+from gpunn.importers.tflite.rules.tensor import fill
 from gpunn.importers.tflite.rules.value import expect_few
-from gpunn.importers.tflite.rules.window import chain, dilation, joining, margins, windowed
+from gpunn.importers.tflite.rules.window import chain, function, windowed
+from gpunn.ops.reduction.window import joining
 from gpunn.types import DType, TensorType
 
 _DIRECTION = schema.StablehloComparisonDirection
@@ -114,21 +115,17 @@ def iota(node: Node) -> Known:
     return Known(np.ascontiguousarray(np.broadcast_to(along, found.shape)))
 
 
-def pad(node: Node) -> Steps:
+def pad(node: Node) -> Step:
     """STABLEHLO_PAD with one value before, behind and between cells; less than none before or behind cuts."""
-    x, value = node.operand(0), padding_value(node, 1)
-    options = node.options("StablehloPadOptions")
+    x, options = node.operand(0), node.options("StablehloPadOptions")
     low, high, between = (
         options.ints(n) or (0,) * x.type.rank
         for n in ("EdgePaddingLow", "EdgePaddingHigh", "InteriorPadding")
     )
     if {len(low), len(high), len(between)} != {x.type.rank} or min(between, default=0) < 0:
         node.corrupt(f"pads {x.type} by {list(low)}, {list(high)} and {list(between)}")
-    layers: list[Step] = []
-    spread = chain(layers, x, *dilation(x.type.shape, [n + 1 for n in between], value))
-    shape = tuple(max((n - 1) * (b + 1) + 1, 0) for n, b in zip(x.type.shape, between, strict=True))
-    chain(layers, spread, *margins(shape, low, high, value))
-    return Steps(layers, (Result(len(layers) - 1),))
+    attrs = {"steps": tuple(n + 1 for n in between), "paddings": tuple(zip(low, high, strict=True))}
+    return Step("dilate", (x, fill(node, 1)), attrs)
 
 
 def reduce(node: Node) -> Steps:
@@ -136,8 +133,8 @@ def reduce(node: Node) -> Steps:
     options = node.options("StablehloReduceOptions")
     if len(node.inputs) != 2:
         raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
-    how, axes = joining(node, options.get("BodySubgraphIndex")), options.ints("Dimensions")
-    x, first = node.operand(0), node.operand(1)
+    x, first, axes = node.operand(0), node.operand(1), options.ints("Dimensions")
+    how = joining(function(node, options.get("BodySubgraphIndex")), x.type.dtype is DType.BOOL)
     alike = Step("reshape", (x,), {"shape": x.type.shape})
     layers = (Step(how.reduce, (x,), {"axes": axes}) if axes else alike, Step(how.join, (Result(0), first)))
     return Steps(layers, (Result(1),))
@@ -149,14 +146,17 @@ def reduce_window(node: Node) -> Steps:
     if len(node.inputs) != 2:
         raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
     rank = node.operand(0).type.rank
-    size = options.ints("WindowDimensions")
-    names = ("WindowStrides", "BaseDilations", "WindowDilations")
-    stride, base, dilations = (options.ints(name) or (1,) * rank for name in names)
+    names = {"strides": "WindowStrides", "base_dilations": "BaseDilations", "dilations": "WindowDilations"}
     around = options.ints("Padding") or (0,) * 2 * rank
     if len(around) != 2 * rank:
         node.corrupt(f"pads {rank} dimensions by {list(around)}")
-    how = joining(node, options.get("BodySubgraphIndex"))
-    return windowed(node, how, size, stride, base, dilations, (around[::2], around[1::2]))
+    attrs = {
+        "function": function(node, options.get("BodySubgraphIndex")),
+        "size": options.ints("WindowDimensions"),
+        "paddings": tuple(zip(around[::2], around[1::2], strict=True)),
+        **{attr: options.ints(name) or (1,) * rank for attr, name in names.items()},
+    }
+    return windowed(node, attrs)
 
 
 def reshape(node: Node) -> Step:

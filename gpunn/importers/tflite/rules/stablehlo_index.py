@@ -12,7 +12,8 @@ from gpunn.importers.common.answers import Result, Step, Steps, Value, constant
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, Options
 from gpunn.importers.tflite.rules.value import expect_few
-from gpunn.importers.tflite.rules.window import chain, cut, joining
+from gpunn.importers.tflite.rules.window import chain, cut, function
+from gpunn.ops.reduction.window import joining
 from gpunn.types import Array, DType
 
 SEGMENTS = {"add": "segment_sum", "maximum": "segment_max", "minimum": "segment_min", "mul": "segment_prod"}
@@ -121,7 +122,7 @@ def scatter(node: Node) -> Steps:
     body = options.get("UpdateComputationSubgraphIndex")
     graph = node.subgraph(body)
     takes = not graph.operators and graph.outputs == graph.inputs[1:] and len(graph.inputs) == 2
-    how = None if takes else joining(node, body)
+    how = None if takes else joining(function(node, body), x.type.dtype is DType.BOOL)
     if how is not None and how.join not in SEGMENTS:
         raise RefusedError(f"updates are joined by {how.join}, only {', '.join(SEGMENTS)} are supported")
     layers: list[Step] = []

@@ -97,7 +97,10 @@ def pad(node: Node) -> Step:
     quantization = x.type.quantization
     value = 0.0 if quantization is None else float(quantization.zero_point[0])
     if len(node.inputs) > 2:
-        value = tensor.padding_value(node, 2)
+        fill = tensor.fill(node, 2)
+        if fill.value is None:
+            return Step("dilate", (x, fill), {"steps": (1,) * x.type.rank, "paddings": paddings})
+        value = fill.value.item()
     return Step("pad", (x,), {"paddings": paddings, "value": value})
 
 

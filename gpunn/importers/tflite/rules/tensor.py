@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import tflite as schema
 
+from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import Known, Result, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
@@ -152,16 +153,15 @@ def paddings(node: Node, *small: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(before), int(after)) for before, after in found)
 
 
-def padding_value(node: Node, index: int) -> float:
-    """The only element of constant input `index`, of the first input's type, as stored; exact where int64."""
-    x = node.operand(0)
-    fill = node.constant(index, "padding values", x.type.dtype.value)
-    if fill.size != 1:
-        node.corrupt(f"expected one padding value, got {fill.size}")
-    if node.operand(index).type.quantization != x.type.quantization:
+def fill(node: Node, index: int) -> Operand:
+    """Input `index`, one element of the first input's type."""
+    x, found = node.operand(0), node.operand(index)
+    node.expect_dtype(index, "padding values", x.type.dtype.value)
+    if found.type.size != 1:
+        node.corrupt(f"expected one padding value, got {found.type.size}")
+    if found.type.quantization != x.type.quantization:
         raise RefusedError("the padding value is quantised differently than the input")
-    number: float = fill.reshape(-1)[0].item()
-    return number
+    return found
 
 
 def pack(node: Node) -> Step:

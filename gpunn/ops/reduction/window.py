@@ -1,0 +1,173 @@
+"""Reductions of windows: reduce_window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpunn.kernel import Unsupported
+from gpunn.ops.call import Call
+from gpunn.ops.check import expect_dtype, expect_ints
+from gpunn.ops.expansion import Expansion, Tensor
+from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
+from gpunn.ops.op import Op, op
+from gpunn.ops.reduction import reduce
+from gpunn.types import Array, DType, Shape, TensorType, bounded
+
+MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, on the GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """How elements become one: the op that reduces, the op that joins two, and what changes nothing."""
+
+    reduce: str
+    join: str
+    neutral: float
+
+    def neutral_of(self, dtype: np.dtype[Any]) -> Array:
+        """Return what changes nothing among elements of a dtype."""
+        if math.isfinite(self.neutral) or dtype.kind == "f":
+            return np.array(self.neutral, dtype)
+        return np.array(np.iinfo(dtype).min if self.neutral < 0 else np.iinfo(dtype).max, dtype)
+
+
+JOININGS: Mapping[str, Joining] = {
+    "sum": Joining("reduce_sum", "add", 0),
+    "prod": Joining("reduce_prod", "mul", 1),
+    "max": Joining("reduce_max", "maximum", -math.inf),
+    "min": Joining("reduce_min", "minimum", math.inf),
+    "all": Joining("reduce_all", "logical_and", 1),
+    "any": Joining("reduce_any", "logical_or", 0),
+}
+# Of truth values a sum and a maximum are "any", a product and a minimum "all".
+_OF_TRUTHS = {"sum": "any", "max": "any", "any": "any", "prod": "all", "min": "all", "all": "all"}
+_MEANING = {line.name: line for line in reduce.TABLE}
+
+
+def joining(function: str, truths: bool) -> Joining:
+    """Return how a function joins elements, which may be truth values."""
+    return JOININGS[_OF_TRUTHS[function] if truths else function]
+
+
+def _joining(call: Call) -> Joining:
+    return joining(call["function"], call.x.dtype is DType.BOOL)
+
+
+def window_counts(
+    shape: Shape, size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """Return how many windows there are along each axis of a tensor."""
+    axes = zip(shape, size, strides, dilations, strict=True)
+    return tuple(max((n - (k - 1) * d - 1) // s + 1, 0) for n, k, s, d in axes)
+
+
+def _ones(call: Call, attr: str) -> tuple[int, ...]:
+    """An attribute of a number for each dimension, which is 1 if it is not given."""
+    return (1,) * call.x.rank if call[attr] is None else expect_ints(call, attr)
+
+
+def _infer(call: Call) -> TensorType:
+    if call["function"] not in JOININGS:
+        call.fail(f"function must be {' or '.join(JOININGS)}, got {call['function']!r}")
+    x = expect_dtype(call, 0, *_MEANING[_joining(call).reduce].dtypes)
+    size = expect_ints(call, "size")
+    strides, base, dilations = (_ones(call, name) for name in ("strides", "base_dilations", "dilations"))
+    if {len(size), len(strides), len(base), len(dilations)} != {x.rank}:
+        call.fail(f"has windows of {list(size)} for {x}")
+    if min((*size, *strides, *base, *dilations), default=1) < 1:
+        call.fail(f"windows of {list(size)}, {list(strides)}, {list(base)} and {list(dilations)} go below 1")
+    expect_fill(call, 1)
+    room = with_room(call, base)
+    bounded("with room for windows", x.with_shape(room))
+    return x.with_shape(window_counts(room, size, strides, dilations))
+
+
+def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None) -> Tensor:
+    """One axis after the other: a gather puts each window side by side, a reduction joins it.
+
+    `initial` then joins every window once more.
+    """
+    how = _joining(call)
+    strides, base, dilations = (_ones(call, name) for name in ("strides", "base_dilations", "dilations"))
+    size, room = expect_ints(call, "size"), with_room(call, base)
+    fill = initial
+    if initial is None and room != call.x.shape:
+        if call.x.quantization is not None:
+            raise Unsupported("what changes nothing may not be among the quantised numbers")
+        fill = to.constant(how.neutral_of(call.x.dtype.numpy))
+    found = to.add("dilate", x, fill, steps=base, paddings=signed_pairs(call, "paddings"))
+    counts = window_counts(room, size, strides, dilations)
+    for axis, (count, k, s, d) in enumerate(zip(counts, size, strides, dilations, strict=True)):
+        if k == s == 1:
+            continue
+        if max(count, 1) * k > MAX_PLACES:
+            raise Unsupported("too many windows")
+        places = np.arange(count)[:, None] * s + np.arange(k) * d
+        beside = to.add("gather", found, to.constant(places.astype(np.int32)), axis=axis)
+        found = to.add(how.reduce, beside, axes=(axis + 1,))
+    if initial is None or (initial.value is not None and initial.value.item() == how.neutral):
+        return found
+    return to.add(
+        how.join, found, initial if initial.type.rank == 0 else to.add("reshape", initial, shape=())
+    )
+
+
+@op(
+    _infer,
+    expand=_expand,
+    host_reason=f"windows of more than {MAX_PLACES} elements along an axis, or no initial value to quantise",
+    flops=lambda call: call.y.size * math.prod(call["size"]),
+)
+def reduce_window(
+    x: Array,
+    initial: Array | None = None,
+    *,
+    function: str,
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    base_dilations: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    paddings: Pairs | None = None,
+) -> Array:
+    """The elements of each window of x as one: their "sum", "prod", "max" or "min", of bools "any" or "all".
+
+    x [...] of the dtypes of the reduction of that name; a window has `size` elements in every dimension,
+    `dilations` apart, and the next one begins `strides` further. Before, x gets base_dilations - 1 elements
+    between any two and `paddings` around it, see dilate; these are `initial`, one element of x's type, which
+    also joins each window once. Without it they change nothing. Quantised tensors stand for reals. Accuracy
+    as of the reductions. Raises ModelError for numbers below 1, paddings that cut more than there is, and
+    other dtypes. TFLite schema, REDUCE_WINDOW; StableHLO, reduce_window.
+    """
+    how = joining(function, x.dtype == bool)
+    base, apart, steps = ((1,) * x.ndim if v is None else v for v in (base_dilations, dilations, strides))
+    fill = how.neutral_of(x.dtype) if initial is None else initial
+    wide: Array = dilate.reference(x, fill, steps=base, paddings=paddings)
+    for axis, (k, s, d) in enumerate(zip(size, steps, apart, strict=True)):
+        reach = (k - 1) * d + 1
+        if reach > wide.shape[axis]:
+            wide = np.empty((*wide.shape[:axis], 0, *wide.shape[axis + 1 :]), wide.dtype)
+            continue
+        seen = np.lib.stride_tricks.sliding_window_view(wide, reach, axis)
+        index: list[Any] = [slice(None)] * seen.ndim
+        index[axis], index[-1] = slice(None, None, s), slice(None, None, d)
+        wide = np.asarray(_MEANING[how.reduce].meaning(seen[tuple(index)], axes=(x.ndim,)))
+    if initial is None:
+        return wide
+    return np.asarray(_JOIN[how.join](wide, initial.reshape(())))
+
+
+_JOIN: Mapping[str, Any] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+}
+
+OPS: tuple[Op, ...] = (reduce_window,)

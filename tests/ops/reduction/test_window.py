@@ -1,0 +1,123 @@
+"""Reductions of windows, window by window, on both backends."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.model import Model
+from gpunn.ops.reduction import window
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.harness import EPS, check, model_of, random
+from tests.ops.movement.test_dilate import placed
+
+FUNCTIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
+    "sum": (np.sum, 0),
+    "prod": (np.prod, 1),
+    "max": (np.max, -np.inf),
+    "min": (np.min, np.inf),
+}
+# Shape of x, size, strides, dilations, room between elements, and around them.
+WINDOWS: list[tuple[Sequence[int], Sequence[int], dict[str, Any]]] = [
+    ((7,), (3,), {}),
+    ((5, 6), (2, 3), {"strides": (1, 2)}),
+    ((5, 6), (1, 2), {"dilations": (1, 3), "paddings": ((0, 0), (1, 2))}),
+    ((4, 5), (2, 2), {"base_dilations": (2, 1), "paddings": ((1, -1), (-1, 2))}),
+    ((3, 4, 5), (1, 1, 1), {"strides": (2, 1, 3)}),
+    ((3, 4, 5), (1, 1, 1), {}),
+    ((2, 3, 4, 2), (2, 1, 3, 2), {"strides": (1, 2, 1, 1)}),
+    ((3, 2), (4, 1), {}),
+    ((0, 3), (1, 2), {}),
+    ((), (), {}),
+]
+
+
+def joined(x: Array, function: str, initial: Any, size: Sequence[int], ways: Mapping[str, Any]) -> Array:
+    """Window by window, in float64 where x is of reals."""
+    reduce, neutral = FUNCTIONS[function]
+    ones, none = (1,) * x.ndim, ((0, 0),) * x.ndim
+    if initial is None and x.dtype.kind != "f":
+        neutral = {"max": np.iinfo(x.dtype).min, "min": np.iinfo(x.dtype).max}.get(function, neutral)
+    start = neutral if initial is None else initial
+    wide = x.astype(np.float64) if x.dtype.kind == "f" else x
+    wide = placed(wide, start, ways.get("base_dilations", ones), ways.get("paddings", none))
+    steps, apart = ways.get("strides", ones), ways.get("dilations", ones)
+    reach = [(k - 1) * d + 1 for k, d in zip(size, apart, strict=True)]
+    first = [range(0, n - r + 1, s) for n, r, s in zip(wide.shape, reach, steps, strict=True)]
+    result = np.zeros([len(places) for places in first], wide.dtype)
+    for at, place in zip(np.ndindex(result.shape), itertools.product(*first), strict=True):
+        cells = wide[tuple(slice(p, p + r, d) for p, r, d in zip(place, reach, apart, strict=True))]
+        result[at] = np.asarray(reduce(np.append(cells, np.array(start, wide.dtype)))).astype(wide.dtype)
+    return result
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int8])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(("shape", "size", "ways"), WINDOWS)
+def test_windows(
+    shape: Sequence[int], size: Sequence[int], ways: dict[str, Any], function: str, dtype: Any, backend: str
+) -> None:
+    """A term rounds in float32: at most 16 terms of up to 4, or of up to 2 that are multiplied."""
+    x = random(1, *shape, low=-2, high=2) if dtype is np.float32 else random(1, *shape).astype(dtype)
+    attrs = {"function": function, "size": size, **ways}
+    atol = 16 * 64 * EPS if dtype is np.float32 and function in ("sum", "prod") else 0
+    for initial, constants in ((None, ()), (np.array(1.5, dtype), (1,)), (np.array([3], dtype), ())):
+        inputs = [x] if initial is None else [x, initial]
+        (y,) = check(
+            "reduce_window", inputs, attrs, backend=backend, constants=constants, atol=atol, rtol=16 * EPS
+        )
+        expected = joined(x, function, None if initial is None else initial.item(), size, ways)
+        np.testing.assert_allclose(y, expected, rtol=16 * EPS, atol=atol)
+
+
+@pytest.mark.parametrize(("function", "meaning"), [("any", np.any), ("all", np.all), ("max", np.any)])
+def test_windows_of_truth_values(function: str, meaning: Any, backend: str) -> None:
+    x = random(1, 5, 6) > 0
+    (y,) = check("reduce_window", [x], {"function": function, "size": (2, 3)}, backend=backend)
+    expected = [[meaning(x[i : i + 2, j : j + 3]) for j in range(4)] for i in range(4)]
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_windows_of_quantised_tensors(backend: str) -> None:
+    """A maximum is one of the stored numbers."""
+    model, type = Model(), TensorType(DType.INT8, (4, 5), Quantization((0.5,), (3,)))
+    x = np.random.default_rng(0).integers(-128, 128, (4, 5), np.int8)
+    model.output(*model.add("reduce_window", [model.input("x", type)], {"function": "max", "size": (2, 2)}))
+    with model.compile(backend=backend) as compiled:
+        found = compiled(x)
+    np.testing.assert_array_equal(found, joined(x, "max", None, (2, 2), {}))
+
+
+def test_too_many_windows_run_on_the_host(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "MAX_PLACES", 11)
+    x = random(0, 6)
+    attrs = {"function": "max", "size": (3,)}
+    (y,) = check("reduce_window", [x], attrs, backend=backend, host="windows of more than")
+    np.testing.assert_array_equal(y, joined(x, "max", None, (3,), {}))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"function": "mean", "size": (1, 1)}, "function must be sum or"),
+        ({"function": "sum", "size": (1,)}, "has windows of .1. for float32.2, 3."),
+        ({"function": "sum", "size": (1, 0)}, "go below 1"),
+        ({"function": "sum", "size": (1, 1), "strides": (0, 1)}, "go below 1"),
+        ({"function": "sum", "size": (1, 1), "paddings": ((0, -2), (-1, -3))}, "cut more than there is"),
+        ({"function": "any", "size": (1, 1)}, "must be bool"),
+    ],
+)
+def test_wrong_windows(attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"reduce_window: .*{message}"):
+        model_of("reduce_window", [random(0, 2, 3)], attrs)
+
+
+def test_room_beyond_all_bounds() -> None:
+    attrs = {"function": "sum", "size": (1,), "strides": (1 << 40,), "paddings": ((1 << 40, 0),)}
+    with pytest.raises(ModelError, match="can be addressed"):
+        model_of("reduce_window", [random(0, 3)], attrs)
