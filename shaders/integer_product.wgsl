@@ -22,8 +22,8 @@ alias Weights = Columns;
 
 fn depth_of(n: u32) -> Depth { return Depth(n * 4u / p.GN * p.GC, (p.GC + 3u) / 4u); }
 
-fn begin_row(n: u32, slice: u32) -> Row {
-  let bias = bias_of_slice(n, slice);
+fn begin_row(n: u32, split: u32) -> Row {
+  let bias = bias_of_split(n, split);
   return Row(bias.left, bias.right, 0);
 }
 

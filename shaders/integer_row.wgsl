@@ -1,25 +1,19 @@
-//!use grid requantize slices
-// Quantised matrix product for few rows, word by word.
-//
-// SLICES invocations (lib/slices.wgsl): 1 row x 4 channels, one word of 4 steps of depth at a time each.
-// Expects x [M, GC], packed, GC divisible by 4; w, bias, scales, products(w, x), put_channels, p.GC, p.N4, SLICES
-// and CENTRED as shaders/integer_product.wgsl has them; workgroups count TILES vec4 columns along x, rows along y.
+//!use row_tile requantize
+// Quantised matrix product for few rows.
+// Expects x [M, GC], packed, GC divisible by 4; w, scales, products(w, x), p.GC and CENTRED as
+// shaders/integer_product.wgsl has them; p.N; what lib/row_tile.wgsl expects. An invocation computes 1 row x 4
+// channels, with one word of four elements of the depth in a step.
 
 const ONES: i32 = 0x01010101;
 
-@compute @workgroup_size(WX, WY, WZ)
-fn main(at: Invocation) {
-  let n = at.workgroup.x * TILES + at.local.x % TILES;
-  let slice = slice_of(at.local);
+fn add_products(begin: vec4<i32>, m: u32, n: u32, split: u32) -> vec4<i32> {
   let words = p.GC / 4u;
-  let steps = select(0u, words, n < p.N4);
-  var sum = select(vec4<i32>(), load4_bias(n), slice == 0u);
-  var ones = 0;
-  for (var k = slice; k < steps; k += SLICES) {
-    let x = i32(word_x(at.workgroup.y * words + k));
+  var sum = begin;
+  var inputs = 0; // their sum, for the filter's zero point
+  for (var k = split; k < words; k += SPLITS) {
+    let x = i32(word_x(m * words + k));
     sum += products4(load4_w(k * p.N4 + n), vec4<i32>(x));
-    if (CENTRED == 0u) { ones += products(ONES, x); }
+    if (CENTRED == 0u) { inputs += products(ONES, x); }
   }
-  sum = join(at.local, sum - p.zeros.y * ones);
-  if (slice == 0u) { put_channels(at.workgroup.y, n, requantize(n, sum)); }
+  return sum - p.zeros.y * inputs;
 }

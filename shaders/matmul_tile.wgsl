@@ -3,7 +3,7 @@
 // Expects x [M, 4 K4], w [4 K4, 4 N4] and bias [4 N4] with channels padded to N4, an even number; p.K4; what
 // lib/register_tile.wgsl expects. An invocation computes 8 rows x 8 channels, four elements of the depth in a step.
 
-fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, slice: u32) {
+fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
   let last = p.M - 1u;
   let rows = array<u32, 8>(
     m * p.K4,
@@ -15,7 +15,7 @@ fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, slice: u32) {
     min(m + 6u, last) * p.K4,
     min(m + 7u, last) * p.K4,
   );
-  add_depth(sums, rows, Depth(0u, p.K4), n, slice);
+  add_depth(sums, rows, Depth(0u, p.K4), n, split);
 }
 
 fn load_factor(row: u32, first: u32, k: u32) -> vec4<T> { return load4_x(row + k); }

@@ -1,10 +1,8 @@
-//!use register_tile
-// The rows of a register tile (lib/register_tile.wgsl) of reals: their sums, and nothing else, are kept and stored.
+//!use register_tile real_sums
+// The rows of a register tile (lib/register_tile.wgsl) of reals: nothing but their sums.
 
 alias Row = Columns;
 
-fn begin_row(n: u32, slice: u32) -> Row { return bias_of_slice(n, slice); }
+fn begin_row(n: u32, split: u32) -> Row { return bias_of_split(n, split); }
 
 fn columns(row: Row) -> Columns { return row; }
-
-fn requantize(n: u32, sum: vec4<T>) -> vec4<T> { return sum; }

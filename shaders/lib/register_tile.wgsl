@@ -2,13 +2,13 @@
 // The entry point for register-tiled products: an invocation keeps the sums of 8 rows x 8 channels (two vec4 columns)
 // in registers and loads each weight once for all rows. Rows are those of a matrix, or output pixels.
 //
-// SLICES invocations share a tile (lib/slices.wgsl). Rows past the end are computed on the last row and not stored.
+// SPLITS invocations share a tile (lib/split_k.wgsl). Rows past the end are computed on the last row and not stored.
 // Expects
-//   bias [4 N4]; Row, the sums of a row; begin_row(n, slice), which has the bias; columns(row), the two vec4s to store;
+//   bias [4 N4]; Row, the sums of a row; begin_row(n, split), which has the bias; columns(row), the two vec4s to store;
 //   Weights, those of a step of the depth for both columns; load_weights(q); STEP, the rows of w that a step takes;
 //   load_factor(place, first, c), what step c of the depth multiplies; first: see Depth;
 //   multiply_add(row, weights, factor);
-//   add_products(sums, m, n, slice), which calls add_depth() for rows from m on;
+//   add_products(sums, m, n, split), which calls add_depth() for rows from m on;
 //   requantize(n, sums) of lib/real_tile.wgsl or lib/requantize.wgsl; put_channels() of lib/rows.wgsl or
 //   lib/rows_of_fours.wgsl; p.M (rows), p.N4 (vec4 columns of w and the bias, an even number).
 
@@ -26,25 +26,25 @@ fn main(at: Invocation) {
   let tile = tile_of(at);
   let n = tile.column * 2u;
   let m = tile.row * 8u;
-  let slice = slice_of(at.local);
-  let begin = begin_row(n, slice);
+  let split = split_of(at.local);
+  let begin = begin_row(n, split);
   var sums = Sums(begin, begin, begin, begin, begin, begin, begin, begin);
-  if (n < p.N4 && m < p.M) { add_products(&sums, m, n, slice); }
+  if (n < p.N4 && m < p.M) { add_products(&sums, m, n, split); }
   put_tile(at.local, m, n, &sums);
 }
 
-// What the sums of channels n begin with: the bias in the first slice.
-fn bias_of_slice(n: u32, slice: u32) -> Columns {
-  let first = slice == 0u;
+// What the sums of channels n begin with: the bias in the first split.
+fn bias_of_split(n: u32, split: u32) -> Columns {
+  let first = split == 0u;
   return Columns(select(vec4<T>(), load4_bias(n), first), select(vec4<T>(), load4_bias(n + 1u), first));
 }
 
-// Adds the products of a slice of the depth. places: those of the eight rows; q: the first weight.
-fn add_depth(sums: ptr<function, Sums>, places: array<u32, 8>, depth: Depth, q: u32, slice: u32) {
-  var next = q + slice * STEP * p.N4;
-  for (var c = slice; c < depth.steps; c += SLICES) {
+// Adds the products of a split of the depth. places: those of the eight rows; q: the first weight.
+fn add_depth(sums: ptr<function, Sums>, places: array<u32, 8>, depth: Depth, q: u32, split: u32) {
+  var next = q + split * STEP * p.N4;
+  for (var c = split; c < depth.steps; c += SPLITS) {
     let w = load_weights(next);
-    next += SLICES * STEP * p.N4;
+    next += SPLITS * STEP * p.N4;
     (*sums).r0 = multiply_add((*sums).r0, w, load_factor(places[0], depth.first, c));
     (*sums).r1 = multiply_add((*sums).r1, w, load_factor(places[1], depth.first, c));
     (*sums).r2 = multiply_add((*sums).r2, w, load_factor(places[2], depth.first, c));
@@ -56,7 +56,7 @@ fn add_depth(sums: ptr<function, Sums>, places: array<u32, 8>, depth: Depth, q: 
   }
 }
 
-// Rows from m on, joined from their slices; those past the end are left out. All of a workgroup must call it.
+// Rows from m on, joined from their splits; those past the end are left out. All of a workgroup must call it.
 fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
   let c0 = columns((*sums).r0); let c1 = columns((*sums).r1);
   let c2 = columns((*sums).r2); let c3 = columns((*sums).r3);
@@ -65,7 +65,7 @@ fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
   var a = array(c0.left, c1.left, c2.left, c3.left, c4.left, c5.left, c6.left, c7.left);
   var b = array(c0.right, c1.right, c2.right, c3.right, c4.right, c5.right, c6.right, c7.right);
   join_tile(local, &a, &b);
-  if (slice_of(local) > 0u) { return; }
+  if (split_of(local) > 0u) { return; }
   put_row(m, n, a[0], b[0]);
   put_row(m + 1u, n, a[1], b[1]);
   put_row(m + 2u, n, a[2], b[2]);

@@ -1,8 +1,8 @@
-//!use grid slices
+//!use grid split_k
 // A grid of tiles, cut into workgroups of p.BLOCK columns x TILES / p.BLOCK rows, so that the invocations of a
 // workgroup share rows of one operand and columns of the other in the cache.
 // Expects p.BLOCK (a power of two up to TILES), p.BLOCKS (workgroups along the columns), and what
-// lib/slices.wgsl expects.
+// lib/split_k.wgsl expects.
 
 struct Tile { column: u32, row: u32 }
 

@@ -3,13 +3,13 @@
 // pixels. Expects depth_of(n), the input channels that enter output channels n; load_factor(pixel, first, c), which
 // gives 0, or the zero point, if the pixel is OUTSIDE; p.KH, p.KW; what lib/window.wgsl expects.
 
-fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, slice: u32) {
+fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
   let depth = depth_of(n);
   let c = corners(m);
   var q = n;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
-      add_depth(sums, cells(c, ky, kx), depth, q, slice);
+      add_depth(sums, cells(c, ky, kx), depth, q, split);
       q += depth.steps * STEP * p.N4;
     }
   }

@@ -88,13 +88,13 @@ def test_top_k_walks_long_rows_where_the_device_lets_it() -> None:
 
 def test_a_sum_has_as_many_parts_as_the_device_needs() -> None:
     inputs, attrs = [random(0, 9, 64), random(1, 20, 64)], {"activation": None}
-    slices = []
+    splits = []
     for parallel in (1, 8, 1 << 15):
         device = replace(BASELINE, parallel_invocations=parallel)
         (kernel,) = kernels_of(device, "fully_connected", inputs, attrs, (1,))
         assert isinstance(kernel, Kernel)
-        slices.append(kernel.constants["SLICES"])
-    assert slices == [1, 2, 8]
+        splits.append(kernel.constants["SPLITS"])
+    assert splits == [1, 2, 8]
 
 
 KERNEL = Kernel(body="unary", threads=(64, 1, 1), workgroup=(64, 1, 1), reads=(Read("x", 0),))

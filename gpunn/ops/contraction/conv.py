@@ -92,10 +92,10 @@ def _conv2d_kernel(call: Call) -> Kernel:
         return product(call, rows, depth, channels)
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     vectors = depth % 4 == 0
-    work = tiles(rows, packed, depth // 4 if vectors else depth, call.device)
+    grid = tiles(rows, packed, depth // 4 if vectors else depth, call.device)
     return Kernel(
         body="conv2d_tile" if vectors else "conv2d_direct",
-        threads=work.threads,
+        threads=grid.threads,
         workgroup=WORKGROUP,
         reads=(Read("x", 0, vec_width(depth)), *channel_reads(call)),
         writes=(Write(width=vec_width(channels)),),
@@ -104,16 +104,16 @@ def _conv2d_kernel(call: Call) -> Kernel:
             "M": rows,
             "N": channels,
             "N4": packed // 4,
-            **work.params,
+            **grid.params,
             "C": depth // 4 if vectors else depth,
         },
-        constants={"SLICES": work.slices},
+        constants={"SPLITS": grid.splits},
         libraries=row_library(rows, channels),
         functions=activation_function(call),
-        steps=window_steps(window, ceil_div(depth // 4 if vectors else depth, work.slices)),
+        steps=window_steps(window, ceil_div(depth // 4 if vectors else depth, grid.splits)),
         reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
         + ("read four at a time" if vectors else "not divisible by 4")
-        + work.words,
+        + grid.reason,
     )
 
 
@@ -123,7 +123,7 @@ def _form(call: Call) -> Form:
 
 
 def _upwards(call: Call) -> int:
-    """Rounding.upwards: with groups, LiteRT's reference kernel is at work."""
+    """Rounding.upwards: with groups, LiteRT's reference kernel is at grid."""
     return call.y.shape[-1] if call.x.shape[-1] == call.input(1).shape[-1] else 0
 
 

@@ -15,7 +15,7 @@ from gpunn.ops.contraction.product_kernel import Form, constants_only, product_k
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, Shape, TensorType
@@ -42,21 +42,21 @@ def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
     """y[rows, channels] = apply(x[rows, depth] . w + bias) for a depth divisible by 4 and constant w."""
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     tiled = rows >= ROWS
-    work = (tiles if tiled else lines)(rows, packed, depth // 4, call.device)
+    grid = (tiles if tiled else row_tiles)(rows, packed, depth // 4, call.device)
     return Kernel(
         body="matmul_tile" if tiled else "matmul_row",
-        threads=work.threads,
+        threads=grid.threads,
         workgroup=WORKGROUP,
         reads=(Read("x", 0, 4), *channel_reads(call)),
         writes=(Write(width=vec_width(channels)),),
-        params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4, **work.params},
-        constants={"SLICES": work.slices},
+        params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4, **grid.params},
+        constants={"SPLITS": grid.splits},
         libraries=row_library(rows, channels),
         functions=activation_function(call),
-        steps=ceil_div(depth // 4, work.slices),
+        steps=ceil_div(depth // 4, grid.splits),
         reason=f"{rows} rows x depth {depth} x {channels} channels: "
         + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels")
-        + work.words,
+        + grid.reason,
     )
 
 

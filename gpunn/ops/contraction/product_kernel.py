@@ -38,7 +38,7 @@ from gpunn.ops.contraction.product_rescaling import (
 )
 from gpunn.ops.elementwise.unary import activation_function, elementwise
 from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, lines, row_library, tiles
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import Pair, Window, window_params, window_steps
 from gpunn.types import Array, DType, TensorType
 
@@ -118,18 +118,18 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     rows = call.y.size // max(1, channels)
     few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
-    work = (lines if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.device)
+    grid = (row_tiles if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.device)
     offset = 128 if (call.x.dtype, call.input(1).dtype) == MIXED else 0
     zero_w = how.zero_w + offset
     return Kernel(
         body="integer_row" if few else "integer_product",
-        threads=work.threads,
+        threads=grid.threads,
         workgroup=WORKGROUP,
         reads=_word_reads(how, offset),
         params={
             **window_params(form.window, *form.spatial),
             **how.params(zero_w, 4),
-            **work.params,
+            **grid.params,
             "SCALES": packed // 4,
             "M": rows,
             "N": channels,
@@ -139,14 +139,14 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
             "GN": channels // form.groups,
             "PAD": (how.zero_x & 255) * 0x01010101,
         },
-        constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SLICES": work.slices},
+        constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SPLITS": grid.splits},
         functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]), "finish": FINISH},
         libraries=row_library(rows, channels),
         lanes=4,
-        steps=window_steps(form.window, ceil_div(ceil_div(form.depth, 4), work.slices)),
+        steps=window_steps(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
         reason="integers, words of 4 input channels: "
         + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
-        + work.words,
+        + grid.reason,
     )
 
 

@@ -10,25 +10,25 @@ from gpunn.kernel import Grid, Param, ceil_div, tile_grid
 COLUMNS = 8  # output channels of one tile: two vec4
 ROWS = 8  # output rows or pixels of one tile
 WORKGROUP = (64, 1, 1)
-_MOST_SLICES = 16  # of a sum of products: each costs a part of the joining
+_MOST_SPLITS = 16  # of a sum of products: each costs a part of the joining
 _MOST_SHARES = 64  # of what is joined by halves in a workgroup
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """How a product is divided: threads for workgroups of WORKGROUP, parameters, and slices of every sum.
+class ProductGrid:
+    """How a product is divided: threads for workgroups of WORKGROUP, and parameters.
 
-    `slices` invocations share a sum (shaders/lib/slices.wgsl).
+    `splits` invocations share each sum (split-K, shaders/lib/split_k.wgsl).
     """
 
     threads: Grid
-    slices: int
+    splits: int
     params: dict[str, Param] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
-        """The slices, for a kernel's reason."""
-        return f", the depth in {self.slices} slices" if self.slices > 1 else ""
+    def reason(self) -> str:
+        """How many invocations share a sum, if several do, for the end of a kernel's reason."""
+        return f", split-K by {self.splits}" if self.splits > 1 else ""
 
 
 def _divided(results: int, device: DeviceProperties, most: int) -> int:
@@ -39,9 +39,9 @@ def _divided(results: int, device: DeviceProperties, most: int) -> int:
     return count
 
 
-def _slices(sums: int, steps: int, device: DeviceProperties) -> int:
+def _splits(sums: int, steps: int, device: DeviceProperties) -> int:
     """Those of a sum of products, each of which has two steps or more to do."""
-    return _divided(sums, device, min(_MOST_SLICES, steps // 2))
+    return _divided(sums, device, min(_MOST_SPLITS, steps // 2))
 
 
 def shares(results: int, terms: int, device: DeviceProperties) -> int:
@@ -49,18 +49,18 @@ def shares(results: int, terms: int, device: DeviceProperties) -> int:
     return _divided(results, device, min(_MOST_SHARES, terms))
 
 
-def tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> Work:
+def tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:
     """Tiles over rows and padded channels (lib/tiles.wgsl), for sums of so many steps."""
     across, down = channels // COLUMNS, ceil_div(rows, ROWS)
-    slices = _slices(across * down, steps, device)
-    (x, y, z), params = tile_grid(across, down, WORKGROUP[0] // slices)
-    return Work((x * slices, y, z), slices, {**params})
+    splits = _splits(across * down, steps, device)
+    (x, y, z), params = tile_grid(across, down, WORKGROUP[0] // splits)
+    return ProductGrid((x * splits, y, z), splits, {**params})
 
 
-def lines(rows: int, channels: int, steps: int, device: DeviceProperties) -> Work:
-    """Single rows of vec4 columns, for few rows."""
-    slices = _slices(rows * channels // 4, steps, device)
-    return Work((channels // 4 * slices, rows, 1), slices)
+def row_tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:
+    """Tiles of one row x one vec4 column, for few rows."""
+    splits = _splits(rows * channels // 4, steps, device)
+    return ProductGrid((channels // 4 * splits, rows, 1), splits)
 
 
 def row_library(rows: int, channels: int) -> tuple[str]:

@@ -11,7 +11,7 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.device import BASELINE
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
-from gpunn.ops.kernels.tiling import lines, tiles
+from gpunn.ops.kernels.tiling import row_tiles, tiles
 from gpunn.types import Shape, float32
 from tests.ops.contraction.quantized_product import Case
 from tests.ops.contraction.test_conv import tolerance
@@ -29,11 +29,11 @@ def gpu(gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return gpu
 
 
-def slices_of(op: str, inputs: list[Any], attrs: dict[str, Any], gpu: str) -> dict[str, int]:
-    """The body of the one dispatch and its number of slices."""
+def splits_of(op: str, inputs: list[Any], attrs: dict[str, Any], gpu: str) -> dict[str, int]:
+    """The body of the one dispatch and its number of splits."""
     with model_of(op, inputs, attrs, (1, 2)).compile(gpu) as compiled:
         (row,) = compiled.plan_rows()
-        return {row.kernel.body: row.kernel.constants["SLICES"]}
+        return {row.kernel.body: row.kernel.constants["SPLITS"]}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_fully_connected(gpu: str, shape: Shape, filter: Shape, expected: dict[s
         constants=(1, 2),
         atol=tolerance(x, weights),
     )
-    assert slices_of("fully_connected", [x, weights, bias], attrs, gpu) == expected
+    assert splits_of("fully_connected", [x, weights, bias], attrs, gpu) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_conv2d(
 ) -> None:
     x, weights, bias = random(1, *shape), random(2, *filter), random(3, filter[0])
     check("conv2d", [x, weights, bias], attrs, backend=gpu, constants=(1, 2), atol=tolerance(x, weights))
-    assert slices_of("conv2d", [x, weights, bias], attrs, gpu) == expected
+    assert splits_of("conv2d", [x, weights, bias], attrs, gpu) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_integers_stay_exact(gpu: str, op: str, shape: Shape, filter: Shape, kin
 
 
 def test_a_device_of_few_invocations_shares_nothing() -> None:
-    assert tiles(196, 512, 128, BASELINE).slices == lines(1, 1000, 256, BASELINE).slices == 1
+    assert tiles(196, 512, 128, BASELINE).splits == row_tiles(1, 1000, 256, BASELINE).splits == 1
 
 
 def test_the_kernel_depends_on_the_device_only_through_the_call() -> None:
@@ -115,4 +115,4 @@ def test_the_kernel_depends_on_the_device_only_through_the_call() -> None:
     kernel = OPS["fully_connected"].kernel
     assert kernel is not None
     call = Call("fully_connected", "", types, {"activation": None}, (float32(9, 20),), (True, True), MANY)
-    assert "8 slices" in kernel(call).reason  # type: ignore[union-attr]
+    assert "split-K by 8" in kernel(call).reason  # type: ignore[union-attr]
