@@ -15,9 +15,11 @@ from gpunn.types import Array, TensorType
 
 
 def complete(
-    graph: Graph, types: Sequence[TensorType], values: Mapping[Operand, Array] | None = None
+    graph: Graph, types: Sequence[TensorType | None], values: Mapping[Operand, Array] | None = None
 ) -> Graph:
     """Return the graph for inputs of these types, in order, and with these values of inputs known.
+
+    An input whose type is None stays unknown.
 
     Its operations are repeated, and the pending ones added as far as they go: what still waits is pending in
     the result. Values stay operands, for the shapes that follow from them are all that is decided by them.
@@ -41,7 +43,9 @@ def complete(
     return made
 
 
-def _input(made: Graph, operand: Operand, type: TensorType) -> Operand:
+def _input(made: Graph, operand: Operand, type: TensorType | None) -> Operand:
+    if type is None:
+        return made.unknown_input(operand.name, operand.type)
     whole = operand.open is not None and operand.open.extents is None
     axes = operand.open.axes(type.shape) if operand.open else ()
     return made.input(operand.name, type, open=None if whole else axes)

@@ -71,6 +71,12 @@ class Graph:
         self.source = None
         return operand
 
+    def unknown_input(self, name: str, type: TensorType) -> Operand:
+        """A new input whose shape only a run tells; `type` says the dtype, and a shape without meaning."""
+        operand = self.input(name, type, open=None)
+        self._unknown.add(operand)
+        return operand
+
     def constant(self, name: str, value: Array, type: TensorType | None = None) -> Operand:
         """A constant; the array is referenced, not copied, and must not change afterwards."""
         type = type or TensorType(DType.of(value.dtype), value.shape)

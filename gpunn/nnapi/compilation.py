@@ -14,8 +14,9 @@ from gpunn.compilation.lending_cache import Shelf
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.errors import GpunnError, NnapiError, ResultCode
 from gpunn.importers.nnapi.codes import PreferenceCode
-from gpunn.nnapi.graph import Binding, Graph, build
+from gpunn.nnapi.description import Binding
 from gpunn.nnapi.model import Model
+from gpunn.nnapi.translation import Translation, translate
 from gpunn.nnapi.values import bad, expect_given, translated
 from gpunn.types import Array, Shape
 
@@ -27,7 +28,7 @@ _Key = tuple[tuple[tuple[Shape, bool], ...], tuple[bytes, ...]]
 class Specialisation:
     """A model for certain dimensions, omitted inputs and attribute values, compiled."""
 
-    graph: Graph
+    translation: Translation
     compiled: runtime.Compilation
 
 
@@ -51,7 +52,7 @@ class Compilation:
         self.preference = PreferenceCode.FAST_SINGLE_ANSWER
         self.finished = False
         self.valid = False
-        self._graph = model.graph
+        self._translation = model.translation
         self._kept: Shelf[_Key, Specialisation] = Shelf(MAX_SPECIALISATIONS, _close)
 
     def set_preference(self, preference: PreferenceCode) -> None:
@@ -71,10 +72,10 @@ class Compilation:
         """
         self._expect_open("finish")
         self.finished = True
-        if self._graph.refused or not self._graph.deferred:
+        if self._translation.refused or not self._translation.deferred:
             binding = Binding(tuple(self.model.operands[k].type for k in self.model.inputs), ())
             key = (tuple((type.dimensions, False) for type in binding.types), ())
-            with translated(), self._kept.lend(key, lambda: self._compile(self._graph)):
+            with translated(), self._kept.lend(key, lambda: self._compile(self._translation)):
                 pass  # kept from now on
         self.valid = True
 
@@ -96,7 +97,7 @@ class Compilation:
     ) -> None:
         self.close()
 
-    def start(self, binding: Binding, check: Callable[[Graph], None]) -> Outcome:
+    def start(self, binding: Binding, check: Callable[[Translation], None]) -> Outcome:
         """Start a run with bound inputs; for Execution.
 
         `check` sees the graph before: what it raises is raised, unless it is OP_FAILED, which, like any
@@ -108,8 +109,8 @@ class Compilation:
             with translated():
                 found = lent.enter_context(self._specialised(binding))
             try:
-                check(found.graph)
-                inputs = [binding.values[position] for position in found.graph.inputs]
+                check(found.translation)
+                inputs = [binding.values[position] for position in found.translation.inputs]
                 return found.compiled.submit(*inputs).result
             except (GpunnError, MemoryError) as error:
                 if isinstance(error, NnapiError) and error.code is not ResultCode.OP_FAILED:
@@ -117,19 +118,22 @@ class Compilation:
                 return partial(_raise, error)
 
     def _specialised(self, binding: Binding) -> AbstractContextManager[Specialisation]:
-        values = tuple(_bytes(binding.values[k]) for k in sorted(self._graph.attributes))
+        values = tuple(_bytes(binding.values[k]) for k in sorted(self._translation.attributes))
         omitted = [value is None for value in binding.values]
         forms = tuple((t.dimensions, o) for t, o in zip(binding.types, omitted, strict=True))
-        return self._kept.lend((forms, values), lambda: self._compile(build(self.model.description, binding)))
-
-    def _compile(self, graph: Graph) -> Specialisation:
-        if graph.refused:
-            raise NnapiError(ResultCode.OP_FAILED, "\n".join(graph.refused.values()))
-        preference = runtime.Preference(int(self.preference))
-        compiled = graph.model.compile(
-            self.backend, preference, relaxed=self.model.relaxed, device=self.device
+        return self._kept.lend(
+            (forms, values), lambda: self._compile(translate(self.model.description, binding))
         )
-        return Specialisation(graph, compiled)
+
+    def _compile(self, translation: Translation) -> Specialisation:
+        refused = translation.refused
+        if refused:
+            raise NnapiError(ResultCode.OP_FAILED, "\n".join(refused[k] for k in sorted(refused)))
+        preference = runtime.Preference(int(self.preference))
+        compiled = compiler.compile_model(
+            translation.graph, self.backend, preference, relaxed=self.model.relaxed, device=self.device
+        )
+        return Specialisation(translation, compiled)
 
     def _expect_open(self, call: str) -> None:
         if self.finished:

@@ -63,15 +63,16 @@ def get_supported_operations(
     expect_given("the model", model)
     if not model.finished:
         bad(f"model {model.name!r} has not been finished")
-    graph, reasons = model.graph, dict(model.graph.refused)
-    for number in graph.deferred:
+    translation = model.translation
+    reasons = dict(translation.refused)
+    for number in translation.deferred:
         reasons[number] = "it waits for dimensions or values that come with an execution"
     if _checked(backend) == "webgpu":
         with translated():
             properties = open_device(device, False).properties
-        placements = partition(graph.model, lambda operation: lower(operation, properties))
+        placements = partition(translation.graph, lambda operation: lower(operation, properties))
         hosted = {p.operation: p.reason for p in placements if p.backend == HOST}
-        for number, made in graph.made.items():
+        for number, made in translation.made.items():
             reason = next((hosted[operation] for operation in made if operation in hosted), "")
             if reason:
                 reasons[number] = reason

@@ -13,8 +13,9 @@ import numpy as np
 from gpunn.errors import NnapiError, ResultCode
 from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType
 from gpunn.nnapi.compilation import Compilation, Outcome
-from gpunn.nnapi.graph import Binding, Graph
+from gpunn.nnapi.description import Binding
 from gpunn.nnapi.memory import Memory
+from gpunn.nnapi.translation import Translation
 from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes, translated
 from gpunn.types import Array
 
@@ -137,9 +138,9 @@ class Execution:
         self._expect_apart(inputs, outputs)
         binding = Binding(tuple(a.type for a in inputs), tuple(a.array for a in inputs))
 
-        def check(graph: Graph) -> None:
-            _expect_shapes(graph, outputs)
-            _check_inputs(graph, binding)
+        def check(translation: Translation) -> None:
+            _expect_shapes(translation, outputs)
+            _check_inputs(translation, binding)
 
         outcome = self._compilation.start(binding, check)
         self._started = True
@@ -196,16 +197,16 @@ class Execution:
                     bad(f"the buffer of output {k} overlaps another output, an input or a constant")
 
 
-def _expect_shapes(graph: Graph, outputs: Sequence[_Argument]) -> None:
+def _expect_shapes(translation: Translation, outputs: Sequence[_Argument]) -> None:
     """BAD_DATA unless every output is set to a buffer of the shape that is computed."""
-    for k, (argument, operand) in enumerate(zip(outputs, graph.model.outputs, strict=True)):
+    for k, (argument, operand) in enumerate(zip(outputs, translation.graph.outputs, strict=True)):
         if argument.type.dimensions != operand.type.shape:
             bad(f"output {k} has shape {list(operand.type.shape)}, but its buffer is {argument.type}")
 
 
-def _check_inputs(graph: Graph, binding: Binding) -> None:
+def _check_inputs(translation: Translation, binding: Binding) -> None:
     """Raise what the checks of the inputs' values find, OP_FAILED last."""
-    values = ((check, binding.values[check.position]) for check in graph.checks)
+    values = ((check, binding.values[check.position]) for check in translation.checks)
     found = [check.error(value) for check, value in values if value is not None]
     errors = [error for error in found if error is not None]
     if errors:

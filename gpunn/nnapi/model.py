@@ -18,8 +18,9 @@ from gpunn.importers.nnapi.codes import (
     OperandType,
     OperationCode,
 )
-from gpunn.nnapi.graph import Description, Graph, GraphOperand, GraphOperation, build
+from gpunn.nnapi.description import Description, GraphOperand, GraphOperation
 from gpunn.nnapi.memory import Memory
+from gpunn.nnapi.translation import Translation, translate
 from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes
 from gpunn.types import MAX_ELEMENTS
 
@@ -39,7 +40,7 @@ class Model:
         self._inputs: tuple[int, ...] = ()
         self._outputs: tuple[int, ...] = ()
         self._closed = False
-        self._graph: Graph | None = None
+        self._translation: Translation | None = None
         self.relaxed = False
 
     # ---- building
@@ -129,7 +130,7 @@ class Model:
             bad("a model must have at least one input and one output (identify_inputs_and_outputs)")
         self._settle_lifetimes()
         self._operations = self._run_order()
-        self._graph = build(self.description)
+        self._translation = translate(self.description)
 
     # ---- queries
 
@@ -141,7 +142,7 @@ class Model:
     @property
     def valid(self) -> bool:
         """Whether finish() has succeeded."""
-        return self._graph is not None
+        return self._translation is not None
 
     @property
     def operands(self) -> Sequence[GraphOperand]:
@@ -169,11 +170,11 @@ class Model:
         return Description(self.name, self._operands, self._operations, self._inputs, self._outputs)
 
     @property
-    def graph(self) -> Graph:
-        """The gpunn graph, as far as it is known without an execution; BAD_DATA for an invalid model."""
-        if self._graph is None:
+    def translation(self) -> Translation:
+        """The model as a graph, as far as it is known without an execution; BAD_DATA for an invalid model."""
+        if self._translation is None:
             bad(f"model {self.name!r} is invalid")
-        return self._graph
+        return self._translation
 
     # ---- checks
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.backends.webgpu.lower import lower
+from gpunn.compilation.compiler import compile_model
 from gpunn.device import BASELINE
 from gpunn.importers.nnapi.rules import OPERATIONS, unit
 from gpunn.importers.nnapi.signature import Param
@@ -175,11 +176,12 @@ def host_reason(operation: OperationCode, column: Column) -> str | None:
     """Why the operation runs on the CPU, empty where the GPU runs it; None for a type it does not take."""
     if column.code not in OPERATIONS[operation].signature.types:
         return None
-    graph = sample_model(operation, column).graph
-    assert not graph.deferred and not graph.refused, graph.refused
-    with graph.model.compile("cpu", relaxed=column.relaxed) as compiled:
-        compiled(*(np.zeros(x.type.shape, x.type.dtype.numpy) for x in graph.model.inputs))
-    model = relax(graph.model) if column.relaxed else graph.model
+    translation = sample_model(operation, column).translation
+    assert not translation.deferred and not translation.refused, translation.refused
+    graph = translation.graph
+    with compile_model(graph, "cpu", relaxed=column.relaxed) as compiled:
+        compiled(*(np.zeros(x.type.shape, x.type.dtype.numpy) for x in graph.inputs))
+    model = relax(graph) if column.relaxed else graph
     placements = partition(model, lambda made: lower(made, BASELINE))
     return next((placement.reason for placement in placements if placement.backend == HOST), "")
 

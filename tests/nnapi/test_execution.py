@@ -102,7 +102,7 @@ def test_failures_of_the_device(error: Exception, code: ResultCode, monkeypatch:
     event = execution.start_compute()
     with expect(code):
         event.wait()
-    monkeypatch.setattr(gpunn.Model, "compile", fail)
+    monkeypatch.setattr("gpunn.compilation.compiler.compile_model", fail)
     failed = Compilation(relu(2), backend="cpu")
     with expect(code):
         failed.finish()

@@ -13,7 +13,8 @@ import gpunn
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.nnapi import Compilation, Execution, OperationCode, from_model
-from gpunn.nnapi.graph import Binding, build
+from gpunn.nnapi.description import Binding
+from gpunn.nnapi.translation import translate
 from gpunn.types import DType, TensorType, float32
 from tests.nnapi import conformance
 from tests.nnapi.builder import compiled
@@ -78,7 +79,8 @@ def test_every_conformance_case_survives_the_round_trip(operation: str) -> None:
             continue  # a result of shape [1] was made by a reshape, which is an operation of its own
         listed = from_model(graph)
         types = tuple(listed.operands[k].type for k in listed.inputs)
-        again = build(listed.description, Binding(types, tuple(np.zeros(t.dimensions) for t in types))).model
+        binding = Binding(types, tuple(np.zeros(t.dimensions) for t in types))
+        again = translate(listed.description, binding).graph
         assert [o.op for o in again.operations] == [o.op for o in graph.operations], case.id
         assert [o.type for o in again.outputs] == [o.type for o in graph.outputs], case.id
         for one, other in zip(graph.operations, again.operations, strict=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gpunn.errors import NnapiError, ResultCode
 from gpunn.graph.operation import Operand
+from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.nnapi.codes import FuseCode, OperandType, PaddingCode
 from gpunn.types import Array
 
@@ -15,22 +16,26 @@ ACTIVATIONS = {FuseCode.NONE: None, FuseCode.RELU: "relu", FuseCode.RELU1: "relu
 PADDINGS = {PaddingCode.SAME: "same", PaddingCode.VALID: "valid"}
 
 
-class DeferredError(Exception):
-    """A rule's answer that it needs a dimension or value that is known at execution only."""
-
-
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An operand of an operation: its type, and its tensor or value, which may not be known yet.
+    """An operand of an operation, as far as it is known.
 
-    The three functions raise DeferredError where the answer comes with an execution; `value` raises
-    RefusedError where it would come out of another operation.
+    `operand` is None where it is left out, `value` where it is not known. `waits`: an execution brings the
+    dimensions, or tells whether it is there at all. `computed`: it is the result of another operation.
     """
 
     type: OperandType
-    absent: Callable[[], bool]
-    tensor: Callable[[], Operand]
-    value: Callable[[], Array]
+    operand: Operand | None
+    value: Array | None = None
+    waits: bool = False
+    computed: bool = False
+
+    def tensor(self) -> Operand:
+        """Return the tensor. Raises ComputedError where an execution brings its dimensions."""
+        assert self.operand is not None
+        if self.waits:
+            raise ComputedError(f"the dimensions of {self.operand.name} come with an execution", self.operand)
+        return self.operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,12 @@ class Node:
 
     def has(self, name: str) -> bool:
         """Whether this form has the parameter and it has a value."""
-        return name in self.arguments and not self.arguments[name].absent()
+        argument = self.arguments.get(name)
+        if argument is None or argument.operand is None:
+            return False
+        if argument.waits and not argument.computed:
+            argument.tensor()
+        return True
 
     def type(self, name: str) -> OperandType:
         """The declared type of a parameter."""
@@ -69,9 +79,23 @@ class Node:
         """The tensors of the variadic parameter, in order."""
         return tuple(argument.tensor() for argument in self.listed)
 
+    def value(self, name: str) -> Array:
+        """Return the value of a parameter.
+
+        Raises ComputedError where an execution brings it, RefusedError where another operation computes it.
+        """
+        argument = self.arguments[name]
+        if argument.value is not None:
+            return argument.value
+        assert argument.operand is not None
+        what = f"{name} ({argument.operand.name})"
+        if argument.computed:
+            raise RefusedError(f"{what} is computed by another operation, it must be known before")
+        raise ComputedError(f"{what} comes with an execution", argument.operand)
+
     def integer(self, name: str, low: int | None = None, high: int | None = None) -> int:
         """An INT32 scalar, within bounds (ends included)."""
-        value = int(self.arguments[name].value().item())
+        value = int(self.value(name).item())
         if (low is not None and value < low) or (high is not None and value > high):
             limits = f"at least {low}" if high is None else f"at most {high}"
             self.bad(
@@ -81,18 +105,18 @@ class Node:
 
     def real(self, name: str) -> float:
         """A FLOAT32 scalar."""
-        return float(self.arguments[name].value().item())
+        return float(self.value(name).item())
 
     def integers(self, name: str, count: int | None = None) -> tuple[int, ...]:
         """The values of a vector, `count` of them where that is given."""
-        values = self.arguments[name].value()
+        values = self.value(name)
         if count is not None and values.size != count:
             self.bad(f"{name} must have {count} entries, got {values.size}")
         return tuple(int(v) for v in values.reshape(-1))
 
     def pairs(self, name: str, count: int) -> tuple[tuple[int, int], ...]:
         """The values of a tensor [count, 2], none negative."""
-        values = self.arguments[name].value()
+        values = self.value(name)
         if values.shape != (count, 2):
             self.bad(f"{name} must have shape [{count}, 2], got {list(values.shape)}")
         if values.size and values.min() < 0:

@@ -1,0 +1,79 @@
+"""What waits for an execution is pending in the graph, like operations of any graph that wait for values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.graph.complete import complete
+from gpunn.graph.pending import PendingOperation
+from gpunn.nnapi import Model, OperandType, OperationCode, ResultCode
+from gpunn.nnapi.description import Binding
+from gpunn.nnapi.translation import translate
+from tests.nnapi.builder import INT, add_constant, compiled, expect, run, tensor
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def reshaping(*dimensions: int) -> Model:
+    """A finished model of RESHAPE to a shape that is an input, and RELU of that."""
+    model = Model()
+    x, shape, y, z = (
+        model.add_operand(type)
+        for type in (tensor(*dimensions), OperandType(INT, (2,)), tensor(0, 0), tensor(0, 0))
+    )
+    model.add_operation(OperationCode.RESHAPE, [x, shape], [y])
+    model.add_operation(OperationCode.RELU, [y], [z])
+    model.identify_inputs_and_outputs([x, shape], [z])
+    model.finish()
+    return model
+
+
+def test_operations_that_wait_are_pending_in_the_graph() -> None:
+    translation = reshaping(2, 3).translation
+    first, second = translation.graph.pending
+    assert isinstance(first, PendingOperation)
+    assert [entry.op for entry in (first, second)] == ["RESHAPE", "RELU"]
+    assert first.asks == (translation.graph.inputs[1],)  # the value of the shape
+    assert second.inputs == first.outputs
+    assert (translation.deferred, translation.attributes) == ([0, 1], frozenset({1}))
+
+
+@pytest.mark.parametrize("dimensions", [(2, 3), (0, 3)])
+def test_what_an_execution_brings_completes_the_graph(dimensions: tuple[int, ...]) -> None:
+    model = reshaping(*dimensions)
+    binding = Binding((tensor(2, 3), OperandType(INT, (2,))), (X, np.array([3, 2], np.int32)))
+    translation = translate(model.description, binding)
+    assert not translation.graph.pending
+    assert [o.op for o in translation.graph.operations] == ["reshape", "relu"]
+    assert (translation.inputs, translation.graph.output_types[0].shape) == ((0,), (3, 2))
+    with compiled(model) as compilation:
+        for shape in ((3, 2), (1, 6), (3, 2)):
+            types = [tensor(2, 3), None, tensor(*shape)]
+            out = np.zeros(shape, np.float32)
+            run(compilation, X, np.array(shape, np.int32), out=out, types=types)
+            np.testing.assert_array_equal(out, X.reshape(shape))
+        assert len(compilation.specialisations) == 2
+
+
+def test_completing_again_by_hand_gives_the_same() -> None:
+    """The graph of a finished model is one that gpunn.graph.complete can go on with."""
+    graph = reshaping(2, 3).translation.graph
+    shape = graph.inputs[1]
+    made = complete(graph, graph.input_types, {shape: np.array([6, 1], np.int32)})
+    assert (made.pending, made.output_types[0].shape) == ([], (6, 1))
+
+
+def test_everything_wrong_is_said_at_once_in_order() -> None:
+    """Attributes of operations that wait are checked before an execution."""
+    model = Model()
+    x, y, z = (model.add_operand(tensor(0, 4)) for _ in range(3))
+    fuse = add_constant(model, 9)
+    model.add_operation(OperationCode.ADD, [x, x, fuse], [y])
+    known, unfit = model.add_operand(tensor(2)), model.add_operand(tensor(3))
+    model.add_operation(OperationCode.RELU, [known], [unfit])
+    model.add_operation(OperationCode.ADD, [x, y, fuse], [z])
+    model.identify_inputs_and_outputs([x, known], [unfit, z])
+    in_order = r"operation 0, ADD: fuse.*\noperation 1, RELU: .*\noperation 2, ADD: fuse"
+    with expect(ResultCode.BAD_DATA, in_order):
+        model.finish()
