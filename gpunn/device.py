@@ -39,8 +39,7 @@ class DeviceProperties:
     kebab case. subgroup_sizes: the least and the greatest number of invocations in a subgroup, None where the
     driver does not tell. parallel_invocations: how many invocations occupy the device, by the order of
     magnitude; kernels divide their work for so many. software: whether the device is a program on the CPU.
-    max_loop_iterations: how often all loops of an invocation together may go round (Kernel.steps), None where
-    no driver counts them.
+    max_loop_iterations: the most that a kernel's loop_iterations may be, None where the driver counts none.
     """
 
     features: frozenset[str] = frozenset()

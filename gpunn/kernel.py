@@ -112,7 +112,7 @@ class Kernel:
     like `functions`, `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions
     may call what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the
     vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators, where it is not the result's.
-    `steps`: how often the loops of an invocation go round (see Loop), which some devices limit.
+    `loop_iterations`: how often all loops of an invocation together go round (see Loop).
     `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB that every
     device has. `reason` says why this body was chosen (gpunn inspect --plan).
     """
@@ -128,7 +128,7 @@ class Kernel:
     libraries: tuple[str, ...] = ()
     lanes: int = 1
     accumulator: DType | None = None
-    steps: int = 0
+    loop_iterations: int = 0
     workgroup_bytes: int = 0
     reason: str = ""
 
@@ -174,13 +174,13 @@ class Loop:
 
     @property
     def ending(self) -> int:
-        """Steps of the end."""
+        """Count the iterations of the end."""
         return 1 + sum(loop.ending for loop in self.inner)
 
     @property
-    def steps(self) -> int:
-        """All its steps, those of the loops inside included: Kernel.steps."""
-        return self.times * (1 + sum(loop.steps for loop in self.inner)) + self.ending
+    def iterations(self) -> int:
+        """Count all its iterations, those of the loops inside included: Kernel.loop_iterations."""
+        return self.times * (1 + sum(loop.iterations for loop in self.inner)) + self.ending
 
 
 def nested(*times: int) -> Loop:

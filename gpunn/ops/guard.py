@@ -60,7 +60,7 @@ class Guard:
             reads=(Read("x", self.index), Read("bound", None, value=np.array(bounds, np.int32))),
             writes=(Write("note", Note(noted, judge)),),
             params={"count": call.input(self.index).size, "ranges": len(ranges)},
-            steps=ceil_div(call.input(self.index).size, 256),
+            loop_iterations=ceil_div(call.input(self.index).size, 256),
             reason=f"the first of the {self.what} that is out of range is noted",
         )
 

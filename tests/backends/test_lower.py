@@ -59,7 +59,7 @@ def test_only_a_device_that_counts_loops_refuses_long_ones(
     assert bodies(kernels_of(BASELINE, op, inputs, attrs)) == [body]
     reason = kernels_of(LAVAPIPE, op, inputs, attrs)
     assert isinstance(reason, str)
-    assert re.fullmatch(r"\d+ steps of one invocation are over the device's limit of 65000", reason)
+    assert re.fullmatch(r"\d+ loop iterations of one invocation are over the device's limit of 65000", reason)
 
 
 def test_a_sequence_is_divided_only_where_the_device_asks_for_it() -> None:
@@ -69,7 +69,7 @@ def test_a_sequence_is_divided_only_where_the_device_asks_for_it() -> None:
     assert len(bodies(divided)) > 1
     assert not isinstance(divided, str)
     assert sum(int(str(k.params["steps"])) for k in divided) == 20_000
-    assert max(k.steps for k in divided) <= LAVAPIPE_LOOP_ITERATIONS
+    assert max(k.loop_iterations for k in divided) <= LAVAPIPE_LOOP_ITERATIONS
 
 
 def test_updates_of_a_row_are_divided_only_where_the_device_asks_for_it() -> None:

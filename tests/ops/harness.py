@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operation
 from gpunn.model import Model
 from gpunn.types import Array, DType, TensorType
@@ -87,6 +88,13 @@ def check(
             result, wanted, atol, rtol, f"{op}{[v if v is None else v.shape for v in inputs]} {attrs}"
         )
     return results
+
+
+def over_loop_limit(backend: str) -> str:
+    """Part of the reason why very long loops run on the host; empty where nothing limits them."""
+    if backend == "cpu" or open_device(None, False).properties.max_loop_iterations is None:
+        return ""
+    return "loop iterations of one invocation"
 
 
 def assert_close(

@@ -106,7 +106,7 @@ def _workgroup_over_limit(kernel: Kernel, device: DeviceProperties) -> str:
 
 
 def _loops_over_limit(kernel: Kernel, device: DeviceProperties) -> str:
-    most = device.max_loop_iterations
-    if most is not None and kernel.steps > most:
-        return f"{kernel.steps} steps of one invocation are over the device's limit of {most}"
+    count, most = kernel.loop_iterations, device.max_loop_iterations
+    if most is not None and count > most:
+        return f"{count} loop iterations of one invocation are over the device's limit of {most}"
     return ""

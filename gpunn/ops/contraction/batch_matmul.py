@@ -68,7 +68,7 @@ def _kernel(call: Call) -> Kernel:
         },
         libraries=("real",),
         lanes=lanes,
-        steps=depth,
+        loop_iterations=depth,
         reason=f"{lanes} columns of a row in an invocation",
     )
 

@@ -42,8 +42,8 @@ from gpunn.ops.kernels.window import (
     pad_input,
     resolve,
     tap,
+    window_iterations,
     window_params,
-    window_steps,
 )
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
@@ -110,7 +110,7 @@ def _conv2d_kernel(call: Call) -> Kernel:
         constants={"SPLITS": grid.splits},
         libraries=row_library(rows, channels),
         functions=activation_function(call),
-        steps=window_steps(window, ceil_div(depth // 4 if vectors else depth, grid.splits)),
+        loop_iterations=window_iterations(window, ceil_div(depth // 4 if vectors else depth, grid.splits)),
         reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
         + ("read four at a time" if vectors else "not divisible by 4")
         + grid.reason,
@@ -239,7 +239,7 @@ def _depthwise_kernel(call: Call) -> Kernel:
         functions=activation_function(call),
         libraries=("real",),
         lanes=lanes,
-        steps=window_steps(window),
+        loop_iterations=window_iterations(window),
         reason=f"{DEPTHWISE_COLUMNS} pixels x {lanes} channels in registers"
         + ("" if lanes == 4 else f"; multiplier {multiplier}, {depth} input channels"),
     )

@@ -92,7 +92,7 @@ def _kernel(call: Call) -> Kernel:
         },
         functions=activation_function(call),
         lanes=lanes,
-        steps=nested(*size, call.x.shape[4]).steps,
+        loop_iterations=nested(*size, call.x.shape[4]).iterations,
         reason=f"one output cell x {lanes} channels",
     )
 

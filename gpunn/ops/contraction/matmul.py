@@ -53,7 +53,7 @@ def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
         constants={"SPLITS": grid.splits},
         libraries=row_library(rows, channels),
         functions=activation_function(call),
-        steps=ceil_div(depth // 4, grid.splits),
+        loop_iterations=ceil_div(depth // 4, grid.splits),
         reason=f"{rows} rows x depth {depth} x {channels} channels: "
         + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels")
         + grid.reason,
@@ -88,7 +88,7 @@ def _fully_connected_kernel(call: Call) -> Kernel:
         reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
         params={"M": rows, "K": depth, "N": channels},
         functions=activation_function(call),
-        steps=depth,
+        loop_iterations=depth,
         reason=f"depth {depth} is not divisible by 4" if depth % 4 else "the filter is not a constant",
     )
 

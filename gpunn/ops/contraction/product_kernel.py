@@ -39,7 +39,7 @@ from gpunn.ops.contraction.product_rescaling import (
 from gpunn.ops.elementwise.unary import activation_function, elementwise
 from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
-from gpunn.ops.kernels.window import Pair, Window, window_params, window_steps
+from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params
 from gpunn.types import Array, DType, TensorType
 
 DOT_PRODUCTS = {
@@ -143,7 +143,7 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]), "finish": FINISH},
         libraries=row_library(rows, channels),
         lanes=4,
-        steps=window_steps(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
+        loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
         reason="integers, words of 4 input channels: "
         + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
         + grid.reason,
@@ -286,6 +286,6 @@ def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
         },
         functions=activation_function(call),
         libraries=("real",),
-        steps=window_steps(form.window, form.depth),
+        loop_iterations=window_iterations(form.window, form.depth),
         reason=reason,
     )

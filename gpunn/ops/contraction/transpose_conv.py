@@ -15,7 +15,15 @@ from gpunn.ops.contraction.product_kernel import centre_filter, constants_only, 
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
-from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params, window_steps
+from gpunn.ops.kernels.window import (
+    Padding,
+    Pair,
+    Window,
+    check_window,
+    resolve,
+    window_iterations,
+    window_params,
+)
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
@@ -90,7 +98,7 @@ def _kernel(call: Call) -> Kernel:
         functions=activation_function(call),
         libraries=("real",),
         lanes=lanes,
-        steps=window_steps(window, depth),
+        loop_iterations=window_iterations(window, depth),
         reason=f"{PIXELS} pixels x {lanes} channels in registers",
     )
 

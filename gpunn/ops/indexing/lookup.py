@@ -101,7 +101,7 @@ def _sparse_kernels(call: Call) -> list[Kernel]:
         params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
         constants={"COMBINER": COMBINERS.index(call["combiner"])},
         lanes=lanes,
-        steps=updates.count + SEARCH,
+        loop_iterations=updates.count + SEARCH,
         reason=updates.reason,
     )
     return [*kernels, sums]

@@ -90,7 +90,7 @@ class Updates:
                     constants={"FIRST": int(part.start == 0)},
                     functions={"join": join},
                     lanes=lanes,
-                    steps=SEARCH + len(part),
+                    loop_iterations=SEARCH + len(part),
                     reason=self.reason,
                 )
             )

@@ -103,9 +103,9 @@ def tap(padded: Array, window: Window, row: int, column: int, rows: slice = slic
     return padded[:, y0 : y0 + (last - first - 1) * sy + 1 : sy, x0 : x0 + (ow - 1) * sx + 1 : sx]
 
 
-def window_steps(window: Window, *inner: int) -> int:
-    """Kernel.steps of loops over rows and columns of a window, with a loop inside where there is one."""
-    return nested(*window.size, *inner).steps
+def window_iterations(window: Window, *inner: int) -> int:
+    """Count the iterations of loops over rows and columns of a window, with an inner loop if there is one."""
+    return nested(*window.size, *inner).iterations
 
 
 def window_params(window: Window, height: int, width: int) -> dict[str, int]:

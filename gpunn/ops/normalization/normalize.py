@@ -53,7 +53,7 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Ke
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
         constants=group.constants,
         functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
-        steps=3 * ceil_div(shape[axis], group.size),
+        loop_iterations=3 * ceil_div(shape[axis], group.size),
         reason=f"rows of {shape[axis]}: {group.reason}",
     )
 
@@ -229,7 +229,7 @@ def _local_response_kernel(call: Call) -> Kernel:
             "below": (-1.0) ** beta if beta.is_integer() else float("nan"),
         },
         lanes=lanes,
-        steps=min(2 * radius + 1, shape[axis]),
+        loop_iterations=min(2 * radius + 1, shape[axis]),
         reason="element by element",
     )
 

@@ -102,7 +102,7 @@ def _rnn_kernel(call: Call) -> Kernel:
         params={"count": count, "units": units, "depth": depth},
         constants=group.constants,
         functions=activation_function(call),
-        steps=ceil_div(depth, group.size) + ceil_div(units, group.size),
+        loop_iterations=ceil_div(depth, group.size) + ceil_div(units, group.size),
         reason=group.reason,
     )
 
@@ -166,7 +166,7 @@ def _svdf_kernel(call: Call) -> Kernel:
             "entry": Function(("sum",), "sum"),
             **activation_function(call),
         },
-        steps=Loop(call["rank"], (*walks, halving(group.size))).steps,
+        loop_iterations=Loop(call["rank"], (*walks, halving(group.size))).iterations,
         reason=group.reason,
     )
 
@@ -275,8 +275,8 @@ def _recurrence_kernels(call: Call) -> list[Kernel]:
     )
     store, zero = Loop(ceil_div(4, down)), Loop(ceil_div(rows, across * down))
     step = Loop(ceil_div(columns, across), (Loop(ceil_div(rows, 4 * down)), halving(down), store))
-    beside = 2 * zero.steps + 1 + step.ending
-    limit, each = call.device.max_loop_iterations, 1 + step.steps
+    beside = 2 * zero.iterations + 1 + step.ending
+    limit, each = call.device.max_loop_iterations, 1 + step.iterations
     parts = spans(total, None if limit is None else (limit - beside) // each)
     return _in_parts(kernel, TensorType(DType.FLOAT32, (batch, units)), parts, each, beside)
 
@@ -300,7 +300,7 @@ def _in_parts(
                 reads=(*kernel.reads[:2], h),
                 writes=(after, kernel.writes[1]),
                 params={**kernel.params, "steps": len(part), "first": begin},
-                steps=beside + len(part) * each,
+                loop_iterations=beside + len(part) * each,
             )
         )
         h = Read("h", None if last else after.output)

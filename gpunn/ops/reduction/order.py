@@ -77,14 +77,14 @@ def _extremes(
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
         functions=_pick(picked),
         **ordering(call.x.dtype, descending, **group.constants),
-        steps=_steps(shape[axis], k, group.size),
+        loop_iterations=_iterations(shape[axis], k, group.size),
         reason=f"rows of {shape[axis]}: {group.reason}",
     )
 
 
-def _steps(length: int, k: int, across: int) -> int:
-    """How often the loops of an invocation go round that shares rows with others."""
-    return Loop(k, (Loop(ceil_div(length, across)), halving(across))).steps
+def _iterations(length: int, k: int, across: int) -> int:
+    """Count the loop iterations of an invocation that shares rows with `across` in all."""
+    return Loop(k, (Loop(ceil_div(length, across)), halving(across))).iterations
 
 
 def _pick(picked: str) -> dict[str, Function]:

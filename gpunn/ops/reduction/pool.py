@@ -149,7 +149,7 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
         constants=group.constants,
         libraries=("pool_shared" if group.size > 1 else "pool_alone",),
         lanes=lanes,
-        steps=nested(ceil_div(window.size[0], group.size), window.size[1]).steps,
+        loop_iterations=nested(ceil_div(window.size[0], group.size), window.size[1]).iterations,
         reason=f"one output pixel x {lanes} channels"
         + (f", rows in {group.size} shares" if group.size > 1 else ""),
     )

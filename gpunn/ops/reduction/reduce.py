@@ -229,7 +229,7 @@ def _reduction(call: Call, how: Folding) -> Kernel:
         libraries=how.libraries,
         lanes=lanes,
         accumulator=how.accumulator,
-        steps=ceil_div(terms, group.size),
+        loop_iterations=ceil_div(terms, group.size),
         reason=group.reason,
     )
 

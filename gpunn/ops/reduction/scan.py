@@ -32,7 +32,7 @@ def _kernel(call: Call) -> Kernel:
         params={"count": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
         constants={"EXCLUSIVE": int(call["exclusive"]), "REVERSE": int(call["reverse"])},
         functions={"plus": Function(("a", "b"), plus)},
-        steps=shape[axis],
+        loop_iterations=shape[axis],
         reason="one invocation per row",
     )
 

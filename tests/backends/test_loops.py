@@ -11,21 +11,15 @@ import numpy as np
 import pytest
 
 import gpunn.ops
-from gpunn.backends.webgpu.device import LAVAPIPE_LOOP_ITERATIONS, open_device
+from gpunn.backends.webgpu.device import LAVAPIPE_LOOP_ITERATIONS
 from gpunn.backends.webgpu.shader import read_body, with_dependencies
 from gpunn.backends.webgpu.wgsl import used_libraries, without_comments
 from gpunn.types import Array
-from tests.ops.harness import check
+from tests.ops.harness import check, over_loop_limit
 
 
 def ones(*shape: int) -> Array:
     return np.ones(shape, np.float32)
-
-
-def over_limit() -> str:
-    """Why loops that go round too often run on the host; empty where the device does not count them."""
-    limited = open_device(None, False).properties.max_loop_iterations is not None
-    return "steps of one invocation" if limited else ""
 
 
 LIMIT = LAVAPIPE_LOOP_ITERATIONS
@@ -34,7 +28,7 @@ LIMIT = LAVAPIPE_LOOP_ITERATIONS
 @pytest.mark.parametrize("length", [LIMIT - 1, LIMIT + 1, 70_001])
 def test_long_sums(length: int, gpu: str) -> None:
     """Of ones: every step counts, and float32 counts to 2^24."""
-    host = over_limit() if length > LIMIT else ""
+    host = over_loop_limit(gpu) if length > LIMIT else ""
     cases: list[tuple[str, list[Array], dict[str, Any]]] = [
         ("fully_connected", [ones(1, length), ones(2, length)], {}),
         ("batch_matmul", [ones(1, 2, length), ones(1, length, 2)], {}),
@@ -49,7 +43,7 @@ def test_large_windows(gpu: str) -> None:
     """Loops around loops count together."""
     image, size = np.arange(256 * 260, dtype=np.float32).reshape(1, 256, 260, 1), (256, 260)
     attrs: dict[str, Any] = {"padding": "valid", "stride": (1, 1)}
-    host = over_limit()
+    host = over_loop_limit(gpu)
     (top,) = check("max_pool2d", [image], {"size": size, **attrs}, backend=gpu, host=host)
     assert top.tolist() == [[[[256 * 260 - 1]]]]
     (total,) = check(
@@ -75,7 +69,7 @@ def test_ends_of_loops(
     op: str, rows: int, others: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...], gpu: str
 ) -> None:
     """The last step of nested loops that are allowed is done; one row more runs on the host."""
-    for more, host in ((0, ""), (1, over_limit())):
+    for more, host in ((0, ""), (1, over_loop_limit(gpu))):
         size = (rows + more, *others)
         inputs = [ones(1, *size), ones(*before, *size, *after)]
         (total,) = check(op, inputs, backend=gpu, constants=(1,), host=host, atol=0, rtol=0)
@@ -84,7 +78,7 @@ def test_ends_of_loops(
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_long_sequences(reverse: bool, gpu: str) -> None:
-    """More steps than an invocation may take are several dispatches. The state: whole numbers in turn."""
+    """A sequence of more steps than one invocation may take is several dispatches; all numbers are whole."""
     x = np.random.default_rng(0).integers(-1, 2, (2, 16_001, 5)).astype(np.float32)
     operands = [x, np.roll(np.eye(5, dtype=np.float32), 1, axis=0), ones(2, 5)]
     check("recurrence", operands, {"reverse": reverse}, backend=gpu, constants=(1,), atol=0, rtol=0)
@@ -121,5 +115,5 @@ def test_loops_are_counted() -> None:
                 values = (n.value for n in ast.walk(named["body"]) if isinstance(n, ast.Constant))
                 texts = [value for value in values if isinstance(value, str)]
                 bodies = {text for text in texts if has_loop(text)}
-                silent |= bodies if "steps" not in named else set()
+                silent |= bodies if "loop_iterations" not in named else set()
     assert silent == SHORT | {"recurrence"}  # which _in_parts() counts
