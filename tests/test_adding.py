@@ -20,6 +20,7 @@ from tests.resources import ENVIRONMENT, ROOT
 from tests.tflite_builder import Array, single_op
 
 INT = TensorType(DType.INT32, (2,))
+EPS = float(np.finfo(np.float32).eps)
 PAGE = ROOT / "docs" / "architecture.md"
 # Reads a file and its inputs, and writes what each backend makes of it.
 RUN = """
@@ -100,6 +101,19 @@ def test_an_element_wise_op_is_one_place_and_one_line_for_a_format(tmp_path: Pat
         np.testing.assert_array_equal(found, np.fmod(a, b))
 
 
-def test_what_the_page_adds_is_not_there_yet() -> None:
-    with pytest.raises(gpunn.UnsupportedError, match="REMAINDER v1: this operator is not supported"):
-        gpunn.load(single_op("STABLEHLO_REMAINDER", [INT], [INT]))
+def test_an_op_with_a_shader_is_two_places_and_one_line_for_a_format(tmp_path: Path) -> None:
+    require_gpu()
+    added = additions("An op with a shader")
+    module, shader, line, *gathering = added
+    assert [a.file.partition("/")[0] for a in (module, shader)] == ["gpunn", "shaders"]
+    assert line.text.count("\n") == 1
+    assert {a.file for a in gathering} == {"gpunn/ops/__init__.py"}
+    x = np.array([[27, -8, 0], [1e-3, 1e9, -0.125]], np.float32)
+    for found in run(tmp_path, added, "STABLEHLO_CBRT", [x], x):
+        np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), atol=1e-5, rtol=5 * EPS)
+
+
+@pytest.mark.parametrize("operator", ["STABLEHLO_REMAINDER", "STABLEHLO_CBRT"])
+def test_what_the_page_adds_is_not_there_yet(operator: str) -> None:
+    with pytest.raises(gpunn.UnsupportedError, match=f"{operator} v1: this operator is not supported"):
+        gpunn.load(single_op(operator, [INT], [INT]))
