@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from gpunn.kernel import Kernels
+from gpunn.ops.accuracy import PROMISE, Accuracy
 from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
 from gpunn.ops.expansion import Expand
@@ -64,6 +65,7 @@ class Facets:
     * unbounded: what it reads and writes does not bound its time, so it is never folded into a constant.
     * algebra: what passes may rely on when they rewrite graphs.
     * filter: how it multiplies its first operand with its second one.
+    * accuracy: how far its results in float32 may be from the exact ones.
     """
 
     infer: Infer
@@ -83,6 +85,7 @@ class Facets:
     unbounded: bool = False
     algebra: Algebra = UNSTATED
     filter: Filter | None = None
+    accuracy: Accuracy = PROMISE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat_threads, size_of, vec_width
+from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction.integer_product import integer_product
@@ -84,6 +85,11 @@ def _walk(shape: Shape, batch: Shape) -> Shape:
     return tuple(step * matrix for step in broadcast_strides(shape[:-2], batch))
 
 
+def _depth(call: Call) -> int:
+    """Products in one sum."""
+    return call.x.shape[-2 if call["adj_a"] else -1]
+
+
 def _check(call: Call) -> None:
     """ModelError unless each tensor has one scale."""
     for type in (call.x, call.input(1), call.y):
@@ -109,9 +115,10 @@ def _integer_kernel(call: Call) -> Kernel:
 @op(
     _infer,
     _kernel,
-    flops=lambda call: 2 * call.y.size * call.x.shape[-2 if call["adj_a"] else -1],
+    flops=lambda call: 2 * call.y.size * _depth(call),
     quantized=Quantized(_integer, _integer_kernel, _check, QUANTIZED),
     filter=Filter(),
+    accuracy=sums(_depth),
 )
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
     """The matrix product a . b over the last two dimensions; those before them are broadcast.

@@ -17,6 +17,7 @@ from gpunn.kernel import (
     flat_threads,
     vec_width,
 )
+from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
@@ -145,6 +146,7 @@ def _integer_conv2d_kernel(call: Call) -> Kernel | Sequence[Kernel]:
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),
     filter=Filter(output_axis=0, along_input=by_groups),
+    accuracy=sums(filter_terms),
     fusible=True,
     quantized=Quantized(_integer_conv2d, _integer_conv2d_kernel, dtypes=QUANTIZED),
 )
@@ -272,6 +274,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),
     filter=Filter(output_axis=3, along_input=_by_channel),
+    accuracy=sums(lambda call: math.prod(call.input(1).shape[1:3]) + 1),
     fusible=True,
     quantized=Quantized(_integer_depthwise, _integer_depthwise_kernel, dtypes=QUANTIZED),
 )

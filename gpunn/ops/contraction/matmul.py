@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
+from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.integer_product import check_types, integer_product
@@ -116,6 +117,7 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
     flops=lambda call: 2 * call.y.size * call.input(1).shape[1],
     fusible=True,
     filter=Filter(output_axis=0, along_input=_by_pixel),
+    accuracy=sums(filter_terms),
     quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernel, dtypes=QUANTIZED),
 )
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
+from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
 from gpunn.ops.contraction.integer_product import check_types, integer_product
@@ -123,6 +124,7 @@ def _integer_kernel(call: Call) -> Kernel:
     flops=lambda call: 2 * call.x.size * math.prod(call.input(1).shape[:3]),
     unbounded=True,
     filter=Filter(output_axis=0, along_input=by_groups),
+    accuracy=sums(filter_terms),
     fusible=True,
     quantized=Quantized(_integer, _integer_kernel, dtypes=QUANTIZED),
 )

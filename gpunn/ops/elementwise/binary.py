@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, keep_nan
+from gpunn.ops.accuracy import BASIC, EPS, GENERAL, PROMISE, Accuracy, Evaluation
 from gpunn.ops.algebra import Affine, Algebra
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL, expect_dtype
@@ -142,7 +143,7 @@ class Binary:
 
     `integers`: the expression for integers, where it is another, `int64` that for int64. `compares`: the
     result is bool. `libraries`: what the expressions call (for int64 int64_division stands for division).
-    `affine`: see Algebra.
+    `affine`: see Algebra; `accuracy`: see Op.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Binary:
     compares: bool = False
     libraries: tuple[str, ...] = ()
     affine: Affine | None = None
+    accuracy: Accuracy = PROMISE
 
     def expression_for(self, dtype: DType) -> str:
         """The expression for operands of a dtype."""
@@ -183,7 +185,15 @@ def _compare(name: str, int64: str, dtypes: tuple[DType, ...] = _ORDERED) -> Bin
 
 def _choose(name: str, meaning: Callable[..., Any], expression: str) -> Binary:
     real = keep_nan(expression, "a", "b")
-    return Binary(name, meaning, real, _ORDERED, integers=expression, int64=f"i64_{expression}")
+    return Binary(
+        name,
+        meaning,
+        real,
+        _ORDERED,
+        integers=expression,
+        int64=f"i64_{expression}",
+        accuracy=BASIC,
+    )
 
 
 def _plus(c: Array) -> tuple[Array, Array]:
@@ -210,6 +220,12 @@ def _never(c: Array) -> None:
     return None
 
 
+def _power_error(evaluation: Evaluation) -> Array:
+    """5 eps |b ln a| |y|, since an error of the logarithm is multiplied by b."""
+    a, b = evaluation.input(0), evaluation.input(1)
+    return np.asarray(GENERAL * EPS * np.abs(b * np.log(np.abs(a)) * evaluation.results[0]))
+
+
 _DIVISION = ("division",)
 _INT64_DIFFERENCE = "i64_subtract(a, b)"
 
@@ -222,6 +238,7 @@ TABLE = (
         fusible=True,
         int64="i64_add(a, b)",
         affine=Affine(_plus, _plus, associative=True),
+        accuracy=BASIC,
     ),
     Binary(
         "sub",
@@ -231,6 +248,7 @@ TABLE = (
         fusible=True,
         int64=_INT64_DIFFERENCE,
         affine=Affine(_minus, _taken_from),
+        accuracy=BASIC,
     ),
     Binary(
         "mul",
@@ -240,6 +258,7 @@ TABLE = (
         fusible=True,
         int64="i64_multiply(a, b)",
         affine=Affine(_times, _times, associative=True),
+        accuracy=BASIC,
     ),
     Binary(
         "div",
@@ -250,10 +269,11 @@ TABLE = (
         integers="truncated_quotient(a, b)",
         libraries=_DIVISION,
         affine=Affine(_over, _never),
+        accuracy=BASIC,
     ),
     _choose("maximum", _maximum, "max(a, b)"),
     _choose("minimum", _minimum, "min(a, b)"),
-    Binary("prelu", _prelu, "select(a, a * b, a < T(0))", FLOATS),
+    Binary("prelu", _prelu, "select(a, a * b, a < T(0))", FLOATS, accuracy=BASIC),
     Binary(
         "floor_div",
         _floor_div,
@@ -277,6 +297,7 @@ TABLE = (
         NUMBERS,
         integers="integer_power(a, b)",
         libraries=("elementary", "division"),
+        accuracy=Accuracy(formula=_power_error),
     ),
     Binary("atan2", _atan2, "arc(a, b)", FLOATS, libraries=("elementary",)),
     Binary(
@@ -285,6 +306,7 @@ TABLE = (
         "(a - b) * (a - b)",
         NUMBERS,
         int64=f"i64_multiply({_INT64_DIFFERENCE}, {_INT64_DIFFERENCE})",
+        accuracy=BASIC,
     ),
     Binary("bitwise_and", _bitwise_and, "a & b", (*_BITS, *SMALL)),
     Binary("bitwise_or", _bitwise_or, "a | b", (*_BITS, *SMALL)),
@@ -379,6 +401,7 @@ OPS: tuple[Op, ...] = tuple(
         quantized=_facet(line),
         strings=DType.STRING in line.dtypes,
         algebra=Algebra(affine=line.affine),
+        accuracy=line.accuracy,
     )(line.meaning)
     for line in TABLE
 )

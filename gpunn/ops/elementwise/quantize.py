@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads
+from gpunn.ops.accuracy import BASIC
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.elementwise.unary import elementwise
@@ -49,6 +50,7 @@ def _dequantize_kernel(call: Call) -> Kernel:
         _dequantize_kernel,
         dtypes=(*QUANTIZED, DType.INT32),
     ),
+    accuracy=BASIC,
 )
 def dequantize(x: Array) -> Array:
     """The float32 numbers that x stands for: scale * (stored - zero_point), or x itself where it is float16.

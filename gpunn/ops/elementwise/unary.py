@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
+from gpunn.ops.accuracy import BASIC, EPS, PROMISE, Accuracy, Evaluation
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_float, expect_int
@@ -113,23 +114,34 @@ def _leaky_relu(x: Array, *, alpha: float) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Fused:
+    """How an activation passes on the errors of what it is applied to.
+
+    slope: its steepest. approximate: it adds errors of an elementary function.
+    """
+
+    slope: float = 1.0
+    approximate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Unary:
     """One line: name, meaning, expression, domain (bounds, ends included).
 
-    `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers. `nan`:
-    the expression drops NaN, which has to be kept. `table`: all results on a quantised tensor of 8
-    bits, where they are not the rounded real ones; `table16`: on one of 16. `output`: scale and, above the
-    lowest stored value, zero point of a result that the file does not quantise. `dtypes`: what x may be.
-    `params`: the numbers of the kernel, where these are not the attributes; checks the attributes.
-    `elementary`: whether the expression calls lib/elementary.wgsl. `int64`: the expression for int64, where
-    it is another.
+    `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers.
+    `accuracy`: see Op. `nan`: the expression drops NaN, which has to be kept. `table`: all results on a
+    quantised tensor of 8 bits, where they are not the rounded real ones; `table16`: on one of 16. `output`:
+    scale and, above the lowest stored value, zero point of a result that the file does not quantise.
+    `dtypes`: what x may be. `params`: the numbers of the kernel, where these are not the attributes; checks
+    the attributes. `elementary`: whether the expression calls lib/elementary.wgsl. `int64`: the expression
+    for int64, where it is another.
     """
 
     name: str
     meaning: Callable[..., Any]
     expression: str
     domain: tuple[float, float]
-    fused: bool = False
+    fused: Fused | None = None
     nan: bool = False
     integer: bool = False
     table: Callable[[Call], Array] | None = None
@@ -139,6 +151,7 @@ class Unary:
     params: Callable[[Call], Mapping[str, Param]] | None = None
     elementary: bool = False
     int64: str = ""
+    accuracy: Accuracy = PROMISE
 
     def expression_for(self, dtype: DType) -> str:
         """The expression for a dtype."""
@@ -168,6 +181,15 @@ def _fake_quant(x: Array, *, min: float, max: float, num_bits: int = 8, narrow_r
     return np.asarray((steps - zero) * step, x.dtype)
 
 
+def _fake_quant_error(evaluation: Evaluation) -> Array:
+    """The neighbouring step where x lies halfway between two, within what float32 makes of the quotient."""
+    call = evaluation.call
+    step = (call["max"] - call["min"]) / (2 ** call["num_bits"] - 1 - call["narrow_range"])
+    inside = np.clip(evaluation.input(0), call["min"], call["max"])
+    slack = 4 * EPS * 2 ** call["num_bits"]
+    return np.where(np.abs(inside - evaluation.results[0]) > (0.5 - slack) * step, step, 0.0)
+
+
 def _fake_quant_params(call: Call) -> Mapping[str, Param]:
     low, high = expect_float(call, "min"), expect_float(call, "max")
     bits, narrow = expect_int(call, "num_bits", call["num_bits"]), expect_bool(call, "narrow_range")
@@ -192,12 +214,13 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
         _clip(low, high),
         f"max(x, T({low}))" if high is None else f"clamp(x, T({low}), T({high}))",
         domain,
-        fused=True,
+        fused=Fused(),
         nan=True,
         integer=True,
         table=_clamped,
         int64=above if high is None else f"i64_min({above}, i64_from_i32({high}))",
         table16=_clamped,
+        accuracy=BASIC,
     )
 
 
@@ -219,7 +242,7 @@ TABLE = (
         _logistic,
         f"T(1) / (T(1) + exp(-{_CLAMP.format(-80, 80)}))",
         (-200, 200),
-        fused=True,
+        fused=Fused(slope=0.25, approximate=True),
         output=(1 / 256, 0),
         table16=lines.logistic(_logistic),
     ),
@@ -228,7 +251,7 @@ TABLE = (
         _tanh,
         f"tanh({_CLAMP.format(-10, 10)})",
         (-100, 100),
-        fused=True,
+        fused=Fused(approximate=True),
         output=(1 / 128, 128),
         table16=lines.tanh(_tanh),
     ),
@@ -237,10 +260,10 @@ TABLE = (
         _hard_swish,
         "x * (clamp(x + 3.0, 0.0, 6.0) / 6.0)",
         (-10, 10),
-        fused=True,
+        fused=Fused(slope=1.5),
         table=hard_swish_table,
     ),
-    Unary("sign_bit", _sign_bit, "select(T(0), T(1), x < T(0))", (-2, 2), fused=True),
+    Unary("sign_bit", _sign_bit, "select(T(0), T(1), x < T(0))", (-2, 2), fused=Fused()),
     Unary("floor", _leave(np.floor), "floor(x)", (-100, 100)),
     Unary(
         "leaky_relu",
@@ -249,11 +272,28 @@ TABLE = (
         (-100, 100),
         table=_leaked,
         table16=_leaked,
+        accuracy=BASIC,
     ),
-    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SHORT, int64="magnitude(x)"),
-    Unary("neg", _leave(np.negative), "-x", (-100, 100), dtypes=(*_SHORT, DType.INT8), int64="i64_negate(x)"),
+    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SHORT, int64="magnitude(x)", accuracy=BASIC),
+    Unary(
+        "neg",
+        _leave(np.negative),
+        "-x",
+        (-100, 100),
+        dtypes=(*_SHORT, DType.INT8),
+        int64="i64_negate(x)",
+        accuracy=BASIC,
+    ),
     Unary("sign", _leave(np.sign), "sign(x)", (-2, 2), nan=True, dtypes=_SIGNED, int64=_INT64_SIGN),
-    Unary("square", _leave(np.square), "x * x", (-1e4, 1e4), dtypes=_SIGNED, int64="i64_multiply(x, x)"),
+    Unary(
+        "square",
+        _leave(np.square),
+        "x * x",
+        (-1e4, 1e4),
+        dtypes=_SIGNED,
+        int64="i64_multiply(x, x)",
+        accuracy=BASIC,
+    ),
     Unary("zeros_like", _zeros, "T(0)", (-2, 2), dtypes=(*_SIGNED, DType.BOOL)),
     Unary("logical_not", _logical_not, "1 - x", (0, 1), dtypes=(DType.BOOL,)),
     Unary("ceil", _leave(np.ceil), "ceil(x)", (-100, 100)),
@@ -273,10 +313,11 @@ TABLE = (
         f"(floor(({_CLAMP.format('p.low', 'p.high')} - p.low) / p.step + 0.5) - p.zero) * p.step",
         (-10, 10),
         params=_fake_quant_params,
+        accuracy=Accuracy(formula=_fake_quant_error),
     ),
 )
 
-ACTIVATIONS = {line.name: line for line in TABLE if line.fused}
+ACTIVATIONS = {line.name: line for line in TABLE if line.fused is not None}
 
 
 def _params(line: Unary, call: Call) -> Mapping[str, Param]:
@@ -364,6 +405,7 @@ OPS: tuple[Op, ...] = tuple(
         name=line.name,
         quantized=_facet(line),
         algebra=Algebra(pointwise=True),
+        accuracy=line.accuracy,
     )(line.meaning)
     for line in TABLE
 )

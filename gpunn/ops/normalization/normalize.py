@@ -20,6 +20,7 @@ from gpunn.kernel import (
     size_of,
     vec_width,
 )
+from gpunn.ops.accuracy import EPS, Accuracy, Evaluation, row_length
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
@@ -110,6 +111,7 @@ _SOFTMAX = {
     lambda call: _row_kernel(call, _SOFTMAX, beta=float(call["beta"])),
     quantized=_as_integers(softmax_integer.INTEGER, softmax_int16.INTEGER),
     precise=True,
+    accuracy=Accuracy(roundings=row_length),
 )
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
     """exp(beta (x - max)) / sum(exp(beta (x - max))), maximum and sum taken along `axis`.
@@ -135,11 +137,17 @@ def _infer_log_softmax(call: Call) -> TensorType:
 _LOG_SOFTMAX = {**_SOFTMAX, "relative": "x - top", "finish": "r - log(sum)"}
 
 
+def _log_softmax_error(evaluation: Evaluation) -> Array:
+    """The logarithm of a sum of n terms, which is off by n eps relative to itself."""
+    return np.asarray(row_length(evaluation.call) * EPS)
+
+
 @op(
     _infer_log_softmax,
     lambda call: _row_kernel(call, _LOG_SOFTMAX),
     quantized=_as_integers(log_softmax_integer.INTEGER),
     precise=True,
+    accuracy=Accuracy(formula=_log_softmax_error),
 )
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
     """x - max - log(sum(exp(x - max))), maximum and sum taken along `axis`: the logarithm of softmax.
@@ -172,6 +180,7 @@ _L2 = {
     lambda call: replace(_row_kernel(call, _L2), libraries=("nearer",)),
     quantized=_as_integers(l2_integer.INTEGER),
     precise=True,
+    accuracy=Accuracy(roundings=row_length),
 )
 def l2_normalization(x: Array, *, axis: int = -1) -> Array:
     """x / sqrt(sum(x^2)), the sum taken along `axis`; a vector of zeros stays zeros.
@@ -234,7 +243,21 @@ def _local_response_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_local_response, _local_response_kernel, precise=True, unbounded=True)
+def _local_response_error(evaluation: Evaluation) -> Array:
+    """x base^-beta, the base a sum of 2 radius + 1 squares."""
+    beta, y = evaluation.call["beta"], evaluation.results[0]
+    base = np.abs(evaluation.input(0) / y) ** (1 / beta) if beta else np.ones(())
+    steps = 3 + beta * (2 * evaluation.call["radius"] + 3 + 5 * np.abs(np.log2(base)))
+    return np.asarray(steps * EPS * np.abs(y))
+
+
+@op(
+    _infer_local_response,
+    _local_response_kernel,
+    precise=True,
+    unbounded=True,
+    accuracy=Accuracy(formula=_local_response_error),
+)
 def local_response_normalization(
     x: Array, *, radius: int, bias: float, alpha: float, beta: float, axis: int = -1
 ) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_float
 from gpunn.ops.elementwise.unary import apply_activation
@@ -155,12 +156,37 @@ class _Cell:
         return [*([] if self.enter is None else [enter]), fresh, forget, leave], y, c
 
 
+def _error(evaluation: Evaluation) -> Array:
+    """Gates of sums of n products in all, whose sizes add up to s at most: each is off by d = n eps s.
+
+    A new cell f c + i g is off by (|c| + 2) d, as the gates are of slope 1 at most and no larger than 1,
+    and a result no more; a projection multiplies that by the sum of a row's sizes.
+    """
+    size, terms, cell, projection = 0.0, 1, 1.0, 1.0
+    x, state = np.abs(evaluation.input(0)), np.abs(evaluation.input(18))
+    for index, value in enumerate(evaluation.inputs[1:], 1):
+        largest = 0.0 if value is None else float(np.abs(value).max(initial=0.0))
+        if value is None or index in (0, 18):
+            continue
+        if index <= 8:
+            size = max(size, float(((x if index <= 4 else state) @ np.abs(value).T).max(initial=0.0)))
+            terms = max(terms, value.shape[1])
+        elif index == 16:
+            projection = max(1.0, float(np.abs(value).sum(1).max(initial=0.0)))
+        elif index == 19:
+            cell += largest
+        else:
+            size = max(size, largest)
+    return np.asarray(4 * (2 * terms + 2) * EPS * size * (cell + 2) * projection)
+
+
 @op(
     _infer_lstm,
     host_reason=HOST,
     precise=True,
     quantized=INTEGER,
     flops=matrices(*range(1, 9), 16),
+    accuracy=Accuracy(formula=_error),
     unbounded=True,
 )
 def lstm(

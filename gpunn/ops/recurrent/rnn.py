@@ -30,6 +30,7 @@ from gpunn.kernel import (
     halving,
     spans,
 )
+from gpunn.ops.accuracy import matrix_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function, apply_activation, check_activation
@@ -107,7 +108,14 @@ def _rnn_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_rnn, _rnn_kernel, precise=True, unbounded=True, flops=matrices(1, 2))
+@op(
+    _infer_rnn,
+    _rnn_kernel,
+    precise=True,
+    unbounded=True,
+    flops=matrices(1, 2),
+    accuracy=sums(matrix_terms),
+)
 def rnn(
     x: Array, w: Array, r: Array, bias: Array, h: Array, *, activation: str | None = None
 ) -> tuple[Array, Array]:
@@ -177,6 +185,7 @@ def _svdf_kernel(call: Call) -> Kernel:
     quantized=replace(INTEGER, kernel=lambda call: of_integers(call, _svdf_kernel(call))),
     precise=True,
     unbounded=True,
+    accuracy=sums(matrix_terms),
     flops=matrices(1, 2),
 )
 def svdf(

@@ -25,6 +25,7 @@ from gpunn.kernel import (
     nested,
     vec_width,
 )
+from gpunn.ops.accuracy import BASIC, Accuracy, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
@@ -63,10 +64,18 @@ class Pool:
     wgsl_finish: str
     wgsl_enter: str = "v"
     border: Border | None = None
+    accuracy: Accuracy = BASIC
+
+
+def _cells(call: Call) -> int:
+    height, width = call["size"]
+    return int(height * width)
 
 
 POOLS = {
-    "average_pool2d": Pool(0.0, lambda v: v, np.add, lambda s, n: s / n, "0.0", "s + v", "s / n"),
+    "average_pool2d": Pool(
+        0.0, lambda v: v, np.add, lambda s, n: s / n, "0.0", "s + v", "s / n", accuracy=sums(_cells)
+    ),
     "max_pool2d": Pool(
         -np.inf,
         lambda v: v,
@@ -78,7 +87,15 @@ POOLS = {
         border=Border.LOWEST,
     ),
     "l2_pool2d": Pool(
-        0.0, np.square, np.add, lambda s, n: np.sqrt(s / n), "0.0", "s + v", "sqrt(s / n)", "v * v"
+        0.0,
+        np.square,
+        np.add,
+        lambda s, n: np.sqrt(s / n),
+        "0.0",
+        "s + v",
+        "sqrt(s / n)",
+        "v * v",
+        accuracy=sums(_cells),
     ),
 }
 
@@ -182,8 +199,7 @@ def _pooled(pool: Pool, x: Array, window: Window) -> Array:
 
 
 def _flops(call: Call) -> int:
-    height, width = call["size"]
-    return call.y.size * int(height * width)
+    return call.y.size * _cells(call)
 
 
 def _declare(name: str, pool: Pool) -> Op:
@@ -207,6 +223,7 @@ def _declare(name: str, pool: Pool) -> Op:
         flops=_flops,
         unbounded=True,
         algebra=Algebra(border=pool.border),
+        accuracy=pool.accuracy,
         fusible=True,
         quantized=quantized,
     )(reference)

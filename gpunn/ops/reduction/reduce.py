@@ -37,6 +37,7 @@ from gpunn.kernel import (
     number_param,
     size_of,
 )
+from gpunn.ops.accuracy import BASIC, PROMISE, Accuracy, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import (
     FLOATS,
@@ -123,7 +124,8 @@ class Reduction:
     """One line: name, meaning, dtypes, start, and expressions in `acc` and `x`; `p.count` terms are joined.
 
     `initial` may depend on the call. `finish` may read `place`, the number of the result, counted in V.
-    `int64`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`: see Op.
+    `int64`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`, `accuracy`: as of
+    Op.
     """
 
     name: str
@@ -135,20 +137,35 @@ class Reduction:
     finish: str = "acc"
     nan: bool = False
     precise: bool = False
+    accuracy: Accuracy = PROMISE
+
+
+def _terms(call: Call) -> int:
+    return max(call.x.size // max(call.y.size, 1), 1)
 
 
 def _extreme(
     name: str, meaning: Callable[..., Any], initial: Callable[[Call], float], fold: str
 ) -> Reduction:
-    return Reduction(name, meaning, (*NUMBERS, *SMALL), initial, fold, f"i64_{fold}", nan=True)
+    return Reduction(
+        name, meaning, (*NUMBERS, *SMALL), initial, fold, f"i64_{fold}", nan=True, accuracy=BASIC
+    )
 
 
 _BOOL = (DType.BOOL,)
 _SUM = ("acc + x", "i64_add(acc, x)")
 TABLE = (
-    Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True),
-    Reduction("reduce_sum", _reduce_sum, (*NUMBERS, *SMALL), 0, *_SUM, precise=True),
-    Reduction("reduce_prod", _reduce_prod, (*NUMBERS, *SMALL), 1, "acc * x", "i64_multiply(acc, x)"),
+    Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True, accuracy=sums(_terms)),
+    Reduction("reduce_sum", _reduce_sum, (*NUMBERS, *SMALL), 0, *_SUM, precise=True, accuracy=sums(_terms)),
+    Reduction(
+        "reduce_prod",
+        _reduce_prod,
+        (*NUMBERS, *SMALL),
+        1,
+        "acc * x",
+        "i64_multiply(acc, x)",
+        accuracy=Accuracy(roundings=_terms),
+    ),
     _extreme("reduce_max", _reduce_max, _lowest, "max(acc, x)"),
     _extreme("reduce_min", _reduce_min, _highest, "min(acc, x)"),
     Reduction("reduce_any", _reduce_any, _BOOL, 0, "acc | x"),
@@ -281,6 +298,7 @@ OPS: tuple[Op, ...] = tuple(
         flops=lambda call: call.x.size,
         quantized=_FACETS.get(line.name),
         precise=line.precise,
+        accuracy=line.accuracy,
     )(line.meaning)
     for line in TABLE
 )

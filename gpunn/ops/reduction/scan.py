@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, flat_threads, size_of
+from gpunn.ops.accuracy import row_length, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import NUMBERS, expect_bool, expect_dtype, expect_int
 from gpunn.ops.op import Op, op
@@ -37,7 +38,7 @@ def _kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer, _kernel)
+@op(_infer, _kernel, accuracy=sums(row_length))
 def cumsum(x: Array, *, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:
     """The sums of the elements up to each along `axis`, which may be negative.
 

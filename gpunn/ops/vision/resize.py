@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype, expect_ints
 from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
@@ -171,6 +172,7 @@ def _integer_resize_kernel(call: Call) -> Kernel:
     _infer_resize_bilinear,
     _resize_bilinear_kernel,
     quantized=Quantized(_integer_resize, _integer_resize_kernel, dtypes=QUANTIZED, plain=True),
+    accuracy=sums(lambda call: 4, interpolates=True),
 )
 def resize_bilinear(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False

@@ -1,0 +1,81 @@
+"""Accuracy: how far an op in float32 may be from its exact result, from its arithmetic.
+
+Every op keeps the general promise, 1e-5 + 5 eps |y|; what an op states joins it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.ops.call import Call
+from gpunn.types import Array
+
+ATOL = 1e-5
+GENERAL = 5  # eps of relative error
+EPS = float(np.finfo(np.float32).eps)
+
+Count = Callable[[Call], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A call with its inputs and its exact results, reals in float64; inputs that are absent are None."""
+
+    call: Call
+    inputs: Sequence[Array | None]
+    results: tuple[Array, ...]
+
+    def input(self, index: int) -> Array:
+        """A mandatory input."""
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """What an op's float32 results may be off by, beside the general promise.
+
+    * terms: how many products, at most, a sum has. Their sizes add up to the op's own result for absolute
+      values, and n eps of that is what the sum may be off by (Higham, Accuracy and Stability of Numerical
+      Algorithms, section 3.1).
+    * roundings: how often the result is rounded besides, relative to itself.
+    * formula: errors of another kind.
+    * arithmetic: it only adds, multiplies and compares, so errors over many layers are relative ones.
+    * interpolates: its results lie between neighbours, at positions that others compute in float32.
+    """
+
+    terms: Count | None = None
+    roundings: Count | None = None
+    formula: Callable[[Evaluation], Array] | None = None
+    arithmetic: bool = False
+    interpolates: bool = False
+
+
+PROMISE = Accuracy()
+BASIC = Accuracy(arithmetic=True)  # of basic arithmetic
+
+
+def sums(terms: Count, *, interpolates: bool = False) -> Accuracy:
+    """Accuracy of an op that adds up products."""
+    return Accuracy(terms=terms, arithmetic=True, interpolates=interpolates)
+
+
+def row_length(call: Call) -> int:
+    """The extent along attribute `axis`."""
+    axis: int = call["axis"]
+    return call.x.shape[axis]
+
+
+def filter_terms(call: Call) -> int:
+    """Products in one sum: those of one output channel, which filter axis 0 counts, and the bias."""
+    filter = call.input(1)
+    return filter.size // max(filter.shape[0], 1) + 1
+
+
+def matrix_terms(call: Call) -> int:
+    """Every product that goes into a result: those of all two-dimensional operands, row by row."""
+    return sum(t.shape[-1] for t in call.inputs[1:] if t is not None and t.rank == 2) + 1

@@ -1,0 +1,94 @@
+"""Bounds of one operation's error: each facet of Accuracy joins the general promise by its own formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.comparison.exact import evaluate
+from gpunn.comparison.sides import Arithmetic
+from gpunn.comparison.tolerance import Bound, bounds
+from gpunn.graph.graph import Graph
+from gpunn.ops import OPS
+from gpunn.ops.accuracy import ATOL, EPS, GENERAL
+from gpunn.types import Array, float32
+
+RNG = np.random.default_rng(7)
+X = RNG.uniform(0.1, 2, (2, 3, 4, 5)).astype(np.float32)
+
+
+def bound_of(
+    op: str,
+    inputs: Sequence[Array],
+    attrs: Mapping[str, Any] | None = None,
+    arithmetic: Arithmetic = Arithmetic.FLOAT32,
+) -> tuple[Bound, Array]:
+    """The bound of an operation's first result, and that result."""
+    model = Graph()
+    operands = [model.input(f"x{k}", float32(*x.shape)) for k, x in enumerate(inputs)]
+    model.add(op, operands, attrs)
+    values = {o: x.astype(np.float64) for o, x in zip(operands, inputs, strict=True)}
+    results = evaluate(model.operations[0], values)
+    return bounds(model.operations[0], values, results, arithmetic)[0], results[0]
+
+
+def promise(y: Array) -> Array:
+    return np.asarray(ATOL + GENERAL * EPS * np.abs(y))
+
+
+@pytest.mark.parametrize("op", ["exp", "abs"])
+def test_every_op_keeps_the_general_promise(op: str) -> None:
+    bound, y = bound_of(op, [X])
+    np.testing.assert_allclose(bound.limit, promise(y), rtol=1e-12)
+    spread = promise(y) - (ATOL if OPS[op].accuracy.arithmetic else 0)
+    np.testing.assert_allclose(bound.spread, spread, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("activation", "slope", "absolute"), [("relu", 1, 0), ("logistic", 0.25, ATOL)])
+def test_sums_of_products_are_off_by_their_terms_and_the_slope_behind_them(
+    activation: str, slope: float, absolute: float
+) -> None:
+    filter = RNG.uniform(-1, 1, (6, 5)).astype(np.float32)
+    attrs = {"keep_dims": True, "activation": activation}
+    bound, y = bound_of("fully_connected", [X, filter], attrs)
+    sizes = slope * EPS * (X.astype(np.float64) @ np.abs(filter.astype(np.float64)).T)
+    np.testing.assert_allclose(bound.limit, promise(y) + 6 * sizes, rtol=1e-12)
+    usual = promise(y) - ATOL + absolute + np.sqrt(6) * sizes
+    np.testing.assert_allclose(bound.spread, usual, rtol=1e-12)
+
+
+def test_roundings_are_relative_to_the_result() -> None:
+    bound, y = bound_of("reduce_prod", [X], {"axes": (3,)})
+    np.testing.assert_allclose(bound.limit, promise(y) + 5 * EPS * np.abs(y), rtol=1e-12)
+
+
+def test_errors_of_an_exponent_grow_with_it() -> None:
+    bound, y = bound_of("pow", [X, 30 * X])
+    wanted = promise(y) + GENERAL * EPS * np.abs(30.0 * X * np.log(X.astype(np.float64)) * y)
+    np.testing.assert_allclose(bound.limit, wanted, rtol=1e-6)
+
+
+def test_litert_interpolates_at_positions_in_float32() -> None:
+    own, _ = bound_of("resize_bilinear", [X], {"size": (7, 9)})
+    other, _ = bound_of("resize_bilinear", [X], {"size": (7, 9)}, Arithmetic.LITERT)
+    np.testing.assert_allclose(other.limit - own.limit, 2 * 4 * EPS * float(X.max()), rtol=1e-6)
+
+
+def test_every_formula_gives_a_bound() -> None:
+    """Of the ops whose errors are of another kind."""
+    halfway = np.full((2, 3), 1.5 * 4 / 255, np.float32)  # between two of 255 steps from -1 to 3
+    calls: dict[str, tuple[list[Array], dict[str, Any]]] = {
+        "fake_quant": ([halfway], {"min": -1.0, "max": 3.0}),
+        "local_response_normalization": ([X], {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}),
+        "log_softmax": ([X], {}),
+        "pow": ([X, X], {}),
+    }
+    assert {name for name, op in OPS.items() if op.accuracy.formula} == {*calls, "lstm"}
+    for op, (inputs, attrs) in calls.items():
+        bound, y = bound_of(op, inputs, attrs)
+        assert np.isfinite(bound.limit).all()
+        assert (bound.limit >= promise(y)).all()
+        assert (bound.limit > promise(y)).any()
