@@ -1,4 +1,4 @@
-"""The numpy backend: walks the plan and calls each op's reference."""
+"""The numpy backend: it runs a plan by calling each op's reference."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gpunn.types import Array, DType
 
 
 def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
-    """Run an operation on the host; `values` holds what is known and receives the results.
+    """Run an operation on the host; `values` contains the known values and receives the results.
 
-    It may hold constants, too, in the dtype that the operation computes in. Raises DeviceError when memory is
-    out.
+    It may also contain constants, in the dtype that the operation computes in. Raises DeviceError if memory
+    runs out.
     """
     inputs = [None if i is None else values.get(i, i.value) for i in operation.inputs]
     try:
@@ -33,7 +33,7 @@ def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
 
 
 def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
-    """The float16 constants as operations compute with them: widened here, this is not done in every run."""
+    """Convert float16 constants to float32, in which operations compute, once instead of in every run."""
     readers: dict[Operand, list[Operation]] = {}
     for operation in operations:
         for operand in operation.inputs:
@@ -44,12 +44,12 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
 
 
 def _copy(operand: Operand, values: Mapping[Operand, Array]) -> Array:
-    """An operand's value as an array that nobody else has."""
+    """Return an operand's value as an array of its own."""
     return np.array(values[operand] if operand.value is None else operand.value)
 
 
 class CpuProgram:
-    """A plan run operation by operation in numpy, one run at a time."""
+    """A program that runs a plan operation by operation in numpy, one run at a time."""
 
     def __init__(self, plan: Plan) -> None:
         self.stats = Stats()
@@ -68,7 +68,7 @@ class CpuProgram:
         return self._run(inputs)
 
     def _run(self, inputs: Sequence[Array], spans: list[Span] | None = None) -> tuple[Array, ...]:
-        """Run; `spans` receives what each operation took."""
+        """Run; `spans` receives the time of each operation."""
         values = {**self._constants, **dict(zip(self._plan.model.inputs, inputs, strict=True))}
         with self._lock:
             values.update(self._state)

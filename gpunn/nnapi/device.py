@@ -1,4 +1,6 @@
-"""What a device can do: Capabilities, DeviceStatus, and which operations of a model it runs (types.hal)."""
+"""The abilities of a device: Capabilities, DeviceStatus, and the operations of a model that it runs
+(types.hal).
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,11 @@ class Support:
 
 
 def get_capabilities(backend: str = "webgpu", device: str | None = None) -> Capabilities:
-    """How fast and how thrifty a device is. Measured once for an adapter, in a second or two, and remembered.
+    """Measure time and energy of a device, once for an adapter, in a second or two; later calls reuse the
+    result.
 
     The reference workload is a small convolutional network. The cpu backend is 1 by definition. Raises
-    BAD_DATA for an unknown backend, OP_FAILED when there is no such device or it fails.
+    BAD_DATA for an unknown backend, OP_FAILED if there is no such device or it fails.
     """
     if _checked(backend) == "cpu":
         return Capabilities(PerformanceInfo(1.0, 1.0), PerformanceInfo(1.0, 1.0))
@@ -39,9 +42,9 @@ def get_capabilities(backend: str = "webgpu", device: str | None = None) -> Capa
 
 
 def get_status(backend: str = "webgpu", device: str | None = None) -> DeviceStatus:
-    """AVAILABLE where a device can be opened, else OFFLINE. Raises BAD_DATA for an unknown backend.
+    """Return AVAILABLE if a device can be opened, else OFFLINE. Raises BAD_DATA for an unknown backend.
 
-    WebGPU does not tell whether other processes keep a device busy, so BUSY is never the answer.
+    WebGPU does not tell whether other processes keep a device busy, so the status is never BUSY.
     """
     if _checked(backend) == "webgpu":
         try:
@@ -54,11 +57,11 @@ def get_status(backend: str = "webgpu", device: str | None = None) -> DeviceStat
 def get_supported_operations(
     model: Model, backend: str = "webgpu", device: str | None = None
 ) -> tuple[Support, ...]:
-    """For each of model.operations whether the device runs it.
+    """Tell for each of model.operations whether the device runs it.
 
-    What the GPU does not run is run by the cpu backend inside the same execution, unless the reason is that
-    the operation cannot be expressed. Raises UNEXPECTED_NULL without a model, BAD_DATA for an unknown backend
-    or a model that is not finished or invalid, OP_FAILED when there is no such device.
+    The cpu backend runs the other operations inside the same execution, unless the reason is that the
+    operation cannot be expressed. Raises UNEXPECTED_NULL without a model, BAD_DATA for an unknown backend or
+    a model that is not finished or invalid, OP_FAILED if there is no such device.
     """
     expect_given("the model", model)
     if not model.finished:

@@ -1,4 +1,4 @@
-"""Execution and Event: a compilation applied once to buffers of the caller."""
+"""Execution and Event: one run of a compilation on buffers of the caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpunn.types import Array
 
 
 class Event:
-    """The end of an execution (ANeuralNetworksEvent); several threads may wait on one."""
+    """The end of an execution (ANeuralNetworksEvent); several threads may wait for it."""
 
     def __init__(self, complete: Callable[[], None]) -> None:
         self._complete: Callable[[], None] | None = complete
@@ -29,9 +29,9 @@ class Event:
         self._lock = threading.Lock()
 
     def wait(self) -> None:
-        """Block until the execution has completed: then, not before, its outputs are written.
+        """Block until the execution has completed; only then its outputs are written.
 
-        Raises OP_FAILED or OUT_OF_MEMORY when it failed, in every thread that waits.
+        Raises OP_FAILED or OUT_OF_MEMORY if it failed, in every thread that waits.
         """
         with self._lock:
             if self._complete is not None:
@@ -48,16 +48,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """What an input or output was set to; `array` is None for an omitted input."""
+    """The setting of an input or output; `array` is None for an omitted input."""
 
     type: OperandType
     array: Array | None
 
 
 class Execution:
-    """One application of a model to inputs (ANeuralNetworksExecution).
+    """One run of a model on inputs (ANeuralNetworksExecution).
 
-    Buffers are referenced, not copied, and must stay as they are until the event has been waited for. Raises
+    Buffers are referenced, not copied; do not change them until the event has been waited for. Raises
     UNEXPECTED_NULL without a compilation, BAD_STATE for one that is not finished, BAD_DATA for one that is
     invalid because its finish() failed or it was closed. Every other call raises BAD_STATE after
     start_compute(), and BAD_DATA for an index that the model does not have.
@@ -163,7 +163,7 @@ class Execution:
         return found
 
     def _bound(self, k: int, type: OperandType | None, what: str, omitted: bool = False) -> OperandType:
-        """The type of operand k with the dimensions of `type`."""
+        """Return the type of operand k with the dimensions of `type`."""
         declared = self._compilation.model.operands[k].type
         if omitted:
             return declared
@@ -180,7 +180,9 @@ class Execution:
         return found
 
     def _expect_apart(self, inputs: Sequence[_Argument], outputs: Sequence[_Argument]) -> None:
-        """An output overlaps no other output, no input and no referenced constant (types.hal, Request)."""
+        """Raise BAD_DATA if an output overlaps another output, an input or a referenced constant (types.hal,
+        Request).
+        """
         constants = [
             operand.value
             for operand in self._compilation.model.operands
@@ -198,7 +200,7 @@ class Execution:
 
 
 def _expect_shapes(translation: Translation, outputs: Sequence[_Argument]) -> None:
-    """BAD_DATA unless every output is set to a buffer of the shape that is computed."""
+    """Raise BAD_DATA unless every output is set to a buffer of the computed shape."""
     for k, (argument, operand) in enumerate(zip(outputs, translation.graph.outputs, strict=True)):
         if argument.type.dimensions != operand.type.shape:
             bad(f"output {k} has shape {list(operand.type.shape)}, but its buffer is {argument.type}")

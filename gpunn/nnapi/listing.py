@@ -1,4 +1,4 @@
-"""from_model: a gpunn Model, however it came, listed as NNAPI operations where it fits."""
+"""from_model: any gpunn Model as NNAPI operations, if they can express it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ _CODES = {
 
 
 def from_model(model: gpunn.model.Model) -> Model:
-    """The finished NNAPI model of a graph, for instance of one that gpunn.load() has read.
+    """Make a finished NNAPI model of a graph, for example of one that gpunn.load() has read.
 
-    Constants are referenced, inputs and outputs keep their order; compiled, it is the same graph. Raises
-    UnsupportedError with every operation and tensor that NNAPI 1.1 cannot say.
+    Constants are referenced; inputs and outputs keep their order; compiled, it is the same graph. Raises
+    UnsupportedError with every operation and tensor that NNAPI 1.1 cannot express.
     """
     return _Lister(expect_whole(model, "NNAPI cannot say")).list()
 
 
 class _Lister:
-    """Adds a graph's operands and operations to an NNAPI model one by one and collects what does not fit."""
+    """A converter that adds a graph's operands and operations to an NNAPI model and collects those that do
+    not fit.
+    """
 
     def __init__(self, source: gpunn.graph.graph.Graph) -> None:
         self.source = source
@@ -92,7 +94,7 @@ class _Lister:
         self.model.add_operation(listing.type, inputs, outputs)
 
     def _operand(self, operand: Operand) -> int:
-        """The index of a tensor, added at its first use."""
+        """Return the index of a tensor, which is added at its first use."""
         if operand not in self.index:
             index = self.index[operand] = self.model.add_operand(_type(operand.type))
             if operand.value is not None:
@@ -100,7 +102,7 @@ class _Lister:
         return self.index[operand]
 
     def _input(self, param: Param, value: Any) -> int:
-        """The index of what a parameter is given: a tensor, or a new constant."""
+        """Return the index of a parameter's value: a tensor, or a new constant."""
         if isinstance(value, Operand):
             return self._operand(value)
         if param.kind in "if":
@@ -125,7 +127,7 @@ _NUMPY = {"i": np.int32, "f": np.float32}
 
 
 def _arranged(listing: Listing) -> Sequence[tuple[Param, Any]]:
-    """What each parameter of the form that has the listing's parameters is given."""
+    """Return each parameter with its value, for the form that has the listing's parameters."""
     named = dict(listing.params)
     for form in OPERATIONS[listing.type].signature.forms:
         attributes = {param.name for param in form if param.is_attribute}
@@ -144,7 +146,7 @@ def _arranged(listing: Listing) -> Sequence[tuple[Param, Any]]:
 
 
 def _type(type: TensorType) -> OperandType:
-    """The NNAPI type of a tensor; RefusedError where there is none."""
+    """Return the NNAPI type of a tensor; raise RefusedError if there is none."""
     quantization = type.quantization
     code = _CODES.get((type.dtype, quantization is not None))
     expect(

@@ -1,4 +1,4 @@
-"""Memory: bytes that models and executions refer to, mapped from a file or lying in an array."""
+"""Memory: bytes that models and executions refer to, mapped from a file or inside an array."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2  # as POSIX has them; Python's mmap n
 class Memory:
     """A region of bytes that is never copied (ANeuralNetworksMemory).
 
-    It lives as long as something refers to it: there is nothing to free. Make one with create_from_fd() or
+    It lives as long as something refers to it; there is no call to free it. Make one with create_from_fd() or
     from_array().
     """
 
@@ -65,7 +65,7 @@ class Memory:
 
     @classmethod
     def from_array(cls, array: Array) -> Memory:
-        """The bytes of a C-contiguous array, which stay where they are; writable where the array is."""
+        """Refer to the bytes of a C-contiguous array, in place; writable if the array is."""
         if array is None:
             raise NnapiError(ResultCode.UNEXPECTED_NULL, "there is no array")
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.size:
@@ -74,13 +74,13 @@ class Memory:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the number of bytes."""
         return self._bytes.size
 
     def view(self, offset: int, length: int, *, write: bool = False) -> Array:
-        """`length` bytes from `offset` as an array that shares them.
+        """Return `length` bytes from `offset` as an array that shares them.
 
-        Raises BAD_DATA when they are not inside, or the protection forbids reading (writing).
+        Raises BAD_DATA if they are not inside, or if the protection forbids reading (writing).
         """
         if not 0 <= offset <= offset + length <= self.size:
             span = f"{length} bytes at {offset}"

@@ -26,10 +26,11 @@ from gpunn.types import MAX_ELEMENTS
 
 
 class Model:
-    """A network built by calls (ANeuralNetworksModel). One thread builds it; once finished, any may use it.
+    """A model built by calls (ANeuralNetworksModel). One thread builds it; once finished, any thread may use
+    it.
 
-    Every call but the queries raises BAD_STATE after finish(), UNEXPECTED_NULL for None where a value must
-    be, and BAD_DATA for a wrong index. `name` is for messages only.
+    Every call except the queries raises BAD_STATE after finish(), UNEXPECTED_NULL for None instead of a
+    value, and BAD_DATA for a wrong index. `name` appears only in messages.
     """
 
     def __init__(self, name: str = "model") -> None:
@@ -136,42 +137,42 @@ class Model:
 
     @property
     def finished(self) -> bool:
-        """Whether finish() has been called."""
+        """Tell whether finish() has been called."""
         return self._closed
 
     @property
     def valid(self) -> bool:
-        """Whether finish() has succeeded."""
+        """Tell whether finish() has succeeded."""
         return self._translation is not None
 
     @property
     def operands(self) -> Sequence[GraphOperand]:
-        """Every operand by index."""
+        """Return every operand by index."""
         return self._operands
 
     @property
     def operations(self) -> Sequence[GraphOperation]:
-        """The operations; once finished, in an order in which they can run."""
+        """Return the operations; once finished, in an order in which they can run."""
         return self._operations
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The operands that are inputs, in order."""
+        """Return the operands that are inputs, in order."""
         return self._inputs
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """The operands that are outputs, in order."""
+        """Return the operands that are outputs, in order."""
         return self._outputs
 
     @property
     def description(self) -> Description:
-        """The model as data."""
+        """Return the model as data."""
         return Description(self.name, self._operands, self._operations, self._inputs, self._outputs)
 
     @property
     def translation(self) -> Translation:
-        """The model as a graph, as far as it is known without an execution; BAD_DATA for an invalid model."""
+        """Return the model as a graph, as far as known without an execution; BAD_DATA for an invalid one."""
         if self._translation is None:
             bad(f"model {self.name!r} is invalid")
         return self._translation
@@ -205,7 +206,7 @@ class Model:
             bad(f"operand {index} cannot have a value, its dimensions are not all specified: {operand.type}")
 
     def _settle_lifetimes(self) -> None:
-        """Inputs and outputs get their lifetime; they and what operations compute must have no value."""
+        """Set the lifetime of inputs and outputs; these and results of operations must not have values."""
         computed = self._computed
         for k in (*self._inputs, *computed, *self._outputs):
             if self._operands[k].lifetime is not OperandLifeTime.TEMPORARY_VARIABLE:
@@ -220,7 +221,9 @@ class Model:
                 bad(f"operand {k} is an output of the model, but no operation computes it")
 
     def _run_order(self) -> list[GraphOperation]:
-        """The operations so that each comes after those that it reads from. Raises BAD_DATA for a cycle."""
+        """Order the operations so that each comes after those that it reads from. Raises BAD_DATA for a
+        cycle.
+        """
         producer = {k: operation for operation in self._operations for k in operation.outputs}
         ordered: dict[GraphOperation, None] = {}
         waiting = {
@@ -244,12 +247,12 @@ class Model:
 
 
 def _repeated(indices: Sequence[int]) -> set[int]:
-    """Those that are there more than once."""
+    """Return the indices that occur more than once."""
     return {k for k, times in Counter(indices).items() if times > 1}
 
 
 def _checked(type: OperandType) -> OperandType:
-    """`type` with clean members; BAD_DATA where they contradict each other."""
+    """Return `type` with clean members; raise BAD_DATA if they contradict each other."""
     if type.type not in iter(OperandCode):
         bad(f"there is no operand type {type.type!r}")
     try:

@@ -1,4 +1,4 @@
-"""Values at the door: arrays, numbers and bytes become arrays of an operand's type, sharing their memory."""
+"""Values from callers: arrays, numbers and bytes become arrays of an operand's type, sharing their memory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def bad(what: str) -> NoReturn:
 
 
 def expect_given(what: str, *values: Any) -> None:
-    """UNEXPECTED_NULL when one of the values is None."""
+    """Raise UNEXPECTED_NULL if one of the values is None."""
     if any(value is None for value in values):
         raise NnapiError(ResultCode.UNEXPECTED_NULL, f"{what} must not be None")
 
 
 def as_array(value: Any, type: OperandType, what: str, *, write: bool = False) -> Array:
-    """`value` as an array of `type`, whose dimensions are known.
+    """Convert `value` to an array of `type`, whose dimensions are known.
 
     An array must have the type's dtype and shape; bytes-like objects must have its length; numbers and
-    sequences of numbers must be representable. Bytes-like objects and arrays that are C-contiguous are not
-    copied. With `write` the array is to be written to: only such a one, writable, will do. Raises BAD_DATA.
+    sequences of numbers must be representable. Bytes-like objects and C-contiguous arrays are not copied.
+    With `write` the array is for writing, so the value must be one of these, and writable. Raises BAD_DATA.
     """
     if isinstance(value, (np.ndarray, np.generic)):
         array: Array = np.asarray(value)
@@ -49,7 +49,7 @@ def as_array(value: Any, type: OperandType, what: str, *, write: bool = False) -
 
 
 def _buffer(value: Any) -> memoryview | None:
-    """The bytes of a bytes-like object; None for anything else."""
+    """Return the bytes of a bytes-like object; None for anything else."""
     try:
         view = memoryview(value)
     except TypeError:
@@ -73,7 +73,9 @@ def _numbers(value: Any, type: OperandType, what: str) -> Array:
 
 
 def from_bytes(data: Array, type: OperandType, what: str) -> Array:
-    """Bytes of a Memory as an array of `type` that shares them. Raises BAD_DATA unless the length fits."""
+    """Convert bytes of a Memory to an array of `type` that shares them. Raises BAD_DATA unless the length
+    fits.
+    """
     if data.nbytes != type.nbytes:
         bad(f"{what} must have {type.nbytes} bytes as {type}, got {data.nbytes}")
     return data.view(type.type.numpy).reshape(type.dimensions)
@@ -81,7 +83,7 @@ def from_bytes(data: Array, type: OperandType, what: str) -> Array:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """gpunn's errors as NNAPI's: a wrong graph is BAD_DATA, what cannot be done or fails OP_FAILED."""
+    """Translate gpunn's errors to NNAPI's: a wrong graph is BAD_DATA, anything that fails OP_FAILED."""
     try:
         yield
     except NnapiError:

@@ -1,4 +1,4 @@
-"""Arenas: tensors of one run share a few buffers; those alive at the same step never overlap."""
+"""Arenas: tensors of one run share a few buffers; tensors that are alive at the same step never overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Liveness: from which step to which step a tensor is needed, on the host and on the device."""
+"""Liveness: the first and the last step that need a tensor, on the host and on the device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Interval:
     last: int
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether both are alive at some step."""
+        """Tell whether both are alive at some step."""
         return self.first <= other.last and other.first <= self.last
 
 

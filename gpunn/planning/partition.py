@@ -1,4 +1,4 @@
-"""Where each operation runs: on the device unless the backend gives a reason not to."""
+"""The place of each operation: on the device unless the backend gives a reason not to."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Lower = Callable[[Operation], tuple[Kernel, ...] | str]
 class Placement:
     """One operation with its place: "webgpu" (with its kernels), "cpu" (with the reason) or "alias".
 
-    An alias gives its input's bytes another shape or type; nothing runs. `depth` says in how many bodies of
-    other operations it stands.
+    An alias gives its input's bytes another shape or type; nothing runs. `depth` is the number of bodies of
+    other operations around it.
     """
 
     operation: Operation

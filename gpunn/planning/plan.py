@@ -1,6 +1,6 @@
 """Plan: placed operations cut into segments, with every crossing between the host and the device.
 
-A plan knows no device: it is arithmetic over operands, and tested as such.
+A plan knows no device. It is arithmetic over operands, and the tests need no device either.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
 class Segment:
     """Consecutive operations in one place.
 
-    `uploads` are written to the device before a device segment, `readbacks` are read after it. These include
-    what kernels note.
+    `uploads` are written to the device before a device segment, `readbacks` are read after it. The readbacks
+    include the notes of kernels.
     """
 
     backend: str
@@ -29,7 +29,7 @@ class Segment:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What kernels note, in their order."""
+        """Return the notes of the kernels, in their order."""
         return tuple(r for r in self.readbacks if isinstance(r, Note))
 
 
@@ -48,18 +48,18 @@ class Plan:
     held: tuple[Operand, ...] = ()
 
     def root(self, operand: Operand) -> Operand:
-        """The operand that owns the bytes of this one."""
+        """Return the operand that owns the bytes of this one."""
         return self.roots.get(operand, operand)
 
     @property
     def device_updates(self) -> dict[Operand, Operand]:
-        """Resident variables, and what owns the bytes of their next values."""
+        """Map resident variables to the operands that own the bytes of their next values."""
         updates = self.model.updates
         return {v: self.root(updates[v]) for v in self.resident if v in updates}
 
     @property
     def host_updates(self) -> dict[Operand, Operand]:
-        """Variables that stay on the host, and their next values."""
+        """Map variables that stay on the host to their next values."""
         resident = set(self.resident)
         return {v: o for v, o in self.model.updates.items() if v not in resident}
 
@@ -67,7 +67,7 @@ class Plan:
 def make_plan(model: Graph, placements: Sequence[Placement], hold: Collection[Operand] = ()) -> Plan:
     """Cut placed operations into segments and find every crossing.
 
-    The outputs in `hold` stay on the device, where it has them.
+    The outputs in `hold` stay on the device if it computes or reads them.
     """
     roots: dict[Operand, Operand] = {}
     for placement in placements:
@@ -84,13 +84,13 @@ def make_plan(model: Graph, placements: Sequence[Placement], hold: Collection[Op
 
 
 def _tensors(operation: Operation) -> Iterator[Operand]:
-    """What an operation reads and writes, constants apart."""
+    """Yield the operands that an operation reads and writes, without constants."""
     yield from (i for i in operation.inputs if i is not None and i.value is None)
     yield from operation.outputs
 
 
 def _resident(plan: Plan, placements: Sequence[Placement]) -> Iterable[Operand]:
-    """Variables that need not leave the device: only it reads them, and it computes their next values."""
+    """Find variables that can stay on the device: only it reads them and computes their next values."""
     computed: set[Operand] = set()
     elsewhere = {plan.root(o) for o in plan.model.results}
     for placement in placements:
@@ -105,7 +105,7 @@ def _resident(plan: Plan, placements: Sequence[Placement]) -> Iterable[Operand]:
 
 
 def _runs(placements: Sequence[Placement]) -> list[tuple[str, list[Placement]]]:
-    """Maximal runs of one backend; an alias joins the run before it, leading ones the first run."""
+    """Group placements into maximal runs of one backend; an alias joins the run before it, or the first."""
     leading: list[Placement] = []
     runs: list[tuple[str, list[Placement]]] = []
     for placement in placements:
@@ -143,7 +143,7 @@ def _with_crossings(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> Iter
 
 
 def _wanted_on_host(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> list[set[Operand]]:
-    """For each run the operands that the host reads after it."""
+    """Return for each run the operands that the host reads after it."""
     outputs = (o for o in plan.model.outputs if o not in plan.held)
     wanted = {plan.root(o) for o in (*outputs, *plan.host_updates.values())}
     result: list[set[Operand]] = []
