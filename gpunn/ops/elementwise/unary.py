@@ -31,7 +31,7 @@ from gpunn.ops.accuracy import BASIC, EPS, PROMISE, Accuracy, Evaluation
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_float, expect_int
-from gpunn.ops.fixed_point import interpolation as lines
+from gpunn.ops.fixed_point import interpolation
 from gpunn.ops.fixed_point.affine import LIMITS, fixed_output
 from gpunn.ops.fixed_point.tables import (
     clamped_table,
@@ -226,9 +226,9 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
 
 _CLAMP = keep_nan("clamp(x, T({0}), T({1}))", "x")
 
-_RSQRT_LINES = lines.lines(_rsqrt, 1, single=_rsqrt)
-_GELU_LINES = lines.lines(_gelu, single=lines.gelu)
-_GELU_TANH_LINES = lines.lines(_gelu_tanh, single=lines.gelu_tanh)
+_RSQRT_TABLE16 = interpolation.table(_rsqrt, 1, single=_rsqrt)
+_GELU_TABLE16 = interpolation.table(_gelu, single=interpolation.gelu)
+_GELU_TANH_TABLE16 = interpolation.table(_gelu_tanh, single=interpolation.gelu_tanh)
 
 # WGSL leaves exp and tanh loose where they overflow, so their arguments stop where the result no longer
 # moves: exp(-80) is 2e-35, and tanh(10) is 1 - 4e-9.
@@ -244,7 +244,7 @@ TABLE = (
         (-200, 200),
         fused=Fused(slope=0.25, approximate=True),
         output=(1 / 256, 0),
-        table16=lines.logistic(_logistic),
+        table16=interpolation.logistic(_logistic),
     ),
     Unary(
         "tanh",
@@ -253,7 +253,7 @@ TABLE = (
         (-100, 100),
         fused=Fused(approximate=True),
         output=(1 / 128, 128),
-        table16=lines.tanh(_tanh),
+        table16=interpolation.tanh(_tanh),
     ),
     Unary(
         "hard_swish",
@@ -298,15 +298,29 @@ TABLE = (
     Unary("logical_not", _logical_not, "1 - x", (0, 1), dtypes=(DType.BOOL,)),
     Unary("ceil", _leave(np.ceil), "ceil(x)", (-100, 100)),
     Unary("round", _leave(np.rint), "round(x)", (-100, 100)),
-    Unary("exp", _leave(np.exp), "exponential(x)", (-100, 100), table16=lines.lines(np.exp), elementary=True),
-    Unary("log", _leave(np.log), "logarithm(x)", (-1, 1e4), table16=lines.lines(np.log, 0), elementary=True),
+    Unary(
+        "exp",
+        _leave(np.exp),
+        "exponential(x)",
+        (-100, 100),
+        table16=interpolation.table(np.exp),
+        elementary=True,
+    ),
+    Unary(
+        "log",
+        _leave(np.log),
+        "logarithm(x)",
+        (-1, 1e4),
+        table16=interpolation.table(np.log, 0),
+        elementary=True,
+    ),
     Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), elementary=True),
     Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), elementary=True),
     Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), elementary=True),
-    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_LINES, elementary=True),
+    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_TABLE16, elementary=True),
     Unary("elu", _elu, "select(exponential(x) - 1.0, x, x >= 0.0)", (-100, 100), elementary=True),
-    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_LINES, elementary=True),
-    Unary("gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_LINES, elementary=True),
+    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, elementary=True),
+    Unary("gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_TABLE16, elementary=True),
     Unary(
         "fake_quant",
         _fake_quant,

@@ -32,7 +32,7 @@ _ITERATIONS = 5  # of Newton's method
 
 
 def dequantize(stored: Array, type: TensorType) -> Array:
-    """float32 of a quantised array; what is not quantised stays as it is."""
+    """Convert a quantised array to float32; return any other array unchanged."""
     quantization = type.quantization
     if quantization is None:
         return stored
@@ -42,7 +42,9 @@ def dequantize(stored: Array, type: TensorType) -> Array:
 
 
 def quantize(real: Array, type: TensorType) -> Array:
-    """The stored integers of reals: nearest, halves away from zero, clamped; NaN becomes the zero point."""
+    """Convert real numbers to stored integers: nearest, halves away from zero, clamped; NaN becomes the zero
+    point.
+    """
     quantization = type.quantization
     if quantization is None:
         return real
@@ -54,7 +56,7 @@ def quantize(real: Array, type: TensorType) -> Array:
 
 
 def _along(quantization: Quantization, type: TensorType) -> tuple[Array, Array]:
-    """Scales (float64) and zero points (int64), shaped to broadcast over the tensor."""
+    """Return scales (float64) and zero points (int64), shaped to broadcast over the tensor."""
     shape = [1] * type.rank
     if not quantization.per_tensor:
         shape[quantization.axis] = len(quantization.scale)
@@ -67,12 +69,12 @@ def _along(quantization: Quantization, type: TensorType) -> tuple[Array, Array]:
 
 
 def round_half_away(x: Array) -> Array:
-    """Nearest integer, halves away from zero, as C's round()."""
+    """Round to the nearest integer, halves away from zero, as C's round()."""
     return np.asarray(np.trunc(x + np.copysign(0.5, x)))
 
 
 def scale_of(call: Call, type: TensorType) -> tuple[float, int]:
-    """Scale and zero point of a tensor that must be quantised per tensor."""
+    """Return scale and zero point of a tensor that must be quantised per tensor."""
     quantization = type.quantization
     if quantization is None or not quantization.per_tensor:
         call.fail(f"needs one scale and zero point for each tensor, got {type} with {quantization}")
@@ -84,21 +86,22 @@ def scale_of(call: Call, type: TensorType) -> tuple[float, int]:
 
 
 def ratio(a: float, b: float) -> float:
-    """a / b in float32, as TFLite's Prepare functions divide scales; infinite where that overflows."""
+    """Compute a / b in float32, as TFLite's Prepare functions divide scales; infinite on overflow."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.float32(a) / np.float32(b))
 
 
 def times(a: float, b: float) -> float:
-    """a * b in float32, infinite where that overflows."""
+    """Compute a * b in float32, infinite on overflow."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.float32(a) * np.float32(b))
 
 
 def fixed_output(x: TensorType, scale: float, above: int) -> TensorType:
-    """x's type as that of a result whose range is known; the zero point lies `above` the lowest value.
+    """Return x's type for a result with a known range; the zero point is `above` steps above the lowest
+    value.
 
-    Of 16 bits: half as many steps as there are values to either side of a zero point of 0.
+    For 16 bits the range has half as many steps as there are values on either side of a zero point of 0.
     """
     if x.dtype is DType.INT16:
         return replace(x, quantization=Quantization((scale * 2**8 / 2**15,), (0,)))
@@ -106,16 +109,16 @@ def fixed_output(x: TensorType, scale: float, above: int) -> TensorType:
 
 
 def through_reals(call: Call, reference: Callable[..., Any], *arrays: Array) -> Array:
-    """The stored result by way of reals: dequantised, computed by the op's reference, quantised."""
+    """Compute a stored result through real numbers: dequantise, apply the op's reference, quantise."""
     reals = (dequantize(v, t) for v, t in zip(arrays, call.inputs, strict=True) if t is not None)
     result: Array = reference(*reals, **call.attrs)
     return quantize(result, call.y)
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:
-    """(m, shift) with factor = m / 2^31 * 2^shift and 2^30 <= m < 2^31.
+    """Return (m, shift) with factor = m / 2^31 * 2^shift and 2^30 <= m < 2^31.
 
-    (0, 0) for what is below 2^-32, and the largest that fits 32-bit shifts for what is above 2^30.
+    (0, 0) for factors below 2^-32, and the largest that fits 32-bit shifts for factors above 2^30.
     """
     if not factor > 0:
         return 0, 0
@@ -129,7 +132,7 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
 
 
 def rescale(x: Array, m: Array | int, shift: Array | int, away: Array | bool = True) -> Array:
-    """x (int64 of 32-bit values) times m / 2^31 * 2^shift, rounded twice as in TFLite's kernels.
+    """Multiply x (int64 of 32-bit values) by m / 2^31 * 2^shift, rounded twice as in TFLite's kernels.
 
     away: as in divide_by_power().
     """
@@ -138,14 +141,14 @@ def rescale(x: Array, m: Array | int, shift: Array | int, away: Array | bool = T
 
 
 def short_multiplier(m: Array | int) -> Array:
-    """A multiplier of quantize_multiplier() with 15 instead of 31 bits."""
+    """Convert a multiplier of quantize_multiplier() to 15 instead of 31 bits."""
     return np.asarray(np.minimum((np.asarray(m, np.int64) + 2**15) >> 16, 2**15 - 1))
 
 
 def rescale_int64(x: Array, m: Array | int, shift: Array | int) -> Array:
-    """x (int64 of 48-bit values) times m / 2^31 * 2^shift, with 15 bits of the factor, rounded once.
+    """Multiply x (int64 of 48-bit values) by m / 2^31 * 2^shift, with 15 bits of the factor, rounded once.
 
-    As TFLite's MultiplyByQuantizedMultiplier does for sums of 64 bits: halves go upwards. A shift of more
+    TFLite's MultiplyByQuantizedMultiplier does this for sums of 64 bits: halves go upwards. A shift of more
     than 14, which it does not allow, counts as 14.
     """
     down = np.maximum(15 - np.asarray(shift, np.int64), 1)
@@ -153,16 +156,18 @@ def rescale_int64(x: Array, m: Array | int, shift: Array | int) -> Array:
 
 
 def high_multiply(a: Array, b: Array | int) -> Array:
-    """SaturatingRoundingDoublingHighMul: a * b / 2^31, rounded to nearest, halves upwards.
+    """Compute a * b / 2^31, rounded to nearest, halves upwards (SaturatingRoundingDoublingHighMul).
 
-    gemmlowp truncates the quotient after a nudge of 2^30, or of 1 - 2^30 for a negative product; that is
+    gemmlowp truncates the quotient after a nudge of 2^30, or of 1 - 2^30 for a negative product. This equals
     the floor after a nudge of 2^30.
     """
     return np.asarray(np.minimum((a.astype(np.int64) * b + 2**30) >> 31, 2**31 - 1))
 
 
 def divide_by_power(x: Array, exponent: Array | int, away: Array | bool = True) -> Array:
-    """x / 2^exponent, rounded to nearest: halves away from zero (RoundingDivideByPOT), or else upwards."""
+    """Compute x / 2^exponent, rounded to nearest: halves away from zero (RoundingDivideByPOT), or else
+    upwards.
+    """
     exponent = np.asarray(exponent, np.int64)
     half = (np.int64(1) << exponent) >> 1
     if np.any(away):
@@ -171,9 +176,10 @@ def divide_by_power(x: Array, exponent: Array | int, away: Array | bool = True) 
 
 
 def inverse_root(x: Array) -> tuple[Array, Array]:
-    """(m, shift) with 1 / sqrt(x) = m / 2^31 * 2^shift, for int64 of 32-bit values >= 0; 0 counts as 1.
+    """Return (m, shift) with 1 / sqrt(x) = m / 2^31 * 2^shift, for int64 of 32-bit values >= 0; 0 counts as
+    1.
 
-    x is moved to [1/4, 1) of a fixed-point number with three bits before the point; five steps of Newton's
+    x is moved to [1/4, 1) of a fixed-point number with three bits before the point. Five steps of Newton's
     method from 1 find its inverse root. TensorFlow Lite, kernels/internal/common.h,
     GetInvSqrtQuantizedMultiplierExp.
     """
@@ -190,17 +196,17 @@ def inverse_root(x: Array) -> tuple[Array, Array]:
 
 
 def _move_up(x: Array, bits: int) -> Array:
-    """x * 2^bits, within 32 bits."""
+    """Compute x * 2^bits, within 32 bits."""
     return np.asarray(np.clip(x << bits, *LIMITS[DType.INT32]))
 
 
 def wrap32(x: Array) -> Array:
-    """int64 values as 32-bit arithmetic leaves them."""
+    """Wrap int64 values around as 32-bit arithmetic does."""
     return ((x + 2**31) & (2**32 - 1)) - 2**31
 
 
 def activation_bounds(call: Call, type: TensorType) -> tuple[int, int]:
-    """The stored values that a fused activation allows in a result of `type`.
+    """Return the stored values that a fused activation allows in a result of `type`.
 
     Raises ModelError for an activation that is not a clamp.
     """
@@ -208,7 +214,7 @@ def activation_bounds(call: Call, type: TensorType) -> tuple[int, int]:
 
 
 def clamp_bounds(call: Call, type: TensorType, name: str | None) -> tuple[int, int]:
-    """The stored values that an activation allows in a result of `type`, all of them when it is None.
+    """Return the stored values that an activation allows in a result of `type`; for None all of them.
 
     Its bounds are divided by the scale in float32, as TFLite's CalculateActivationRangeQuantized does.
     """
@@ -236,5 +242,5 @@ CLAMPS: dict[str, tuple[float | None, float | None]] = {
 
 
 def store(values: Array, type: TensorType, bounds: tuple[int, int]) -> Array:
-    """Integer results clamped to `bounds`, in the dtype of `type`."""
+    """Clamp integer results to `bounds` and convert them to the dtype of `type`."""
     return np.clip(values, *bounds).astype(type.dtype.numpy)

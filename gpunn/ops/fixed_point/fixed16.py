@@ -1,8 +1,8 @@
-"""Logistic and hyperbolic tangent of 16-bit fixed-point numbers, as gemmlowp computes them.
+"""Logistic function and hyperbolic tangent of 16-bit fixed-point numbers, as in gemmlowp.
 
 Numbers are int64 arrays of 16-bit values with a sign and `bits` bits before the point; results have none:
-value / 2^15. gemmlowp, fixedpoint.h, logistic, tanh, exp_on_negative_values and what these call; its
-constants are those of 32 bits, rounded.
+value / 2^15. gemmlowp, fixedpoint.h, logistic, tanh, exp_on_negative_values and the functions that these
+call; its constants are the 32-bit ones, rounded.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ _ITERATIONS = 3  # of Newton's method
 
 
 def saturate(x: Array) -> Array:
-    """x within 16 bits."""
+    """Clamp x to 16 bits."""
     return np.clip(x, -(2**15), 2**15 - 1)
 
 
 def multiply(a: Array, b: Array | int) -> Array:
-    """a * b / 2^15, to nearest, halves upwards."""
+    """Compute a * b / 2^15, to nearest, halves upwards."""
     return np.asarray(np.minimum(np.asarray(a * b + 2**14, np.int64) >> 15, ONE))
 
 
 def logistic(x: Array) -> Array:
-    """1 / (1 + exp(-x)) of numbers with 3 bits before the point."""
+    """Compute 1 / (1 + exp(-x)) of numbers with 3 bits before the point."""
     positive = _move(_reciprocal(_exp(-np.abs(x), 3)), 1)
     result = np.where(x > 0, positive, ONE - positive)
     return np.where(x == 0, 2**14, result)
 
 
 def tanh(x: Array, bits: int) -> Array:
-    """tanh of numbers with `bits` bits before the point, up to 6."""
+    """Compute tanh of numbers with `bits` bits before the point, up to 6."""
     result = _move(_reciprocal(_exp(-np.abs(x), bits + 1)) - 2**13, 2)
     return np.where(x == 0, 0, np.where(x < 0, -result, result))
 
 
 def _move(x: Array, places: int) -> Array:
-    """x with so many bits fewer before the point."""
+    """Convert x to that many bits fewer before the point."""
     return saturate(x << places) if places >= 0 else divide_by_power(x, -places)
 
 
 def _short(constant: int) -> int:
-    """A 32-bit constant in 16 bits."""
+    """Convert a 32-bit constant to 16 bits."""
     return int(divide_by_power(np.asarray(constant, np.int64), 16))
 
 
 def _exp_near_zero(x: Array) -> Array:
-    """exp of numbers from -1/4 to 0, by Taylor's series around -1/8."""
+    """Compute exp of numbers from -1/4 to 0, by Taylor's series around -1/8."""
     x = x + 2**12
     second = multiply(x, x)
     third, fourth = multiply(second, x), multiply(second, second)
@@ -72,7 +72,9 @@ def _exp_near_zero(x: Array) -> Array:
 
 
 def _exp(x: Array, bits: int) -> Array:
-    """exp of numbers up to 0 with `bits` bits before the point: of the last quarter, times a factor a bit."""
+    """Compute exp of numbers up to 0 with `bits` bits before the point: of the last quarter, times a factor a
+    bit.
+    """
     quarter = 1 << (13 - bits)
     last = (x & (quarter - 1)) - quarter
     result = _exp_near_zero(_move(last, bits))
@@ -86,7 +88,7 @@ def _exp(x: Array, bits: int) -> Array:
 
 
 def _reciprocal(x: Array) -> Array:
-    """2 / (1 + x) for x from 0 to 1, with two bits before the point."""
+    """Compute 2 / (1 + x) for x from 0 to 1, with two bits before the point."""
     half = (x + ONE + 1) >> 1
     result = _short(_48_OVER_17) + multiply(half, _short(_32_OVER_17))
     for _ in range(_ITERATIONS):

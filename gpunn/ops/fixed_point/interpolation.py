@@ -1,9 +1,10 @@
-"""Functions of one 16-bit number as TFLite computes them: from few points with straight lines between.
+"""Functions of one 16-bit number from interpolation tables, as in TFLite.
 
-exp and the like have 513 points in float32, 128 stored values apart (LUTPopulate and LUTLookup in TFLite's
-common.h). logistic and tanh share 256 points of the former with 16 bits of fraction, 1/24 apart
-(reference/integer_ops/logistic.h and tanh.h); at scales that are powers of two its default kernels are
-gemmlowp's (fixed16.py). Here all 65,536 results are listed once, for either backend to read.
+exp and similar functions have tables of 513 points in float32, 128 stored values apart (LUTPopulate and
+LUTLookup in TFLite's common.h). logistic and tanh share a table of the logistic function: 256 points with 16
+bits of fraction, 1/24 apart (reference/integer_ops/logistic.h and tanh.h). At scales that are powers of two
+TFLite's default kernels are gemmlowp's (fixed16.py). This module computes all 65,536 results once, for both
+backends to read.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _STEPS = 3 * 2**12  # to 1, that arguments of the logistic function are counted 
 
 
 def points(meaning: Function, low: float, high: float, factor: float, number: type[np.floating]) -> Array:
-    """A function at 513 places from low to high, times a factor, as 16-bit numbers; NaN counts as 0.
+    """Make an interpolation table: a function at 513 places from low to high, times a factor, in 16 bits.
 
-    Each is lowered by half of what the line misses in the middle behind it. `number`: what they are computed
-    in, but for the function itself.
+    Each point is lowered by half of the line's error in the middle of the next interval. NaN counts as 0.
+    `number`: the dtype of the computation, except for the function itself.
     """
     first, end, by = number(low), number(high), number(factor)
     step = (end - first) / number(INTERVALS)
@@ -53,7 +54,7 @@ def points(meaning: Function, low: float, high: float, factor: float, number: ty
 
 
 def between(x: Array, table: Array) -> Array:
-    """A table's line at x, 16-bit numbers from one end of the table's range to the other; in 16 bits."""
+    """Interpolate a table at x, 16-bit numbers from one end of the table's range to the other; in 16 bits."""
     index, part = (x >> 7) + INTERVALS // 2, x & 127
     slope = _wrapped(table[index + 1] - table[index])
     return _wrapped(table[index] + ((slope * part + 64) >> 7))
@@ -64,16 +65,16 @@ def _wrapped(x: Array) -> Array:
     return wrapped
 
 
-def lines(
+def table(
     function: Function, beyond: int | None = None, *, single: Function | None = None
 ) -> Callable[[Call], Array]:
-    """The table of a call, from points of a function, or of `function` where TFLite does not quantise so.
+    """Make all results of a call from an interpolation table; of `function` where TFLite has none.
 
-    beyond: which end of the result's range, 0 or 1, stands for what the function has for numbers up to 0.
-    single: the function in float32, where that is not the nearest to the real one.
+    beyond: which end of the result's range, 0 or 1, the function has for numbers up to 0. single: the
+    function in float32, if it is not the real function rounded to nearest.
     """
 
-    def table(call: Call) -> Array:
+    def results(call: Call) -> Array:
         (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
         if zero or to_zero:
             return real_table(call, function)
@@ -90,25 +91,27 @@ def lines(
         found = points(meaning, float(low), float(high), float(factor), np.float32)
         return between(every_value(call.x), found).astype(np.int16)
 
-    return table
+    return results
 
 
 def gelu(x: Array) -> Array:
-    """As TFLite's gelu.h computes it, operation by operation, in float32."""
+    """Compute gelu as TFLite's gelu.h, operation by operation, in float32."""
     scaled = (x * np.float32(-math.sqrt(0.5))).astype(np.float64)
     complement = np.fromiter((math.erfc(v) for v in scaled), np.float64, x.size).astype(np.float32)
     return np.float32(0.5) * x * complement
 
 
 def gelu_tanh(x: Array) -> Array:
-    """As TFLite's gelu.h computes the approximation, operation by operation, in float32."""
+    """Compute the approximation of gelu as TFLite's gelu.h, operation by operation, in float32."""
     inner = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
     return np.float32(0.5) * x * (np.float32(1) + np.tanh(inner.astype(np.float64)).astype(np.float32))
 
 
 @functools.cache
 def _sigmoid() -> Array:
-    """The logistic function of 0, 1/24, ... with 16 bits, raised by half of what the line behind misses."""
+    """Make the table of the logistic function at 0, 1/24, ... with 16 bits, raised by half of the line's
+    error.
+    """
 
     def at(k: Array) -> Array:
         return np.asarray(2**16 / (1 + np.exp(-k / 24)))
@@ -121,7 +124,7 @@ def _sigmoid() -> Array:
 
 
 def _interpolated(size: Array, bits: int, beyond: int) -> Array:
-    """The logistic function with 16 + bits bits of fraction, 2^bits arguments between two points."""
+    """Compute the logistic function with 16 + bits bits of fraction, 2^bits arguments between two points."""
     place, part = size >> bits, size & (2**bits - 1)
     a, b = (_sigmoid()[np.minimum(place + k, _SIGMOID - 1)] for k in (0, 1))
     return np.where(place >= _SIGMOID - 1, beyond, (a << bits) + part * (b - a))
@@ -133,7 +136,7 @@ def _logistic(steps: Array) -> Array:
 
 
 def _tanh(steps: Array) -> Array:
-    """2 logistic(2 x) - 1."""
+    """Compute tanh as 2 logistic(2 x) - 1."""
     value = _interpolated(np.abs(steps), 8, (2**16 - 1) << 8) - 2**23
     return np.where(steps >= 0, value + 2**7, -value + 2**7 - 1) >> 8
 
@@ -141,9 +144,9 @@ def _tanh(steps: Array) -> Array:
 def _sigmoidal(
     function: Function, of_steps: Function, exact: Mapping[float, Function]
 ) -> Callable[[Call], Array]:
-    """The table of a call of a function; `exact`: at these scales it is another one, of stored values."""
+    """Make all results of a call; `exact`: functions of stored values for these scales."""
 
-    def table(call: Call) -> Array:
+    def results(call: Call) -> Array:
         (scale, zero), x = scale_of(call, call.x), every_value(call.x)
         multiplier, shift = float(np.float32(scale)) * _STEPS, 0
         if zero or multiplier > _HIGH or scale_of(call, call.y) != (2.0**-15, 0):
@@ -154,11 +157,11 @@ def _sigmoidal(
             multiplier, shift = multiplier * 2, shift + 1
         return of_steps((x * int(multiplier) + ((1 << shift) >> 1)) >> shift).astype(np.int16)
 
-    return table
+    return results
 
 
 def logistic(function: Function) -> Callable[[Call], Array]:
-    """The table of a call of logistic, or of `function` where TFLite does not quantise so."""
+    """Make all results of a call of logistic; of `function` where TFLite has no table."""
     return _sigmoidal(function, _logistic, {2.0**-12: fixed16.logistic})
 
 
@@ -167,6 +170,6 @@ def _gemmlowp_tanh(factor: int, x: Array) -> Array:
 
 
 def tanh(function: Function) -> Callable[[Call], Array]:
-    """The table of a call of tanh, or of `function` where TFLite does not quantise so."""
+    """Make all results of a call of tanh; of `function` where TFLite has no table."""
     exact = {2.0**-12 * k: functools.partial(_gemmlowp_tanh, k) for k in (1, 2)}
     return _sigmoidal(function, _tanh, exact)

@@ -1,7 +1,7 @@
-"""Functions of a number of 8 or 16 bits as tables of all results: the same bits everywhere, by construction.
+"""Functions of a number of 8 or 16 bits as tables of all results: the same bits on every device.
 
-Entry k belongs to the stored value whose bits are k, so that a table is read with the bits themselves,
-whether the dtype has a sign or not: 256 results, or 65,536.
+Entry k belongs to the stored value with the bits k, so that the bits themselves are the index, for signed and
+unsigned dtypes: 256 results, or 65,536.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ KEPT = 32  # tables of each op that have lately been made
 
 
 def every_value(type: TensorType) -> Array:
-    """All stored values of a dtype of 8 or 16 bits as int64, in the order of their bytes."""
+    """List all stored values of a dtype of 8 or 16 bits as int64, in the order of their bytes."""
     unsigned = np.dtype(f"u{type.dtype.itemsize}")
     return np.arange(256**type.dtype.itemsize).astype(unsigned).view(type.dtype.numpy).astype(np.int64)
 
 
 def every_real(call: Call, type: TensorType) -> Array:
-    """What all stored values of `type` stand for, in float64."""
+    """List the real numbers of all stored values of `type`, in float64."""
     scale, zero = scale_of(call, type)
     return np.asarray((every_value(type) - zero) * scale)
 
 
 def real_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
-    """The stored results of a function of reals: computed in float64, rounded once, halves away from zero."""
+    """List the stored results of a real function: in float64, rounded once, halves away from zero."""
     scale_of(call, call.y)
     with np.errstate(all="ignore"):  # log and sqrt of what is not in their domain; NaN is stored as 0
         results = meaning(every_real(call, call.x))
@@ -57,10 +57,10 @@ def real_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
 def rescale_table(
     call: Call, source: TensorType, target: TensorType, bounds: Bounds, below: float = 1.0
 ) -> Array:
-    """Stored values of `source` as those of `target`, clamped to `bounds`, by fixed-point multiplication.
+    """Convert stored values of `source` to those of `target`, clamped to `bounds`, in fixed point.
 
-    Negative reals are multiplied by `below` as well. Factors are float32 quotients, as TFLite's Prepare
-    functions compute them.
+    Negative real numbers are multiplied by `below` as well. Factors are float32 quotients, as TFLite's
+    Prepare functions compute them.
     """
     (scale, zero), (to_scale, to_zero) = scale_of(call, source), scale_of(call, target)
     x = every_value(source) - zero
@@ -74,25 +74,25 @@ def rescale_table(
 
 
 def read_table(x: Array, table: Array) -> Array:
-    """The table's entries for stored values."""
+    """Look stored values up in a table."""
     return np.asarray(table[x.view(f"u{x.itemsize}")])
 
 
 def last_entry(dtype: DType) -> int:
-    """The number of the last entry of a table for stored values of a dtype; their bits lie under it."""
+    """Return the number of the last entry of a table for a dtype; it masks the bits of stored values."""
     return int(256**dtype.itemsize - 1)
 
 
 def entry(table: str, value: str, dtype: DType) -> str:
-    """WGSL: what the operand `table` holds for a stored value of a dtype."""
+    """Write the WGSL expression that looks a stored value of a dtype up in the operand `table`."""
     return f"load_{table}(u32({value}) & {last_entry(dtype)}u)"
 
 
 def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None) -> Kernel:
-    """The kernel that reads the table for every element of a tensor of 8 or 16 bits, four at a time.
+    """Make a kernel that looks up every element of a tensor of 8 or 16 bits, four at a time.
 
-    rest: from which element on, a multiple of four, another table counts, and that. The last four may reach
-    into the padding of both tensors (a multiple of 16 bytes, gpunn/kernel.py).
+    rest: the element from which another table counts, a multiple of four, and that table. The last four may
+    reach into the padding of both tensors (a multiple of 16 bytes, gpunn/kernel.py).
     """
     count = ceil_div(call.x.size, 4)
     first, tables = (4 * count, table) if rest is None else (rest[0], np.concatenate([table, rest[1]]))
@@ -110,9 +110,9 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
 
 
 def table_facet(table: Callable[[Call], Array], dtypes: tuple[DType, ...]) -> Quantized:
-    """The integer facet of an op that is one table of its call, for stored values of `dtypes`.
+    """Make the integer facet of an op that is one table for each call, for stored values of `dtypes`.
 
-    The last tables are kept: those of 16 bits take longer to make than most tensors to look up.
+    The last tables are kept: 16-bit tables take longer to make than most tensors take to look up.
     """
 
     @functools.lru_cache(KEPT)
@@ -130,15 +130,15 @@ def table_facet(table: Callable[[Call], Array], dtypes: tuple[DType, ...]) -> Qu
 
 
 def clamped_table(call: Call, name: str | None) -> Array:
-    """rescale_table from the call's first input to its result, after the activation of that name."""
+    """Make the rescale_table from the call's first input to its result, with the activation of that name."""
     return rescale_table(call, call.x, call.y, clamp_bounds(call, call.y, name))
 
 
 def hard_swish_table(call: Call) -> Array:
-    """hard_swish in 16-bit fixed point, as TFLite's reference kernel (hard_swish.h) computes it.
+    """Compute hard_swish in 16-bit fixed point, as in TFLite's reference kernel (hard_swish.h).
 
-    x, in steps of 1/128 of its scale, is multiplied by relu6(x + 3) / 6: that factor is x in steps of
-    3 / 2^15, saturated at -3 and 3, moved into 0 ... 1.
+    x, in steps of 1/128 of its scale, is multiplied by relu6(x + 3) / 6: this factor is x in steps of 3 /
+    2^15, saturated at -3 and 3, moved to 0 ... 1.
     """
     (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
     step = times(scale, 1 / 128)
@@ -156,17 +156,17 @@ def hard_swish_table(call: Call) -> Array:
 
 
 def _short_multiplier(factor: float) -> tuple[int, int]:
-    """quantize_multiplier() with 15 instead of 31 bits."""
+    """Compute quantize_multiplier() with 15 instead of 31 bits."""
     m, shift = quantize_multiplier(factor)
     return int(short_multiplier(m)), shift
 
 
 def _saturate(x: Array) -> Array:
-    """Clamped to 16 bits."""
+    """Clamp x to 16 bits."""
     return np.asarray(np.clip(x, -(2**15), 2**15 - 1))
 
 
 def _high_multiply_16(a: Array, b: int) -> Array:
-    """high_multiply() of 16-bit numbers: a * b / 2^15, rounded to nearest."""
+    """Compute high_multiply() of 16-bit numbers: a * b / 2^15, rounded to nearest."""
     nudged = a * b + np.where(a * b >= 0, 2**14, 1 - 2**14)
     return np.where(nudged >= 0, nudged >> 15, -((-nudged) >> 15))

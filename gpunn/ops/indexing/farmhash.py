@@ -1,9 +1,9 @@
 """Fingerprint64 of FarmHash, for many keys of one length at once.
 
-The function that AOSP and TFLite compute LSH_PROJECTION with. It is defined by google/farmhash, namespace
-farmhashna, Hash64; the formulas and constants here are those, arranged over numpy arrays: each
-variable holds one 64-bit number per key. The package pyfarmhash has the same function for one key, but
-no wheels for macOS and for most Pythons elsewhere.
+AOSP and TFLite compute LSH_PROJECTION with this function. google/farmhash defines it: namespace farmhashna,
+Hash64. The formulas and constants here are the same, arranged over numpy arrays: each variable holds one
+64-bit number for each key. The package pyfarmhash has the same function for one key, but no wheels for macOS
+and for most Pythons on other systems.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _START = (_SEED * int(_K1) + 113) % 2**64
 
 
 def fingerprint64(keys: Array) -> Words:
-    """keys uint8 [..., length] with a length of 4 or more -> uint64 [...]."""
+    """Compute the fingerprints of keys uint8 [..., length] with a length of 4 or more: uint64 [...]."""
     length = keys.shape[-1]
     flat = keys.reshape(-1, length)
     if length <= 16:
@@ -38,7 +38,7 @@ def fingerprint64(keys: Array) -> Words:
 
 
 def _fetch(keys: Array, at: int, size: int = 8) -> Words:
-    """`size` bytes from byte `at` on as a little-endian number; a negative `at` counts from the end."""
+    """Read `size` bytes from byte `at` on as a little-endian number; a negative `at` counts from the end."""
     at %= keys.shape[1]
     word = np.ascontiguousarray(keys[:, at : at + size]).view(f"<u{size}")
     return word[:, 0].astype(np.uint64)
@@ -53,7 +53,7 @@ def _fold(x: Words) -> Words:
 
 
 def _join(u: Words, v: Words, mul: Words | np.uint64) -> Words:
-    """Two numbers hashed into one."""
+    """Hash two numbers into one."""
     a = _fold((u ^ v) * mul)
     return _fold((v ^ a) * mul) * mul
 
@@ -73,7 +73,7 @@ def _up_to_16(keys: Array) -> Words:
 
 
 def _halves(keys: Array, factor: np.uint64, mul: np.uint64) -> tuple[Words, Words, Words]:
-    """Keys of 17 to 64 bytes: two mixtures of their ends, and the first word times `factor`."""
+    """Hash keys of 17 to 64 bytes to mixtures of both ends; also return the first word times `factor`."""
     a, b = _fetch(keys, 0) * factor, _fetch(keys, 8)
     c, d = _fetch(keys, -8) * mul, _fetch(keys, -16) * _K2
     return _rotate(a + b, 43) + _rotate(c, 30) + d, a + _rotate(b + _K2, 18) + c, a
@@ -117,7 +117,7 @@ class _State:
         self.x, self.y, self.z = z, y, x
 
     def _pair(self, at: int, a: Words, b: Words) -> tuple[Words, Words]:
-        """32 bytes and two seeds hashed into two numbers."""
+        """Hash 32 bytes and two seeds into two numbers."""
         first, second, third, fourth = (_fetch(self.keys, at + 8 * k) for k in range(4))
         a = a + first
         b = _rotate(b + a + fourth, 21)

@@ -1,7 +1,7 @@
-"""Picking by computed indices: gather, gather_nd.
+"""Selection by computed indices: gather, gather_nd.
 
-Indices are int32, int64 or int16; one that is out of range raises ModelError, at compilation where
-indices are constants, else in the run. Values are of any dtype and keep their type, quantisation included.
+Indices are int32, int64 or int16. An index out of range raises ModelError, at compilation if the indices are
+constants, else in the run. Values are of any dtype and keep their type, including quantisation.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gpunn.types import Array, DType, Shape, TensorType
 def rows_kernel(
     y: TensorType, index: int, values: int, *, outer: int, rows: int, picks: int, row: int
 ) -> Kernel:
-    """The kernel that picks `picks` of the `rows` rows of each block of input `values`.
+    """Make a kernel that selects `picks` of the `rows` rows of each block of input `values`.
 
-    Input `index` holds the rows' numbers; `outer` successive blocks, a batch, pick alike. A row has `row`
-    elements.
+    Input `index` contains the row numbers. `outer` successive blocks, a batch, select the same rows. A row
+    has `row` elements.
     """
     lanes = vec_width(row)
     count = y.size // lanes
@@ -40,7 +40,7 @@ def rows_kernel(
 
 
 def _batch_dims(call: Call) -> int:
-    """Attribute batch_dims, which counts from the end of the indices' dimensions when it is negative."""
+    """Return attribute batch_dims; a negative one counts from the end of the indices' dimensions."""
     given, rank = expect_int(call, "batch_dims", call["batch_dims"]), call.input(1).rank
     if not -rank <= given <= rank:
         call.fail(f"batch_dims {given} is out of range for indices of rank {rank}")
@@ -79,11 +79,11 @@ def _extent(call: Call) -> list[range]:
 
 @op(_infer_gather, _gather_kernel, guards=(Guard(1, _extent),), raw=True, strings=True)
 def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> Array:
-    """The slices of x along `axis` that the indices name: their dimensions take the place of the axis.
+    """Select the slices of x along `axis` that the indices name; their dimensions replace the axis.
 
-    The first batch_dims dimensions, no more than axis, are common to x and indices: each batch has indices
-    of its own. Both numbers may be negative. Raises ModelError for other dtypes of indices, numbers out of
-    range, dimensions that differ, and an index outside of 0 ... n - 1. TFLite schema, GatherOptions.
+    The first batch_dims dimensions, at most `axis` of them, are common to x and indices: each batch has
+    indices of its own. Both numbers may be negative. Raises ModelError for other dtypes of indices, numbers
+    out of range, dimensions that differ, and an index outside of 0 ... n - 1. TFLite schema, GatherOptions.
     """
     axis, batch = axis % x.ndim, batch_dims + (indices.ndim if batch_dims < 0 else 0)
     shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
@@ -133,11 +133,11 @@ def _extents(call: Call) -> list[range]:
 
 @op(_infer_gather_nd, _gather_nd_kernel, guards=(Guard(1, _extents),), raw=True, strings=True)
 def gather_nd(x: Array, indices: Array) -> Array:
-    """The slices of x that rows of numbers name: y[...] = x[indices[..., 0], indices[..., 1], ...].
+    """Select the slices of x that rows of numbers name: y[...] = x[indices[..., 0], indices[..., 1], ...].
 
-    indices [..., d] with d up to x's rank; result [..., the other dimensions of x]. Raises
-    ModelError for other dtypes of indices, for more numbers than dimensions, and for one outside of 0 ... n -
-    1. TFLite schema, GatherNdOptions.
+    indices [..., d] with d up to x's rank; result [..., the other dimensions of x]. Raises ModelError for
+    other dtypes of indices, for more numbers than dimensions, and for a number outside of 0 ... n - 1. TFLite
+    schema, GatherNdOptions.
     """
     depth = indices.shape[-1]
     shape = (*indices.shape[:-1], *x.shape[depth:])
@@ -145,7 +145,7 @@ def gather_nd(x: Array, indices: Array) -> Array:
 
 
 def _repeated(x: Array, shape: Shape) -> Array:
-    """x once for each row of no numbers."""
+    """Repeat x once for each row of no numbers."""
     return np.broadcast_to(x, shape).copy()
 
 

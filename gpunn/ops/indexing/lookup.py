@@ -24,7 +24,7 @@ COMBINERS = ("sum", "mean", "sqrtn")
 
 
 def _expect_rows(call: Call, index: int, least: int = 2) -> TensorType:
-    """The type of input `index`, whose slices along the first dimension, or strings, are looked up."""
+    """Return the type of input `index`, whose slices along the first dimension, or strings, are looked up."""
     values = call.input(index)
     least = 1 if values.dtype is DType.STRING else least
     if values.rank < least:
@@ -33,7 +33,7 @@ def _expect_rows(call: Call, index: int, least: int = 2) -> TensorType:
 
 
 def _expect_list(call: Call, index: int) -> int:
-    """The length of input `index`, a list of int32."""
+    """Return the length of input `index`, a list of int32."""
     expect_dtype(call, index, DType.INT32)
     return call.expect_rank(index, 1).shape[0]
 
@@ -52,17 +52,17 @@ def _embedding_kernel(call: Call) -> Kernel:
 
 
 def _rows_of(operand: int) -> Callable[[Call], list[range]]:
-    """Guard.ranges: numbers of the rows of an operand."""
+    """Make Guard.ranges for row numbers of an operand."""
     return lambda call: [range(call.input(operand).shape[0])]
 
 
 @op(_infer_embedding, _embedding_kernel, guards=(Guard(0, _rows_of(1)),), raw=True, strings=True)
 def embedding_lookup(indices: Array, values: Array) -> Array:
-    """values[indices]: the slices of `values` along its first dimension that `indices` name.
+    """Select the slices of `values` along its first dimension that `indices` name: values[indices].
 
-    indices int32 [K]; values [N, ...] of any dtype and rank 2 or more; result [K, ...], with the
-    quantisation of `values`. Raises ModelError for other dtypes and ranks, and for an index outside of 0
-    ... N - 1: at compilation where the indices are constants, else in the run. NeuralNetworks.h,
+    indices int32 [K]; values [N, ...] of any dtype and rank 2 or more; result [K, ...], with the quantisation
+    of `values`. Raises ModelError for other dtypes and ranks, and for an index outside of 0 ... N - 1: at
+    compilation if the indices are constants, else in the run. NeuralNetworks.h,
     ANEURALNETWORKS_EMBEDDING_LOOKUP; TFLite's EMBEDDING_LOOKUP.
     """
     return np.asarray(values[indices])
@@ -121,15 +121,15 @@ def _sparse_places(call: Call) -> list[range]:
 def embedding_lookup_sparse(
     ids: Array, indices: Array, weights: Array, values: Array, *, shape: Sequence[int], combiner: str = "sum"
 ) -> Array:
-    """Weighted sums of the slices of `values` that the rows of a sparse tensor of ids name.
+    """Compute weighted sums of the slices of `values` that the rows of a sparse tensor of ids name.
 
-    Id i, int32 ids[i] with weights[i], stands at indices[i], int32 [K, R], of a tensor of `shape`, R
-    extents. Along its last dimension the slices values[id] * weight are added up: values [N, ...] of rank 2
-    or more, result [*shape[:-1], ...], 0 where a row is empty. combiner "mean" divides by the sum of the
-    weights, "sqrtn" by the root of the sum of their squares, "sum" does not. Order does not matter; where
-    the ids of a row do not stand together, TFLite gives something else for "mean" and "sqrtn" (it wants
-    them sorted). Raises ModelError for other dtypes and shapes and, in the run, for ids and indices out of
-    range. TFLite schema, EmbeddingLookupSparseOptions; TensorFlow, tf.nn.embedding_lookup_sparse.
+    Id i is int32 ids[i] with weights[i], at indices[i], int32 [K, R], of a tensor of `shape`, R extents.
+    Along its last dimension the slices values[id] * weight are added up: values [N, ...] of rank 2 or more,
+    result [*shape[:-1], ...], 0 for an empty row. combiner "mean" divides by the sum of the weights, "sqrtn"
+    by the root of the sum of their squares, "sum" does not divide. The order does not matter. If the ids of a
+    row are not consecutive, TFLite gives another result for "mean" and "sqrtn" (it expects sorted ids).
+    Raises ModelError for other dtypes and shapes and, in the run, for ids and indices out of range. TFLite
+    schema, EmbeddingLookupSparseOptions; TensorFlow, tf.nn.embedding_lookup_sparse.
     """
     row = indices[:, :-1].astype(np.int64) @ np.asarray(dense(tuple(shape[:-1])), np.int64)
     count, item = size_of(tuple(shape[:-1])), values.shape[1:]
@@ -160,7 +160,7 @@ def _infer_concat(call: Call) -> TensorType:
 
 
 def _concat_kernels(call: Call) -> list[Kernel]:
-    """A gather for each channel, into its part of every row of the result."""
+    """Make a gather for each channel, into its part of every row of the result."""
     rows, width = size_of(call.x.shape[:-1]), call.y.shape[-1]
     kernels, first, start = [], 0, 0
     for k, picks in enumerate(call["columns"], 1):
@@ -198,15 +198,16 @@ def _column_rows(call: Call) -> list[range]:
 
 @op(_infer_concat, _concat_kernels, guards=(Guard(0, _column_rows, "ids"),), raw=True)
 def concat_embeddings(ids: Array, *tables: Array, columns: Sequence[int]) -> Array:
-    """Rows of several tables, the channels, one behind the other: features of a network over words.
+    """Concatenate rows of several tables, the channels: features of a network over words.
 
     ids int32 [..., sum of columns]: the first columns[0] of the last dimension are rows of tables[0], the
     next columns[1] of tables[1] and so on; tables [N, D], of one dtype and quantisation, which the result
     keeps; result [..., sum of columns[c] * D of table c]. Raises ModelError for other shapes and dtypes and
-    for an id that is no row's number: at compilation where ids are constants, else in the run. TFLite schema,
-    ConcatEmbeddingsOptions, is all that is public of it: num_columns_per_channel, which could not be
-    inferred were there ids for each channel, and embedding_dim_per_channel, which "could be inferred from
-    parameters". No release of TensorFlow Lite has a kernel, so that the order of the operands is our reading.
+    for an id that is not the number of a row: at compilation if ids are constants, else in the run. The only
+    public definition is TFLite's schema, ConcatEmbeddingsOptions: num_columns_per_channel, which could not be
+    inferred if there were ids for each channel, and embedding_dim_per_channel, which "could be inferred from
+    parameters". No release of TensorFlow Lite has a kernel, so the order of the operands is our
+    interpretation.
     """
     parts = np.split(ids, np.cumsum(columns)[:-1], axis=-1)
     pairs = zip(tables, parts, strict=True)
@@ -224,13 +225,13 @@ def _infer_hashtable(call: Call) -> tuple[TensorType, TensorType]:
 
 @op(_infer_hashtable, host_reason="HASHTABLE_LOOKUP runs on the numpy backend", raw=True, strings=True)
 def hashtable_lookup(lookups: Array, keys: Array, values: Array) -> tuple[Array, Array]:
-    """The slices of `values` whose keys are looked up, and which lookups hit: (output, hits).
+    """Look keys up; return the slices of `values` for them, and which lookups hit: (output, hits).
 
-    lookups int32 [K]; keys int32 [N], in ascending order; values [N, ...] of any dtype. output [K, ...]:
-    for a hit values[i] with keys[i] == lookup, for a miss bytes of 0 (also where the quantisation's zero
-    point is another), or no bytes; hits uint8 [K] (scale 1, zero point 0): 1 or 0. Raises ModelError for
-    other dtypes and shapes and, in the run, for keys that are not sorted.
-    NeuralNetworks.h, ANEURALNETWORKS_HASHTABLE_LOOKUP; TFLite's HASHTABLE_LOOKUP.
+    lookups int32 [K]; keys int32 [N], in ascending order; values [N, ...] of any dtype. output [K, ...]: for
+    a hit values[i] with keys[i] == lookup, for a miss bytes of 0 (even if the quantisation has another zero
+    point), or an empty string; hits uint8 [K] (scale 1, zero point 0): 1 or 0. Raises ModelError for other
+    dtypes and shapes and, in the run, for keys that are not sorted. NeuralNetworks.h,
+    ANEURALNETWORKS_HASHTABLE_LOOKUP; TFLite's HASHTABLE_LOOKUP.
     """
     if (keys[1:] < keys[:-1]).any():
         raise ModelError("hashtable_lookup: keys must be in ascending order")
@@ -259,11 +260,11 @@ def _infer_table(call: Call) -> TensorType:
 
 @op(_infer_table, host_reason="a hash table is looked up on the numpy backend", raw=True, strings=True)
 def table_lookup(queries: Array, keys: Array, values: Array, default: Array) -> Array:
-    """The value of each key that is looked up, the default where the table has none.
+    """Look keys up; return the value of each key, or the default if the table does not contain it.
 
-    queries int32, int64 or strings, of any shape, which is that of the result; keys [N] of the same dtype,
-    in any order, of equal ones the first counts; values [N] of any dtype; default of that dtype, of which
-    only the first element counts. Raises ModelError for other dtypes and shapes. TFLite schema,
+    queries int32, int64 or strings, of any shape, which the result has too; keys [N] of the same dtype, in
+    any order, of which the first of equal ones counts; values [N] of any dtype; default of that dtype, of
+    which only the first element counts. Raises ModelError for other dtypes and shapes. TFLite schema,
     HASHTABLE_FIND.
     """
     places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
@@ -295,7 +296,9 @@ def _infer_lsh(call: Call) -> TensorType:
 
 
 def _bytes(array: Array) -> bytes:
-    """The bytes of an array as a tensor holds it: reals as float32, all little-endian."""
+    """Return the bytes of an array as a tensor stores it: floating point as float32, everything
+    little-endian.
+    """
     if array.dtype == object:
         return packed(array)
     stored = array.astype(np.float32) if array.dtype == np.float64 else array
@@ -313,17 +316,17 @@ def _bytes(array: Array) -> bytes:
 def lsh_projection(
     hash: Array, input: Array, weight: Array | None = None, *, type: str, offset: bool = False
 ) -> Array:
-    """Bits that agree, mostly, for inputs that are much alike: a locality-sensitive hash.
+    """Compute a locality-sensitive hash: bits that mostly agree for similar inputs.
 
-    Bit (i, j) is 1 where the sum over k of weight[k] * score is positive, in float64; the score is
+    Bit (i, j) is 1 if the sum over k of weight[k] * score is positive, in float64. The score is
     Fingerprint64, read as int64, of the four bytes of float32 hash[i, j] followed by the bytes of slice k of
     `input`, all little-endian. hash [H, B] float or int32; input [K, ...] of any dtype, quantised as stored,
-    strings as the K equal parts of the buffer that packed() makes of them all, as TFLite takes them; weight
-    [K] float, absent: all 1. type "dense": int32 [H * B], a bit each; "sparse": int32 [H], the B bits of a
-    function as a number, the first the highest, with `offset` plus i << B (NNAPI 1.0 adds none, TFLite
-    and NNAPI 1.2's third type do). Raises ModelError for other types and shapes, and unless B +
-    ceil(log2(H)) <= 32 where sparse. NeuralNetworks.h, ANEURALNETWORKS_LSH_PROJECTION (which leaves the hash
-    open: AOSP and TFLite use farmhash); TFLite schema, LSHProjectionOptions.
+    strings as the K equal parts of the buffer that packed() makes of them all, as in TFLite; weight [K]
+    float, absent: all 1. type "dense": int32 [H * B], one bit each; "sparse": int32 [H], the B bits of a
+    function as a number, the first bit the highest, with `offset` plus i << B (NNAPI 1.0 adds nothing, TFLite
+    and NNAPI 1.2's third type add it). Raises ModelError for other types and shapes, and unless B +
+    ceil(log2(H)) <= 32 for "sparse". NeuralNetworks.h, ANEURALNETWORKS_LSH_PROJECTION (which does not define
+    the hash: AOSP and TFLite use farmhash); TFLite schema, LSHProjectionOptions.
     """
     functions, bits = hash.shape
     count = len(input)

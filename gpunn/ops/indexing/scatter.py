@@ -1,7 +1,7 @@
-"""Putting and adding values where indices say: scatter_nd, sparse_to_dense.
+"""Writing and adding values at indices: scatter_nd, sparse_to_dense.
 
-Indices are int32 or int64; one that is out of range raises ModelError, at compilation where
-indices are constants, else in the run. On the GPU updates are joined in their order (ops/kernels/by_row.py).
+Indices are int32 or int64. An index out of range raises ModelError, at compilation if the indices are
+constants, else in the run. The GPU adds updates in their order (ops/kernels/by_row.py).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def _places(call: Call) -> list[range]:
 
 @op(_infer_sparse, _sparse_kernels, guards=(Guard(0, _places),), raw=True, strings=True)
 def sparse_to_dense(indices: Array, values: Array, default: Array, *, shape: Sequence[int]) -> Array:
-    """A tensor of `shape`, filled with `default`, with values[i] at indices[i].
+    """Make a tensor of `shape`, filled with `default`, with values[i] at indices[i].
 
-    indices [K, rank], or [K] (for rank 1), or one number; values [K], or one for all. The last of several
-    values for one place stays. Raises ModelError for other shapes and dtypes and, in the run, for an index
+    indices [K, rank], or [K] (for rank 1), or one number; values [K], or one for all. Of several values for
+    one place the last one counts. Raises ModelError for other shapes and dtypes and, in the run, for an index
     outside of the shape. TFLite schema, SparseToDenseOptions (indices are always validated).
     """
     places = indices.reshape(len(indices) if indices.ndim == 2 else indices.size, len(shape))
@@ -93,11 +93,11 @@ def _slices(call: Call) -> list[range]:
 
 @op(_infer_scatter, _scatter_kernels, guards=(Guard(0, _slices),), flops=lambda call: call.input(1).size)
 def scatter_nd(indices: Array, updates: Array, *, shape: Sequence[int]) -> Array:
-    """Zeros of `shape` to which updates[i] are added at the slices that indices[i] name.
+    """Add updates[i] to zeros of `shape`, at the slices that indices[i] name.
 
     indices [..., d] int32 or int64, updates [..., *shape[d:]]: float32, float16, int32, int64, int8 or uint8,
-    whose sums wrap around, or bool, of which those for one place are or-ed. Raises ModelError for
-    other shapes and dtypes and, in the run, for indices out of range. TFLite schema, ScatterNdOptions.
+    whose sums wrap around, or bool, which are or-ed. Raises ModelError for other shapes and dtypes and, in
+    the run, for indices out of range. TFLite schema, ScatterNdOptions.
     """
     depth = indices.shape[-1]
     result = np.zeros((size_of(tuple(shape[:depth])), *shape[depth:]), updates.dtype)

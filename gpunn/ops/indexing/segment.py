@@ -1,10 +1,10 @@
-"""Slices of a tensor combined by the segments that they belong to: sums, products, extremes.
+"""Combination of a tensor's slices by segments: sums, products, extremes.
 
-data [K, ...] float32, float16, int32 or int64; ids [K, ...], int32 or int64, name the segment of each
-slice; with ids of a higher rank slices have fewer dimensions. The result has `segments` slices; an empty
-one holds 0 for the sum, 1 for the product, and the lowest or highest number of the dtype, for reals of
-float32, for the maximum or minimum. A negative id names none where `drops` says so. Raises ModelError for
-other dtypes and shapes and, in the run, for ids out of range. TFLite schema, SegmentSumOptions and
+data [K, ...] float32, float16, int32 or int64; ids [K, ...], int32 or int64, name the segment of each slice;
+with ids of a higher rank slices have fewer dimensions. The result has `segments` slices. An empty segment has
+0 for the sum, 1 for the product, and for maximum or minimum the lowest or highest number of the dtype (for
+floating point, of float32). A negative id names no segment if `drops` says so. Raises ModelError for other
+dtypes and shapes and, in the run, for ids out of range. TFLite schema, SegmentSumOptions and
 UnsortedSegmentSumOptions, -ProdOptions, -MaxOptions, -MinOptions; TensorFlow, tf.math.unsorted_segment_sum.
 """
 
@@ -27,9 +27,9 @@ from gpunn.types import Array, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """One line: how two slices are joined, in numpy and by which op, and what none come to.
+    """One line of the table: how two slices are combined, in numpy and by which op, and the value of none.
 
-    That is None for the dtype's end.
+    None stands for the end of the dtype's range.
     """
 
     name: str

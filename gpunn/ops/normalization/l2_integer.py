@@ -1,8 +1,7 @@
-"""l2_normalization of 8-bit tensors in 32-bit fixed point, as TFLite's kernels compute it.
+"""l2_normalization of 8-bit tensors in 32-bit fixed point, as in TFLite's kernels.
 
-A row is counted from its zero point; the reciprocal of the root of its sum of squares, by Newton's
-iteration, is a multiplier and a shift, which bring its elements to steps of 1/128. Formulas: TFLite,
-l2normalization.h.
+Elements are relative to the zero point. The inverse root of a row's sum of squares, by Newton's iteration, is
+a multiplier and a shift, which convert the elements to steps of 1/128. Formulas: TFLite, l2normalization.h.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _why_not(call: Call) -> str:
 
 
 def _left(call: Call) -> tuple[int, int]:
-    """By how many bits elements and multiplier are shifted to the left: seven, for steps of 1/128."""
+    """Return the left shifts of elements and multiplier: together seven bits, for steps of 1/128."""
     return (0, 7) if call.x.dtype is DType.INT8 else (7, 0)
 
 

@@ -1,8 +1,8 @@
-"""log_softmax of 8-bit tensors in 32-bit fixed point, as TFLite's reference kernel computes it.
+"""log_softmax of 8-bit tensors in 32-bit fixed point, as in TFLite's reference kernel.
 
-Exponentials and their sum are those of softmax_integer.py; the sum's logarithm is that of a power of two and
-of a quotient of polynomials. Formulas: TFLite, log_softmax.h, and log_x_for_x_greater_than_or_equal_to_1 of
-common.h; a number with n integer bits counts in 2^(n - 31).
+Exponentials and their sum are those of softmax_integer.py. The logarithm of the sum is that of a power of two
+and of a quotient of polynomials. Formulas: TFLite, log_softmax.h, and log_x_for_x_greater_than_or_equal_to_1
+of common.h. A number with n integer bits has steps of 2^(n - 31).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _why_not(call: Call) -> str:
 
 
 def logarithm(total: Array) -> Array:
-    """The logarithm, with DIFFERENCE_BITS integer bits, of `total` >= 1 with SUM_BITS.
+    """Compute the logarithm, with DIFFERENCE_BITS integer bits, of `total` >= 1 with SUM_BITS.
 
-    The total is 2^p r, and r is near to CENTRE: p + 1/4 is the larger of two candidates, in steps of 2^-25.
+    The total is 2^p r with r near CENTRE; p + 1/4 is the larger of two candidates, in steps of 2^-25.
     """
     leading = leading_zeros(total)
     headroom = leading_zeros(high_multiply(total, SQRT_HALF)) - 1
@@ -63,7 +63,9 @@ def logarithm(total: Array) -> Array:
 
 
 def _table(call: Call) -> Array:
-    """exponentials(), then the logarithms of these, with DIFFERENCE_BITS; what does not count is LEAST."""
+    """List exponentials(), then their logarithms with DIFFERENCE_BITS; differences that do not count are
+    LEAST.
+    """
     scaled, known = differences(call)
     logarithms = np.where(known, np.maximum(scaled, LEAST), LEAST)
     return np.concatenate([exponentials(call), logarithms.astype(np.int32)])

@@ -40,7 +40,7 @@ _PARAMETERS = {
 
 
 def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Kernel:
-    """The kernel of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl."""
+    """Make the kernel of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl."""
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
@@ -60,7 +60,7 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Ke
 
 
 def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quantized:
-    """The facet of an op on rows of 8 bits, and of 16; where this does not serve, it goes through reals."""
+    """Make the facet of an op on rows of 8 bits, and of 16; calls outside its arithmetic use real numbers."""
 
     def of(call: Call) -> IntegerRows:
         return sixteen if sixteen is not None and call.x.dtype is DType.INT16 else eight
@@ -114,13 +114,13 @@ _SOFTMAX = {
     accuracy=Accuracy(roundings=row_length),
 )
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
-    """exp(beta (x - max)) / sum(exp(beta (x - max))), maximum and sum taken along `axis`.
+    """Compute exp(beta (x - max)) / sum(exp(beta (x - max))), with maximum and sum along `axis`.
 
-    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8, int8 or
-    int16: the result then has 256 or 2^15 steps from 0 to 1 (softmax_integer.py, softmax_int16.py).
-    A row that holds NaN or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes,
-    for an axis out of range, and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of
-    float32). NeuralNetworks.h, ANEURALNETWORKS_SOFTMAX (last axis of ranks 2 and 4 there); TFLite schema,
+    Shapes: any of rank 1 or more; the result has x's shape. dtype: float32, float16, or quantised uint8, int8
+    or int16; the result then has 256 or 2^15 steps from 0 to 1 (softmax_integer.py, softmax_int16.py). If a
+    row contains NaN or +inf, or only -inf, the whole row is NaN. Raises ModelError for other dtypes, for an
+    axis out of range, and unless 0 < beta. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32).
+    NeuralNetworks.h, ANEURALNETWORKS_SOFTMAX (last axis of ranks 2 and 4 there); TFLite schema,
     SoftmaxOptions.
     """
     if not x.size:
@@ -150,13 +150,12 @@ def _log_softmax_error(evaluation: Evaluation) -> Array:
     accuracy=Accuracy(formula=_log_softmax_error),
 )
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
-    """x - max - log(sum(exp(x - max))), maximum and sum taken along `axis`: the logarithm of softmax.
+    """Compute x - max - log(sum(exp(x - max))), the logarithm of softmax, with maximum and sum along `axis`.
 
-    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8:
-    the result then has 256 steps from -16 to 0 (log_softmax_integer.py). A row that holds NaN
-    or +inf, or nothing but -inf, is NaN throughout. Raises ModelError for other dtypes and for an axis out of
-    range. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32). TFLite schema,
-    LogSoftmaxOptions.
+    Shapes: any of rank 1 or more; the result has x's shape. dtype: float32, float16, or quantised uint8 or
+    int8; the result then has 256 steps from -16 to 0 (log_softmax_integer.py). If a row contains NaN or +inf,
+    or only -inf, the whole row is NaN. Raises ModelError for other dtypes and for an axis out of range.
+    Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32). TFLite schema, LogSoftmaxOptions.
     """
     if not x.size:
         return x
@@ -183,14 +182,14 @@ _L2 = {
     accuracy=Accuracy(roundings=row_length),
 )
 def l2_normalization(x: Array, *, axis: int = -1) -> Array:
-    """x / sqrt(sum(x^2)), the sum taken along `axis`; a vector of zeros stays zeros.
+    """Compute x / sqrt(sum(x^2)), with the sum along `axis`; a vector of zeros stays zeros.
 
-    Shapes: any of rank 1 or more; the result has x's. dtype: float32, float16, or quantised uint8 or int8, in
-    integers where the result counts in 1/128 (l2_integer.py). Numbers of any magnitude are
-    normalised, subnormal ones may count as 0. A row that holds NaN or an infinity is NaN throughout.
-    Raises ModelError for other dtypes and for an axis out of range. Accuracy: the general promise (atol
-    1e-5, rtol 5 eps of float32). NeuralNetworks.h, ANEURALNETWORKS_L2_NORMALIZATION (last axis of rank 4
-    there; it leaves a vector of zeros open); TFLite schema, L2NormOptions.
+    Shapes: any of rank 1 or more; the result has x's shape. dtype: float32, float16, or quantised uint8 or
+    int8, in integers if the result has steps of 1/128 (l2_integer.py). Numbers of any magnitude are
+    normalised; subnormal numbers may count as 0. If a row contains NaN or an infinity, the whole row is NaN.
+    Raises ModelError for other dtypes and for an axis out of range. Accuracy: the general promise (atol 1e-5,
+    rtol 5 eps of float32). NeuralNetworks.h, ANEURALNETWORKS_L2_NORMALIZATION (last axis of rank 4 there; it
+    does not define the result for a vector of zeros); TFLite schema, L2NormOptions.
     """
     if not x.size:
         return x
@@ -261,13 +260,13 @@ def _local_response_error(evaluation: Evaluation) -> Array:
 def local_response_normalization(
     x: Array, *, radius: int, bias: float, alpha: float, beta: float, axis: int = -1
 ) -> Array:
-    """x / (bias + alpha sum(x^2))^beta, the sum taken over d - radius ... d + radius along `axis`.
+    """Compute x / (bias + alpha sum(x^2))^beta, with the sum over d - radius ... d + radius along `axis`.
 
-    Neighbours outside of x do not count, and alpha is not divided by their number. Shapes: any of rank 1
-    or more; the result has x's. dtype: float32 or float16, with squares and sums inside float32's range.
+    Neighbours outside of x do not count, and alpha is not divided by their number. Shapes: any of rank 1 or
+    more; the result has x's shape. dtype: float32 or float16, with squares and sums inside float32's range.
     Raises ModelError for other dtypes, an axis out of range, radius < 0, numbers that are not finite, and
-    bias 0. Accuracy: atol 1e-5, and rtol 3 + beta (n + 2 + 5 |log2(base)|) eps of float32 for n neighbours,
-    since a power is 2^(beta log2(base)) on a GPU, whose error grows with the exponent. NeuralNetworks.h,
+    bias 0. Accuracy: atol 1e-5, and rtol 3 + beta (n + 2 + 5 |log2(base)|) eps of float32 for n neighbours:
+    on a GPU a power is 2^(beta log2(base)), whose error grows with the exponent. NeuralNetworks.h,
     ANEURALNETWORKS_LOCAL_RESPONSE_NORMALIZATION (last axis of rank 4 there); TFLite schema,
     LocalResponseNormalizationOptions.
     """

@@ -1,4 +1,4 @@
-"""What the integer arithmetic of an op on rows consists of: softmax, log_softmax, l2_normalization."""
+"""IntegerRows: the integer arithmetic of an op on rows (softmax, log_softmax, l2_normalization)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def _nothing(call: Call) -> Mapping[str, Param]:
 
 @dataclass(frozen=True, slots=True)
 class IntegerRows:
-    """An op on rows along attribute `axis`, of stored values.
+    """The integer arithmetic of an op on rows along attribute `axis`.
 
-    `why_not`: why the arithmetic does not serve a call; empty where it does. `reference`: the stored result.
+    `why_not`: why the arithmetic does not fit a call; empty if it fits. `reference`: the stored result.
     `functions` of shaders/normalize.wgsl, `libraries`, `table` and `params`: the same on the GPU.
     """
 

@@ -1,8 +1,8 @@
-"""softmax of quantised int16 as TFLite's reference kernel (softmax.h, SoftmaxInt16) computes it.
+"""softmax of quantised int16, as in TFLite's reference kernel (softmax.h, SoftmaxInt16).
 
-exp over -10 ... 0 and 1 / (1 + x) over 0 ... 1 are read from tables of 513 points with 15 bits of fraction,
-with straight lines between them (ops/fixed_point/interpolation.py). What lies 10 or more below a row's
-maximum counts as exp(-10). shaders/lib/softmax_int16.wgsl has the same for the GPU.
+exp over -10 ... 0 and 1 / (1 + x) over 0 ... 1 come from interpolation tables of 513 points with 15 bits of
+fraction (ops/fixed_point/interpolation.py). Elements that are 10 or more below a row's maximum count as
+exp(-10). shaders/lib/softmax_int16.wgsl has the same for the GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _why_not(call: Call) -> str:
 
 @functools.cache
 def _tables() -> tuple[Array, Array]:
-    """Those of exp(x), -10 ... 0, and of 1 / (1 + x), 0 ... 1."""
+    """Make the interpolation tables of exp(x), -10 ... 0, and of 1 / (1 + x), 0 ... 1."""
     return (
         points(np.exp, -RANGE, 0.0, 2.0**15, np.float64),
         points(lambda x: 1 / (1 + x), 0.0, 1.0, 2.0**15, np.float64),
@@ -41,7 +41,7 @@ def _tables() -> tuple[Array, Array]:
 
 
 def _factor(call: Call) -> tuple[int, int]:
-    """What makes steps of the exponential's argument of stored ones."""
+    """Return the factor from stored steps to steps of the exponential's argument."""
     scale, _ = scale_of(call, call.x)
     return quantize_multiplier(scale * float(call["beta"]) / (RANGE / (2**16 - 1)))
 

@@ -1,9 +1,9 @@
-"""softmax of quantised tensors in 32-bit fixed point, as TFLite's reference kernel (softmax.h) computes it.
+"""softmax of quantised tensors in 32-bit fixed point, as in TFLite's reference kernel (softmax.h).
 
-A row's exponentials depend on how far below the row's maximum an element lies, so a table of 256 holds
-them. Their sum counts in 2^-19, its reciprocal comes from Newton's iteration. Formulas: gemmlowp,
-fixedpoint.h, exp_on_negative_values and one_over_one_plus_x_for_x_in_0_1; a number with n integer bits
-counts in 2^(n - 31).
+The exponential of an element depends on its distance from the row's maximum, so a table of 256 contains all
+exponentials. Their sum has steps of 2^-19; its reciprocal comes from Newton's iteration. Formulas: gemmlowp,
+fixedpoint.h, exp_on_negative_values and one_over_one_plus_x_for_x_in_0_1. A number with n integer bits has
+steps of 2^(n - 31).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _why_not(call: Call) -> str:
 
 
 def differences(call: Call) -> tuple[Array, Array]:
-    """0, -1, ... -255 steps below a row's maximum, with DIFFERENCE_BITS, and which of them count."""
+    """List 0, -1, ... -255 steps below a row's maximum, with DIFFERENCE_BITS, and which of them count."""
     scale, _ = scale_of(call, call.x)
     beta = float(call.attrs.get("beta", 1.0))
     factor = min(beta * float(np.float32(scale)) * 2 ** (31 - DIFFERENCE_BITS), ONE)
@@ -56,16 +56,16 @@ def differences(call: Call) -> tuple[Array, Array]:
 
 
 def exponentials(call: Call) -> Array:
-    """exp of 0, -1, ... -255 steps below a row's maximum, as int32 with no integer bits."""
+    """List exp of 0, -1, ... -255 steps below a row's maximum, as int32 with no integer bits."""
     scaled, known = differences(call)
     table: Array = np.where(known, _exp(scaled), 0).astype(np.int32)
     return table
 
 
 def _exp(x: Array) -> Array:
-    """exp of x <= 0 with DIFFERENCE_BITS integer bits.
+    """Compute exp of x <= 0 with DIFFERENCE_BITS integer bits.
 
-    What x lacks to a multiple of 1/4 goes through a Taylor series, each bit above through a factor.
+    The remainder of x to a multiple of 1/4 goes through a Taylor series, and each higher bit is a factor.
     """
     quarter = 2 ** (29 - DIFFERENCE_BITS)
     rest = (x & (quarter - 1)) - quarter
@@ -78,7 +78,7 @@ def _exp(x: Array) -> Array:
 
 
 def _exp_of_quarter(x: Array) -> Array:
-    """exp of x in [-1/4, 0), expanded around -1/8 to the fourth power."""
+    """Compute exp of x in [-1/4, 0), expanded around -1/8 to the fourth power."""
     constant = round(math.exp(-1 / 8) * 2**31)
     x = x + 2**28
     square = high_multiply(x, x)
@@ -88,12 +88,12 @@ def _exp_of_quarter(x: Array) -> Array:
 
 
 def leading_zeros(x: Array) -> Array:
-    """Of the 32 bits of positive numbers, those before the first digit."""
+    """Count the zero bits before the first one bit of positive 32-bit numbers."""
     return np.asarray(32 - np.frexp(x.astype(np.float64))[1].astype(np.int64))
 
 
 def over(half: Array) -> Array:
-    """1 / x with no integer bits, of half an x from 1 to 2."""
+    """Compute 1 / x with no integer bits, from half of an x from 1 to 2."""
     x = START + high_multiply(half, -SLOPE)
     for _ in range(3):
         x = x + (high_multiply(x, 2**29 - high_multiply(half, x)) << 2)
@@ -101,7 +101,9 @@ def over(half: Array) -> Array:
 
 
 def _reciprocal(total: Array) -> tuple[Array, Array]:
-    """(r, exponent) with 1 / total = r / 2^31 / 2^exponent, for `total` >= 1 with SUM_BITS integer bits."""
+    """Return (r, exponent) with 1 / total = r / 2^31 / 2^exponent, for `total` >= 1 with SUM_BITS integer
+    bits.
+    """
     leading = leading_zeros(total)
     return over(total << (leading - 1)), SUM_BITS - leading
 
@@ -119,7 +121,7 @@ def _reference(call: Call, x: Array) -> Array:
 
 
 def softmax_functions(call: Call) -> dict[str, str]:
-    """The functions of shaders/normalize.wgsl; they read `table` and call lib/softmax.wgsl."""
+    """Return the functions of shaders/normalize.wgsl; they read `table` and call lib/softmax.wgsl."""
     low, high = LIMITS[call.y.dtype]
     return {
         "lowest": "T(-2147483648)",

@@ -23,13 +23,13 @@ _BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * weights: file
 
 
 def expect_integers(call: Call) -> tuple[TensorType, ...]:
-    """The types of the results, but for their shapes; ModelError unless the operands have theirs."""
+    """Return the types of the results, without their shapes; raise ModelError for operands of other types."""
     expect_stored(call, _DTYPES)
     return call.input(1), call.input(4), call.x, TensorType(DType.INT16, (), _SUMS)
 
 
 def _check(call: Call) -> None:
-    """ModelError for scales and zero points that the arithmetic is not defined for."""
+    """Raise ModelError for scales and zero points that the arithmetic is not defined for."""
     if any(t.quantization != _ACTIVATIONS for t in (call.x, call.input(1), call.y)):
         call.fail("input, output state and output must have scale 1/128 and zero point 128")
     if any(t.quantization != _STATE for t in (call.input(4), call.outputs[1])):
@@ -42,17 +42,17 @@ def _check(call: Call) -> None:
 def _reference(
     call: Call, x: Array, output_state: Array, weights: Array, bias: Array, cell_state: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """As the op says, on integers; halves of the sums go upwards, as ruy rounds them."""
+    """Compute the op on integers; halves of the sums are rounded upwards, as in ruy."""
     operands = np.concatenate([x, output_state], axis=1)
     # 16-bit products: exact in float64, for which there is a quick matrix product.
     centred = weights.astype(np.float64) - scale_of(call, call.input(2))[1]
     sums = ((operands.astype(np.float64) - 128) @ centred.T).astype(np.int64) + bias
     factor = quantize_multiplier(scale_of(call, call.input(3))[0] / _SUMS.scale[0])
     sums = saturate(rescale(wrap32(sums), *factor, away=False))
-    enter, fresh, forget, leave = np.split(sums, 4, axis=1)
-    fresh = divide_by_power(multiply(logistic(enter), tanh(fresh, 3)), 4)
-    c = saturate(fresh + multiply(logistic(forget), cell_state.astype(np.int64)))
-    y = divide_by_power(multiply(logistic(leave), tanh(saturate(c << 1), 3)), 8)
+    input_gate, cell_gate, forget_gate, output_gate = np.split(sums, 4, axis=1)
+    added = divide_by_power(multiply(logistic(input_gate), tanh(cell_gate, 3)), 4)
+    c = saturate(added + multiply(logistic(forget_gate), cell_state.astype(np.int64)))
+    y = divide_by_power(multiply(logistic(output_gate), tanh(saturate(c << 1), 3)), 8)
     return (
         (np.clip(y, -128, 127) + 128).astype(np.uint8),
         c.astype(np.int16),

@@ -1,8 +1,8 @@
 """Long short-term memory: steps and sequences in every documented variant, and the cell of BasicLSTM.
 
-The state comes in as operands and goes out as results. dtype: float32 or float16, the same for all operands.
+The state is an operand before and a result after. dtype: float32 or float16, the same for all operands.
 `activation` names one of unary.ACTIVATIONS, or is None; it is part of these ops' meaning, so they take no
-fused one. Accuracy: as in recurrent.py, and in a sequence what is off in the state is handed on.
+fused activation. Accuracy: as in rnn.py; in a sequence the error of a state goes on to the next step.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _NORMS = (21, 22, 23)  # beside these, 20 is there where the input gate is
 
 
 def _expect_optional(call: Call) -> None:
-    """ModelError unless the optional operands of an LSTM are there in one of the documented combinations."""
+    """Raise ModelError unless the optional operands of an LSTM form one of the documented combinations."""
     expect_operands(call, OPERANDS, MANDATORY)
     gate = {call.has(index) for index in _INPUT_GATE}
     if len(gate) > 1:
@@ -73,7 +73,7 @@ def _expect_optional(call: Call) -> None:
 
 
 def _expect_together(call: Call, group: Sequence[int], of_input_gate: int, gate: bool) -> None:
-    """ModelError unless operands are all there or all absent, and with them one of the input gate's."""
+    """Raise ModelError unless operands are all there, with that of the input gate, or all absent."""
     there = {call.has(index) for index in group}
     if len(there) > 1 or call.has(of_input_gate) != (there == {True} and gate):
         call.fail(
@@ -110,7 +110,9 @@ def _clip(x: Array, bound: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """One of the four: `share` is what the inputs of all steps [T, B, U] add to its sums."""
+    """One of the four gates: `share` is the part of its sums that comes from the inputs of all steps [T, B,
+    U].
+    """
 
     share: Array
     recurrent: Array
@@ -132,28 +134,28 @@ class _Gate:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """What all steps have in common; without the gate `enter` it lets in what `forget` lets go."""
+    """The constants of all steps. Without an input gate its value is 1 - forget gate."""
 
-    enter: _Gate | None
-    forget: _Gate
-    fresh: _Gate
-    leave: _Gate
+    input_gate: _Gate | None
+    forget_gate: _Gate
+    cell_gate: _Gate
+    output_gate: _Gate
     projection: Array | None
     projection_bias: Array | None
     clips: tuple[float, float]
 
     def __call__(self, step: int, h: Array, c: Array) -> tuple[list[Array], Array, Array]:
-        """The gates, the output and the cell state of a step."""
-        forget = self.forget(step, h, c)
-        enter = 1 - forget if self.enter is None else self.enter(step, h, c)
-        fresh = self.fresh(step, h, c)
-        c = _clip(forget * c + enter * fresh, self.clips[0])
-        leave = self.leave(step, h, c)
-        y = leave * apply_activation(c, self.fresh.activation)
+        """Compute one step: the gates, the output and the cell state."""
+        forget_gate = self.forget_gate(step, h, c)
+        input_gate = 1 - forget_gate if self.input_gate is None else self.input_gate(step, h, c)
+        cell_gate = self.cell_gate(step, h, c)
+        c = _clip(forget_gate * c + input_gate * cell_gate, self.clips[0])
+        output_gate = self.output_gate(step, h, c)
+        y = output_gate * apply_activation(c, self.cell_gate.activation)
         if self.projection is not None:
             y = product(y, self.projection)
             y = _clip(y if self.projection_bias is None else y + self.projection_bias, self.clips[1])
-        return [*([] if self.enter is None else [enter]), fresh, forget, leave], y, c
+        return [*([] if self.input_gate is None else [input_gate]), cell_gate, forget_gate, output_gate], y, c
 
 
 def _error(evaluation: Evaluation) -> Array:
@@ -222,21 +224,21 @@ def lstm(
     reverse: bool = False,
     intermediates: tuple[tuple[float, int] | None, ...] | None = None,
 ) -> tuple[Array, Array, Array, Array]:
-    """A step or a sequence of a long short-term memory: (scratch, output state, cell state, output).
+    """Run a step or a sequence of a long short-term memory: (scratch, output state, cell state, output).
 
-    x [B, I], input_to_* [U, I], recurrent_to_* [U, O], cell_to_* [U], biases [U], projection_weights
-    [O, U] (O = U without), projection_bias [O], output_state [B, O], cell_state [B, U], coefficients [U];
-    results [B, 4 U] ([B, 3 U] without input gate), [B, O], [B, U], [B, O]. A sequence x is [B, T, I], or
-    [T, B, I] with time_major, and the last result has its order; `reverse` begins at its end. The scratch
-    result holds the gates of the last step and means nothing. Without the input gate's operands its value
-    is 1 - forget gate. The cell_to_* weights are peepholes, the output gate's onto the new cell state. With
-    coefficients, what a gate sums is normalised to mean 0 and variance 1 and multiplied by them before the
-    bias is added. Clips of 0 are off. Quantised: x, matrices, output state and y int8, peepholes, cell
-    state and coefficients int16, biases int32; `intermediates` are scales and zero points of what is
-    normalised in each gate, and of what is projected, or the 12 of lstm_integer8.py. Raises ModelError
-    for other shapes, mixed dtypes, optional operands in combinations that are not documented, an unknown
-    activation and negative clips.
-    NeuralNetworks.h, ANEURALNETWORKS_LSTM; TFLite schema, LSTMOptions, UnidirectionalSequenceLSTMOptions.
+    x [B, I], input_to_* [U, I], recurrent_to_* [U, O], cell_to_* [U], biases [U], projection_weights [O, U]
+    (O = U without), projection_bias [O], output_state [B, O], cell_state [B, U], coefficients [U]; results
+    [B, 4 U] ([B, 3 U] without input gate), [B, O], [B, U], [B, O]. A sequence x is [B, T, I], or [T, B, I]
+    with time_major, and the last result has the same order; `reverse` begins at its end. The scratch result
+    contains the gates of the last step; its content has no meaning. Without the operands of the input gate,
+    its value is 1 - forget gate. The cell_to_* weights are peepholes; that of the output gate reads the new
+    cell state. With coefficients, the sums of a gate are normalised to mean 0 and variance 1 and multiplied
+    by them before the bias is added. Clips of 0 are off. Quantised: x, matrices, output state and y int8,
+    peepholes, cell state and coefficients int16, biases int32; `intermediates` are scales and zero points of
+    each gate's sums before normalisation, and of the projection's input, or the 12 of lstm_integer8.py.
+    Raises ModelError for other shapes, mixed dtypes, undocumented combinations of optional operands, an
+    unknown activation and negative clips. NeuralNetworks.h, ANEURALNETWORKS_LSTM; TFLite schema, LSTMOptions,
+    UnidirectionalSequenceLSTMOptions.
     """
     steps = in_time(x, time_major, reverse)
     gates: list[tuple[Any, ...]] = list(
@@ -261,10 +263,11 @@ def lstm(
         )
     )
     parts = [None if w is None else (_over_time(steps, w), *rest) for w, *rest in gates]
-    enter = None if parts[0] is None else _Gate(*parts[0])
-    forget, fresh, leave = (_Gate(*part) for part in parts[1:] if part is not None)
-    cell = _Cell(enter, forget, fresh, leave, projection_weights, projection_bias, (cell_clip, proj_clip))
-    h, c, scratch = output_state, cell_state, [np.zeros_like(cell_state)] * (3 if enter is None else 4)
+    input_gate = None if parts[0] is None else _Gate(*parts[0])
+    forget_gate, cell_gate, output_gate = (_Gate(*part) for part in parts[1:] if part is not None)
+    clips = cell_clip, proj_clip
+    cell = _Cell(input_gate, forget_gate, cell_gate, output_gate, projection_weights, projection_bias, clips)
+    h, c, scratch = output_state, cell_state, [np.zeros_like(cell_state)] * (3 if input_gate is None else 4)
     found = np.empty((len(steps), *h.shape), steps.dtype)
     for step in range(len(steps)):
         scratch, h, c = cell(step, h, c)
@@ -274,7 +277,7 @@ def lstm(
 
 
 def _over_time(steps: Array, w: Array) -> Array:
-    """What the inputs of all steps [T, B, I] add to a gate's sums, in one product."""
+    """Compute the part of a gate's sums that comes from the inputs of all steps [T, B, I], in one product."""
     count, batch, depth = steps.shape
     return product(steps.reshape(count * batch, depth), w).reshape(count, batch, len(w))
 
@@ -301,21 +304,21 @@ def _infer_basic(call: Call) -> tuple[TensorType, ...]:
 def basic_lstm(
     x: Array, output_state: Array, weights: Array, bias: Array, cell_state: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """A step of a long short-term memory with all weights in one: (output, cell state, operands, sums).
+    """Run a step of a long short-term memory with all weights in one: (output, cell state, operands, sums).
 
-    x [B, I], output_state and cell_state [B, U], weights [4 U, I + U] and bias [4 U] of the input gate, the
-    cell, the forget gate and the output gate; results [B, U], [B, U], [B, I + U], [B, 4 U]: output and cell
-    state, x beside the old output, and what the gates were before their activations. Quantised: x, states of
-    output, weights and their results uint8, cell state and sums int16, bias int32. Raises ModelError for
-    other shapes, mixed dtypes and, quantised, scales that TFLite's kernel does not have. TFLite schema,
+    x [B, I], output_state and cell_state [B, U], weights [4 U, I + U] and bias [4 U] of the input, cell,
+    forget and output gates, in this order; results [B, U], [B, U], [B, I + U], [B, 4 U]: output and cell
+    state, x beside the old output, and the gates before their activations. Quantised: x, output states,
+    weights and their results uint8, cell state and sums int16, bias int32. Raises ModelError for other
+    shapes, mixed dtypes and, if quantised, for scales that TFLite's kernel does not have. TFLite schema,
     LSTMKernelType BASIC.
     """
     operands = np.concatenate([x, output_state], axis=1)
     sums = product(operands, weights) + bias
-    enter, fresh, forget, leave = np.split(sums, 4, axis=1)
-    enter, forget, leave = (apply_activation(gate, "logistic") for gate in (enter, forget, leave))
-    c = enter * np.tanh(fresh) + forget * cell_state
-    y = leave * np.tanh(c)
+    input_gate, cell_gate, forget_gate, output_gate = np.split(sums, 4, axis=1)
+    c = apply_activation(input_gate, "logistic") * np.tanh(cell_gate)
+    c = c + apply_activation(forget_gate, "logistic") * cell_state
+    y = apply_activation(output_gate, "logistic") * np.tanh(c)
     return y.astype(x.dtype), c.astype(x.dtype), operands, sums.astype(x.dtype)
 
 

@@ -41,19 +41,19 @@ _PEEPHOLE = {0: 9, 1: 10, 3: 11}
 
 
 def expect_integers(call: Call) -> None:
-    """ModelError unless the operands have the element types of the integer form, and scales."""
+    """Raise ModelError unless the operands have the element types of the integer form, and scales."""
     expect_stored(call, _DTYPES)
     if call["activation"] != "tanh":
         call.fail(f"on quantised tensors activation must be tanh, got {call['activation']!r}")
 
 
 def gates_type(shape: Shape) -> TensorType:
-    """The type of the scratch result: gates as fixed-point numbers."""
+    """Return the type of the scratch result: gates as fixed-point numbers."""
     return TensorType(DType.INT16, shape, _GATE)
 
 
 def intermediate(call: Call, index: int, dtype: DType) -> tuple[float, int]:
-    """Scale and zero point of an intermediate tensor."""
+    """Return scale and zero point of an intermediate tensor."""
     try:
         scale, zero = call["intermediates"][index]
         quantization = Quantization((float(scale),), (int(zero),))
@@ -63,7 +63,7 @@ def intermediate(call: Call, index: int, dtype: DType) -> tuple[float, int]:
 
 
 def _hidden(call: Call) -> tuple[float, int]:
-    """Scale and zero point of what is projected; without projection, of the output."""
+    """Return scale and zero point of the projection's input; without projection, of the output."""
     if not call.has(16):
         return scale_of(call, call.input(18))
     scale, zero = intermediate(call, _HIDDEN, DType.INT8)
@@ -71,14 +71,14 @@ def _hidden(call: Call) -> tuple[float, int]:
 
 
 def _sums(call: Call) -> tuple[float, ...]:
-    """The scale of each gate before its activation, or before it is normalised."""
+    """Return the scale of each gate before its activation, or before its normalisation."""
     if not call.has(20 + FORGET):
         return (_SUMS,) * 4
     return tuple(intermediate(call, gate, DType.INT16)[0] for gate in range(4))
 
 
 def _fraction_bits(call: Call) -> int:
-    """Of the cell state, whose scale is a power of two."""
+    """Return the fraction bits of the cell state, whose scale is a power of two."""
     fraction, exponent = math.frexp(scale_of(call, call.input(19))[0])
     if fraction != 0.5 or not -15 <= exponent - 1 <= -9:
         call.fail("the scale of the cell state must be a power of two from 2^-15 to 2^-9")
@@ -86,7 +86,7 @@ def _fraction_bits(call: Call) -> int:
 
 
 def check(call: Call) -> None:
-    """ModelError for scales and zero points that the arithmetic is not defined for."""
+    """Raise ModelError for scales and zero points that the arithmetic is not defined for."""
     check_states(call)
     _hidden(call)
     _sums(call)
@@ -94,7 +94,7 @@ def check(call: Call) -> None:
 
 
 def check_states(call: Call) -> None:
-    """What holds for both forms."""
+    """Raise ModelError for scales and zero points that neither integer form is defined for."""
     if any(scale_of(call, call.input(k))[1] for k in filter(call.has, _SYMMETRIC)):
         call.fail("weights and cell state must have zero points of 0")
     expected = call.input(18).quantization, call.input(19).quantization, call.input(18).quantization
@@ -104,33 +104,33 @@ def check_states(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """The operands of a call, and what its steps do with them."""
+    """The operands of a call, and the arithmetic of its steps."""
 
     call: Call
     values: tuple[Array | None, ...]
 
     @property
     def normal(self) -> bool:
-        """Whether gates are normalised."""
+        """Tell whether gates are normalised."""
         return self.call.has(20 + FORGET)
 
     def value(self, index: int) -> Array:
-        """A mandatory operand."""
+        """Return a mandatory operand."""
         found = self.values[index] if index < len(self.values) else None
         assert found is not None
         return found.astype(np.int64)
 
     def scale(self, index: int) -> float:
-        """Its scale."""
+        """Return an operand's scale."""
         return scale_of(self.call, self.call.input(index))[0]
 
     def product(self, x: Array, zero: int, weights: int) -> Array:
-        """(x - zero) . w^T: 16-bit products are exact in float64, whose matrix product is quick."""
+        """Compute (x - zero) . w^T. 16-bit products are exact in float64, which has a fast matrix product."""
         w = self.value(weights).astype(np.float64)
         return np.asarray(((x - zero).astype(np.float64) @ w.T).astype(np.int64))
 
     def share(self, gate: int, steps: Array) -> Array:
-        """What the inputs of all steps [T, B, I] add to a gate's sums."""
+        """Compute the part of a gate's sums that comes from the inputs of all steps [T, B, I]."""
         scale, zero = scale_of(self.call, self.call.x)
         sums = self.product(steps.reshape(-1, steps.shape[2]), zero, 1 + gate)
         if not self.normal:
@@ -140,7 +140,7 @@ class Integers:
         return np.asarray(found.reshape(*steps.shape[:2], found.shape[1]))
 
     def sums(self, gate: int, share: Array, h: Array, c: Array) -> Array:
-        """A gate before its activation; each part is rounded and clamped by itself."""
+        """Compute a gate before its activation; each part is rounded and clamped separately."""
         (scale, zero), unit = scale_of(self.call, self.call.input(18)), _sums(self.call)[gate]
         factor = ratio(times(self.scale(5 + gate), scale), unit)
         total = saturate(share + by(self.product(h, zero, 5 + gate), factor))
@@ -151,9 +151,10 @@ class Integers:
         return self.normalised(gate, total) if self.normal else total
 
     def normalised(self, gate: int, sums: Array) -> Array:
-        """A gate's sums less their mean, over their standard deviation, times coefficients, with the bias.
+        """Subtract the mean of a gate's sums, divide by their standard deviation, apply coefficients and
+        bias.
 
-        Quotients have 10 bits of fraction, and are cut off. TensorFlow Lite,
+        Quotients have 10 bits of fraction and are truncated. TensorFlow Lite,
         kernels/internal/portable_tensor_utils.cc, PortableApplyLayerNorm.
         """
         scale, units = self.scale(20 + gate), max(1, sums.shape[1])
@@ -167,17 +168,17 @@ class Integers:
         return saturate(rescale(divide_by_power(total, 10), factor, places + 12))
 
     def logistic(self, x: Array) -> Array:
-        """Of numbers with 12 bits of fraction."""
+        """Compute the logistic function of numbers with 12 bits of fraction."""
         return logistic(x)
 
     def tanh(self, x: Array, bits: int) -> Array:
-        """Of numbers with `bits` bits before the point."""
+        """Compute tanh of numbers with `bits` bits before the point."""
         return tanh(x, bits)
 
-    def output(self, leave: Array, c: Array) -> Array:
-        """The output of a step: the cell state through its gate, projected."""
+    def output(self, output_gate: Array, c: Array) -> Array:
+        """Compute the output of a step: the cell state through the output gate, projected."""
         scale, zero = _hidden(self.call)
-        values = leave * self.tanh(c, 15 - _fraction_bits(self.call))
+        values = output_gate * self.tanh(c, 15 - _fraction_bits(self.call))
         y: Array = np.clip(by(values, ratio(2.0**-30, scale)) + zero, -128, 127)
         if not self.call.has(16):
             return y
@@ -189,12 +190,12 @@ class Integers:
 
 
 def by(x: Array, factor: float) -> Array:
-    """x times a factor as TFLite's kernels multiply integers."""
+    """Multiply x by a factor as TFLite's kernels multiply integers."""
     return rescale(wrap32(x), *quantize_multiplier(factor))
 
 
 def clip(x: Array, bound: float, scale: float, most: int) -> Array:
-    """x within a real bound, which is rounded to a stored integer towards 0; a bound of 0 is off."""
+    """Clip x to a real bound, which is rounded to a stored integer towards 0; a bound of 0 is off."""
     if not bound > 0:
         return x
     stored = int(min(ratio(bound, scale), most))
@@ -202,7 +203,7 @@ def clip(x: Array, bound: float, scale: float, most: int) -> Array:
 
 
 def run(how: Integers) -> tuple[Array, ...]:
-    """As the op says, on integers."""
+    """Run the op on integers."""
     call = how.call
     time_major, reverse = call["time_major"], call["reverse"]
     steps = in_time(how.value(0), time_major, reverse)
@@ -213,12 +214,16 @@ def run(how: Integers) -> tuple[Array, ...]:
     gates = np.zeros((len(h), (4 - first) * c.shape[1]), np.int64)
     for step in range(len(steps)):
         sums = [how.sums(first + k, share[step], h, c) for k, share in enumerate(shares[:-1])]
-        fresh, forget = how.tanh(sums.pop(), 3), how.logistic(sums.pop())
-        enter = how.logistic(sums.pop()) if sums else ONE - forget
-        c = saturate(divide_by_power(forget * c, 15) + divide_by_power(enter * fresh, 30 - bits))
+        cell_gate, forget_gate = how.tanh(sums.pop(), 3), how.logistic(sums.pop())
+        input_gate = how.logistic(sums.pop()) if sums else ONE - forget_gate
+        c = saturate(
+            divide_by_power(forget_gate * c, 15) + divide_by_power(input_gate * cell_gate, 30 - bits)
+        )
         c = clip(c, call["cell_clip"], how.scale(19), ONE)
-        leave = how.logistic(how.sums(OUTPUT, shares[-1][step], h, c))
-        h = hidden[step] = how.output(leave, c)
-        gates = np.concatenate([*([] if first else [enter]), fresh, forget, leave], axis=1)
+        output_gate = how.logistic(how.sums(OUTPUT, shares[-1][step], h, c))
+        h = hidden[step] = how.output(output_gate, c)
+        gates = np.concatenate(
+            [*([] if first else [input_gate]), cell_gate, forget_gate, output_gate], axis=1
+        )
     y = out_of_time(hidden, how.value(0), time_major, reverse)
     return gates.astype(np.int16), h.astype(np.int8), c.astype(np.int16), y.astype(np.int8)

@@ -1,10 +1,11 @@
-"""The integer facet of ops.lstm.lstm: the form of lstm_integer.py, and one whose products have 8 bits.
+"""The integer facet of ops.lstm.lstm: the form of lstm_integer.py, and a form with 8-bit products.
 
-That one, of 12 intermediate tensors, has neither input gate nor peepholes, and needs layer normalisation and
-a projection with bias. What x and the output state add to a gate is rounded to 8 bits each before it is
-joined; normalisation, logistic and tanh are float32, cut off to 16 bits. To the output gate the output state
-adds nothing: TFLite's kernel never sets the multiplier that it has for that, which is 0. TensorFlow Lite,
-kernels/lstm_eval.cc, EvalInteger8x8_8, and kernels/internal/portable_tensor_utils.cc.
+The second form has 12 intermediate tensors. It has neither input gate nor peepholes, and needs layer
+normalisation and a projection with bias. The parts of a gate that come from x and from the output state are
+rounded to 8 bits each before they are added. Normalisation, logistic and tanh are float32, truncated to 16
+bits. The output state adds nothing to the output gate: TFLite's kernel never sets the multiplier for it,
+which is 0. TensorFlow Lite, kernels/lstm_eval.cc, EvalInteger8x8_8, and
+kernels/internal/portable_tensor_utils.cc.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _is_eight(call: Call) -> bool:
 
 
 def _check(call: Call) -> None:
-    """ModelError for scales and zero points that the arithmetic is not defined for."""
+    """Raise ModelError for scales and zero points that the arithmetic is not defined for."""
     if not _is_eight(call):
         return check(call)
     check_states(call)
@@ -66,29 +67,31 @@ def _check(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Eights(Integers):
-    """The operands of a call, and what its steps do with them where products have 8 bits."""
+    """The operands of a call, and the arithmetic of its steps if products have 8 bits."""
 
     def part(self, weights: int, x: Array, scale: float, zero: int, index: int) -> Array:
-        """A product in 8 bits, on the way to its gate's scale: `index` is its intermediate tensor's."""
+        """Compute a product in 8 bits, in its gate's scale; `index` is that of its intermediate tensor."""
         part, middle = intermediate(self.call, index, DType.INT8)
         factor = ratio(times(self.scale(weights), scale), part)
         found = np.clip(by(self.product(x, zero, weights), factor) + middle, -128, 127) - middle
         return by(found, ratio(part, intermediate(self.call, index - index % 3, DType.INT16)[0]))
 
     def share(self, gate: int, steps: Array) -> Array:
-        """What the inputs of all steps [T, B, I] add to a gate's sums."""
+        """Compute the part of a gate's sums that comes from the inputs of all steps [T, B, I]."""
         flat = steps.reshape(-1, steps.shape[2])
         found = self.part(1 + gate, flat, *scale_of(self.call, self.call.x), 3 * gate + 1)
         return np.asarray(found.reshape(*steps.shape[:2], found.shape[1]))
 
     def sums(self, gate: int, share: Array, h: Array, c: Array) -> Array:
-        """A gate before its activation."""
+        """Compute a gate before its activation."""
         if gate != OUTPUT:
             share = share + self.part(5 + gate, h, *scale_of(self.call, self.call.input(18)), 3 * gate + 2)
         return self.normalised(gate, saturate(share))
 
     def normalised(self, gate: int, sums: Array) -> Array:
-        """In float32, step by step as TFLite's PortableApplyLayerNormFloat: sums are added up in order."""
+        """Normalise in float32, step by step as TFLite's PortableApplyLayerNormFloat: sums are added up in
+        order.
+        """
         x, units = sums.astype(np.float32), np.float32(max(1, sums.shape[1]))
         total, squares = (np.add.accumulate(v, axis=1)[:, -1:] for v in (x, x * x))
         mean = total / units
@@ -101,17 +104,17 @@ class _Eights(Integers):
         return saturate(round_half_away(y.astype(np.float64) * 2**12).astype(np.int64))
 
     def logistic(self, x: Array) -> Array:
-        """Of numbers with 12 bits of fraction."""
+        """Compute the logistic function of numbers with 12 bits of fraction."""
         small = np.exp(-x * 2.0**-12).astype(np.float32)
         return _cut(np.float32(1) / (np.float32(1) + small))
 
     def tanh(self, x: Array, bits: int) -> Array:
-        """Of numbers with `bits` bits before the point."""
+        """Compute tanh of numbers with `bits` bits before the point."""
         return _cut(np.tanh(x * 2.0 ** (bits - 15)).astype(np.float32))
 
-    def output(self, leave: Array, c: Array) -> Array:
-        """The output of a step: the cell state through its gate, projected in 64 bits."""
-        y = divide_by_power(leave * self.tanh(c, 0), 15)
+    def output(self, output_gate: Array, c: Array) -> Array:
+        """Compute the output of a step: the cell state through the output gate, projected in 64 bits."""
+        y = divide_by_power(output_gate * self.tanh(c, 0), 15)
         scale, zero = scale_of(self.call, self.call.input(18))
         factor = quantize_multiplier(ratio(times(self.scale(16), _CELL), scale))
         sums = self.product(y, 0, 16) + self.value(17)
@@ -120,7 +123,7 @@ class _Eights(Integers):
 
 
 def _cut(x: Array) -> Array:
-    """Numbers of up to 1 in 16 bits, cut off."""
+    """Truncate numbers of up to 1 to 16 bits."""
     return np.minimum(np.trunc(x * 2.0**15).astype(np.int64), ONE)
 
 

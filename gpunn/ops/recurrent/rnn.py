@@ -1,10 +1,9 @@
-"""Recurrent layers: steps of RNN and SVDF, and the recurrence of a sequence.
+"""Recurrent operations: steps of RNN and SVDF, and the recurrence of a sequence.
 
-The state comes in as an operand and goes out as a result.
-dtype: float32 or float16, the same for all operands. `activation` names one of unary.ACTIVATIONS, or is
-None; it is part of these ops' meaning, so they take no fused one. Accuracy: the general promise (atol
-1e-5, rtol 5 eps of float32), and n eps sum(|w x|) beside it for each product of n terms, since sums
-round at every term.
+The state is an operand before and a result after. dtype: float32 or float16, the same for all operands.
+`activation` names one of unary.ACTIVATIONS, or is None; it is part of these ops' meaning, so they take no
+fused activation. Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32), plus n eps sum(|w x|) for
+each product of n terms, because sums round at every term.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ THERE: Any = None
 
 
 def expect_types(call: Call, *ranks: int) -> TensorType:
-    """The type of x, which has one of these ranks; every operand that is there has its dtype."""
+    """Return the type of x, which must have one of these ranks; all other operands must have its dtype."""
     x = expect_unquantised(call, 0, *FLOATS)
     call.expect_rank(0, *ranks)
     for index in range(1, len(call.inputs)):
@@ -55,7 +54,7 @@ def expect_types(call: Call, *ranks: int) -> TensorType:
 
 
 def expect_shapes(call: Call, names: Mapping[int, str], shapes: Mapping[int, Shape]) -> None:
-    """ModelError unless each operand of `shapes` that is there has that shape."""
+    """Raise ModelError unless each operand of `shapes` that is there has that shape."""
     for index, shape in shapes.items():
         if call.has(index) and call.input(index).shape != shape:
             found = list(call.input(index).shape)
@@ -63,14 +62,14 @@ def expect_shapes(call: Call, names: Mapping[int, str], shapes: Mapping[int, Sha
 
 
 def expect_operands(call: Call, names: Mapping[int, str], indices: tuple[int, ...]) -> None:
-    """ModelError unless these operands are there."""
+    """Raise ModelError unless these operands are there."""
     for index in indices:
         if not call.has(index):
             call.fail(f"input {index} ({names[index]}) must not be absent")
 
 
 def product(x: Array, w: Array) -> Array:
-    """x . w^T in float32 or wider."""
+    """Compute x . w^T in float32 or a wider dtype."""
     wide = np.result_type(x, np.float32)
     return np.asarray(x.astype(wide, copy=False) @ w.astype(wide, copy=False).T)
 
@@ -119,7 +118,7 @@ def _rnn_kernel(call: Call) -> Kernel:
 def rnn(
     x: Array, w: Array, r: Array, bias: Array, h: Array, *, activation: str | None = None
 ) -> tuple[Array, Array]:
-    """activation(x . w^T + h . r^T + bias), twice: as the new state and as the result.
+    """Compute activation(x . w^T + h . r^T + bias), and return it twice: as the new state and as the result.
 
     x [B, I], w [U, I], r [U, U], bias [U], state h [B, U]; results [B, U]. Raises ModelError for other
     shapes, mixed dtypes and an unknown activation. NeuralNetworks.h, ANEURALNETWORKS_RNN; TFLite schema,
@@ -198,17 +197,16 @@ def svdf(
     rank: int,
     activation: str | None = None,
 ) -> tuple[Array, Array]:
-    """A layer whose weights are a sum of `rank` products of a filter over features and one over time.
+    """Apply weights that are a sum of `rank` products of a filter over features and a filter over time.
 
-    Each of the F = U * rank filters (those of a unit one after another) has a memory of M entries, whose
-    newest becomes weights_feature . x; the result is activation(bias + sum over a unit's filters and their
-    memories of memory * weights_time). The new state is the memory moved on by one, its newest place 0.
-    x [B, I], weights_feature [F, I], weights_time [F, M], bias [U] (may be absent, nothing else may), state
-    [B, F * M] (the documents say (M - 1), all implementations M; the newest place's old content is not
-    used); results: state [B, F * M], y [B, U]. Raises ModelError for other shapes, mixed dtypes, a rank
-    that does not divide F, and an unknown activation. Quantised: x, weights_feature and y
-    int8, weights_time and state int16, bias int32. NeuralNetworks.h, ANEURALNETWORKS_SVDF; TFLite schema,
-    SVDFOptions.
+    Each of the F = U * rank filters (those of a unit one after another) has a memory of M entries. The newest
+    entry becomes weights_feature . x. The result is activation(bias + sum over a unit's filters and their
+    memories of memory * weights_time). The new state is the memory moved on by one, with its newest place 0.
+    x [B, I], weights_feature [F, I], weights_time [F, M], bias [U] (the only optional operand), state [B, F *
+    M] (the documents say (M - 1), all implementations M; the old content of the newest place is not used);
+    results: state [B, F * M], y [B, U]. Raises ModelError for other shapes, mixed dtypes, a rank that does
+    not divide F, and an unknown activation. Quantised: x, weights_feature and y int8, weights_time and state
+    int16, bias int32. NeuralNetworks.h, ANEURALNETWORKS_SVDF; TFLite schema, SVDFOptions.
     """
     batch, (filters, memory) = x.shape[0], weights_time.shape
     newest = product(x, weights_feature)[:, :, None]
@@ -226,19 +224,19 @@ _THREADS = 256  # of a workgroup, at most: likewise
 
 
 def expect_sequence(call: Call) -> int:
-    """The batch of x, a step [B, ...] or a sequence [B, T, ...] or, with time_major, [T, B, ...]."""
+    """Return the batch of x, a step [B, ...] or a sequence [B, T, ...] or, with time_major, [T, B, ...]."""
     expect_bool(call, "reverse")
     return call.x.shape[1 if expect_bool(call, "time_major") and call.x.rank == 3 else 0]
 
 
 def in_time(x: Array, time_major: bool, reverse: bool) -> Array:
-    """A step or a sequence as steps [T, B, ...] in the order of their turn."""
+    """Convert a step or a sequence to steps [T, B, ...] in the order in which they run."""
     steps = x[None] if x.ndim == 2 else x if time_major else x.swapaxes(0, 1)
     return steps[::-1] if reverse else steps
 
 
 def out_of_time(steps: Array, x: Array, time_major: bool, reverse: bool) -> Array:
-    """Steps [T, B, ...] in the order of their turn as a step or a sequence like x."""
+    """Convert steps [T, B, ...] in the order in which they run to a step or a sequence like x."""
     steps = steps[::-1] if reverse else steps
     return steps[0] if x.ndim == 2 else steps if time_major else steps.swapaxes(0, 1)
 
@@ -251,7 +249,7 @@ def _infer_recurrence(call: Call) -> tuple[TensorType, ...]:
 
 
 def _recurrence_kernels(call: Call) -> list[Kernel]:
-    """One for all steps, or several that hand the state on where an invocation may not take as many."""
+    """Make one kernel for all steps, or several that pass the state on if the device limits loop rounds."""
     batch, units = call.outputs[0].shape
     if units > MAX_UNITS:
         raise Unsupported(f"a state of {units} units is over the {MAX_UNITS} that a workgroup keeps")
@@ -293,9 +291,9 @@ def _recurrence_kernels(call: Call) -> list[Kernel]:
 def _in_parts(
     kernel: Kernel, state: TensorType, parts: Sequence[range], each: int, beside: int
 ) -> list[Kernel]:
-    """The kernel for parts of a sequence, which hand a state on.
+    """Make kernels for parts of a sequence, which pass a state on.
 
-    Its loops go round `each` times for each step, and `beside` times besides.
+    Its loops take `each` rounds for each step, and `beside` further rounds.
     """
     kernels: list[Kernel] = []
     h, total = kernel.reads[2], parts[-1].stop
@@ -317,18 +315,18 @@ def _in_parts(
 
 
 def _power_of_two(n: int) -> int:
-    """The next power of two from n on, at least 1."""
+    """Return the smallest power of two from n on, at least 1."""
     return 1 << max(n - 1, 0).bit_length()
 
 
 def _of_workgroups(count: int, across: int, down: int) -> Grid:
-    """Threads of so many workgroups."""
+    """Return the threads of that many workgroups."""
     x, y, _ = flat_threads(count * across, across)
     return x, y * down, 1
 
 
 def _pack_rows(r: Array, rows: int) -> Array:
-    """Weights [U, U] with the units of an input beside one another: `rows` inputs, whole vec4s of units."""
+    """Pack weights [U, U] with the units of an input side by side: `rows` inputs, whole vec4s of units."""
     units = len(r)
     return np.pad(r.T, ((0, rows - units), (0, -units % 4)))
 
@@ -343,13 +341,14 @@ def recurrence(
     time_major: bool = False,
     reverse: bool = False,
 ) -> tuple[Array, Array]:
-    """activation(x[t] + h . r^T) for each step of a sequence, h being what the step before gave: (state, y).
+    """Compute activation(x[t] + h . r^T) for each step of a sequence, with h from the step before: (state,
+    y).
 
-    x and y [B, T, U], or [T, B, U] with time_major; r [U, U]; the state h comes in and goes out as [B, U].
-    `reverse` begins at the end of the sequence. Behind a product of all steps at once this is a layer of RNN.
-    Raises ModelError for other shapes, mixed dtypes and an unknown activation. On the GPU up to 1024 units
-    and with constant weights. Accuracy: that of one step, whose errors the next ones hand on. TFLite schema,
-    SequenceRNNOptions.
+    x and y [B, T, U], or [T, B, U] with time_major; r [U, U]; the state h is [B, U] before and after.
+    `reverse` begins at the end of the sequence. After a product of all steps at once, this is a sequence of
+    RNN. Raises ModelError for other shapes, mixed dtypes and an unknown activation. On the GPU up to 1024
+    units and with constant weights. Accuracy: that of one step; its errors go on to the next steps. TFLite
+    schema, SequenceRNNOptions.
     """
     steps, state = in_time(x, time_major, reverse), h
     results = np.empty_like(steps)

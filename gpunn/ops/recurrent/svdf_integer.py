@@ -26,14 +26,14 @@ DTYPES = dict(enumerate((DType.INT8, DType.INT8, DType.INT16, DType.INT32, DType
 
 
 def _scales(call: Call) -> tuple[float, float]:
-    """What products with the features, and sums over time, are multiplied by."""
+    """Return the factors for products with the features and for sums over time."""
     x, features, time, state = (scale_of(call, call.input(k))[0] for k in (0, 1, 2, 4))
     y, _ = scale_of(call, call.outputs[1])
     return ratio(times(x, features), state), ratio(times(state, time), y)
 
 
 def _check(call: Call) -> None:
-    """ModelError unless each tensor has one scale, and weights and states have zero points of 0."""
+    """Raise ModelError unless each tensor has one scale, and weights and states have zero points of 0."""
     _scales(call)
     if any(scale_of(call, call.input(k))[1] for k in (1, 2, 4)):
         call.fail("weights and state must have zero points of 0")
@@ -46,7 +46,7 @@ def _check(call: Call) -> None:
 def _reference(
     call: Call, x: Array, features: Array, time: Array, bias: Array | None, state: Array
 ) -> tuple[Array, Array]:
-    """As the op says, on integers: the newest entry and the sum are rescaled and clamped to 16 and 8 bits.
+    """Compute the op on integers: the newest entry and the sum are rescaled and clamped to 16 and 8 bits.
 
     TensorFlow Lite, kernels/internal/reference/svdf.h, EvalIntegerSVDF.
     """
@@ -71,7 +71,7 @@ def _reference(
 
 
 def of_integers(call: Call, real: Kernel) -> Kernel:
-    """The kernel of reals, made one of integers."""
+    """Convert the kernel for real numbers to one for integers."""
     zeros = [scale_of(call, t)[1] for t in (call.x, call.outputs[1])]
     factors = [quantize_multiplier(factor) for factor in _scales(call)]
     low, high = (bound - zeros[1] for bound in activation_bounds(call, call.outputs[1]))

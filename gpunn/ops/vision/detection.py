@@ -1,4 +1,4 @@
-"""What turns a detector's raw predictions into a few boxes: detection_postprocess, non_max_suppression."""
+"""Detection: a few boxes from a detector's raw predictions (detection_postprocess, non_max_suppression)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _infer(call: Call) -> tuple[TensorType, ...]:
 
 
 def _expect_attributes(call: Call) -> int:
-    """The number of classes; ModelError for attributes that make no sense."""
+    """Return the number of classes; raise ModelError for invalid attributes."""
     for name in COUNTS:
         if expect_int(call, name, call[name]) < 1:
             call.fail(f"{name} must be 1 or more, got {call[name]}")
@@ -55,7 +55,7 @@ def _expect_attributes(call: Call) -> int:
 
 
 def _decode(boxes: Array, anchors: Array, scales: tuple[float, float, float, float]) -> Array:
-    """[N, 4] corners (ymin, xmin, ymax, xmax) of centres and sizes that are relative to anchors.
+    """Compute corners [N, 4] (ymin, xmin, ymax, xmax) from centres and sizes relative to anchors.
 
     In float64, as TFLite; centres and half sizes are rounded to float32 before they are added.
     """
@@ -92,14 +92,18 @@ def _suppress(corners: Array, scores: Array, most: int, least: float, overlap: f
 
 
 def _best(values: Array, count: int) -> Array:
-    """Positions of the `count` highest values along the last axis, the first of equal ones first."""
+    """Return the positions of the `count` highest values along the last axis; of equal values the first comes
+    first.
+    """
     return np.argsort(-values, axis=-1, kind="stable")[..., :count]
 
 
 def _fast(
     corners: Array, scores: Array, most: int, classes: int, limits: tuple[float, float]
 ) -> tuple[Array, Array, Array, int]:
-    """Slots in the result, the box and the class of each, the number of boxes; they compete by their best."""
+    """Select boxes by their best scores. Return slots in the result, the box and class of each, and the
+    number of boxes.
+    """
     kept = _suppress(corners, scores.max(axis=1, initial=-np.inf), most, *limits)
     number = _best(scores[kept], classes)
     slots = np.arange(len(kept))[:, None] * classes + np.arange(number.shape[1])
@@ -109,7 +113,7 @@ def _fast(
 def _regular(
     corners: Array, scores: Array, most: int, per_class: int, limits: tuple[float, float]
 ) -> tuple[Array, Array, Array, int]:
-    """As _fast; boxes compete within each class."""
+    """Select boxes within each class; otherwise as _fast."""
     kept = [_suppress(corners, column, per_class, *limits) for column in scores.T]
     box = np.concatenate(kept)
     number = np.repeat(np.arange(len(kept)), [len(k) for k in kept])
@@ -135,18 +139,19 @@ def detection_postprocess(
     h_scale: float,
     w_scale: float,
 ) -> tuple[Array, Array, Array, Array]:
-    """Objects: (corners [1, D, 4] as ymin, xmin, ymax, xmax; classes [1, D]; scores [1, D]; count [1]).
+    """Detect objects: (corners [1, D, 4] as ymin, xmin, ymax, xmax; classes [1, D]; scores [1, D]; count
+    [1]).
 
-    boxes [1, N, 4 or more]: centre y and x and height and width, relative to anchors [N, 4] (of the same
-    kind): y / y_scale * anchor height + anchor y, exp(h / h_scale) * anchor height. scores [1, N, C or C +
-    1]; with one more than num_classes the first is of the background and does not count. Boxes whose score
-    is below nms_score_threshold, or whose intersection with a better box is more than nms_iou_threshold of
-    their union, are dropped. Fast (use_regular_nms False): boxes compete by the best of their scores, and
-    each of max_detections boxes comes with its max_classes_per_detection best classes. Regular: boxes compete
-    within each class, up to detections_per_class of each, and the max_detections best of all remain. D is
-    max_detections * max_classes_per_detection; what is left of it is 0. Of equal scores the first box and the
-    lowest class is first. `count` counts boxes. Raises ModelError for other shapes and attributes and, in
-    the run, for boxes of negative size. Inputs float32 or quantised, results float32. TFLite schema,
+    boxes [1, N, 4 or more]: centre y and x, height and width, relative to anchors [N, 4] in the same form: y
+    / y_scale * anchor height + anchor y, exp(h / h_scale) * anchor height. scores [1, N, C or C + 1]: with
+    one more than num_classes, the first is the background's and does not count. A box is dropped if its score
+    is below nms_score_threshold, or if its IoU with a better box (intersection divided by union) is above
+    nms_iou_threshold. Fast (use_regular_nms False): boxes compete by their best score, and each of
+    max_detections boxes has its max_classes_per_detection best classes. Regular: boxes compete within each
+    class, with up to detections_per_class boxes for each class, of which the max_detections best remain. D is
+    max_detections * max_classes_per_detection; unused places are 0. For equal scores the first box and the
+    lowest class come first. `count` is the number of boxes. Raises ModelError for other shapes and attributes
+    and, in the run, for boxes of negative size. Inputs float32 or quantised, results float32. TFLite schema,
     OperatorCode.custom_code TFLite_Detection_PostProcess; TFLite's kernel of that name.
     """
     corners = _decode(boxes[0], anchors, (y_scale, x_scale, h_scale, w_scale))

@@ -26,7 +26,7 @@ def _infer_resize_bilinear(call: Call) -> TensorType:
 
 
 def _resized(call: Call) -> TensorType:
-    """The type of the first input, images, with the height and width of attribute `size`."""
+    """Return the type of the first input, images, with the height and width of attribute `size`."""
     batch, height, width, channels = call.expect_rank(0, 4).shape
     size = expect_ints(call, "size", 2)
     if min(size) < 1:
@@ -37,7 +37,7 @@ def _resized(call: Call) -> TensorType:
 
 
 def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:
-    """Exactly where output rows lie."""
+    """Return the exact positions of output rows, as a ratio."""
     if half_pixel_centers:
         return 2 * size, size - out, 2 * out
     if align_corners and out > 1:
@@ -46,7 +46,7 @@ def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -
 
 
 def _positions(size: int, out: int, ratio: Ratio) -> tuple[Array, Array, Array]:
-    """For each output row the two input rows it lies between, and how far past the first, times c."""
+    """Return for each output row its two neighbouring input rows, and its distance from the first times c."""
     a, b, c = ratio
     position = np.maximum(a * np.arange(out, dtype=np.int64) + b, 0)
     lower = np.minimum(position // c, size - 1)
@@ -54,7 +54,7 @@ def _positions(size: int, out: int, ratio: Ratio) -> tuple[Array, Array, Array]:
 
 
 def _ratios(call: Call, ratio: Callable[..., Ratio]) -> tuple[Ratio, Ratio]:
-    """The ratios of rows and of columns."""
+    """Return the ratios of rows and of columns."""
     mode = {name: call[name] for name in ("align_corners", "half_pixel_centers")}
     rows, columns = (
         ratio(n, out, **mode) for n, out in zip(call.x.shape[1:3], call.y.shape[1:3], strict=True)
@@ -65,7 +65,7 @@ def _ratios(call: Call, ratio: Callable[..., Ratio]) -> tuple[Ratio, Ratio]:
 def _blend(
     x: Array, ratios: tuple[Ratio, Ratio], size: Sequence[int], weigh: Callable[[Array, int], Array]
 ) -> Array:
-    """x resampled; weigh(n, c) is the weight of a row that n of c parts come from."""
+    """Resample x; weigh(n, c) is the weight of a row that contributes n of c parts."""
     (top, bottom, down), (left, right, across) = (
         _positions(n, out, ratio) for n, out, ratio in zip(x.shape[1:3], size, ratios, strict=True)
     )
@@ -119,7 +119,9 @@ def _resample(
 
 
 def _ten_bits(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:
-    """Where output rows lie, in 1024ths, by TFLite's ResizeBilinearInteger: the step is rounded too."""
+    """Return positions of output rows in 1024ths, as TFLite's ResizeBilinearInteger, which rounds the step
+    too.
+    """
     if align_corners and out > 1:
         scale = (1024 * (size - 1) + (out - 1) // 2) // (out - 1)
     else:
@@ -128,7 +130,7 @@ def _ten_bits(size: int, out: int, align_corners: bool, half_pixel_centers: bool
 
 
 def _integer_ratios(call: Call) -> tuple[Ratio, Ratio]:
-    """int8 and int16 as TFLite computes them; uint8, which TFLite computes in float32, by exact fractions."""
+    """Return TFLite's ratios for int8 and int16; exact ones for uint8, which TFLite computes in float32."""
     if call.x.dtype is not DType.UINT8:
         return _ratios(call, _ten_bits)
     rows, columns = (tuple(n // math.gcd(*ratio) for n in ratio) for ratio in _ratios(call, _ratio))
@@ -136,13 +138,15 @@ def _integer_ratios(call: Call) -> tuple[Ratio, Ratio]:
 
 
 def _picked(x: Array, rows: Array, columns: Array) -> Array:
-    """The rows and columns of x; what shrinks comes first, so that nothing is larger than x or the result."""
+    """Select rows and columns of x, the shrinking axis first, so that nothing exceeds x or the result in
+    size.
+    """
     shrinks = len(rows) <= x.shape[1]
     return np.asarray(x[:, rows][:, :, columns] if shrinks else x[:, :, columns][:, rows])
 
 
 def _integer_resize(call: Call, x: Array) -> Array:
-    """Weighted sums of stored values, rounded to nearest, halves away from zero."""
+    """Compute weighted sums of stored values, rounded to nearest, halves away from zero."""
     if call.x.quantization != call.y.quantization:
         return through_reals(call, resize_bilinear.reference, x)
     ratios = _integer_ratios(call)
@@ -177,14 +181,14 @@ def _integer_resize_kernel(call: Call) -> Kernel:
 def resize_bilinear(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
-    """x[N, H, W, C] resampled to [N, size[0], size[1], C], linearly in both directions.
+    """Resample x[N, H, W, C] to [N, size[0], size[1], C], linearly in both directions.
 
-    Output row i lies at input row i H / h; with align_corners at i (H - 1) / (h - 1), so that the
-    corners coincide; with half_pixel_centers at (i + 1/2) H / h - 1/2, so that the areas do. Rows
-    outside are the border's; columns likewise. dtype: float32, float16, or uint8, int8 or int16, quantised
-    or not, rounded to nearest, halves away from zero; the latter two count positions in 1024ths as TFLite
-    does. Else positions are exact fractions here, where TFLite rounds them to float32. Raises ModelError for
-    another rank, sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
+    Output row i lies at input row i H / h; with align_corners at i (H - 1) / (h - 1), so that the corners
+    coincide; with half_pixel_centers at (i + 1/2) H / h - 1/2, so that the areas coincide. Rows outside equal
+    the border row; columns likewise. dtype: float32, float16, or uint8, int8 or int16, quantised or not,
+    rounded to nearest, halves away from zero. int8 and int16 count positions in 1024ths as TFLite does. The
+    other dtypes use exact fractions, which TFLite rounds to float32. Raises ModelError for another rank,
+    sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
     ANEURALNETWORKS_RESIZE_BILINEAR; TFLite schema, ResizeBilinearOptions, and TFLite's reference kernel.
     """
     rows, columns = (
@@ -194,7 +198,7 @@ def resize_bilinear(
 
 
 def _nearest(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """For each output row the input row that it repeats, in float32 as TFLite's GetNearestNeighbor."""
+    """Return for each output row the input row that it repeats, in float32 as TFLite's GetNearestNeighbor."""
     number = np.float32
     scale = number(size - 1) / number(out - 1) if align_corners and out > 1 else number(size) / number(out)
     at = (np.arange(out, dtype=np.float32) + number(0.5 if half_pixel_centers else 0)) * scale
@@ -243,13 +247,13 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
 def resize_nearest(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
-    """x[N, H, W, C] with rows and columns repeated or left out: [N, size[0], size[1], C].
+    """Repeat or skip rows and columns of x[N, H, W, C]; the result is [N, size[0], size[1], C].
 
     Output row i is input row floor(i H / h); with align_corners round(i (H - 1) / (h - 1)), halves up; with
-    half_pixel_centers i + 1/2 takes the place of i. Rows outside are the border's; columns likewise.
-    Positions are float32 numbers, to the bit as in TFLite's reference kernel, so that borders between rows
-    fall as they do there. dtype: any, quantised values as stored. Raises ModelError for another rank, sizes
-    below 1, and an image without pixels. TFLite schema, ResizeNearestNeighborOptions.
+    half_pixel_centers i + 1/2 replaces i. Rows outside equal the border row; columns likewise. Positions are
+    float32 numbers with the bits of TFLite's reference kernel, so that the borders between rows are the same.
+    dtype: any, quantised values as stored. Raises ModelError for another rank, sizes below 1, and an image
+    without pixels. TFLite schema, ResizeNearestNeighborOptions.
     """
     if not x.size:
         return np.empty((x.shape[0], *size, x.shape[3]), x.dtype)
