@@ -8,8 +8,9 @@
 
 `op` makes an Op of a numpy function: its positional parameters are the operands, the keyword-only ones the
 attributes. It wants a rule that gives the types of the results (here `like`: the first input's) and takes a
-function that returns a Kernel, whose body is one of shaders/; without one the op runs on the CPU, inside
-the same plan. Quantised operands arrive as the reals that they stand for, unless the op is `quantized`.
+function that returns a Kernel, whose body is one of shaders/, or yields Candidates for different devices;
+without one the op runs on the CPU, inside the same plan. Quantised operands arrive as the reals that they
+stand for, unless the op is `quantized`.
 """
 
 from __future__ import annotations
