@@ -24,6 +24,10 @@ class Result:
     step: int
     index: int = 0
 
+    def beside(self, index: int) -> Result:
+        """Return another result of the same step."""
+        return Result(self.step, index)
+
 
 PREVIOUS = Result(-1)
 Value = Operand | Result | None
@@ -54,6 +58,28 @@ class Steps:
     steps: Sequence[Step]
     outputs: Sequence[Operand | Result] | None = None
     states: Mapping[int, Result] = field(default_factory=dict)
+
+
+class StepList:
+    """Steps in the making, for rules that add one after the other."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def add(
+        self,
+        op: str | Op,
+        inputs: Sequence[Value],
+        attrs: Mapping[str, Any] | None = None,
+        quantization: Sequence[Quantization | None] = (),
+    ) -> Result:
+        """Append a step; return its first result."""
+        self.steps.append(Step(op, tuple(inputs), attrs or {}, tuple(quantization)))
+        return Result(len(self.steps) - 1)
+
+    def answer(self, *outputs: Operand | Result, states: Mapping[int, Result] | None = None) -> Steps:
+        """Return a rule's answer of all steps, with these outputs and states."""
+        return Steps(tuple(self.steps), outputs, states or {})
 
 
 @dataclass(frozen=True, slots=True)

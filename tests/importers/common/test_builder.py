@@ -14,6 +14,7 @@ from gpunn.importers.common.answers import (
     Known,
     Result,
     Step,
+    StepList,
     Steps,
     as_steps,
     constant,
@@ -69,6 +70,19 @@ def test_states_come_back_by_input(graph: Graph) -> None:
     (y,), states = Builder(graph, Names()).add(answer, "here", ["y"], states={4: "state"})
     assert {place: operand.name for place, operand in states.items()} == {4: "state"}
     assert y is graph.operations[1].outputs[0]
+
+
+def test_a_list_of_steps_makes_an_answer(graph: Graph) -> None:
+    steps = StepList()
+    parts = steps.add("split", (graph.inputs[0],), {"axis": 0, "sizes": (1, 1)})
+    joined = steps.add("concat", (parts.beside(1), parts), {"axis": 0})
+    answer = steps.answer(joined, states={0: parts})
+    assert ([s.op for s in answer.steps], answer.outputs) == (["split", "concat"], (Result(1),))
+    (y,), states = Builder(graph, Names()).add(answer, "here", ["y"], states={0: "s"})
+    assert (y.name, [o.name for o in states.values()]) == ("y", ["s"])
+    graph.output(y)
+    (found,) = graph.evaluate([np.arange(6, dtype=np.float32).reshape(2, 3)])
+    assert found.tolist() == [[3, 4, 5], [0, 1, 2]]
 
 
 def test_results_without_a_title_are_called_by_op_and_number(graph: Graph) -> None:

@@ -38,13 +38,13 @@ def fully_connected(node: Node) -> Step | Steps:
     short = {"dtype": "int16", "scale": scales[0], "zero_point": 0}
     inputs = Result(0), _in_rows(node, filter, scales[1]), *node.inputs[2:]
     declared = [(None if t is None else t.quantization,) for t in node.outputs]
-    layers = [
+    steps = [
         Step("quantize", (x,), short),
         Step("fully_connected", inputs, attrs, declared[0]),
         # TFLite shuffles x in its second result, which means nothing.
         *(Step("reshape", (x,), {"shape": x.type.shape}, quantization) for quantization in declared[1:]),
     ]
-    return Steps(layers, tuple(map(Result, range(1, len(layers)))))
+    return Steps(steps, tuple(map(Result, range(1, len(steps)))))
 
 
 def _scale(node: Node, operand: Operand) -> float:

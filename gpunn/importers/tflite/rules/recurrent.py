@@ -13,37 +13,26 @@ from typing import Any
 import tflite as schema
 
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import Result, Step, Steps, Value
+from gpunn.importers.common.answers import Result, StepList, Steps, Value
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, Options, symmetric
-from gpunn.types import DType, Quantization
+from gpunn.types import DType
 
 _FULL = (20, 24)  # inputs of a full LSTM, without or with coefficients of layer normalisation
 _INTERMEDIATES = (5, 12)  # of an integer LSTM, by its form; sequences have the first only
 
 
-class _Builder:
-    """Layers in the making, on real operands, or on quantised ones where x is and that is `integer`."""
+class _Recurrent(StepList):
+    """Steps in the making, on real operands, or on quantised ones where x is and that is `integer`."""
 
     def __init__(self, node: Node, integer: bool = False) -> None:
+        super().__init__()
         self.node = node
-        self.layers: list[Step] = []
         self.reals: dict[Operand, Result] = {}
         x = node.operand(0)
         self.integer = integer and x.type.quantization is not None
         if x.type.dtype is not DType.FLOAT32 and not self.integer:
             raise RefusedError(f"input 0 ({x.name}) is {x.type.dtype.name}, only FLOAT32 is supported")
-
-    def add(
-        self,
-        op: str,
-        inputs: Sequence[Value],
-        attrs: Mapping[str, Any] | None = None,
-        quantization: Sequence[Quantization | None] = (),
-    ) -> int:
-        """Append a layer; its number."""
-        self.layers.append(Step(op, tuple(inputs), attrs or {}, tuple(quantization)))
-        return len(self.layers) - 1
 
     def real(self, index: int) -> Value:
         """Input `index`, dequantised where it is a quantised constant; None where it is absent."""
@@ -51,7 +40,7 @@ class _Builder:
         if operand is None or operand.value is None or operand.type.quantization is None or self.integer:
             return operand
         if operand not in self.reals:
-            self.reals[operand] = Result(self.add("dequantize", (symmetric(operand),)))
+            self.reals[operand] = self.add("dequantize", (symmetric(operand),))
         return self.reals[operand]
 
     def inputs(self, *counts: int) -> tuple[Value, ...]:
@@ -65,14 +54,14 @@ class _Builder:
         """Two operands joined along their last axis; None where both are absent."""
         if a is None and b is None:
             return None
-        return Result(self.add("concat", (a, b), {"axis": -1}))
+        return self.add("concat", (a, b), {"axis": -1})
 
     def diagonals(self, vectors: Sequence[Value]) -> Iterator[Value]:
         """Square matrices instead of the diagonals that the operator has for them."""
         if self.integer:
             raise RefusedError("the recurrent weights are diagonals, which is not supported of integers")
         for value in vectors:
-            yield None if value is None else Result(self.add("matrix_diag", (value,)))
+            yield None if value is None else self.add("matrix_diag", (value,))
 
     def expect_rank(self, rank: int) -> None:
         """FormatError unless x has this rank."""
@@ -80,16 +69,16 @@ class _Builder:
         if len(shape) != rank:
             self.node.corrupt(f"input 0 should have rank {rank}, got shape {list(shape)}")
 
-    def recurrence(self, x: Value, operands: Sequence[Value], attrs: Mapping[str, Any]) -> int:
-        """A layer of RNN over a sequence."""
+    def recurrence(self, x: Value, operands: Sequence[Value], attrs: Mapping[str, Any]) -> Result:
+        """An RNN over a sequence: its last state; its second result is that of each step."""
         w, r, bias, h = operands
         sums = self.add("fully_connected", (x, w, bias), {"keep_dims": True})
-        return self.add("recurrence", (Result(sums), r, h), attrs)
+        return self.add("recurrence", (sums, r, h), attrs)
 
     def memory(
         self, gates: Sequence[Value], places: Sequence[int], norms: Sequence[Value], attrs: Mapping[str, Any]
     ) -> tuple[Result, dict[int, Result]]:
-        """A layer of LSTM: its result, and what becomes of the states, which are the inputs at `places`.
+        """An LSTM: its result, and what becomes of the states, which are the inputs at `places`.
 
         As vectors, which TFLite takes as well, these have the rows of the batch one after the other.
         """
@@ -99,12 +88,12 @@ class _Builder:
         rows: dict[int, Value] = dict(states)
         for place, type in vectors.items():
             shape = batch, type.size // batch
-            rows[place] = Result(self.add("reshape", (states[place],), {"shape": shape}))
-        layer = self.add("lstm", (*gates, *rows.values(), *norms), attrs)
-        new = {place: Result(layer, 1 + k) for k, place in enumerate(places)}
+            rows[place] = self.add("reshape", (states[place],), {"shape": shape})
+        scratch = self.add("lstm", (*gates, *rows.values(), *norms), attrs)
+        new = {place: scratch.beside(1 + k) for k, place in enumerate(places)}
         for place, type in vectors.items():
-            new[place] = Result(self.add("reshape", (new[place],), {"shape": type.shape}))
-        return Result(layer, 3), new
+            new[place] = self.add("reshape", (new[place],), {"shape": type.shape})
+        return scratch.beside(3), new
 
     def joined(
         self, x: Value, auxiliary: Value, direction: int, weights: Sequence[Value], more: Sequence[Value]
@@ -121,8 +110,8 @@ class _Builder:
     def both(self, results: Sequence[Result], states: Mapping[int, Result], options: Options) -> Steps:
         """The answer of two directions, whose results may be one."""
         if options.get("MergeOutputs"):
-            results = [Result(self.add("concat", tuple(results), {"axis": -1}))]
-        return Steps(self.layers, tuple(results), states)
+            results = [self.add("concat", results, {"axis": -1})]
+        return self.answer(*results, states=states)
 
 
 def _activation(options: Options) -> str | None:
@@ -131,43 +120,43 @@ def _activation(options: Options) -> str | None:
 
 def rnn(node: Node) -> Steps:
     """RNN: one step; the state is input 4."""
-    builder = _Builder(node)
+    steps = _Recurrent(node)
     attrs = {"activation": _activation(node.options("RNNOptions"))}
-    layer = builder.add("rnn", builder.inputs(5), attrs)
-    return Steps(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+    state = steps.add("rnn", steps.inputs(5), attrs)
+    return steps.answer(state.beside(1), states={4: state})
 
 
 def svdf(node: Node) -> Steps:
     """SVDF: one step; the state is input 4."""
-    builder, options = _Builder(node, integer=True), node.options("SVDFOptions")
+    steps, options = _Recurrent(node, integer=True), node.options("SVDFOptions")
     attrs = {"rank": options.get("Rank"), "activation": _activation(options)}
     results = node.operand(4).type, *node.outputs
-    declared = [None if t is None else t.quantization for t in results] if builder.integer else []
-    layer = builder.add("svdf", builder.inputs(5), attrs, declared)
-    return Steps(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+    declared = [None if t is None else t.quantization for t in results] if steps.integer else []
+    state = steps.add("svdf", steps.inputs(5), attrs, declared)
+    return steps.answer(state.beside(1), states={4: state})
 
 
 def lstm(node: Node) -> Steps:
     """LSTM: one step; the states are inputs 18 and 19, those of the kernel BASIC 1 and 4."""
     options = node.options("LSTMOptions")
     if options.get("KernelType") == schema.LSTMKernelType.BASIC:
-        builder = _Builder(node, integer=True)
-        layer = builder.add("basic_lstm", builder.inputs(5))
-        outputs = tuple(Result(layer, k) for k in range(4))
-        return Steps(builder.layers, outputs, {1: outputs[0], 4: outputs[1]})
-    builder = _Builder(node, integer=True)
-    builder.expect_rank(2)
-    return _from_lstm(builder, options, builder.inputs(*_FULL), {})
+        steps = _Recurrent(node, integer=True)
+        first = steps.add("basic_lstm", steps.inputs(5))
+        outputs = tuple(first.beside(k) for k in range(4))
+        return steps.answer(*outputs, states={1: outputs[0], 4: outputs[1]})
+    steps = _Recurrent(node, integer=True)
+    steps.expect_rank(2)
+    return _from_lstm(steps, options, steps.inputs(*_FULL), {})
 
 
 def sequence_lstm(node: Node) -> Steps:
     """UNIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 18 and 19."""
-    builder, options = _Builder(node, integer=True), node.options("UnidirectionalSequenceLSTMOptions")
-    builder.expect_rank(3)
-    inputs = builder.inputs(*_FULL)
+    steps, options = _Recurrent(node, integer=True), node.options("UnidirectionalSequenceLSTMOptions")
+    steps.expect_rank(3)
+    inputs = steps.inputs(*_FULL)
     if options.get("DiagonalRecurrentTensors"):
-        inputs = (*inputs[:5], *builder.diagonals(inputs[5:9]), *inputs[9:])
-    return _from_lstm(builder, options, inputs, {"time_major": options.get("TimeMajor")})
+        inputs = (*inputs[:5], *steps.diagonals(inputs[5:9]), *inputs[9:])
+    return _from_lstm(steps, options, inputs, {"time_major": options.get("TimeMajor")})
 
 
 def _lstm_attributes(options: Options) -> dict[str, Any]:
@@ -179,14 +168,14 @@ def _lstm_attributes(options: Options) -> dict[str, Any]:
 
 
 def _from_lstm(
-    builder: _Builder, options: Options, inputs: Sequence[Value], attrs: Mapping[str, Any]
+    steps: _Recurrent, options: Options, inputs: Sequence[Value], attrs: Mapping[str, Any]
 ) -> Steps:
-    """The answer of one layer, of real or of quantised numbers."""
+    """The answer of one direction, of real or of quantised numbers."""
     attrs = {**_lstm_attributes(options), **attrs}
-    if builder.integer:
-        attrs["intermediates"] = _intermediates(builder.node, attrs["activation"], "time_major" in attrs)
-    result, states = builder.memory(inputs[:18], (18, 19), inputs[20:], attrs)
-    return Steps(builder.layers, (result,), states)
+    if steps.integer:
+        attrs["intermediates"] = _intermediates(steps.node, attrs["activation"], "time_major" in attrs)
+    result, states = steps.memory(inputs[:18], (18, 19), inputs[20:], attrs)
+    return steps.answer(result, states=states)
 
 
 def _intermediates(
@@ -205,44 +194,44 @@ def _intermediates(
 
 def sequence_rnn(node: Node) -> Steps:
     """UNIDIRECTIONAL_SEQUENCE_RNN: a product of all steps at once, and a recurrence; the state is input 4."""
-    builder, options = _Builder(node), node.options("SequenceRNNOptions")
-    builder.expect_rank(3)
-    x, w, r, bias, h = builder.inputs(5)
+    steps, options = _Recurrent(node), node.options("SequenceRNNOptions")
+    steps.expect_rank(3)
+    x, w, r, bias, h = steps.inputs(5)
     attrs = {"activation": _activation(options), "time_major": options.get("TimeMajor")}
-    layer = builder.recurrence(x, (w, r, bias, h), attrs)
-    return Steps(builder.layers, (Result(layer, 1),), {4: Result(layer, 0)})
+    state = steps.recurrence(x, (w, r, bias, h), attrs)
+    return steps.answer(state.beside(1), states={4: state})
 
 
 def bidirectional_rnn(node: Node) -> Steps:
     """BIDIRECTIONAL_SEQUENCE_RNN: the states are inputs 4 and 8."""
-    builder, options = _Builder(node), node.options("BidirectionalSequenceRNNOptions")
-    builder.expect_rank(3)
-    x, *rest = builder.inputs(12)
+    steps, options = _Recurrent(node), node.options("BidirectionalSequenceRNNOptions")
+    steps.expect_rank(3)
+    x, *rest = steps.inputs(12)
     directions, auxiliary, weights = (rest[:4], rest[4:8]), rest[8], rest[9:]
     attrs = {"activation": _activation(options), "time_major": options.get("TimeMajor")}
-    layers = []
+    found = []
     for number, ((w, r, bias, h), own) in enumerate(zip(directions, weights, strict=True)):
-        source, joined = builder.joined(x, auxiliary, number, [w], [own])
-        layers.append(builder.recurrence(source, (*joined, r, bias, h), {**attrs, "reverse": number == 1}))
-    states = {4: Result(layers[0], 0), 8: Result(layers[1], 0)}
-    return builder.both([Result(layer, 1) for layer in layers], states, options)
+        source, joined = steps.joined(x, auxiliary, number, [w], [own])
+        found.append(steps.recurrence(source, (*joined, r, bias, h), {**attrs, "reverse": number == 1}))
+    states = dict(zip((4, 8), found, strict=True))
+    return steps.both([state.beside(1) for state in found], states, options)
 
 
 def bidirectional_lstm(node: Node) -> Steps:
     """BIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 35 to 38."""
-    builder, options = _Builder(node), node.options("BidirectionalSequenceLSTMOptions")
-    builder.expect_rank(3)
-    inputs = builder.inputs(48)
+    steps, options = _Recurrent(node), node.options("BidirectionalSequenceLSTMOptions")
+    steps.expect_rank(3)
+    inputs = steps.inputs(48)
     attrs = {**_lstm_attributes(options), "time_major": options.get("TimeMajor")}
     results: list[Result] = []
     states: dict[int, Result] = {}
     for number in range(2):
         own, more = inputs[1 + 17 * number :][:17], inputs[40 + 4 * number :][:4]
-        source, joined = builder.joined(inputs[0], inputs[39], number, own[:4], more)
+        source, joined = steps.joined(inputs[0], inputs[39], number, own[:4], more)
         places = 35 + 2 * number, 36 + 2 * number
-        result, own_states = builder.memory(
+        result, own_states = steps.memory(
             (source, *joined, *own[4:]), places, (), {**attrs, "reverse": number == 1}
         )
         results.append(result)
         states |= own_states
-    return builder.both(results, states, options)
+    return steps.both(results, states, options)

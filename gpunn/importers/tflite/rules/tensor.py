@@ -8,7 +8,7 @@ import numpy as np
 import tflite as schema
 
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import Known, Result, Step, Steps
+from gpunn.importers.common.answers import Known, Step, StepList, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.types import DType
@@ -247,9 +247,9 @@ def top_k(node: Node) -> Steps:
     count = node.constant(1, "number of values", "int32", "int64", "int16")
     if count.size != 1:
         node.corrupt(f"expected 1 number of values, got {count.size}")
-    layers = [Step("top_k", (node.operand(0),), {"k": int(count.reshape(-1)[0])})]
-    places = Result(0, 1)
+    steps = StepList()
+    values = steps.add("top_k", (node.operand(0),), {"k": int(count.reshape(-1)[0])})
+    places = values.beside(1)
     if len(node.outputs) > 1 and node.outputs[1] is not None and node.outputs[1].dtype is DType.INT16:
-        layers.append(Step("cast", (places,), {"dtype": "int16"}))
-        places = Result(1)
-    return Steps(layers, (Result(0), places))
+        places = steps.add("cast", (places,), {"dtype": "int16"})
+    return steps.answer(values, places)
