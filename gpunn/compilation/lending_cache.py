@@ -1,4 +1,4 @@
-"""Shelf: what is made on demand and kept by key, as long as it is among the last used."""
+"""LendingCache: values made on demand and kept by key, as long as they are among the last used."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class _Entry(Generic[V]):
-    """Something on the shelf, or taken off it and still in use."""
+    """A value in the cache, or a value that has left it but is still in use."""
 
     value: V
     users: int = 0
     kept: bool = True
 
 
-class Shelf(Generic[K, V]):
-    """Up to `size` things; the one that was not used for longest goes. Safe for several threads.
+class LendingCache(Generic[K, V]):
+    """A cache of up to `size` values; the value that was not used for longest goes first. Thread-safe.
 
-    `discard` is called once for each that goes, when its last user has given it back.
+    `discard` is called once for each value that goes, when its last user has returned it.
     """
 
     def __init__(self, size: int, discard: Callable[[V], None]) -> None:
@@ -39,9 +39,9 @@ class Shelf(Generic[K, V]):
 
     @contextmanager
     def lend(self, key: K, make: Callable[[], V]) -> Iterator[V]:
-        """What is kept under `key`, made now if need be; it is not discarded while it is lent.
+        """Lend the value under `key`, making it now if necessary; it is not discarded while it is lent.
 
-        Raises DeviceError once the shelf is closed, and what `make` raises.
+        Raises DeviceError once the cache is closed, and the errors of `make`.
         """
         with self._lock:
             if self._closed:
@@ -62,12 +62,12 @@ class Shelf(Generic[K, V]):
                     self._discard(entry.value)
 
     def values(self) -> tuple[V, ...]:
-        """All that is kept, the last used last."""
+        """Return all values, the last used last."""
         with self._lock:
             return tuple(entry.value for entry in self._entries.values())
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Discard all values, and keep none from now on."""
         with self._lock:
             self._closed = True
             while self._entries:

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from gpunn.backends.base import Program, Span, Stats, Trace
-from gpunn.compilation.lending_cache import Shelf
+from gpunn.compilation.lending_cache import LendingCache
 from gpunn.errors import DeviceError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
@@ -162,8 +162,8 @@ class Specialisations:
         self._build = build
         self._gone = Stats(programs=0)
         self._lock = threading.Lock()
-        self._first: Shelf[_Path, Specialisation] = Shelf(MAX_SPECIALISATIONS, self._discard)
-        self._rests: list[Shelf[_Path, Specialisation]] = []  # the first rests, the rests of those, ...
+        self._first: LendingCache[_Path, Specialisation] = LendingCache(MAX_SPECIALISATIONS, self._discard)
+        self._rests: list[LendingCache[_Path, Specialisation]] = []  # first rests, then rests of those, ...
         self._closed = False
 
     def lend(self, shapes: tuple[Shape, ...]) -> AbstractContextManager[Specialisation]:
@@ -231,12 +231,12 @@ class Specialisations:
         for shelf in (self._first, *self._rests):
             shelf.close()
 
-    def _rest(self, depth: int) -> Shelf[_Path, Specialisation]:
+    def _rest(self, depth: int) -> LendingCache[_Path, Specialisation]:
         with self._lock:
             if self._closed:
                 raise DeviceError("this compilation has been closed")
             if depth == len(self._rests):
-                self._rests.append(Shelf(MAX_SPECIALISATIONS, partial(self._discard, rest=True)))
+                self._rests.append(LendingCache(MAX_SPECIALISATIONS, partial(self._discard, rest=True)))
             return self._rests[depth]
 
     def _make_rest(self, part: Specialisation, rest: Rest, values: tuple[Array, ...]) -> Specialisation:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from gpunn.compilation import compiler, runtime
-from gpunn.compilation.lending_cache import Shelf
+from gpunn.compilation.lending_cache import LendingCache
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.errors import GpunnError, NnapiError, ResultCode
 from gpunn.importers.nnapi.codes import PreferenceCode
@@ -53,7 +53,7 @@ class Compilation:
         self.finished = False
         self.valid = False
         self._translation = model.translation
-        self._kept: Shelf[_Key, Specialisation] = Shelf(MAX_SPECIALISATIONS, _close)
+        self._kept: LendingCache[_Key, Specialisation] = LendingCache(MAX_SPECIALISATIONS, _close)
 
     def set_preference(self, preference: PreferenceCode) -> None:
         """What to optimise for. Raises BAD_STATE after finish(), BAD_DATA for an unknown preference."""
