@@ -33,13 +33,14 @@ DEFAULT_LIMITS: Mapping[str, int] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class DeviceProperties:
-    """A GPU device as data; what is left out is no more than WebGPU promises.
+    """A GPU device as data. The defaults are what WebGPU promises of every device.
 
     features: those of FEATURES that the device has. limits: numbers by the names that WebGPU gives them, in
-    kebab case. subgroup_sizes: the least and the greatest number of invocations in a subgroup, None where the
+    kebab case. subgroup_sizes: the least and the greatest number of invocations in a subgroup, None if the
     driver does not tell. parallel_invocations: how many invocations occupy the device, by the order of
-    magnitude; kernels divide their work for so many. software: whether the device is a program on the CPU.
-    max_loop_iterations: the most that a kernel's loop_iterations may be, None where the driver counts none.
+    magnitude; kernels divide sums until so many invocations have work. software: whether the device is a
+    program on the CPU. max_loop_iterations: the most that a kernel's loop_iterations may be, None if the
+    driver does not count them.
     """
 
     features: frozenset[str] = frozenset()

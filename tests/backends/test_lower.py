@@ -150,6 +150,20 @@ def test_where_no_candidate_fits_each_says_why() -> None:
     )
 
 
+def test_what_is_raised_behind_a_candidate_that_does_not_fit_comes_after_its_reason() -> None:
+    def offers() -> Iterator[Candidate]:
+        yield Candidate([KERNEL], "subgroups", frozenset({SUBGROUPS}))
+        raise Unsupported("the filter is not a constant")
+
+    assert choose(offers(), BASELINE) == (
+        "subgroups: the device has no subgroup; the filter is not a constant"
+    )
+
+
+def test_a_function_that_offers_nothing_has_a_reason() -> None:
+    assert choose(iter(()), BASELINE) == "its kernel function offers no candidate"
+
+
 def test_workgroup_memory_is_what_the_body_declares() -> None:
     """Of the one body that is not far from what every device has."""
     for units in (1, 5, 64, 300, 1024):

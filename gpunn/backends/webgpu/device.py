@@ -29,7 +29,7 @@ _LOW_POWER_ORDER = ("IntegratedGPU", "DiscreteGPU", "Unknown", SOFTWARE)
 
 # Invocations that occupy an adapter of a kind, by the order of magnitude: WebGPU tells no number of cores. A
 # software adapter computes one workgroup a core, which none needs to share.
-PARALLEL = {SOFTWARE: 1, "DiscreteGPU": 1 << 15}
+_PARALLEL = {SOFTWARE: 1, "DiscreteGPU": 1 << 15}
 _PARALLEL_OTHERWISE = 1 << 12
 
 _LAVAPIPE = "llvmpipe"  # what Mesa calls its software Vulkan
@@ -102,12 +102,12 @@ def properties(
     limits: Mapping[str, int],
     subgroup_sizes: tuple[int, int] | None,
 ) -> DeviceProperties:
-    """What kernel functions need to know of an adapter's device, opened with these features and limits."""
+    """Describe an adapter's device, opened with these features and limits, for kernel functions."""
     return DeviceProperties(
         features=frozenset(features),
         limits=limits,
         subgroup_sizes=subgroup_sizes,
-        parallel_invocations=PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
+        parallel_invocations=_PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
         software=info.kind == SOFTWARE,
         max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS if _LAVAPIPE in info.name.lower() else None,
     )

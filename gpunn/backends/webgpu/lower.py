@@ -10,7 +10,7 @@ from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYP
 from gpunn.backends.webgpu.memory import padded
 from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Lifetime, Operation
-from gpunn.kernel import Kernel, Kernels, Unsupported
+from gpunn.kernel import Candidate, Kernel, Kernels, Unsupported
 from gpunn.types import TensorType
 
 _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
@@ -26,7 +26,7 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     if operation.integer:
         kernel = operation.facet.kernel if operation.facet else None
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-    objection = next(filter(None, (_objection(t, device) for t in types)), "")
+    objection = next(filter(None, (_tensor_objection(t, device) for t in types)), "")
     if kernel is None:
         on = " for quantised tensors" if operation.integer else ""
         return definition.host_reason or objection or f"{operation.op} has no GPU kernel{on}"
@@ -39,35 +39,40 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
     try:
         guards = [guard.kernel(call) for guard in computed]
-        chosen = _objection_to(guards, device) or choose(kernel(call), device)
+        chosen = _objection(guards, device) or choose(kernel(call), device)
     except Unsupported as unsupported:
         return str(unsupported)
     return chosen if isinstance(chosen, str) else (*guards, *chosen)
 
 
 def choose(kernels: Kernels, device: DeviceProperties) -> Sequence[Kernel] | str:
-    """The kernels that a device shall run: of several candidates the first that it can, or why it can none.
+    """Choose what a device runs: of several candidates the first that it supports, or why it supports none.
 
-    This is the one place that chooses; what measures candidates belongs here.
+    No other function chooses: here a tuner can measure the candidates that a device supports.
     """
     if isinstance(kernels, Kernel):
         kernels = (kernels,)
     if not isinstance(kernels, Iterator):
-        return _objection_to(kernels, device) or kernels
+        return _objection(kernels, device) or kernels
     objections = []
-    for candidate in kernels:
-        missing = sorted(candidate.needs - device.features)
-        if missing:
-            objection = f"the device has no {', '.join(missing)}"
-        else:
-            objection = _objection_to(candidate.kernels, device)
-        if not objection:
-            return candidate.kernels
-        objections.append(f"{candidate.reason}: {objection}")
-    return "; ".join(objections)
+    try:
+        for candidate in kernels:
+            objection = _missing(candidate, device) or _objection(candidate.kernels, device)
+            if not objection:
+                return candidate.kernels
+            objections.append(f"{candidate.reason}: {objection}")
+    except Unsupported as unsupported:
+        objections.append(str(unsupported))
+    return "; ".join(objections) or "its kernel function offers no candidate"
 
 
-def _objection(type: TensorType, device: DeviceProperties) -> str:
+def _missing(candidate: Candidate, device: DeviceProperties) -> str:
+    """Name the features that a candidate needs and a device does not have."""
+    missing = sorted(candidate.needs - device.features)
+    return f"the device has no {', '.join(missing)}" if missing else ""
+
+
+def _tensor_objection(type: TensorType, device: DeviceProperties) -> str:
     if type.dtype not in (*WORD_TYPES, *PACKED_TYPES, *PAIRED_TYPES):
         return f"{type.dtype.value} tensors have no form on the GPU"
     most = device.limit("max-storage-buffer-binding-size")
@@ -76,13 +81,13 @@ def _objection(type: TensorType, device: DeviceProperties) -> str:
     return ""
 
 
-def _objection_to(kernels: Sequence[Kernel], device: DeviceProperties) -> str:
+def _objection(kernels: Sequence[Kernel], device: DeviceProperties) -> str:
     """Why a device cannot run kernels; empty when it can."""
     return next(filter(None, (_over_limit(kernel, device) for kernel in kernels)), "")
 
 
 def _over_limit(kernel: Kernel, device: DeviceProperties) -> str:
-    objection = next(filter(None, (_objection(s.type, device) for s in kernel.scratch)), "")
+    objection = next(filter(None, (_tensor_objection(s.type, device) for s in kernel.scratch)), "")
     if objection:
         return objection
     bindings = sum(r.present for r in kernel.reads) + len(kernel.writes)
