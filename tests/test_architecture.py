@@ -110,6 +110,19 @@ def test_rooms_import_only_those_above_them() -> None:
     assert not wrong
 
 
+def test_formats_do_not_know_one_another() -> None:
+    known = modules()
+    formats = {name for name in listed() if name.startswith("importers/")} - {"importers/common"}
+    assert len(formats) > 1
+    wrong = [
+        f"{module} imports {target}"
+        for module, path in known.items()
+        for target in imports(path, known)
+        if room(module, known) in formats and room(target, known) in formats - {room(module, known)}
+    ]
+    assert not wrong
+
+
 def test_no_modules_import_one_another_in_a_circle() -> None:
     known = modules()
     edges = {module: set(imports(path, known)) - {module} for module, path in known.items()}

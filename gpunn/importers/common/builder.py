@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -110,7 +110,7 @@ class Builder:
 
 def _from_start(result: Result, end: int) -> Result:
     """Return a result that counts its step from the start, not back from the end."""
-    return replace(result, step=result.step % end)
+    return Result(result.step % end, result.index)
 
 
 def _known(value: Operand | Result, results: Sequence[tuple[Operand, ...]]) -> Operand:
