@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.resources import ROOT
 
@@ -142,3 +145,31 @@ def test_only_one_room_imports_wgpu() -> None:
         if re.search(r"^\s*(import|from) wgpu\b", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert users == {"backends/webgpu"}
+
+
+def walk() -> list[tuple[str, str]]:
+    """The files of the walk, each with what is said of it."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = re.search(r"^## A walk from load to dispatch\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    return re.findall(r"^\d+\. `([\w/.]+)`: (.*?)(?=^\d+\. |\Z)", section[1], re.MULTILINE | re.DOTALL)
+
+
+def test_the_walk_goes_from_file_to_file() -> None:
+    known = modules()
+    names = {path.relative_to(ROOT).as_posix(): name for name, path in known.items()}
+    files = [file for file, _ in walk()]
+    assert 5 < len(files) <= 10
+    assert not {*files} - {*names}
+    for file, following in itertools.pairwise(files):
+        forward = names[following] in imports(ROOT / file, known)
+        backward = names[file] in imports(ROOT / following, known)
+        assert forward or backward, f"neither {file} nor {following} imports the other"
+
+
+@pytest.mark.parametrize(("file", "words"), walk())
+def test_what_the_walk_names_is_defined_there(file: str, words: str) -> None:
+    name = re.match(r"`(?:\w+\.)?(\w+)(?:\(\))?`", words)
+    assert name is not None, f"{file}: the sentence should begin with what to read there"
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert re.search(rf"^\s*(?:def|class) {name[1]}\b", text, re.MULTILINE)
