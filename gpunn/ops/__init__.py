@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from gpunn.ops import control, random
-from gpunn.ops.contraction import batch_matmul, conv, conv3d, matmul, transpose_conv, transpose_conv3d
+from gpunn.ops.contraction import (
+    batch_matmul,
+    conv,
+    conv3d,
+    dot_general,
+    matmul,
+    transpose_conv,
+    transpose_conv3d,
+)
 from gpunn.ops.elementwise import binary, cast, quantize, select, unary
-from gpunn.ops.indexing import gather, lookup, place, scatter, segment
+from gpunn.ops.indexing import gather, lookup, place, scatter, segment, slices
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
@@ -25,6 +33,7 @@ _FAMILIES = (
     pool.OPS,
     matmul.OPS,
     batch_matmul.OPS,
+    dot_general.OPS,
     reduce.OPS,
     scan.OPS,
     window.OPS,
@@ -43,6 +52,7 @@ _FAMILIES = (
     scatter.OPS,
     place.OPS,
     segment.OPS,
+    slices.OPS,
     lookup.OPS,
     detection.OPS,
     random.OPS,

@@ -1,4 +1,4 @@
-"""Copies beside or around a tensor: tile, broadcast_to, mirror_pad.
+"""Copies beside or around a tensor: tile, broadcast_to, broadcast_in_dim, mirror_pad.
 
 dtype: any; the result has x's, quantisation included, and elements move as stored.
 """
@@ -12,10 +12,11 @@ import numpy as np
 from gpunn.kernel import Kernel, Read, vec_width
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_ints, expect_pairs
+from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.kernels.copies import bordered, strided_copy
 from gpunn.ops.kernels.strides import broadcast_strides, dense
 from gpunn.ops.op import Op, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, Shape, TensorType
 
 _EDGES = {"reflect": 0, "symmetric": 1}  # how often the border itself is repeated
 
@@ -67,6 +68,39 @@ def broadcast_to(x: Array, *, shape: Sequence[int]) -> Array:
     return np.broadcast_to(x, tuple(shape))
 
 
+def _infer_broadcast_in_dim(call: Call) -> TensorType:
+    x, shape, dims = call.x, expect_ints(call, "shape"), expect_ints(call, "dims")
+    apart = len({*dims}) == len(dims) == x.rank and all(0 <= d < len(shape) for d in dims)
+    if not apart or any(n not in (1, shape[d]) for n, d in zip(x.shape, dims, strict=True)):
+        call.fail(f"dimensions {list(dims)} do not lead from {x} to {list(shape)}")
+    return x.with_shape(shape)
+
+
+def _in_order(shape: Shape, rank: int, dims: Sequence[int]) -> tuple[tuple[int, ...], Shape]:
+    """How dimensions are put in the order of `dims`, and the shape with 1 for those that are not there."""
+    extents = dict(zip(dims, shape, strict=True))
+    return tuple(sorted(range(len(dims)), key=dims.__getitem__)), tuple(
+        extents.get(d, 1) for d in range(rank)
+    )
+
+
+def _expand_broadcast_in_dim(call: Call, to: Expansion, x: Tensor) -> Tensor:
+    perm, shape = _in_order(call.x.shape, call.y.rank, call["dims"])
+    alike = to.add("reshape", to.add("transpose", x, perm=perm), shape=shape)
+    return to.add("broadcast_to", alike, shape=call.y.shape)
+
+
+@op(_infer_broadcast_in_dim, expand=_expand_broadcast_in_dim, raw=True, strings=True)
+def broadcast_in_dim(x: Array, *, shape: Sequence[int], dims: Sequence[int]) -> Array:
+    """x repeated to `shape`, of which its dimension k becomes dimension dims[k].
+
+    Raises ModelError for dimensions that are not there or named twice, and for an extent that is neither 1
+    nor that of the result. TFLite schema, StablehloBroadcastInDimOptions; StableHLO, broadcast_in_dim.
+    """
+    perm, alike = _in_order(x.shape, len(shape), dims)
+    return np.broadcast_to(x.transpose(perm).reshape(alike), tuple(shape))
+
+
 def _infer_mirror(call: Call) -> TensorType:
     if call["mode"] not in _EDGES:
         call.fail(f"mode must be {' or '.join(_EDGES)}, got {call['mode']!r}")
@@ -113,4 +147,4 @@ def mirror_pad(x: Array, *, paddings: Sequence[tuple[int, int]], mode: str) -> A
     return np.pad(x, pairs, mode="reflect" if mode == "reflect" else "symmetric")
 
 
-OPS: tuple[Op, ...] = (tile, broadcast_to, mirror_pad)
+OPS: tuple[Op, ...] = (tile, broadcast_to, broadcast_in_dim, mirror_pad)

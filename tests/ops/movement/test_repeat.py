@@ -56,6 +56,33 @@ def test_broadcast(shape: tuple[int, ...], target: tuple[int, ...], dtype: Any, 
 
 
 @pytest.mark.parametrize(
+    ("shape", "dims", "target"),
+    [
+        ((3,), (0,), (3, 4)),
+        ((3,), (1,), (2, 3)),
+        ((4, 3), (2, 0), (3, 5, 4)),
+        ((1, 3), (1, 2), (2, 6, 3)),
+        ((), (), (2, 2)),
+        ((0, 1), (1, 0), (3, 0)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_broadcast_in_dim(
+    shape: tuple[int, ...], dims: tuple[int, ...], target: tuple[int, ...], dtype: Any, backend: str
+) -> None:
+    x = np.asarray(random(0, *shape).astype(dtype))
+    (y,) = check("broadcast_in_dim", [x], {"shape": target, "dims": dims}, backend=backend, **EXACT)
+    for at in np.ndindex(target):
+        assert y[at] == x[tuple(0 if n == 1 else at[d] for n, d in zip(shape, dims, strict=True))]
+
+
+@pytest.mark.parametrize("dims", [(0,), (0, 0), (0, 2), (1, 0)])
+def test_wrong_broadcast_in_dim(dims: tuple[int, ...]) -> None:
+    with pytest.raises(ModelError, match=r"broadcast_in_dim: dimensions .* do not lead from"):
+        model_of("broadcast_in_dim", [random(0, 2, 3)], {"shape": (2, 3), "dims": dims})
+
+
+@pytest.mark.parametrize(
     ("target", "message"),
     [
         ((3, 4), "cannot be broadcast together"),

@@ -6,7 +6,6 @@ shapes are all known: what a result is shaped like, the file says.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules.tensor import fill
 from gpunn.importers.tflite.rules.value import expect_few
-from gpunn.importers.tflite.rules.window import chain, function, windowed
+from gpunn.importers.tflite.rules.window import function, windowed
 from gpunn.ops.reduction.window import joining
 from gpunn.types import DType, TensorType
 
@@ -45,19 +44,10 @@ def by_type(truths: str, numbers: str) -> Callable[[Node], Step]:
     return lambda node: Step(truths if node.operand(0).type.dtype is DType.BOOL else numbers, node.inputs)
 
 
-def broadcast_in_dim(node: Node) -> Sequence[Step]:
+def broadcast_in_dim(node: Node) -> Step:
     """STABLEHLO_BROADCAST_IN_DIM: dimension i of the input becomes dimension broadcast_dimensions[i]."""
-    x, shape = node.operand(0), _result(node).shape
     dims = node.options("StablehloBroadcastInDimOptions").ints("BroadcastDimensions")
-    if len(dims) != x.type.rank or len({*dims}) != len(dims) or not all(0 <= d < len(shape) for d in dims):
-        node.corrupt(f"dimensions {list(dims)} do not lead from {x.type} to {list(shape)}")
-    order = tuple(sorted(range(x.type.rank), key=dims.__getitem__))
-    extents = dict(zip(dims, x.type.shape, strict=True))
-    return [
-        Step("transpose", (x,), {"perm": order}),
-        Step("reshape", (PREVIOUS,), {"shape": tuple(extents.get(d, 1) for d in range(len(shape)))}),
-        Step("broadcast_to", (PREVIOUS,), {"shape": shape}),
-    ]
+    return Step("broadcast_in_dim", (node.operand(0),), {"shape": _result(node).shape, "dims": dims})
 
 
 def clamp(node: Node) -> Sequence[Step]:
@@ -82,25 +72,13 @@ def concatenate(node: Node) -> Step:
 def dot_general(node: Node) -> Steps:
     """STABLEHLO_DOT_GENERAL: dimensions in common, those that are summed over, then the rest of either."""
     options = node.options("StablehloDotGeneralOptions")
-    layers: list[Step] = []
-    sides, rest = [], []
-    for side, (index, name) in enumerate(((0, "Lhs"), (1, "Rhs"))):
-        x = node.operand(index).type
-        batch = options.ints(f"{name}BatchingDimensions")
-        summed = options.ints(f"{name}ContractingDimensions")
-        free = tuple(d for d in range(x.rank) if d not in (*batch, *summed))
-        if sorted((*batch, *summed, *free)) != list(range(x.rank)):
-            node.corrupt(f"{x} has no dimensions {list(batch)} and {list(summed)}")
-        parts = (batch, summed, free) if side else (batch, free, summed)
-        shape = tuple(math.prod(x.shape[d] for d in part) for part in parts)
-        rest += [x.shape[d] for d in ((*batch, *free) if side == 0 else free)]
-        perm = [d for part in parts for d in part]
-        sides.append(
-            chain(layers, node.operand(index), ("transpose", {"perm": perm}), ("reshape", {"shape": shape}))
-        )
-    layers.append(Step("batch_matmul", tuple(sides)))
-    chain(layers, Result(len(layers) - 1), ("reshape", {"shape": tuple(rest)}))
-    return Steps(layers, (Result(len(layers) - 1),))
+    names = {
+        f"{side}_{kind}": f"{option}{title}Dimensions"
+        for side, option in (("a", "Lhs"), ("b", "Rhs"))
+        for kind, title in (("batch", "Batching"), ("contracting", "Contracting"))
+    }
+    attrs = {attr: options.ints(name) for attr, name in names.items()}
+    return Steps([Step("dot_general", (node.operand(0), node.operand(1)), attrs)], (PREVIOUS,))
 
 
 def iota(node: Node) -> Known:
