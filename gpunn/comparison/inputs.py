@@ -13,14 +13,13 @@ from gpunn import vision
 from gpunn.comparison.classes import true_class
 from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph, consumers
-from gpunn.graph.operation import Operand
+from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.reshape import as_input
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType
 
 MAX_ARRAY_BYTES = 2**31 - 1
 ARRAYS = (".npy", ".npz")
-INDEXED = ("embedding_lookup", "gather")  # ops that take an input as row numbers of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,9 @@ class Source:
 def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     """Draw seeded random tensors in the ranges of the inputs; the description states the ranges.
 
-    Quantised types: every stored integer. Real numbers: -1 to 1, for grey images 0 to 1. Integers: row
-    numbers of the tables that they index, else 0 to 9. bool: both. All are evenly distributed.
+    Quantised types: every stored integer. Real numbers: -1 to 1, for grey images 0 to 1. Integers: those
+    that the operations which check them allow, as they do row numbers of a table, else 0 to 9. bool: both.
+    All are evenly distributed.
     """
     ranges = {o: _range(model, o) for o in model.inputs}
     parts = [f"{o.name} {o.type} in {low:g} to {high:g}" for o, (low, high) in ranges.items()]
@@ -72,21 +72,15 @@ def _range(model: Graph, operand: Operand) -> tuple[float, float]:
         return (0, 1) if type.rank == 4 and type.shape[3] == 1 else (-1, 1)
     if type.dtype is DType.BOOL:
         return 0, 1
-    rows = [_rows(o.op, o.inputs, operand, o.attrs) for o in consumers(model).get(operand, [])]
-    return 0, min((r for r in rows if r is not None), default=10) - 1
+    bounds = (bound for reader in consumers(model).get(operand, []) for bound in _bounds(reader, operand))
+    return 0, min(bounds, default=10) - 1
 
 
-def _rows(
-    op: str, inputs: Sequence[Operand | None], indices: Operand, attrs: Mapping[str, object]
-) -> int | None:
-    """Return the number of rows of the table in which an operation looks `indices` up."""
-    if op not in INDEXED or indices not in inputs:
-        return None
-    table = inputs[1 - inputs.index(indices)]
-    axis = attrs.get("axis", 0)
-    return (
-        table.type.shape[axis] if table is not None and isinstance(axis, int) and table.type.shape else None
-    )
+def _bounds(reader: Operation, operand: Operand) -> Iterator[int]:
+    """What integers must stay below where an operation checks them, as it does with indices."""
+    for guard, guarded in reader.guarded:
+        if guarded is operand:
+            yield from (r.stop for r in guard.ranges(reader.call()) if r.stop < 2**31)
 
 
 def _draw(ranges: Mapping[Operand, tuple[float, float]], seed: int, number: int) -> Sample:

@@ -56,6 +56,8 @@ class Facets:
     * fusible: takes the extra attribute `activation`, the name of an activation applied to the result.
     * alias: the result is the first input's bytes under another shape or type; implies `raw`.
     * host_reason: why there is no kernel.
+    * dtypes: of operands without a scale, on which importers may count, if not only on float32, int32, int64
+      and bool: float16, and integers of 8 and 16 bits that stand for themselves.
     * guards: which values must be checked before it runs.
     * quantized: its integer arithmetic; without it the op works on dequantised values, unless it is `raw`.
     * raw: it only moves elements, whatever they mean.
@@ -76,6 +78,7 @@ class Facets:
     fusible: bool = False
     alias: bool = False
     host_reason: str = ""
+    dtypes: tuple[DType, ...] = ()
     guards: tuple[Guard, ...] = ()
     quantized: Quantized | None = None
     raw: bool = False

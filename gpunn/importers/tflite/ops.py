@@ -80,13 +80,9 @@ class Ops:
         operands = [o if isinstance(o, Operand) else None for o in step.inputs]
         expect_reals(operator.code, step.op, operands)  # which is the first thing to say
         declared = [self.tensors.graph.tensors[i].quantization for i in operator.outputs]
-        if step.op == "hashtable_lookup" and declared[1:] == [None]:  # hits, 0 or 1, whatever they stand for
-            values = (None, *step.inputs)[-1]
-            return [values.type.quantization if isinstance(values, Operand) else None, None]
         definition = lookup(step.op)
-        converts = (
-            definition.raw and "dtype" in definition.attributes
-        )  # what results stand for: the file's word
+        # An op that moves bits into another type leaves it to the file what they stand for there.
+        converts = definition.raw and "dtype" in definition.attributes
         if not any(declared) or (definition.raw and not converts):
             return []
         if not converts:

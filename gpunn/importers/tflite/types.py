@@ -11,25 +11,18 @@ from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.subgraph import FileTensor
 from gpunn.ops import OPS
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.elementwise import binary, unary
 from gpunn.ops.filter import BIAS
-from gpunn.ops.op import EIGHT_BITS, Op
-from gpunn.ops.reduction import reduce
+from gpunn.ops.op import Op
 from gpunn.types import DType, Quantization, TensorType
 
 INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them
-# What takes integers of 8 or 16 bits as the numbers that they are, and what takes float16.
-SMALL: Mapping[str, tuple[DType, ...]] = {
-    "concat": QUANTIZED,
-    **{line.name: line.dtypes for line in (*binary.TABLE, *reduce.TABLE, *unary.TABLE)},
-    **{op.name: op.quantized.dtypes for op in OPS.values() if op.quantized and op.quantized.plain},
-    "reduce_window": QUANTIZED,
-    "scatter_nd": EIGHT_BITS,
+# What TFLite's operators of these take without a scale; UNSCALED ones take what the op does.
+SUMS: Mapping[str, tuple[DType, ...]] = {
+    "add": (DType.INT16, DType.FLOAT16),
+    "mul": (DType.INT16, DType.FLOAT16),
+    "reduce_sum": (),
 }
-# Of these sums and products only some operators: the others of their name want a scale.
-SUMS: Mapping[str, tuple[DType, ...]] = {"add": (DType.INT16,), "mul": (DType.INT16,), "reduce_sum": ()}
 UNSCALED = ("REDUCE_WINDOW", "STABLEHLO_")
-HALVES = {"concat", "dequantize", "softmax", *(op.name for op in (*unary.OPS, *binary.OPS))}
 
 
 def expect_type(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
@@ -64,11 +57,11 @@ def expect_reals(code: str, op: str | Op, inputs: Sequence[Operand | None]) -> N
         return
     types = [None if o is None else o.type for o in inputs]
     integer = any(t is not None and t.quantization is not None for t in types)
-    small = SMALL if code.startswith(UNSCALED) else {**SMALL, **SUMS}
+    plain = _plain(OPS[op]) if code.startswith(UNSCALED) else SUMS.get(op, _plain(OPS[op]))
     for position, (operand, type) in enumerate(zip(inputs, types, strict=True)):
         if operand is None or type is None:
             continue
-        whole = type.quantization is None and type.dtype in small.get(op, ())
+        whole = type.quantization is None and type.dtype in plain
         if not whole and not _real(op, position, type, integer):
             if type.dtype is DType.STRING:
                 raise RefusedError(f"input {position} ({operand.name}) is STRING, which it does not take")
@@ -86,6 +79,12 @@ def expect_scales(step: Step, declared: Sequence[Quantization | None]) -> None:
     if all(t.quantization is None and t.dtype in (*INTEGERS, *QUANTIZED) for t in types):
         stated = next(q for q in declared if q is not None)
         raise RefusedError(f"the result has {_words(stated)}, expected no quantisation from the inputs")
+
+
+def _plain(op: Op) -> tuple[DType, ...]:
+    """The element types that stand for themselves where an op reads them."""
+    quantized = op.quantized
+    return (*op.dtypes, *(quantized.dtypes if quantized is not None and quantized.plain else ()))
 
 
 def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
@@ -107,8 +106,6 @@ def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
         return type.dtype is DType.FLOAT32
     if type.dtype in INTEGERS:
         return not quantised
-    if type.dtype is DType.FLOAT16:
-        return op in HALVES and not integer
     return type.dtype is DType.FLOAT32 and not integer
 
 

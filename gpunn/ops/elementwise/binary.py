@@ -397,6 +397,7 @@ OPS: tuple[Op, ...] = tuple(
         _infer(line),
         _kernel(line),
         name=line.name,
+        dtypes=line.dtypes,
         fusible=line.fusible,
         quantized=_facet(line),
         strings=DType.STRING in line.dtypes,

@@ -50,6 +50,7 @@ def _dequantize_kernel(call: Call) -> Kernel:
         _dequantize_kernel,
         dtypes=(*QUANTIZED, DType.INT32),
     ),
+    dtypes=(DType.FLOAT16,),
     accuracy=BASIC,
 )
 def dequantize(x: Array) -> Array:

@@ -417,6 +417,7 @@ OPS: tuple[Op, ...] = tuple(
         _infer(line),
         _kernel(line),
         name=line.name,
+        dtypes=line.dtypes,
         quantized=_facet(line),
         algebra=Algebra(pointwise=True),
         accuracy=line.accuracy,

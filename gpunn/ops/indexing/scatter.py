@@ -91,7 +91,13 @@ def _slices(call: Call) -> list[range]:
     return [range(n) for n in call["shape"][: call.x.shape[-1]]]
 
 
-@op(_infer_scatter, _scatter_kernels, guards=(Guard(0, _slices),), flops=lambda call: call.input(1).size)
+@op(
+    _infer_scatter,
+    _scatter_kernels,
+    guards=(Guard(0, _slices),),
+    dtypes=EIGHT_BITS,
+    flops=lambda call: call.input(1).size,
+)
 def scatter_nd(indices: Array, updates: Array, *, shape: Sequence[int]) -> Array:
     """Add updates[i] to zeros of `shape`, at the slices that indices[i] name.
 

@@ -34,7 +34,7 @@ from gpunn.ops.fixed_point.tables import entry, every_value, read_table
 from gpunn.ops.kernels.copies import bordered, strided_copy
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 
 def _infer_reshape(call: Call) -> TensorType:
@@ -299,6 +299,7 @@ def _placed(
     fusible=True,
     quantized=Quantized(_integer_concat, _integer_concat_kernels, dtypes=QUANTIZED),
     strings=True,
+    dtypes=(*QUANTIZED, DType.FLOAT16),
     algebra=Algebra(identity=lambda call: len(call.inputs) == 1),
 )
 def concat(*xs: Array, axis: int) -> Array:

@@ -109,6 +109,7 @@ _SOFTMAX = {
 @op(
     _infer_softmax,
     lambda call: _row_kernel(call, _SOFTMAX, beta=float(call["beta"])),
+    dtypes=(DType.FLOAT16,),
     quantized=_as_integers(softmax_integer.INTEGER, softmax_int16.INTEGER),
     precise=True,
     accuracy=Accuracy(roundings=row_length),

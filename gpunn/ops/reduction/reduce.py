@@ -295,6 +295,7 @@ OPS: tuple[Op, ...] = tuple(
         _infer(line),
         _kernel(line),
         name=line.name,
+        dtypes=line.dtypes,
         flops=lambda call: call.x.size,
         quantized=_FACETS.get(line.name),
         precise=line.precise,

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpunn.kernel import Unsupported
 from gpunn.ops.call import Call
-from gpunn.ops.check import expect_dtype, expect_ints
+from gpunn.ops.check import QUANTIZED, expect_dtype, expect_ints
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
 from gpunn.ops.op import Op, op
@@ -122,6 +122,7 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
     expand=_expand,
     host_reason=f"windows of more than {MAX_PLACES} elements along an axis, or no initial value to quantise",
     flops=lambda call: call.y.size * math.prod(call["size"]),
+    dtypes=QUANTIZED,
 )
 def reduce_window(
     x: Array,

@@ -203,7 +203,7 @@ OPERATORS: Mapping[str, Rule] = {
     "GREATER": plain("greater"),
     "GREATER_EQUAL": plain("greater_equal"),
     "HARD_SWISH": plain("hard_swish"),
-    "HASHTABLE_LOOKUP": plain("hashtable_lookup"),
+    "HASHTABLE_LOOKUP": tensor.hashtable_lookup,
     "L2_NORMALIZATION": value.l2_normalization,
     "L2_POOL_2D": pool("l2_pool2d"),
     "LEAKY_RELU": leaky_relu,

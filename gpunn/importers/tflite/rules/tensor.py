@@ -253,3 +253,15 @@ def top_k(node: Node) -> Steps:
     if len(node.outputs) > 1 and node.outputs[1] is not None and node.outputs[1].dtype is DType.INT16:
         places = steps.add("cast", (places,), {"dtype": "int16"})
     return steps.answer(values, places)
+
+
+def hashtable_lookup(node: Node) -> Step | Steps:
+    """The rule of HASHTABLE_LOOKUP: files may quantise which lookups hit, 0 or 1, or leave that out."""
+    hits = node.outputs[1] if len(node.outputs) == 2 else None
+    if hits is None or hits.quantization is not None:
+        return Step("hashtable_lookup", node.inputs)
+    values = node.inputs[-1] if node.inputs else None
+    steps = StepList()
+    declared = (None if values is None else values.type.quantization, None)
+    found = steps.add("hashtable_lookup", node.inputs, quantization=declared)
+    return steps.answer(found, found.beside(1))
