@@ -50,6 +50,20 @@ def test_random_inputs_honour_their_ranges() -> None:
     assert not np.array_equal(first.arrays[4], second.arrays[4])
 
 
+@pytest.mark.parametrize("op", ["gather_nd", "scatter_nd"])
+def test_random_integers_are_what_the_operations_that_check_them_allow(op: str) -> None:
+    model = gpunn.Model("indices")
+    places = model.input("places", TensorType(DType.INT32, (50, 2)))
+    if op == "gather_nd":
+        model.output(*model.add(op, [model.constant("x", np.ones((4, 7), np.float32)), places]))
+    else:
+        model.output(*model.add(op, [places, model.input("x", float32(50))], {"shape": (4, 7)}))
+    (sample,) = random_source(model, 1).samples
+    with model.compile(backend="cpu") as compiled:
+        compiled(*sample.arrays)
+    assert {*sample.arrays[0].reshape(-1).tolist()} == {0, 1, 2, 3}
+
+
 def test_arrays_by_name_in_order_and_stacked(tmp_path: Path) -> None:
     model, a, b = two_inputs(), np.float32([[1, 2]]), np.int32([4, 5, 6])
     np.savez(tmp_path / "named.npz", b=b, a=a, other=b)
