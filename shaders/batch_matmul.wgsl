@@ -1,9 +1,9 @@
 //!use flat walk
 // y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n].
-// Expects a, b, y; the functions of lib/real.wgsl; p.count, the V's of y; p.M, p.K, p.N (V's of a row
-// of y); p.batch (extents of the batch dimensions), p.a_batch and p.b_batch (strides along them); p.a_step and
-// p.b_step, whose first two numbers are the strides along the rows and along the columns of a matrix; those of b in
-// V's. An invocation computes one V.
+// Expects a, b, y; the functions of lib/real.wgsl; p.count, the V's of y; p.M, p.K, p.N (V's of a row of y); p.batch
+// (extents of the batch dimensions), p.a_batch and p.b_batch (strides along them); p.a_step and p.b_step, whose first
+// two numbers are the strides along the rows and along the columns of a matrix. Strides of b count V's. An invocation
+// computes one V.
 
 fn compute(i: u32) {
   let line = i / p.N;

@@ -1,8 +1,8 @@
 //!use flat
-// y = apply(combine(a, b)) where each operand lies like y, repeats over y's inner elements, or is one element.
-// The operands may have another type than y.
-// Expects a, b, y; A_MODE and B_MODE (0 like y, 1 repeating, 2 one element); p.count, the number of V's of y, and
-// p.period, that of a repeating operand. An invocation computes one V.
+// y = apply(combine(a, b)), where each operand is like y, repeats over y's inner elements, or is one element. The
+// operands may have another type than y.
+// Expects a, b, y; combine(a, b); A_MODE and B_MODE (0: like y, 1: repeating, 2: one element); p.count, the V's of y;
+// p.period, the V's of a repeating operand. An invocation computes one V.
 
 fn operand_a(i: u32) -> V_a {
   if (A_MODE == 2u) {

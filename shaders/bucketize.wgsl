@@ -1,7 +1,7 @@
 //!use flat ascending nan
-// y = how many of the bounds, in ascending order, are not above x; NaN is above all.
-// Expects x, bound (f32), y; real(x), an f32; p.count, the number of elements of x; p.bounds, that of bounds. An
-// invocation searches for one element.
+// y = how many of the bounds, which ascend, are not above x; NaN is above all.
+// Expects x, bound (f32), y; real(x), which gives an f32; p.count, the elements of x; p.bounds, the elements of bound.
+// An invocation searches for one element.
 
 fn key(x: f32) -> i32 { return select(ascending(bitcast<i32>(x)), 0x7fffffff, is_nan(x)); }
 

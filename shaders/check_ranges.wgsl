@@ -1,6 +1,7 @@
-// note = the place of the first number of x that is out of its range, -1 where there is none, and the number.
-// Expects x (i32 or wider), note; bound, the least and the greatest number of p.ranges ranges, in which the p.count
-// numbers of x, at least one, are in turn. WX invocations, a power of two, take every WX-th number each.
+// Finds numbers of x that are out of range. note[0] = the place of the first one, or -1; note[1] = that number.
+// Expects x (i32 or int64), note; bound: least and greatest number of each range; p.ranges, which apply to the numbers
+// of x in turn; p.count, the numbers of x, at least one. One workgroup of WX invocations, a power of two, checks all;
+// each takes every WX-th number.
 
 var<workgroup> places: array<u32, WX>;
 

@@ -1,8 +1,8 @@
-//!use real_tile windows
+//!use real_tile window_tile
 // Convolution over height and width for any number of input channels (3 of a photo, say), as a register-tiled product
 // (lib/register_tile.wgsl) over window cells and input channels, one channel in a step.
 // Expects x [batch, H, W, C], w [KH, KW, C, 4 N4] and bias [4 N4] with output channels padded to N4, an even number;
-// p.C, p.KH, p.KW, p.N; what lib/register_tile.wgsl and lib/windows.wgsl expect. An invocation computes 8 output
+// p.C, p.KH, p.KW, p.N; what lib/register_tile.wgsl and lib/window_tile.wgsl expect. An invocation computes 8 output
 // pixels, along [batch, OH, OW] flattened, x 8 output channels.
 
 const STEP: u32 = 1u;
@@ -11,9 +11,9 @@ alias Weights = Columns;
 
 fn depth_of(n: u32) -> Depth { return Depth(0u, p.C); }
 
-fn load_weights(q: u32) -> Weights { return Weights(load4_w(q), load4_w(q + 1u)); }
+fn weights_at(q: u32) -> Weights { return Weights(load4_w(q), load4_w(q + 1u)); }
 
-fn load_factor(pixel: u32, first: u32, c: u32) -> T {
+fn factor_at(pixel: u32, first: u32, c: u32) -> T {
   let inside = pixel != OUTSIDE;
   return select(T(), load_x(select(0u, pixel * p.C + c, inside)), inside);
 }

@@ -1,11 +1,9 @@
 //!use flat window
-// Convolution over height and width with any number of groups, on the filter as it is.
-//
-// One invocation: one output value.
-// Expects x [batch, H, W, C], bias [N], w where output channel n, window cell k and input channel j of its
-// group lie at n * p.WN + k * p.WC + j, the functions of lib/real.wgsl, the window's
-// parameters (lib/window.wgsl) and p.KH, p.KW, p.count (output values), p.N, p.C, and of each group p.GC input
-// and p.GN output channels.
+// Convolution over height and width with any number of groups. The filter is not repacked.
+// Expects x [batch, H, W, C]; bias [N]; w, where output channel n, window cell k and input channel j of its group are
+// at n * p.WN + k * p.WC + j; the functions of lib/real.wgsl; p.count (output values), p.KH, p.KW, p.N, p.C; p.GC and
+// p.GN, the input and the output channels of a group; what lib/window.wgsl expects. An invocation computes one output
+// value.
 
 fn compute(i: u32) {
   let m = i / p.N;

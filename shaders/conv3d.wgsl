@@ -1,10 +1,9 @@
 //!use flat
-// Convolution over depth, height and width.
+// Convolution over depth, height and width:
 // y[n, d, h, w, o] = apply(bias[o] + sum of x[n, (d, h, w) * stride + cell * dilation - before, c] * w[cell, c, o]).
-//
-// Expects x, one element at a time, w [cells, C, N], bias [N], y; p.count, the number of V's of y; p.N, the V's of
-// its channels; p.C, x's channels; and of depth, height and width, in p.*.xyz: p.input, p.result, p.window, p.stride,
-// p.dilation, p.before. An invocation computes one V, that is its channels at one place.
+// Expects x, loaded by elements; w [cells, C, N], bias [N], y; p.count, the V's of y; p.N, the V's of y's channels;
+// p.C, the channels of x; in p.*.xyz, for depth, height and width: p.input, p.result, p.window, p.stride, p.dilation,
+// p.before. An invocation computes one V: channels at one place.
 
 fn compute(i: u32) {
   let n = i % p.N;

@@ -1,8 +1,8 @@
 //!use flat
 // y = the sums of x along rows, up to each element.
-// Expects x, y; plus(a, b); p.count (rows), p.length (elements of a row), p.inner (distance between a row's elements;
-// rows whose numbers differ by less lie side by side); EXCLUSIVE (1: without the element itself), REVERSE (1: from the
-// row's end). An invocation sums a row.
+// Expects x, y; plus(a, b); p.count (rows), p.length (elements of a row), p.inner (distance between the elements of a
+// row; rows whose numbers differ by less than p.inner are side by side); EXCLUSIVE (1: without the element itself),
+// REVERSE (1: from the end of the row). An invocation sums a row.
 
 fn compute(row: u32) {
   let start = row / p.inner * (p.inner * p.length) + row % p.inner;

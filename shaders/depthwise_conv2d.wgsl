@@ -1,14 +1,12 @@
 //!use flat
 // Depthwise convolution over height and width, with a channel multiplier.
-//
-// One invocation: 4 output pixels along x, of one V of channels.
-// Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N], C and N counted in V, with
-// N = C * MULTIPLIER, the functions of lib/real.wgsl, and p.H, p.W, p.OH, p.OW,
-// p.KH, p.KW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL, p.C, p.N, p.MULTIPLIER, p.count (N * TILES * batch * OH), p.TILES
-// (OW / 4, rounded up); invocations count V, then tiles, then rows.
-// SLIDE is 1 where the stride along x equals the dilation: then each step moves the four pixels by one, and
-// three of the four values are there already. Places before the first row or column wrap to large numbers, so
-// one comparison tells inside from outside.
+// Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
+// the functions of lib/real.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW (stride), p.DH, p.DW (dilation), p.PT,
+// p.PL (padding), p.C, p.N, p.MULTIPLIER, p.TILES (OW / 4, rounded up), p.count (N * TILES * batch * OH); SLIDE (1: the
+// stride along x equals the dilation). An invocation computes 4 output pixels along x, of one V of channels; numbers of
+// invocations count V's, then tiles, then rows.
+// If SLIDE is 1, a step moves the four pixels by one, and three of the four values are there already. Places before the
+// first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 fn fetch(base: u32, column: u32, c: u32) -> V {
   let inside = column < p.W;

@@ -1,8 +1,9 @@
 //!use flat by_row
-// y[row] = the sum of x[id[update]] * weight[update] for every update of the row in their order; divided, unless there
-// is none, by the sum of the weights (COMBINER 1), or by the root of the sum of their squares (2).
-// Expects id (i32), weight, x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of x, of
-// which an id out of range names the nearest; what lib/by_row.wgsl expects. An invocation computes one V.
+// y[row] = the sum of x[id[update]] * weight[update] over the updates of the row, in their order. COMBINER 1 divides it
+// by the sum of the weights, 2 by the root of the sum of their squares, unless the row has no update.
+// Expects id (i32), weight, x, y; p.count, the V's of y; p.row, the V's of a row; p.rows, the rows of x (an id out of
+// range names the nearest one); COMBINER; sorted, row_of and p.updates for lib/by_row.wgsl. An invocation computes one
+// V.
 
 fn compute(i: u32) {
   let row = i32(i / p.row);

@@ -1,6 +1,8 @@
 //!use first
-// y = pick(value, index) of the first of each row (lib/first.wgsl).
-// Expects y; p.rows; what lib/first.wgsl expects. y's rows lie like x's, of one element each.
+// y = pick(value, index) of the first element of each row, in the order of lib/first.wgsl. y's rows have one element
+// each and are side by side as x's are.
+// Expects y; pick(value, index); p.rows; what lib/first.wgsl expects. A cooperative group (lib/cooperative.wgsl) shares
+// a row.
 
 fn compute(at: Member) {
   let row = at.group;

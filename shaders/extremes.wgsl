@@ -1,7 +1,8 @@
 //!use first
-// y = pick(value, index) of the first p.k of each row (lib/first.wgsl), which is walked for each of them.
-// Expects y; p.rows, p.k; what lib/first.wgsl expects. y's rows lie like x's, of p.k elements each. For one of each row
-// there is extreme.wgsl: without the loop lavapipe takes half the time.
+// y = pick(value, index) of the first p.k elements of each row, in the order of lib/first.wgsl. Each of them takes a
+// walk along the row. y's rows have p.k elements each and are side by side as x's are.
+// Expects y; pick(value, index); p.rows, p.k; what lib/first.wgsl expects. A cooperative group (lib/cooperative.wgsl)
+// shares a row. For p.k 1 there is extreme.wgsl: without the loop lavapipe takes half the time.
 
 fn compute(at: Member) {
   let row = at.group;

@@ -1,7 +1,7 @@
 //!use flat
-// row_of = the row that each update names, 0x7fffffff where it names none.
-// Expects index (i32 or wider), row_of; p.count, the number of updates, with p.width indices each, of which the first
-// p.depth are a place within the extents of `extent`. An invocation finds one row.
+// row_of = the row that each update names, 0x7fffffff if it names none.
+// Expects index (i32 or int64), row_of; p.count (updates), p.width (indices of an update), p.depth (how many of these,
+// from the first on, name a place); extent, the extents that the place must be within. An invocation finds one row.
 
 fn compute(i: u32) {
   var row = 0;

@@ -1,8 +1,8 @@
 //!use flat
-// y[row, start + pick, :] = x[index[row, first + pick], :]; an index out of range reads the nearest of x's rows.
-// Expects index (i32, or wider), x, y; p.count, the number of V's to copy; p.dim, the V's of one of x's rows; p.extent,
-// x's rows; p.picks, the indices that a row takes, from p.first on, of the p.columns that it has; p.width, the V's of
-// y's row, and p.start, the V where they go. An invocation copies one V.
+// y[row, start + pick, :] = x[index[row, first + pick], :]; an index out of range reads the nearest row of x.
+// Expects index (i32 or int64), x, y; p.count, the V's to copy; p.dim, the V's of a row of x; p.extent, the rows of x;
+// p.picks, the indices of a row that are used, from p.first on; p.columns, all indices of a row; p.width, the V's of a
+// row of y; p.start, the V where the copies begin. An invocation copies one V.
 
 fn compute(i: u32) {
   let span = p.picks * p.dim;

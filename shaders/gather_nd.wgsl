@@ -1,7 +1,7 @@
 //!use flat
 // y[i] = x[index[i, 0], index[i, 1], ...], whole rows; an index out of range counts as the nearest one inside.
-// Expects index (i32 or wider), x, y; p.count, the number of V's of y; p.row, the V's of a row; p.depth, the numbers
-// that name a row; step, along each of their dimensions, x's extent and its stride in rows. An invocation copies one V.
+// Expects index (i32 or int64), x, y; p.count, the V's of y; p.row, the V's of a row; p.depth, the indices that name a
+// row; step: for each of them x's extent and its stride in rows. An invocation copies one V.
 
 fn compute(i: u32) {
   let name = i / p.row * p.depth;

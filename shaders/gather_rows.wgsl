@@ -1,7 +1,7 @@
 //!use flat
 // y[batch, block, pick] = x[batch, block, index[batch, pick]], whole rows; an index out of range reads the nearest row.
-// Expects index (i32, or wider), x, y; p.count, the number of V's of y; p.row, the V's of a row; p.rows, the rows of a
-// block of x; p.picks, those of y; p.outer, the blocks of a batch. An invocation copies one V.
+// Expects index (i32 or int64), x, y; p.count, the V's of y; p.row, the V's of a row; p.rows, the rows of a block of x;
+// p.picks, the rows of a block of y; p.outer, the blocks of a batch. An invocation copies one V.
 
 fn compute(i: u32) {
   let place = i / p.row;

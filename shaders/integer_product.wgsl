@@ -1,16 +1,16 @@
-//!use windows requantize
+//!use window_tile requantize
 // Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product
 // (lib/register_tile.wgsl) over window cells and input channels, one word of four channels in a step.
 //
 // Words stay packed: a dot product of two is one instruction on most GPUs. On others (lavapipe) unpacking to vec4<i32>
 // took the same time, and unpacking to vec4<f32> up to a fourth more.
-// Expects x [batch, H, W, C], packed; w [KH * KW * GC / 4 (rounded up), 4 N4] words of four input channels,
-// those past GC being the filter's zero point; bias [4 N4] with all that the input does not enter; the scales of
-// lib/requantize.wgsl; products(w, x): the dot product of two words; p.KH, p.KW, p.C, p.N, p.N4 (even), p.GC
-// and p.GN (input and output channels of a group; GN divisible by 8 where there are several), p.PAD (a word of
-// the input's zero point); ALIGNED: GC is divisible by 4; CENTRED: the filter's zero point is 0, sums of x are
-// not needed; what lib/register_tile.wgsl and lib/windows.wgsl expect. An invocation computes 8 output pixels, along
-// [batch, OH, OW] flattened, x 8 output channels.
+// Expects x [batch, H, W, C], packed; w [KH * KW * GC / 4 (rounded up), 4 N4] words of four input channels, those past
+// GC being the filter's zero point; bias [4 N4] with all that the input does not enter; the scales of
+// lib/requantize.wgsl; products(w, x): the dot product of two words; p.KH, p.KW, p.C, p.N, p.N4 (even), p.GC and p.GN
+// (input and output channels of a group; GN divisible by 8 where there are several), p.PAD (a word of the input's zero
+// point); ALIGNED: GC is divisible by 4; CENTRED: the filter's zero point is 0, sums of x are not needed; what
+// lib/register_tile.wgsl and lib/window_tile.wgsl expect. An invocation computes 8 output pixels, along [batch, OH, OW]
+// flattened, x 8 output channels.
 
 const STEP: u32 = 1u;
 const ONES: i32 = 0x01010101;
@@ -27,10 +27,10 @@ fn begin_row(n: u32, split: u32) -> Row {
   return Row(bias.left, bias.right, 0);
 }
 
-fn load_weights(q: u32) -> Weights { return Weights(load4_w(q), load4_w(q + 1u)); }
+fn weights_at(q: u32) -> Weights { return Weights(load4_w(q), load4_w(q + 1u)); }
 
 // Input channels first + 4 c and the following three of a pixel.
-fn load_factor(pixel: u32, first: u32, c: u32) -> i32 {
+fn factor_at(pixel: u32, first: u32, c: u32) -> i32 {
   let inside = pixel != OUTSIDE;
   let i = select(0u, pixel * p.C + first + 4u * c, inside);
   var word = word_x(i >> 2u);

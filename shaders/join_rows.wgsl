@@ -1,8 +1,9 @@
 //!use flat by_row
-// y[row] = start, joined with x[update] for p.most updates of the row, from its p.first on, in their order.
-// Expects start (FIRST 1: one element; 0: what an earlier dispatch came to), x, y, join; p.count, the number of V's of
-// y; p.row, the V's of a row of y, and p.step, those of x, 0 where x is one row for all; what lib/by_row.wgsl expects.
-// An invocation joins one V.
+// y[row] = start, joined in order with x[update] for updates of the row: at most p.most of them, from number p.first
+// on.
+// Expects start (FIRST 1: one element; 0: the result of an earlier dispatch), x, y; join(a, b); p.count, the V's of y;
+// p.row, the V's of a row of y; p.step, the V's of a row of x, 0 if x is one row for all; sorted, row_of and p.updates
+// for lib/by_row.wgsl. An invocation computes one V.
 
 fn compute(i: u32) {
   let row = i32(i / p.row);

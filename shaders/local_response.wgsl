@@ -1,8 +1,8 @@
 //!use flat
-// y = x / (p.bias + p.alpha * sum of x^2)^p.beta, the sum running over p.radius neighbours on either side along an
-// axis.
-// Expects x, y; p.count, the number of V's; p.length (extent of the axis), p.inner (V's between neighbours along it);
-// p.bias, p.alpha, p.beta; p.below, the sign of a negative base's power. An invocation computes one V.
+// y = x / (p.bias + p.alpha * sum of x^2)^p.beta, where the sum runs over up to p.radius neighbours on either side
+// along an axis.
+// Expects x, y; p.count, the V's of y; p.length (extent of the axis), p.inner (V's between neighbours along it);
+// p.bias, p.alpha, p.beta, p.radius; p.below, the sign of the power of a negative base. An invocation computes one V.
 
 fn compute(i: u32) {
   let at = i / p.inner % p.length;

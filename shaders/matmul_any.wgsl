@@ -1,6 +1,6 @@
-// y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[n, k]): any depth, the filter as it is.
-//
-// One invocation: one value. Expects p.M, p.K, p.N; global id x counts channels, y rows.
+// y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[n, k]), for any depth. The filter is not repacked.
+// Expects x [M, K], w [N, K], bias [N], y; p.M, p.K, p.N. An invocation computes one value; x of its place in the grid
+// counts channels, y counts rows.
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(@builtin(global_invocation_id) g: vec3<u32>) {

@@ -18,4 +18,4 @@ fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
   add_depth(sums, rows, Depth(0u, p.K4), n, split);
 }
 
-fn load_factor(row: u32, first: u32, k: u32) -> vec4<T> { return load4_x(row + k); }
+fn factor_at(row: u32, first: u32, k: u32) -> vec4<T> { return load4_x(row + k); }

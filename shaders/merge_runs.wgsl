@@ -1,8 +1,8 @@
 //!use flat
-// merged = sorted, with each two neighbouring runs of p.run places of a row made one; of equals those of the first run
-// come first.
-// Expects x, sorted (places in x, each run in the order of lib/order.wgsl or lib/int64_order.wgsl), merged; p.count, the
-// number of elements of x; p.length (elements of a row), p.run; what these expect. An invocation moves one place.
+// merged = sorted, with each two neighbouring runs of p.run places of a row merged into one. Among equals the first run
+// comes first.
+// Expects x; sorted (places in x; each run is in the order of lib/order.wgsl or lib/int64_order.wgsl), merged; p.count,
+// the elements of x; p.length (elements of a row), p.run; what the order expects. An invocation moves one place.
 
 fn key_at(i: u32) -> Key { return order(load_x(u32(load_sorted(i)))); }
 

@@ -1,8 +1,8 @@
 //!use flat coords
 // y = x with its mirror image around it, in up to eight dimensions.
-// Expects x, y; p.count, the number of V's of y; p.edge (1: the border is repeated, 0: it is not); p.before
-// (elements in front), p.extent (x's extents), p.x_stride and their _hi, innermost counted in V's; what
-// lib/coords.wgsl expects. An invocation copies one V.
+// Expects x, y; p.count, the V's of y; p.edge (1: the border is repeated, 0: it is not); p.before (elements in front),
+// p.extent (of x), p.x_stride, each with a _hi, innermost counted in V's; what lib/coords.wgsl expects. An invocation
+// copies one V.
 
 fn mirrored(at: vec4<u32>, before: vec4<i32>, extent: vec4<i32>) -> vec4<u32> {
   let edge = vec4<i32>(i32(p.edge));

@@ -1,8 +1,8 @@
 //!use all_reduce
-// y = finish(r, sum of term(r)) along rows, with r = relative(x, the row's maximum of measure(x)).
-// Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between a row's elements; rows whose numbers
-// differ by less lie side by side); lowest() (no x's measure is less), measure(x), relative(x, top), term(r),
-// finish(r, sum). A cooperative group (lib/cooperative.wgsl) shares a row.
+// y = finish(r, sum of term(r)) along rows, where r = relative(x, top) and top is the row's maximum of measure(x).
+// Expects x, y; p.rows, p.length (elements of a row), p.inner (distance between the elements of a row; rows whose
+// numbers differ by less than p.inner are side by side); lowest() (no x has a smaller measure), measure(x), relative(x,
+// top), term(r), finish(r, sum). A cooperative group (lib/cooperative.wgsl) shares a row.
 
 fn compute(at: Member) {
   let row = at.group;

@@ -1,7 +1,7 @@
 //!use flat
-// y = on where an element's place along the new axis is its index, else off.
-// Expects index, on, off (one element each), y; p.count, the number of elements of y, p.depth, the extent of the new
-// axis, p.inner, the number of elements behind it. An invocation computes one element.
+// y = on if an element's place along the new axis is its index, else off.
+// Expects index, on, off (one element each), y; p.count, the elements of y; p.depth, the extent of the new axis;
+// p.inner, the elements behind it. An invocation computes one element.
 
 fn compute(i: u32) {
   let line = i / p.inner;

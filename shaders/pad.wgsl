@@ -1,8 +1,7 @@
 //!use flat coords
 // y = x with p.value around it, in up to eight dimensions.
-// Expects x, y; p.count, the number of V's of y; p.value; p.before (elements of padding in front), p.extent (x's
-// extents), p.x_stride and their _hi, innermost counted in V's; what lib/coords.wgsl expects. An invocation
-// computes one V.
+// Expects x, y; p.count, the V's of y; p.value; p.before (elements of padding in front), p.extent (of x), p.x_stride,
+// each with a _hi, innermost counted in V's; what lib/coords.wgsl expects. An invocation computes one V.
 
 fn compute(i: u32) {
   let y = coords(i);

@@ -1,12 +1,10 @@
 //!use cooperative window
-// A pool over height and width: start() combined with every cell of the window inside the input, finished
-// with the number of those cells.
-//
-// A cooperative group (lib/cooperative.wgsl) shares one output pixel of one V of channels; each member takes every
-// GROUP_SIZE-th row of the window.
-// Expects x [batch, H, W, C] and y [batch, OH, OW, C], C counted in V, the window's parameters
-// (lib/window.wgsl), p.KH, p.KW, p.C, p.SIZE (output values in V), and start(), enter(v), combine(s, v),
-// finish(s, n); joined(at, part) of lib/pool_alone.wgsl where GROUP_SIZE is 1, else of lib/pool_shared.wgsl.
+// A pool over height and width: finish(s, n), where s combines start() with all cells of the window inside the input,
+// and n is the number of these cells.
+// Expects x [batch, H, W, C] and y [batch, OH, OW, C], C counts V's; start(), enter(v), combine(s, v), finish(s, n);
+// p.KH, p.KW, p.C, p.SIZE (V's of y); joined(at, part) of lib/pool_alone.wgsl if GROUP_SIZE is 1, else of
+// lib/pool_shared.wgsl; what lib/window.wgsl expects. A cooperative group (lib/cooperative.wgsl) shares one output
+// pixel of one V of channels; each member takes every GROUP_SIZE-th row of the window.
 
 // What cells were combined to, and how many they were.
 struct Pooled { s: V, count: u32 }

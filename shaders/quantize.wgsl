@@ -1,7 +1,7 @@
 //!use flat nan ascending steps
-// y = the stored integer of each real x: p.ends.x, and one more for each of the thresholds `least` that x reaches.
-// Expects x, least (lib/steps.wgsl; each as lib/ascending.wgsl makes it), y; p.count, the number
-// of V's; p.ends.y, which a NaN becomes. An invocation computes one V.
+// y = the stored integer of each real x: p.ends.x, plus 1 for each of the thresholds `least` that x reaches.
+// Expects x; least (thresholds for lib/steps.wgsl, each as lib/ascending.wgsl makes it); y; p.count, the fours of x;
+// p.ends.y, the result for NaN. An invocation computes four elements.
 
 fn stored(x: f32) -> i32 {
   let key = ascending(bitcast<i32>(x)); // compared as f32, subnormal numbers may count as 0

@@ -1,11 +1,11 @@
 //!use grid
 // A recurrence over time: y[t] = apply(x[t] + sum over k of y[t - 1, k] * r[n, k]) for each unit n of a row of the
-// batch, from y[-1] = h on; h_out is the last y.
-// Expects x, h; r, repacked to [p.rows][p.columns] vec4s: for each k four units beside one another, zeros beyond them;
-// y, h_out; p.batch; p.steps, from p.first on, with p.reverse 1 backwards; p.units, up to UNITS; p.rows, divisible by 4
-// WY, up to UNITS; p.along and p.across, the places from a step and from a row of the batch to the next in x and y. A
-// workgroup has a row of the batch to itself and keeps its state. In each step WX columns of four units are summed at a
-// time, each by WY invocations.
+// batch. It starts with y[-1] = h; h_out is the last y.
+// Expects x, h; r, repacked to [p.rows][p.columns] vec4s: for each k four units side by side, and zeros beyond them; y,
+// h_out; p.batch; p.steps, the number of time steps, from p.first on, backwards if p.reverse is 1; p.units, up to
+// UNITS; p.rows, a multiple of 4 WY, up to UNITS; p.along and p.across, the distances from a time step and from a row
+// of the batch to the next one in x and y. A workgroup computes a row of the batch and keeps its state. In each time
+// step it sums WX columns of four units at a time; WY invocations share each column.
 
 var<workgroup> state: array<T, 2 * UNITS>;
 var<workgroup> sums: array<vec4<T>, WX * WY>;

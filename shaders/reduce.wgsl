@@ -1,9 +1,9 @@
 //!use cooperative walk
-// y = finish(fold of all x that belong to a result, the result's number).
-// Expects x, y; enter(x), an accumulator, fold(acc, x) of two of these, finish(acc, place), p.initial; p.outputs and
-// p.count, the numbers of results (V's) and of terms of each; p.kept and p.reduced (extents), p.kept_stride and
-// p.reduced_stride in V's; ONE_RUN (1: the terms lie at one stride, p.reduced_stride.w). A
-// cooperative group (lib/cooperative.wgsl) shares a result.
+// y = finish(acc, place), where acc folds all terms of a result, and place is the result's number.
+// Expects x, y; enter(x), which gives an accumulator; fold(acc, x) of two accumulators; finish(acc, place); p.initial;
+// p.outputs (results, in V's) and p.count (terms of each); p.kept and p.reduced (extents), p.kept_stride and
+// p.reduced_stride in V's; ONE_RUN (1: the terms have one stride, p.reduced_stride.w). A cooperative group
+// (lib/cooperative.wgsl) shares a result.
 
 var<workgroup> partial: array<V_acc, WX>;
 

@@ -1,9 +1,8 @@
 //!use flat
-// y[n, h, w, c] = x resampled linearly in h and w.
-// Expects x, y; p.count, the number of V's of y; p.channels in V's; p.out_height, p.out_width; p.rows and p.columns,
-// each (a, b, c, extent of x): output row i lies at (a i + b) / c; part(n, c), the weight of a row that n of c parts
-// come from; joined(above, below, near, far), the sum of two rows by their weights, and what apply() then leaves to be
-// done. An invocation computes one V.
+// y[n, h, w, c] = x, resampled linearly along h and w.
+// Expects x, y; p.count, the V's of y; p.channels in V's; p.out_height, p.out_width; p.rows and p.columns, each (a, b,
+// c, extent of x): output row i is at (a i + b) / c; part(n, c), the weight of a row that gives n of c parts;
+// joined(above, below, near, far), the weighted sum of two rows, which apply() finishes. An invocation computes one V.
 
 struct Taps {
   first: u32,

@@ -1,7 +1,7 @@
 //!use flat
 // y[n, h, w, c] = x[n, rows[h], columns[w], c].
-// Expects x, y, rows and columns (i32); p.count, the number of V's of y; p.channels in V's; p.height, p.width;
-// p.out_height, p.out_width. An invocation copies one V.
+// Expects x, y, rows and columns (i32); p.count, the V's of y; p.channels in V's; p.height, p.width; p.out_height,
+// p.out_width. An invocation copies one V.
 
 fn compute(i: u32) {
   let pixel = i / p.channels;

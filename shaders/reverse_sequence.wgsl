@@ -1,7 +1,8 @@
 //!use flat
-// y = x with the beginning of each sequence in reverse order; a length out of range counts as the nearest inside.
-// Expects lengths (i32, or wider), x, y; p.count, the number of V's of y; p.extent, the places of a sequence, which lie
-// p.inner V's apart; p.sequences, of which each covers p.span V's at a time. An invocation copies one V.
+// y = x with the beginning of each sequence in reverse order; a length out of range counts as the nearest one inside.
+// Expects lengths (i32 or int64), x, y; p.count, the V's of y; p.extent, the places of a sequence; p.inner, the V's
+// from one place to the next; p.sequences, and p.span, the V's that each of them covers at a time. An invocation copies
+// one V.
 
 fn compute(i: u32) {
   let place = i / p.inner % p.extent;

@@ -1,7 +1,7 @@
 //!use all_reduce
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[n, k] + sum over k of h[m, k] * r[n, k]); h_out is the same.
-// Expects x, w, r, bias, h; y, h_out; p.count, the number of results; p.units; p.depth, the extent of x.
-// A cooperative group (lib/cooperative.wgsl) shares a result.
+// Expects x, w, r, bias, h; y, h_out; p.count, the results; p.units; p.depth, the extent of x. A cooperative group
+// (lib/cooperative.wgsl) shares a result.
 
 fn compute(at: Member) {
   let i = at.group;

@@ -1,7 +1,7 @@
 //!use flat operands
-// y = a where the condition c holds, else b; all three broadcast over any of up to eight dimensions.
-// Expects c (bytes, 0 or not), y; choose(c, a, b), which does it for an element; C_SPLAT, p.c_stride and p.c_stride_hi
-// as of an operand; p.count, the number of V's of y; what lib/operands.wgsl expects. An invocation computes one V.
+// y = a if the condition c holds, else b; all three are broadcast over up to eight dimensions.
+// Expects c (bytes, 0 or not), y; choose(c, a, b), for an element; C_SPLAT, p.c_stride and p.c_stride_hi, as for an
+// operand of lib/operands.wgsl; p.count, the V's of y; what lib/operands.wgsl expects. An invocation computes one V.
 
 fn condition(at: Coords) -> V_c {
   let i = along(at, p.c_stride, p.c_stride_hi);

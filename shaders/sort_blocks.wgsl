@@ -1,8 +1,8 @@
 //!use grid
-// sorted = the places of x's elements, in the order of lib/order.wgsl or lib/int64_order.wgsl within each WX elements of
-// a row, the lowest place first among equals.
-// Expects x, sorted; p.length (elements of a row), p.blocks (workgroups that share each of p.rows rows); what these
-// expect. An invocation places one element.
+// sorted = the places of x's elements, sorted within blocks of WX elements of a row, in the order of lib/order.wgsl or
+// lib/int64_order.wgsl; among equals the lowest place comes first.
+// Expects x, sorted; p.length (elements of a row), p.rows, p.blocks (workgroups that share a row); what the order
+// expects. An invocation places one element.
 
 var<workgroup> keys: array<Key, WX>;
 

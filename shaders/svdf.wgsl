@@ -1,10 +1,10 @@
 //!use all_reduce
 // For each filter f of unit n (p.rank of them, one after another) the memory state[m, f] takes as its newest entry
-// entry(sum over k of enter(x[m, k]) * feature[f, k]); y[m, n] = apply(bias[n] + sum over f and t of state[m, f, t]
-// * time[f, t]); then the memory moves on by one: the oldest entry goes, the newest place is 0.
-// Expects x, feature, time, bias, state; y, state_out; enter(x), entry(sum), apply(sum); p.count, the number of
-// results; p.units, p.rank; p.depth, the extent of x; p.memory, the entries of a memory. A cooperative group
-// (lib/cooperative.wgsl) shares a result.
+// entry(sum over k of enter(x[m, k]) * feature[f, k]). Then y[m, n] = apply(bias[n] + sum over f and t of state[m, f,
+// t] * time[f, t]). Then the memory moves on by one: the oldest entry goes, and the newest place is 0.
+// Expects x, feature, time, bias, state; y, state_out; enter(x), entry(sum), apply(sum); p.count, the results; p.units,
+// p.rank; p.depth, the extent of x; p.memory, the entries of a memory. A cooperative group (lib/cooperative.wgsl)
+// shares a result.
 
 fn compute(at: Member) {
   let i = at.group;

@@ -1,7 +1,7 @@
 //!use flat
-// y[row, rank] = pick(value, index) of the row's element of that rank.
-// Expects x, sorted (places in x, row by row), y, pick; p.count, the number of elements of y; p.length (elements of a
-// row of x), p.k (of y). An invocation takes one element.
+// y[row, rank] = pick(value, index) of the element with that rank in a row of x.
+// Expects x, sorted (places in x, row by row), y; pick(value, index); p.count, the elements of y; p.length (elements of
+// a row of x), p.k (of a row of y). An invocation computes one element.
 
 fn compute(i: u32) {
   let start = i / p.k * p.length;

@@ -1,8 +1,8 @@
 //!use flat
-// y[row, rank] = pick(value, index) of the row's element of that rank in the order of
-// lib/order.wgsl or lib/int64_order.wgsl, the lowest index first among equals, for ranks below p.k.
-// Expects x, y; p.count, the number of elements of x; p.length (elements of a row), p.k; what these expect.
-// An invocation ranks one element.
+// y[row, rank] = pick(value, index) of the element with that rank in a row of x, in the order of lib/order.wgsl or
+// lib/int64_order.wgsl, for ranks below p.k; among equals the lowest index comes first.
+// Expects x, y; pick(value, index); p.count, the elements of x; p.length (elements of a row), p.k; what the order
+// expects. An invocation ranks one element.
 
 fn compute(i: u32) {
   let row = i / p.length;

@@ -1,12 +1,11 @@
 //!use flat
 // Transposed convolution over height and width.
-//
-// One invocation: 4 output pixels, a stride apart along x, of one V of channels: the same cells of the window
-// reach all four, each from one of four neighbouring input pixels.
-// Expects x [batch, H, W, C], w [KH, KW, C, N] without a zero point, bias [N] and y [batch, OH, OW, N], N counted in
-// V; the functions of lib/real.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW, p.PT,
-// p.PL, p.C, p.N, p.count (N * TILES * batch * OH), p.TILES (those of a row, a multiple of SW); invocations count V,
-// then tiles, then rows. Places before the first column wrap to large numbers, so one comparison tells inside from outside.
+// Expects x [batch, H, W, C], w [KH, KW, C, N] without a zero point, bias [N] and y [batch, OH, OW, N]; N counts V's;
+// the functions of lib/real.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW (stride), p.PT, p.PL (padding), p.C,
+// p.N, p.TILES (of a row, a multiple of SW), p.count (N * TILES * batch * OH). An invocation computes 4 output pixels,
+// a stride apart along x, of one V of channels: the same cells of the window reach all four, each from one of four
+// neighbouring input pixels. Numbers of invocations count V's, then tiles, then rows.
+// Places before the first column wrap to large numbers, so one comparison tells inside from outside.
 
 fn fetch(base: u32, column: u32, c: u32) -> V {
   let inside = column < p.W;

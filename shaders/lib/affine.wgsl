@@ -1,4 +1,4 @@
-// Integer arithmetic of quantised tensors, as in gpunn/ops/fixed_point/affine.py.
+// Integer arithmetic of quantised tensors (gpunn/ops/fixed_point/affine.py).
 
 // SaturatingRoundingDoublingHighMul of a and b, not both -2^31: a * b / 2^31 to nearest, halves upwards.
 fn high_multiply(a: i32, b: i32) -> i32 {

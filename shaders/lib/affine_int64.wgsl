@@ -1,5 +1,5 @@
 //!use int64
-// Integer arithmetic of quantised tensors whose sums have 64 bits, as in gpunn/ops/fixed_point/affine.py.
+// Integer arithmetic of quantised tensors whose sums have 64 bits (gpunn/ops/fixed_point/affine.py).
 
 // x * m / 2^15 * 2^shift, rounded once, halves upwards; what leaves 32 bits stays at their end.
 fn rescale_int64(x: I64, m: i32, shift: i32) -> i32 {

@@ -1,5 +1,5 @@
 // Updates in the order of their rows (gpunn/ops/kernels/by_row.py).
-// Expects sorted (the updates' numbers), row_of (an update's row), p.updates.
+// Expects sorted (the numbers of updates, ordered by row), row_of (the row of an update), p.updates.
 
 // How many of the sorted updates are of rows before `row`.
 fn before(row: i32) -> u32 {

@@ -1,7 +1,7 @@
 //!use walk
-// Walking a space of up to eight dimensions: coordinates of an element, and where strides lead from there.
-// Expects HIGH (1 where there are more than four dimensions), p.size and p.size_hi (extents of the inner and of the
-// outer four dimensions) and p.inner (elements of the inner four).
+// Coordinates of an element in up to eight dimensions, and the place to which strides lead from there.
+// Expects HIGH (1: there are more than four dimensions), p.size and p.size_hi (extents of the inner and of the outer
+// four dimensions), p.inner (elements of the inner four).
 
 struct Coords {
   low: vec4<u32>,

@@ -1,5 +1,5 @@
-// Division with a floor, exact: WGSL's own quotient is good to 2.5 units of the last place, so its floor may be one
-// off. Division of integers by 0 gives 0. Subnormal numbers may count as 0.
+// Floored division and integer division, exact; powers of integers. WGSL's own quotient of f32s is good to 2.5 units of
+// the last place, so its floor may be one off. Integers divided by 0 give 0. Subnormal numbers may count as 0.
 
 // a = quotient b + rest; the rest has b's sign and is smaller than b.
 struct Division { quotient: f32, rest: f32 }

@@ -1,7 +1,9 @@
 //!use cooperative
-// The first of a row in the order of lib/order.wgsl or lib/int64_order.wgsl, the lowest index first among equals.
-// Expects x; p.length (elements of a row), p.inner (distance between these; rows whose numbers differ by less lie side
-// by side); one of these libraries. A cooperative group (lib/cooperative.wgsl) shares a row.
+// The first element of a row in the order of lib/order.wgsl or lib/int64_order.wgsl; among equals the lowest index
+// comes first.
+// Expects x; p.length (elements of a row), p.inner (distance between the elements of a row; rows whose numbers differ
+// by less than p.inner are side by side); one of these libraries. A cooperative group (lib/cooperative.wgsl) shares a
+// row.
 
 var<workgroup> keys: array<Key, WX>;
 var<workgroup> places: array<u32, WX>;

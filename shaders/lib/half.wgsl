@@ -1,6 +1,6 @@
-// Numbers as float16, rounded to nearest, ties to even; from 65520 on infinite, NaN stays NaN. pack2x16float() may
-// round either way, and means nothing beyond float16's range, so this is integer arithmetic: the same bits with
-// every driver, and those of numpy. Subnormal numbers of float32 count as 0, which they round to.
+// Numbers as float16: rounded to nearest, ties to even; infinite from 65520 on; NaN stays NaN. pack2x16float() may
+// round either way and is undefined beyond the range of float16. So this is integer arithmetic: it gives numpy's bits
+// on every driver. Subnormal numbers of float32 count as 0, which they round to.
 
 fn half_bits(v: vec4<f32>) -> vec4<u32> {
   let bits = bitcast<vec4<u32>>(v);

@@ -1,6 +1,6 @@
 //!use upper
-// 64-bit integers without a device feature: two words of two's complement, the lower one in x. What does not fit
-// wraps around, as in numpy, where nothing else is said.
+// 64-bit integers without a device feature: two words of two's complement, the lower one in x. Results that do not fit
+// wrap around, as in numpy, unless a comment says otherwise.
 
 alias I64 = vec2<u32>;
 

@@ -1,5 +1,5 @@
 //!use int64
-// lib/division.wgsl for 64-bit integers: the same functions. Division by 0 gives 0.
+// The functions of lib/division.wgsl for 64-bit integers. A division by 0 gives 0.
 
 struct Quotient { quotient: I64, rest: I64 }
 

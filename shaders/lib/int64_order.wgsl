@@ -1,5 +1,6 @@
 //!use int64
-// lib/order.wgsl for 64-bit integers. Expects DESCENDING (1: the greatest comes first, 0: the smallest).
+// The functions of lib/order.wgsl for 64-bit integers. Expects DESCENDING (1: the greatest number comes first, 0: the
+// smallest).
 
 alias Key = I64;
 

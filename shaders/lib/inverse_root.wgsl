@@ -1,5 +1,5 @@
 //!use affine
-// Division by the root of a sum in fixed point, as in gpunn/ops/normalization/l2_integer.py.
+// Division by the root of a sum in fixed point (gpunn/ops/normalization/l2_integer.py).
 
 // x * 2^left / sqrt(total); 0 counts as 1.
 fn by_inverse_root(x: i32, total: i32, left: i32) -> i32 {

@@ -6,7 +6,7 @@ const STEP: u32 = 4u;
 
 struct Weights { left: mat4x4<T>, right: mat4x4<T> }
 
-fn load_weights(q: u32) -> Weights {
+fn weights_at(q: u32) -> Weights {
   let q1 = q + p.N4;
   let q2 = q1 + p.N4;
   let q3 = q2 + p.N4;

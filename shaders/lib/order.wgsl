@@ -1,7 +1,7 @@
 //!use ascending
-// Numbers as integers of the same order, so that the order is numpy's with every driver (gpunn/ops/reduction/order.py).
-// Expects x; REAL (1: of f32, 0: of i32), DESCENDING (1: the greatest comes first, 0: the smallest). Of int64:
+// Numbers as integers with numpy's order, on every driver (gpunn/ops/reduction/order.py). For int64:
 // lib/int64_order.wgsl.
+// Expects x; REAL (1: x is f32, 0: i32), DESCENDING (1: the greatest number comes first, 0: the smallest).
 
 alias Key = i32;
 

@@ -1,4 +1,4 @@
-// A pool's result of which one invocation has all cells. Memory that no kernel of this kind needs, and the waiting
-// for it, cost lavapipe four times the pool.
+// The result of a pool of which one invocation has all cells. Workgroup memory and barriers that such a kernel does not
+// need cost lavapipe four times the pool.
 
 fn joined(at: Member, part: Pooled) -> Pooled { return part; }

@@ -1,4 +1,5 @@
-// A pool's result that a cooperative group (lib/cooperative.wgsl) shares.
+// The result of a pool that GROUP_SIZE invocations, a cooperative group (lib/cooperative.wgsl), share.
+// Expects combine(s, v).
 
 var<workgroup> parts: array<Pooled, WX>;
 

@@ -1,6 +1,6 @@
-// How a convolution or a matrix product of reals takes its operands, adds up their products and stores the sums;
-// lib/requantize.wgsl and lib/requantize_int64.wgsl have the same functions for quantised tensors.
-// Expects bias, apply.
+// Sums of products of reals: how operands are read, products added and sums stored. lib/requantize.wgsl and
+// lib/requantize_int64.wgsl have the same functions for quantised tensors.
+// Expects bias, y, apply.
 
 alias Sum = V;
 

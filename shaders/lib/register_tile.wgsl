@@ -4,21 +4,23 @@
 //
 // SPLITS invocations share a tile (lib/split_k.wgsl). Rows past the end are computed on the last row and not stored.
 // Expects
-//   bias [4 N4]; Row, the sums of a row; begin_row(n, split), which has the bias; columns(row), the two vec4s to store;
-//   Weights, those of a step of the depth for both columns; load_weights(q); STEP, the rows of w that a step takes;
-//   load_factor(place, first, c), what step c of the depth multiplies; first: see Depth;
-//   multiply_add(row, weights, factor);
+//   bias [4 N4]; Row, the type of the sums of a row; begin_row(n, split), which has the bias; columns(row), the two
+//   vec4s to store; Weights, the type of the weights that a step of the depth takes for both columns; weights_at(q);
+//   STEP, the rows of w in a step; factor_at(place, first, c), what step c of the depth multiplies with the weights
+//   (first: see Depth); multiply_add(row, weights, factor), a row with one more product;
 //   add_products(sums, m, n, split), which calls add_depth() for rows from m on;
-//   requantize(n, sums) of lib/real_tile.wgsl or lib/requantize.wgsl; put_channels() of lib/rows.wgsl or
+//   requantize(n, sum) of lib/real_sums.wgsl or lib/requantize.wgsl; put_channels() of lib/rows.wgsl or
 //   lib/rows_of_fours.wgsl; p.M (rows), p.N4 (vec4 columns of w and the bias, an even number).
 
-// Not an array: lavapipe keeps indexed arrays in memory.
-struct Sums { r0: Row, r1: Row, r2: Row, r3: Row, r4: Row, r5: Row, r6: Row, r7: Row }
+// All its indices are constants, so compilers can keep it in registers.
+alias Sums = array<Row, 8>;
 
 // Two neighbouring vec4 columns.
 struct Columns { left: vec4<T>, right: vec4<T> }
 
-// What of the rows enters some channels: `steps` steps, from element `first` of a row on.
+var<workgroup> handed_tiles: array<Columns, 8u * GIVERS>;
+
+// The part of a row that enters some channels: `steps` steps, from element `first` on.
 struct Depth { first: u32, steps: u32 }
 
 @compute @workgroup_size(WX, WY, WZ)
@@ -43,41 +45,64 @@ fn bias_of_split(n: u32, split: u32) -> Columns {
 fn add_depth(sums: ptr<function, Sums>, places: array<u32, 8>, depth: Depth, q: u32, split: u32) {
   var next = q + split * STEP * p.N4;
   for (var c = split; c < depth.steps; c += SPLITS) {
-    let w = load_weights(next);
+    let w = weights_at(next);
     next += SPLITS * STEP * p.N4;
-    (*sums).r0 = multiply_add((*sums).r0, w, load_factor(places[0], depth.first, c));
-    (*sums).r1 = multiply_add((*sums).r1, w, load_factor(places[1], depth.first, c));
-    (*sums).r2 = multiply_add((*sums).r2, w, load_factor(places[2], depth.first, c));
-    (*sums).r3 = multiply_add((*sums).r3, w, load_factor(places[3], depth.first, c));
-    (*sums).r4 = multiply_add((*sums).r4, w, load_factor(places[4], depth.first, c));
-    (*sums).r5 = multiply_add((*sums).r5, w, load_factor(places[5], depth.first, c));
-    (*sums).r6 = multiply_add((*sums).r6, w, load_factor(places[6], depth.first, c));
-    (*sums).r7 = multiply_add((*sums).r7, w, load_factor(places[7], depth.first, c));
+    (*sums)[0] = multiply_add((*sums)[0], w, factor_at(places[0], depth.first, c));
+    (*sums)[1] = multiply_add((*sums)[1], w, factor_at(places[1], depth.first, c));
+    (*sums)[2] = multiply_add((*sums)[2], w, factor_at(places[2], depth.first, c));
+    (*sums)[3] = multiply_add((*sums)[3], w, factor_at(places[3], depth.first, c));
+    (*sums)[4] = multiply_add((*sums)[4], w, factor_at(places[4], depth.first, c));
+    (*sums)[5] = multiply_add((*sums)[5], w, factor_at(places[5], depth.first, c));
+    (*sums)[6] = multiply_add((*sums)[6], w, factor_at(places[6], depth.first, c));
+    (*sums)[7] = multiply_add((*sums)[7], w, factor_at(places[7], depth.first, c));
   }
 }
 
-// Rows from m on, joined from their splits; those past the end are left out. All of a workgroup must call it.
+// Stores rows from m on, joined from their splits, without those past the end. All of a workgroup must call it.
 fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
-  let c0 = columns((*sums).r0); let c1 = columns((*sums).r1);
-  let c2 = columns((*sums).r2); let c3 = columns((*sums).r3);
-  let c4 = columns((*sums).r4); let c5 = columns((*sums).r5);
-  let c6 = columns((*sums).r6); let c7 = columns((*sums).r7);
-  var a = array(c0.left, c1.left, c2.left, c3.left, c4.left, c5.left, c6.left, c7.left);
-  var b = array(c0.right, c1.right, c2.right, c3.right, c4.right, c5.right, c6.right, c7.right);
-  join_tile(local, &a, &b);
+  var tile = array<Columns, 8>(
+    columns((*sums)[0]),
+    columns((*sums)[1]),
+    columns((*sums)[2]),
+    columns((*sums)[3]),
+    columns((*sums)[4]),
+    columns((*sums)[5]),
+    columns((*sums)[6]),
+    columns((*sums)[7]),
+  );
+  join_tile(local, &tile);
   if (split_of(local) > 0u) { return; }
-  put_row(m, n, a[0], b[0]);
-  put_row(m + 1u, n, a[1], b[1]);
-  put_row(m + 2u, n, a[2], b[2]);
-  put_row(m + 3u, n, a[3], b[3]);
-  put_row(m + 4u, n, a[4], b[4]);
-  put_row(m + 5u, n, a[5], b[5]);
-  put_row(m + 6u, n, a[6], b[6]);
-  put_row(m + 7u, n, a[7], b[7]);
+  put_row(m, n, tile[0]);
+  put_row(m + 1u, n, tile[1]);
+  put_row(m + 2u, n, tile[2]);
+  put_row(m + 3u, n, tile[3]);
+  put_row(m + 4u, n, tile[4]);
+  put_row(m + 5u, n, tile[5]);
+  put_row(m + 6u, n, tile[6]);
+  put_row(m + 7u, n, tile[7]);
 }
 
-fn put_row(m: u32, n: u32, left: vec4<T>, right: vec4<T>) {
+// What join() of lib/split_k.wgsl does, for a tile. All of a workgroup must call it.
+fn join_tile(local: vec3<u32>, tile: ptr<function, array<Columns, 8>>) {
+  if (SPLITS == 1u) { return; }
+  let split = split_of(local);
+  for (var half = SPLITS / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if (split >= half && split < 2u * half) {
+      for (var k = 0u; k < 8u; k++) { handed_tiles[k * GIVERS + local.x - half * TILES] = (*tile)[k]; }
+    }
+    workgroupBarrier();
+    if (split < half) {
+      for (var k = 0u; k < 8u; k++) {
+        let other = handed_tiles[k * GIVERS + local.x];
+        (*tile)[k] = Columns((*tile)[k].left + other.left, (*tile)[k].right + other.right);
+      }
+    }
+  }
+}
+
+fn put_row(m: u32, n: u32, sums: Columns) {
   if (m >= p.M) { return; }
-  put_channels(m, n, requantize(n, left));
-  put_channels(m, n + 1u, requantize(n + 1u, right));
+  put_channels(m, n, requantize(n, sums.left));
+  put_channels(m, n + 1u, requantize(n + 1u, sums.right));
 }

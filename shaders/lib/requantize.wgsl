@@ -1,8 +1,9 @@
-//!use centre affine
-// How a convolution or a matrix product of quantised tensors takes its operands, adds up their products and stores
-// the sums: with a multiplier and a shift for each output channel (gpunn/ops/contraction/product_rescaling.py).
-// Expects bias; scales: multipliers, and from p.SCALES on shifts, counted in V; finish(sum, multiplier, shift, away),
-// which rescales and clamps; p.UP: from this V of channels on halves go away from zero, before it upwards.
+//!use zero_points affine
+// Sums of products of quantised tensors: how operands are read, products added and sums stored, with a multiplier and a
+// shift for each output channel (gpunn/ops/contraction/product_rescaling.py).
+// Expects bias, y; scales: multipliers, and from p.SCALES on shifts, counted in V's; finish(sum, multiplier, shift,
+// away), which rescales and clamps; p.UP: halves of the channels from this V on are rounded away from zero, those
+// before it upwards.
 
 alias Sum = V;
 

@@ -1,9 +1,9 @@
-//!use centre affine_int64
-// The same as lib/requantize.wgsl for sums that have 64 bits: those of 16-bit inputs. A product fits 32; what it has
-// below bit SPLIT and what it has from there on are added up by themselves.
-// Expects bias: lower words, and from p.SCALES on upper ones; scales, likewise: multipliers of 15 bits and shifts;
-// above(product), which is product >> SPLIT; finish(low, high, bias_low, bias_high, multiplier, shift), which rescales
-// and clamps.
+//!use zero_points affine_int64
+// The functions of lib/requantize.wgsl for sums of 64 bits: those of 16-bit inputs. A product fits into 32 bits; its
+// bits below SPLIT and its bits from there on are added up separately.
+// Expects y; bias: lower words, and from p.SCALES on upper ones; scales: multipliers of 15 bits, and from p.SCALES on
+// shifts; above(product), which is product >> SPLIT; finish(low, high, bias_low, bias_high, multiplier, shift), which
+// rescales and clamps.
 
 struct Sum { low: V, high: V }
 

@@ -1,5 +1,5 @@
-// Rows of p.N channels, any number, written four channels at a time; the last four may be fewer.
-// Expects p.N, apply4, store_y. Rows of a number divisible by 4: lib/rows_of_fours.wgsl.
+// Rows of p.N channels, any number, stored four channels at a time; the last four may be fewer. If the number is a
+// multiple of 4: lib/rows_of_fours.wgsl. Expects p.N, y, apply.
 
 fn put_channels(row: u32, column: u32, v: vec4<T>) {
   let r = apply4(v);

@@ -1,6 +1,6 @@
 //!use affine
-// The last steps of softmax and log_softmax in fixed point, as in ops/normalization/softmax_integer.py. A total has
-// 12 integer bits and is at least 1.
+// The last steps of softmax and log_softmax in fixed point (gpunn/ops/normalization/softmax_integer.py). A total has 12
+// integer bits and is at least 1.
 
 // 1 / x with no integer bits, of half an x from 1 to 2.
 fn over(half: i32) -> i32 {

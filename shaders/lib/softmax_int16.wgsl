@@ -1,5 +1,5 @@
-// Softmax of 16 bits, as in gpunn/ops/normalization/softmax_int16.py.
-// Expects table: the points of the exponential, and from POINTS on those of 1 / (1 + x).
+// Softmax of int16 (gpunn/ops/normalization/softmax_int16.py).
+// Expects table: an interpolation table of the exponential, and from POINTS on one of 1 / (1 + x).
 
 const POINTS: u32 = 513u;
 

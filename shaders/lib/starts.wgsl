@@ -1,6 +1,6 @@
-// Where a slice begins that values name (gpunn/ops/indexing/place.py): as near to them as it fits.
-// Expects start (i32, or wider); p.starts, the number of starts; place, for each of them what is added to one below 0,
-// the room that there is, and the V's by which it counts.
+// Where a slice begins whose starts are values (gpunn/ops/indexing/place.py): as near to them as the slice fits.
+// Expects start (i32 or int64); p.starts, the number of starts; place: for each of them the number that is added if it
+// is below 0, its greatest value, and the V's by which it counts.
 
 fn slice_start() -> u32 {
   var first = 0u;

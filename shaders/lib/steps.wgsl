@@ -1,5 +1,5 @@
-// Which of the steps of a result a number reaches.
-// Expects least, 2 HALF thresholds in order; the first is not looked at.
+// How many of the thresholds of a result a number reaches, by binary search.
+// Expects least, 2 HALF thresholds in ascending order; the first one is not looked at.
 
 fn reached(x: i32) -> u32 {
   var k = 0u;

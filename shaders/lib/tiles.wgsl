@@ -1,8 +1,7 @@
 //!use grid split_k
 // A grid of tiles, cut into workgroups of p.BLOCK columns x TILES / p.BLOCK rows, so that the invocations of a
 // workgroup share rows of one operand and columns of the other in the cache.
-// Expects p.BLOCK (a power of two up to TILES), p.BLOCKS (workgroups along the columns), and what
-// lib/split_k.wgsl expects.
+// Expects p.BLOCK (a power of two up to TILES), p.BLOCKS (workgroups along the columns).
 
 struct Tile { column: u32, row: u32 }
 

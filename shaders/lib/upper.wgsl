@@ -1,4 +1,4 @@
-// The upper half of a * b.
+// The upper word of a * b.
 fn upper(a: u32, b: u32) -> u32 {
   let low = (a & 0xffffu) * (b & 0xffffu);
   let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);

@@ -1,5 +1,5 @@
-// Walking a space of up to four dimensions, the innermost in w (gpunn/ops/kernels/strides.py).
-// Strides may be negative or starts offset: u32 arithmetic wraps around and comes out right.
+// Coordinates of an element in up to four dimensions, the innermost in w (gpunn/ops/kernels/strides.py). Strides may be
+// negative: u32 arithmetic wraps around and gives the right place.
 
 // Coordinates of element i of a dense space; x is not reduced by its extent.
 fn unravel(i: u32, size: vec4<i32>) -> vec4<u32> {

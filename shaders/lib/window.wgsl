@@ -1,6 +1,6 @@
 // Where a window over height and width lies in its input [batch, H, W, ...].
-// Expects p.H, p.W, p.OH, p.OW, p.SH, p.SW, p.DH, p.DW, p.PT, p.PL. Places before the first row or
-// column wrap to large numbers, so one comparison tells inside from outside.
+// Expects p.H, p.W, p.OH, p.OW, p.SH, p.SW (stride), p.DH, p.DW (dilation), p.PT, p.PL (padding). Places before the
+// first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 const OUTSIDE: u32 = 0xffffffffu;
 

@@ -1,4 +1,5 @@
-// Stored integers of two operands, counted from their zero points. Expects p.zeros (those of input, filter, result).
+// Stored integers of two operands, counted from their zero points.
+// Expects p.zeros (the zero points of input, filter and result).
 
 fn enter(x: V) -> V { return x - p.zeros.x; }
 
