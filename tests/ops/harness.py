@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
+from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Operation
+from gpunn.kernel import Candidate, Kernel
 from gpunn.model import Model
 from gpunn.types import Array, DType, TensorType
 from tests.tflite_builder import litert_run, single_op
@@ -88,6 +91,15 @@ def check(
             result, wanted, atol, rtol, f"{op}{[v if v is None else v.shape for v in inputs]} {attrs}"
         )
     return results
+
+
+def take_candidate(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    """Make lowering take the candidate at a place, where a kernel function offers several."""
+
+    def chosen(candidates: Iterator[Candidate], device: DeviceProperties) -> Sequence[Kernel]:
+        return next(islice(candidates, place, None)).kernels
+
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
 
 
 def over_loop_limit(backend: str) -> str:

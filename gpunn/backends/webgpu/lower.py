@@ -54,16 +54,18 @@ def choose(kernels: Kernels, device: DeviceProperties) -> Sequence[Kernel] | str
         kernels = (kernels,)
     if not isinstance(kernels, Iterator):
         return _objection(kernels, device) or kernels
-    objections = []
+    refused: list[tuple[str, str]] = []
     try:
         for candidate in kernels:
             objection = _missing(candidate, device) or _objection(candidate.kernels, device)
             if not objection:
                 return candidate.kernels
-            objections.append(f"{candidate.reason}: {objection}")
+            refused.append((f"{candidate.reason}: ", objection))
     except Unsupported as unsupported:
-        objections.append(str(unsupported))
-    return "; ".join(objections) or "its kernel function offers no candidate"
+        refused.append(("", str(unsupported)))
+    if len(refused) == 1:
+        return refused[0][1]
+    return "; ".join(way + objection for way, objection in refused) or "no candidate is offered"
 
 
 def _missing(candidate: Candidate, device: DeviceProperties) -> str:

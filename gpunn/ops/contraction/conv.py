@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from gpunn.kernel import (
+    Candidate,
     Kernel,
+    Kernels,
     Read,
     Unsupported,
     Write,
@@ -29,7 +31,7 @@ from gpunn.ops.contraction.product_kernel import (
     constants_only,
     of_integers,
     one_by_one,
-    product_kernel,
+    product_kernels,
 )
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
@@ -77,20 +79,27 @@ def _infer_conv2d(call: Call) -> TensorType:
     return x.with_shape((x.shape[0], *_window(call).out, channels))
 
 
-def _conv2d_kernel(call: Call) -> Kernel:
-    window = _window(call)
-    _, height, width, depth = call.x.shape
-    channels, _, _, filter_depth = call.input(1).shape
-    rows = math.prod(call.y.shape[:3])
+def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
-    if depth != filter_depth or not constants_only(call):
-        groups = depth // filter_depth
-        return one_by_one(
-            call, _form(call), f"{groups} groups" if groups > 1 else "the filter is not a constant"
-        )
-    if window.pointwise and depth % 4 == 0:
-        return product(call, rows, depth, channels)
+    form = _form(call)
+    if form.groups > 1:
+        reason = f"{form.groups} groups"
+    elif not constants_only(call):
+        reason = "the filter is not a constant"
+    else:
+        if form.window.pointwise and form.depth % 4 == 0:
+            rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
+            yield Candidate([product(call, rows, form.depth, channels)], "a product of matrices")
+        yield Candidate([_tile_kernel(call, form.window)], "tiles of pixels and channels")
+        reason = "one output value an invocation"
+    yield Candidate([one_by_one(call, form, reason)], reason)
+
+
+def _tile_kernel(call: Call, window: Window) -> Kernel:
+    """The kernel for one group and constants."""
+    _, height, width, depth = call.x.shape
+    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     vectors = depth % 4 == 0
     grid = tiles(rows, packed, depth // 4 if vectors else depth, call.device)
@@ -135,20 +144,20 @@ def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = No
     return integer_product(call, conv2d.reference, 0, _ROUNDING, x, filter, bias)
 
 
-def _integer_conv2d_kernel(call: Call) -> Kernel | Sequence[Kernel]:
-    return product_kernel(call, _form(call), _ROUNDING)
+def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
+    return product_kernels(call, _form(call), _ROUNDING)
 
 
 @op(
     _infer_conv2d,
-    _conv2d_kernel,
+    _conv2d_kernels,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:]),
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),
     filter=Filter(output_axis=0, along_input=by_groups),
     accuracy=sums(filter_terms),
     fusible=True,
-    quantized=Quantized(_integer_conv2d, _integer_conv2d_kernel, dtypes=QUANTIZED),
+    quantized=Quantized(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),
 )
 def conv2d(
     x: Array,
@@ -254,13 +263,13 @@ def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None =
     return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING, x, filter, bias)
 
 
-def _integer_depthwise_kernel(call: Call) -> Kernel | Sequence[Kernel]:
+def _integer_depthwise_kernels(call: Call) -> Kernels:
     if call.x.quantization is not None and constants_only(call):
         cells = math.prod(call.input(1).shape[1:3])
         how = rescaling(call, _DEPTHWISE_ROUNDING)
         return of_integers(call, _depthwise_kernel(call), cells, how, centre_filter)
     form = Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3)
-    return product_kernel(call, form, _DEPTHWISE_ROUNDING)
+    return product_kernels(call, form, _DEPTHWISE_ROUNDING)
 
 
 def _by_channel(shape: Shape, factor: Array) -> Array:
@@ -276,7 +285,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
     filter=Filter(output_axis=3, along_input=_by_channel),
     accuracy=sums(lambda call: math.prod(call.input(1).shape[1:3]) + 1),
     fusible=True,
-    quantized=Quantized(_integer_depthwise, _integer_depthwise_kernel, dtypes=QUANTIZED),
+    quantized=Quantized(_integer_depthwise, _integer_depthwise_kernels, dtypes=QUANTIZED),
 )
 def depthwise_conv2d(
     x: Array,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
+from gpunn.kernel import Candidate, Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.product_kernel import Form, constants_only, product_kernel
+from gpunn.ops.contraction.product_kernel import Form, constants_only, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
@@ -77,12 +77,14 @@ def _infer_fully_connected(call: Call) -> TensorType:
     return x.with_shape((x.size // depth, channels))
 
 
-def _fully_connected_kernel(call: Call) -> Kernel:
+def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     channels, depth = call.input(1).shape
     rows = math.prod(call.y.shape[:-1])
+    reason = f"depth {depth} is not divisible by 4" if depth % 4 else "the filter is not a constant"
     if constants_only(call) and depth % 4 == 0 and fits_i32(rows * depth):
-        return product(call, rows, depth, channels)
-    return Kernel(
+        yield Candidate([product(call, rows, depth, channels)], "a packed filter")
+        reason = "the filter as it is"
+    kernel = Kernel(
         body="matmul_any",
         threads=(channels, rows, 1),
         workgroup=(64, 1, 1),
@@ -90,8 +92,9 @@ def _fully_connected_kernel(call: Call) -> Kernel:
         params={"M": rows, "K": depth, "N": channels},
         functions=activation_function(call),
         loop_iterations=depth,
-        reason=f"depth {depth} is not divisible by 4" if depth % 4 else "the filter is not a constant",
+        reason=reason,
     )
+    yield Candidate([kernel], reason)
 
 
 _ROUNDING = Rounding(lambda call: call.y.shape[-1])
@@ -101,9 +104,9 @@ def _integer_fully_connected(call: Call, x: Array, filter: Array, bias: Array | 
     return integer_product(call, fully_connected.reference, 0, _ROUNDING, x, filter, bias)
 
 
-def _integer_fully_connected_kernel(call: Call) -> Kernel | Sequence[Kernel]:
+def _integer_fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     pixel = resolve((1, 1), (1, 1), (1, 1), (1, 1), "valid")
-    return product_kernel(call, Form(pixel, (1, 1), call.input(1).shape[1]), _ROUNDING)
+    return product_kernels(call, Form(pixel, (1, 1), call.input(1).shape[1]), _ROUNDING)
 
 
 def _by_pixel(shape: Shape, factor: Array) -> Array | None:
@@ -113,12 +116,12 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
 
 @op(
     _infer_fully_connected,
-    _fully_connected_kernel,
+    _fully_connected_kernels,
     flops=lambda call: 2 * call.y.size * call.input(1).shape[1],
     fusible=True,
     filter=Filter(output_axis=0, along_input=_by_pixel),
     accuracy=sums(filter_terms),
-    quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernel, dtypes=QUANTIZED),
+    quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernels, dtypes=QUANTIZED),
 )
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
     """y = x . filter^T + bias.

@@ -8,12 +8,13 @@ padding is zx and so adds nothing. The other kernels are those of reals with ano
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpunn.kernel import (
+    Candidate,
     Function,
     Kernel,
     Pack,
@@ -96,21 +97,23 @@ class Form:
     axis: int = 0
 
 
-def product_kernel(call: Call, form: Form, rounding: Rounding) -> Kernel | Sequence[Kernel]:
-    """The kernel, or kernels, of an op whose sums of products have a form."""
+def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Candidate]:
+    """Yield the ways to compute an op whose sums of products have a form. Raises Unsupported."""
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
     even = form.groups == 1 or call.y.shape[-1] // form.groups % COLUMNS == 0
     terms, how = form.depth * math.prod(form.window.size), rescaling(call, rounding)
+    reason = "one value at a time: the filter is not a constant, or its groups are uneven"
     if constants_only(call) and form.axis == 0 and even:
         if call.x.dtype in MIXED:
-            return _by_words(call, form, how)
-        if 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
-            return _by_planes(call, form, how, terms)
-    reason = "one value at a time: the filter is not a constant, or its groups are uneven"
-    return of_integers(call, one_by_one(call, form, reason), terms, how)
+            yield Candidate([_by_words(call, form, how)], "words of 4 input channels")
+            reason = "one value at a time"
+        elif 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
+            yield Candidate(_by_planes(call, form, how, terms), "upper and lower bytes")
+            reason = "one value at a time"
+    yield Candidate([of_integers(call, one_by_one(call, form, reason), terms, how)], reason)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:

@@ -115,4 +115,4 @@ def test_the_kernel_depends_on_the_device_only_through_the_call() -> None:
     kernel = OPS["fully_connected"].kernel
     assert kernel is not None
     call = Call("fully_connected", "", types, {"activation": None}, (float32(9, 20),), (True, True), MANY)
-    assert "split-K by 8" in kernel(call).reason  # type: ignore[union-attr]
+    assert "split-K by 8" in next(kernel(call)).kernels[0].reason  # type: ignore[arg-type,union-attr]
