@@ -18,6 +18,7 @@ from gpunn.importers.nnapi.listing import LISTERS, Listing, expect
 from gpunn.importers.nnapi.rules import OPERATIONS
 from gpunn.importers.nnapi.signature import Param
 from gpunn.nnapi.model import Model
+from gpunn.passes.expand import expand
 from gpunn.types import DType, TensorType
 
 _CODES = {
@@ -34,7 +35,7 @@ def from_model(model: gpunn.model.Model) -> Model:
     Constants are referenced; inputs and outputs keep their order; compiled, it is the same graph. Raises
     UnsupportedError with every operation and tensor that NNAPI 1.1 cannot express.
     """
-    return _Lister(expect_whole(model, "NNAPI cannot say")).list()
+    return _Lister(expand(expect_whole(model, "NNAPI cannot say"))).list()
 
 
 class _Lister:

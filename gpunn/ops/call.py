@@ -75,6 +75,10 @@ class Call:
         """The type of the first output."""
         return self.outputs[0]
 
+    def known(self, index: int) -> Array | None:
+        """Return the value of input `index` if an op's infer can know it now, else None."""
+        return None if self.values is None else self.values(index)
+
     def value(self, index: int, *results: TensorType) -> Array:
         """Return the value of input `index`, from which an op's infer finds the types of the results.
 
@@ -82,7 +86,7 @@ class Call:
         Raises ValueNeededError for a value that is not known yet: the graph then keeps the operation as
         pending, and asks again when a run has computed the value.
         """
-        found = None if self.values is None else self.values(index)
+        found = self.known(index)
         if found is None:
             raise ValueNeededError(index, results)
         return found

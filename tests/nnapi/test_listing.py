@@ -145,3 +145,13 @@ def test_outputs_must_be_computed() -> None:
     model.output(x)
     with pytest.raises(gpunn.UnsupportedError):
         from_model(model)
+
+
+def test_an_op_that_is_written_in_others(backend: str) -> None:
+    model = Model("dilate")
+    x = model.input("x", float32(2, 3))
+    model.output(*model.add("dilate", [x], {"steps": (2, 1), "paddings": ((0, 0), (1, 0))}))
+    listed = from_model(model)
+    assert OperationCode.PAD in [operation.type for operation in listed.operations]
+    (found,) = execute(compiled(listed, backend), [np.ones((2, 3), np.float32)], model)
+    assert found.tolist() == [[0, 1, 1, 1], [0, 0, 0, 0], [0, 1, 1, 1]]

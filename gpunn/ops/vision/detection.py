@@ -9,12 +9,13 @@ import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.ops.call import Call
-from gpunn.ops.check import expect_bool, expect_dtype, expect_float, expect_int
+from gpunn.ops.check import expect_bool, expect_dtype, expect_float, expect_int, expect_unquantised
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType, float32
 
 MAX_DETECTIONS = 1 << 20  # boxes in a result: an attribute that a small file may set to anything
 COUNTS = ("max_detections", "max_classes_per_detection", "detections_per_class", "num_classes")
+_DEFAULTS = (math.nan, -math.inf, 0.0)  # of non_max_suppression: iou_threshold has none
 _HOST_REASON = "boxes are chosen one after the other, each by those before it"
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 
@@ -178,13 +179,23 @@ def _infer_suppression(call: Call) -> tuple[TensorType, ...]:
     count = expect_int(call, "max_output_size", call["max_output_size"])
     if not 0 <= count <= MAX_DETECTIONS:
         call.fail(f"max_output_size must be in 0 ... {MAX_DETECTIONS}, got {count}")
-    if not 0 <= expect_float(call, "iou_threshold") <= 1:
-        call.fail(f"iou_threshold must be in 0 ... 1, got {call['iou_threshold']}")
-    if math.isnan(expect_float(call, "score_threshold")):
-        call.fail("score_threshold must be a number")
-    if not 0 <= expect_float(call, "sigma") < math.inf:
-        call.fail(f"sigma must be 0 or more, got {call['sigma']}")
+    for index in (k for k in range(2, 5) if call.has(k)):
+        if expect_unquantised(call, index, DType.FLOAT32).size != 1:
+            call.fail(f"input {index} must be one number, got {call.input(index)}")
+        known = call.known(index)
+        problem = "" if known is None else _problem(index, known.item())
+        if problem:
+            call.fail(problem)
     return TensorType(DType.INT32, (count,)), float32(count), TensorType(DType.INT32, ())
+
+
+def _problem(index: int, value: float) -> str:
+    """Say what is wrong with the value of input `index`, a parameter of non_max_suppression."""
+    if index == 2:
+        return "" if 0 <= value <= 1 else f"iou_threshold must be in 0 ... 1, got {value}"
+    if index == 3:
+        return "score_threshold must be a number" if math.isnan(value) else ""
+    return "" if 0 <= value < math.inf else f"sigma must be 0 or more, got {value}"
 
 
 def _select(
@@ -214,11 +225,11 @@ def _select(
 def non_max_suppression(
     boxes: Array,
     scores: Array,
+    iou_threshold: Array,
+    score_threshold: Array | None = None,
+    sigma: Array | None = None,
     *,
     max_output_size: int,
-    iou_threshold: float,
-    score_threshold: float = -math.inf,
-    sigma: float = 0.0,
 ) -> tuple[Array, Array, Array]:
     """Choose boxes that do not overlap better ones: their indices, their scores, and their number.
 
@@ -227,13 +238,21 @@ def non_max_suppression(
     iou_threshold or more. With sigma > 0 each better chosen box also multiplies the score by
     exp(-IoU^2 / (2 sigma)), and the box takes part with the reduced score. For equal scores the first box
     comes first. The results are int32 [max_output_size], scores [max_output_size], both best first and filled
-    up with 0, and an int32 scalar. Inputs float32 or quantised. Raises ModelError for other shapes and for
-    attributes out of range. TFLite schema, NonMaxSuppressionV4Options and V5Options; Bodla et al., Soft-NMS,
-    2017.
+    up with 0, and an int32 scalar. Boxes and scores float32 or quantised; iou_threshold in 0 ... 1,
+    score_threshold and sigma, by default -infinity and 0, one float32 each. Raises ModelError for other
+    dtypes, shapes and sizes and, at once or in the run, for thresholds out of range. TFLite schema,
+    NonMaxSuppressionV4Options and V5Options; Bodla et al., Soft-NMS, 2017.
     """
+    given = (iou_threshold, score_threshold, sigma)
+    iou, least, decay = (
+        float(default if v is None else v.item()) for v, default in zip(given, _DEFAULTS, strict=True)
+    )
+    problem = next(filter(None, (_problem(k, value) for k, value in enumerate((iou, least, decay), 2))), "")
+    if problem:
+        raise ModelError(f"non_max_suppression: {problem}")
     one, other = boxes[:, :2], boxes[:, 2:]
     corners = np.concatenate([np.minimum(one, other), np.maximum(one, other)], axis=1)
-    chosen = _select(corners, scores, max_output_size, (iou_threshold, score_threshold), sigma)
+    chosen = _select(corners, scores, max_output_size, (iou, least), decay)
     numbers, values = np.zeros(max_output_size, np.int32), np.zeros(max_output_size, scores.dtype)
     for place, (box, score) in enumerate(chosen):
         numbers[place], values[place] = box, score

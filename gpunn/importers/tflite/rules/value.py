@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.common.answers import PREVIOUS, Computed, Known, Result, Step, Steps, when_known
+from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import (
+    PREVIOUS,
+    Computed,
+    Known,
+    Result,
+    Step,
+    Steps,
+    constant,
+    when_known,
+)
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, symmetric
 from gpunn.importers.tflite.rules.tensor import INDEX_TYPES
@@ -240,12 +250,20 @@ def suppression(outputs: Sequence[int]) -> Callable[[Node], Steps]:
     def rule(node: Node) -> Steps:
         (count,) = node.ints(2, "numbers of boxes", 1)
         names = ("iou_threshold", "score_threshold", "sigma")[: len(node.inputs) - 3]
-        attrs = {name: float(_number(node, k, name)) for k, name in enumerate(names, 3)}
-        attrs = {"max_output_size": count, **attrs}
-        boxes = Step("non_max_suppression", (node.operand(0), node.operand(1)), attrs)
+        numbers = (_real(node, k, name) for k, name in enumerate(names, 3))
+        inputs = (node.operand(0), node.operand(1), *numbers)
+        boxes = Step("non_max_suppression", inputs, {"max_output_size": count})
         return Steps((boxes,), tuple(Result(0, k) for k in outputs))
 
     return rule
+
+
+def _real(node: Node, index: int, what: str) -> Operand:
+    """Input `index`, one number, which an integer that is known may be as well."""
+    operand = node.operand(index)
+    if operand.value is None or operand.type.dtype is DType.FLOAT32:
+        return operand
+    return constant(f"{node.origin}: {what}", np.array(_number(node, index, what), np.float32))
 
 
 def unique(node: Node) -> Known | Computed:
