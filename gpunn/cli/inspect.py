@@ -26,7 +26,7 @@ from gpunn.cli.show import (
 )
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.rest import OpenBody
+from gpunn.graph.parts import OpenBody
 
 
 def inspect(
@@ -86,15 +86,14 @@ def inspect(
 def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str, Any]:
     models = list(_models(model))
     operands = {o for m in models for o in m.operands()}
-    operations = [o for m in models for o in m.operations]
-    operations += [m.rest.operation for m in models if m.rest is not None]
+    names = [o.op for m in models for o in m.operations] + [e.op for m in models for e in m.pending]
     document: dict[str, Any] = {
         "model": model.name,
         "inputs": [_tensor(o) for o in model.inputs],
         "outputs": [_tensor(o) for o in model.outputs],
         "labels": len(model.labels),
-        "operators": dict(Counter(o.op for o in operations).most_common()),
-        "stops": None if model.rest is None else model.rest.where,
+        "operators": dict(Counter(names).most_common()),
+        "stops": model.pending[0].where if model.pending else None,
         "constant_bytes": sum(o.type.nbytes for o in operands if o.value is not None),
         "backend": compiled.backend,
         "device": compiled.device,
@@ -146,10 +145,11 @@ def _models(model: Graph) -> Iterator[Graph]:
     """What is known of a model before it runs: itself and the bodies of its operations."""
     for found in model.walk():
         yield found
-        attrs = () if found.rest is None else found.rest.operation.attrs.values()
-        for body in attrs:
-            if isinstance(body, OpenBody):
-                yield from _models(body.model)
+        pending = (entry.operation for entry in found.pending)
+        for operation in (*found.operations, *pending):
+            for body in () if operation is None else operation.attrs.values():
+                if isinstance(body, OpenBody):
+                    yield from _models(body.model)
 
 
 _MEMORY = {  # counters of gpunn.backends.base.Stats and what they are for people

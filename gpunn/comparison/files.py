@@ -37,7 +37,7 @@ class OtherFileSide:
     """
 
     def __init__(self, name: str, model: Graph, other: Graph, mean: float | None, std: float | None) -> None:
-        exact = not any(_quantised(m) or m.rest is not None for m in (model, other))
+        exact = not any(_quantised(m) or m.pending for m in (model, other))
         arithmetic = Arithmetic.FLOAT32 if exact else Arithmetic.OTHER
         self.info = SideInfo(name, other.name, "numpy, float64", arithmetic)
         self._model, self._other = model, other
@@ -116,7 +116,7 @@ def _is_known(operand: Operand, model: Graph) -> bool:
     shape = operand.open
     if shape is None or shape.extents is None:
         return shape is None
-    return not shape.is_open or model.rest is None or operand in model.inputs
+    return not shape.is_open or not model.pending or operand in model.inputs
 
 
 def _converted(value: Array, have: TensorType, want: TensorType) -> Array:

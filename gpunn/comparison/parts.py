@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpunn.comparison.exact import run_exact
+from gpunn.comparison.exact import evaluations, run_exact, start
 from gpunn.graph.graph import Graph, with_graphs
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.rest import OpenBody, Part, front, parts
+from gpunn.graph.parts import OpenBody, Part, parts
+from gpunn.graph.structure import structure
 from gpunn.ops.op import as_tuple
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
@@ -25,12 +26,12 @@ def exact_parts(model: Graph, inputs: Sequence[Array]) -> tuple[Part, ...]:
 def run_parts(model: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """Compute the exact outputs of a model in its initial state."""
     last = exact_parts(model, inputs)[-1]
-    return run_exact(last.model, last.inputs)[: len(model.outputs)]
+    return run_exact(last.graph, last.inputs)[: len(model.outputs)]
 
 
 def path(found: Sequence[Part]) -> tuple[object, ...]:
     """What decides on the parts: samples for which it is the same have the same ones."""
-    return tuple(part.model.rest.key(part.values) for part in found if part.model.rest is not None)
+    return tuple(structure(part.front, part.cut.operations if part.cut else ()) for part in found[1:])
 
 
 def joined(found: Sequence[Part], *, relaxed: bool = False) -> Graph:
@@ -41,28 +42,36 @@ def joined(found: Sequence[Part], *, relaxed: bool = False) -> Graph:
     exchange: dict[Operand, Operand] = {}
     operations: list[Operation] = []
     for number, part in enumerate(found):
-        changed = optimise(front(part.model))
+        changed = optimise(_following(part) if number else part.front)
         changed = relax(changed) if relaxed else changed
         if len(found) == 1:
             return changed
         operations += (replace_inputs(o, exchange) for o in changed.operations)
-        rest = part.model.rest
-        if rest is not None:
-            following = found[number + 1].model
-            begun = rest.begun(following)
-            if begun.outputs:
-                operations.append(replace_inputs(_led_along(begun, part.values, relaxed), exchange))
-            given = [exchange.get(o, o) for o in rest.inputs]
-            exchange.update(zip(following.inputs, given, strict=False))
-    first, last = found[0].model, found[-1].model
-    whole = first.with_operations(operations)
+        if part.cut is not None:
+            crossing = dict(zip(part.cut.following.inputs, found[number + 1].graph.inputs, strict=True))
+            values = dict(zip(part.cut.following.inputs, part.following, strict=True))
+            for operation in part.cut.operations:
+                begun = replace(operation, outputs=tuple(crossing.pop(o) for o in operation.outputs))
+                led = _led_along(begun, tuple(values[o] for o in operation.outputs), relaxed)
+                operations.append(replace_inputs(led, exchange))
+            exchange.update((new, exchange.get(old, old)) for old, new in crossing.items())
+    first, last = found[0].graph, found[-1].graph
+    whole = replace(first.with_operations(operations), updates={}, pending=[])
     whole.outputs = [exchange.get(o, o) for o in last.outputs[: len(first.outputs)]]
-    whole.rest = None
     return whole
 
 
+def _following(part: Part) -> Graph:
+    """What runs of a later part; operations whose shapes followed from values keep these shapes."""
+    values, changed = start(part.front, part.inputs), []
+    for operation in evaluations(part.front, values):
+        found = tuple(values[o] for o in operation.outputs) if operation.asks else ()
+        changed.append(_led_along(operation, found, False) if found else operation)
+    return part.front.with_operations(changed)
+
+
 def _led_along(operation: Operation, values: tuple[Array, ...], relaxed: bool) -> Operation:
-    """The host's operation in a model that was made for its results, which it gives in place of others.
+    """An operation in a model that was made for its results, which replace those of other shapes.
 
     So a backend whose own values lead to other shapes goes on with the exact ones.
     """

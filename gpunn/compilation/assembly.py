@@ -15,9 +15,11 @@ from gpunn.backends.webgpu.lower import lower
 from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.compilation.runtime import Compilation
 from gpunn.compilation.specialise import Build, Specialisation
+from gpunn.compilation.stages import Stage
 from gpunn.graph.graph import Graph, with_bodies, with_graphs
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.rest import OpenBody, Rest, front
+from gpunn.graph.parts import OpenBody
+from gpunn.graph.pending import FOR_SHAPES
 from gpunn.ops.control import while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
@@ -35,33 +37,25 @@ def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> 
 
 
 def built(
-    model: Graph, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
+    stage: Stage, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
 ) -> Specialisation:
-    """A model made ready for a device, or else for the CPU backend.
+    """A stage made ready for a device, or else for the CPU backend.
 
     With `hold` all its outputs stay there, else the last ones, as many as `state` says.
     """
-    optimised = optimise(front(model))
+    optimised = optimise(stage.graph)
     ready = everywhere(relax)(optimised) if relaxed else optimised
-    made = _assembled(ready, gpu, frames, relaxed, hold, state, model.rest)
-    return made if model.rest is None else made.keeping(model.variables.values())
+    return _assembled(replace(stage, graph=ready), gpu, frames, relaxed, hold, state)
 
 
 def _assembled(
-    model: Graph,
-    gpu: Device | None,
-    frames: int,
-    relaxed: bool,
-    hold: bool,
-    state: int = 0,
-    rest: Rest | None = None,
+    stage: Stage, gpu: Device | None, frames: int, relaxed: bool, hold: bool, state: int = 0
 ) -> Specialisation:
-    """An optimised model, and the bodies in it, for a device, or else for the CPU backend."""
+    """An optimised stage, and the bodies in it, for a device, or else for the CPU backend."""
     with ExitStack() as undo:
         compiled = partial(_with_compiled_bodies, gpu=gpu, frames=frames, relaxed=relaxed, undo=undo)
-        ready = model.with_operations(map(compiled, model.operations))
-        if rest is not None:
-            rest = replace(rest, operation=compiled(rest.operation))
+        ready = stage.graph.with_operations(map(compiled, stage.graph.operations))
+        operations = tuple(map(compiled, stage.operations))
         program: Program
         if gpu is None:
             placements = partition(ready, None)
@@ -69,13 +63,13 @@ def _assembled(
         else:
             properties = gpu.properties
             placements = partition(ready, lambda operation: lower(operation, properties))
-            held = _held(ready, rest, len(ready.outputs) if hold else state)
+            held = _held(ready, stage, len(ready.outputs) if hold else state)
             program = WebGpuProgram(make_plan(ready, placements, held), gpu, frames)
         undo.pop_all()
-        after = [] if rest is None else [Placement(rest.operation, HOST, rest.reason)]
+        after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
         bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
         here, there = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
-        return Specialisation.of(ready, here, program, bodies, rest, there)
+        return Specialisation.of(stage, ready, here, program, bodies, operations, there)
 
 
 def _with_compiled_bodies(
@@ -90,8 +84,8 @@ def _with_compiled_bodies(
         return _CompiledBody(made)
 
     def compile_body(body: Graph) -> _CompiledBody:
-        how = partial(_assembled, gpu=gpu, frames=frames, relaxed=relaxed, hold=body is loops)
-        return compiled(body, how)
+        build = built if body.pending else _assembled  # else it is optimised with what is around it
+        return compiled(body, partial(build, gpu=gpu, frames=frames, relaxed=relaxed, hold=body is loops))
 
     def compile_open(body: OpenBody) -> _CompiledBody:
         how = partial(built, gpu=gpu, frames=frames, relaxed=relaxed or body.relaxed, hold=body is loops)
@@ -100,12 +94,11 @@ def _with_compiled_bodies(
     return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
 
 
-def _held(model: Graph, rest: Rest | None, count: int) -> list[Operand]:
-    """The outputs that another program reads: the last ones, or before a rest what the host does not need."""
-    if rest is None:
+def _held(model: Graph, stage: Stage, count: int) -> list[Operand]:
+    """The outputs that another program reads: the last ones, or before a cut those that nobody asks for."""
+    if stage.cut is None:
         return model.outputs[len(model.outputs) - count :]
-    needed = () if _compiled_bodies(rest.operation) else rest.operation.inputs
-    return [o for o in model.outputs if o not in needed]
+    return [o for k, o in enumerate(model.outputs) if k not in stage.cut.asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +114,13 @@ class _CompiledBody:
     @property
     def output_types(self) -> tuple[TensorType, ...]:
         return self.compilation.model.output_types
+
+    @property
+    def fixed(self) -> bool:
+        return self.compilation.model.fixed
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
+        return self.compilation.model.infer(inputs)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         check()

@@ -92,12 +92,12 @@ class Compilation:
         self.device = device
         self._frames = frames
         loops = (o.definition is while_loop for m in model.walk() for o in m.operations)
-        self._loops = model.rest is not None or any(loops)  # a rest may hold some
+        self._loops = bool(model.pending) or any(loops)  # what follows may hold some
         self._lock = threading.Lock()
-        self._one_at_a_time = threading.Lock()  # runs that go on with a rest
+        self._one_at_a_time = threading.Lock()  # runs of several stages
         self._specialisations = Specialisations(model, build)
         self._closed = False
-        self._executor: ThreadPoolExecutor | None = None  # of submitted runs that go on with a rest
+        self._executor: ThreadPoolExecutor | None = None  # of submitted runs of several stages
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
         with self._specialisations.lend(self._shapes) as first:
             self.placement = (*first.placements, *first.after)
@@ -146,7 +146,7 @@ class Compilation:
         """
         arrays, carry_out = self._arrays(inputs), self._carrying_out()
         with self._lent(arrays) as specialisation:
-            if specialisation.rest is None:
+            if specialisation.whole:
                 self._begin(specialisation, arrays)
                 return Event(carry_out(partial(specialisation.program.submit, arrays)), carry_out)
         return self._event([np.array(array) for array in arrays])
@@ -215,7 +215,7 @@ class Compilation:
         carry_out = self._carrying_out()
         with self._lent(arrays) as first:
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
-            if first.rest is None:
+            if first.whole:
                 self._begin(first, arrays)
                 return carry_out(partial(run, arrays))
             with self._one_at_a_time:
@@ -228,12 +228,12 @@ class Compilation:
                 return results[:count] if inside else tuple(map(np.asarray, results[:count]))
 
     def _event(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> Event:
-        """A run that goes on with a rest, submitted."""
+        """A run of several stages, submitted."""
         carry_out = self._carrying_out()
         return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out)
 
     def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Later:
-        """Start a run that goes on with a rest."""
+        """Start a run of several stages."""
         return Later(self._submit(copy_context().run, self._run, arrays, tracer))
 
     def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
@@ -242,7 +242,7 @@ class Compilation:
             if self._closed:
                 raise DeviceError("this compilation has been closed")
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-rest")
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-stages")
             return self._executor.submit(work, *arguments)
 
     def _reset(self) -> None:
@@ -274,7 +274,7 @@ class Compilation:
             if shapes != self._shapes and self.model.variables:
                 specialisation.reset_state()  # it may be one that ran before the last one
             self._shapes = shapes
-            if specialisation.rest is None:
+            if specialisation.whole:
                 self.placement = specialisation.placements
 
 

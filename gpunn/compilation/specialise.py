@@ -1,4 +1,4 @@
-"""What a compilation builds: the model for each shape of its inputs, and what follows from values."""
+"""What a compilation builds: a program for each stage of a model, by the shapes that lead to it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import numpy as np
 
 from gpunn.backends.base import Program, Span, Stats, Trace
 from gpunn.compilation.lending_cache import LendingCache
+from gpunn.compilation.stages import Path, Stage, Stages, run_operations
 from gpunn.errors import DeviceError
+from gpunn.graph.complete import Cut
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
 from gpunn.graph.reshape import rebuilt
-from gpunn.graph.rest import Rest
 from gpunn.ops.call import Call
 from gpunn.ops.guard import Guard
 from gpunn.planning.partition import Placement
 from gpunn.types import Array, Shape
 
 MAX_SPECIALISATIONS = 8  # programs for different shapes or values that are kept; the last used ones
-_Path = tuple[Hashable, ...]  # shapes of the inputs, then what each rest was built for
 
 
 class Body(Protocol):
@@ -48,19 +48,19 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Specialisation:
-    """A model built for a backend, for the shapes that its inputs have; and its `rest`, if there is one.
+    """A stage of a model built for a backend.
 
-    `placements` has, below an operation with bodies, those of the bodies; where this is the rest of another
-    they begin with what the host did before. `after` are those of what it does before the rest of this.
-    `state`, where there is a rest, has what variables hold and `initial` what they began with.
+    `placements` has, below an operation with bodies, those of the bodies. `operations` are what the host runs
+    afterwards, compiled as well, `after` their placements. `state`, of a first stage that others follow, has
+    what variables hold and `initial` what they began with.
     """
 
-    model: Graph
+    stage: Stage
     placements: tuple[Placement, ...]
-    after: tuple[Placement, ...]
     program: Program
     bodies: tuple[Body, ...]
-    rest: Rest | None
+    operations: tuple[Operation, ...]
+    after: tuple[Placement, ...]
     guarded: tuple[tuple[int, Guard, Call], ...]
     initial: tuple[Array, ...] = ()
     state: list[Array] = field(default_factory=list)
@@ -68,22 +68,28 @@ class Specialisation:
     @classmethod
     def of(
         cls,
-        model: Graph,
+        stage: Stage,
+        ready: Graph,
         placements: tuple[Placement, ...],
         program: Program,
         bodies: Sequence[Body],
-        rest: Rest | None,
+        operations: tuple[Operation, ...],
         after: tuple[Placement, ...],
     ) -> Specialisation:
         """With the operations on the device that cannot refuse a value of an input themselves."""
         guarded = (
-            (model.inputs.index(operand), guard, p.operation.call())
+            (ready.inputs.index(operand), guard, p.operation.call())
             for p in placements
             if p.kernels
             for guard, operand in p.operation.guarded
-            if operand in model.inputs
+            if operand in ready.inputs
         )
-        return cls(model, placements, after, program, tuple(bodies), rest, tuple(guarded))
+        return cls(stage, placements, program, tuple(bodies), operations, after, tuple(guarded))
+
+    @property
+    def whole(self) -> bool:
+        """Whether no other stage follows."""
+        return self.stage.cut is None
 
     def keeping(self, initial: Iterable[Array]) -> Specialisation:
         """With the state of variables that begin like this."""
@@ -108,10 +114,10 @@ class Specialisation:
         for body in self.bodies:
             body.close()
 
-    def count(self, total: Stats, *, rest: bool, gone: bool = False) -> None:
-        """Add the counters up; what is the `rest` of another makes no run more."""
+    def count(self, total: Stats, *, later: bool, gone: bool = False) -> None:
+        """Add the counters up; a `later` stage makes no run more."""
         stats = self.program.stats
-        total.add(replace(stats, runs=0) if rest else stats, gone=gone)
+        total.add(replace(stats, runs=0) if later else stats, gone=gone)
         for body in self.bodies:
             total.add(body.stats, gone=gone, inside=True)
 
@@ -124,7 +130,7 @@ class Specialisation:
 
 
 class Tracer:
-    """Runs one part of a model after the other, and puts their traces together."""
+    """Runs one stage of a model after the other, and puts their traces together."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -139,9 +145,10 @@ class Tracer:
         self._method = trace.method
         return trace.outputs
 
-    def host(self, operation: Operation, began: float, ended: float) -> None:
-        """Note what the host has done between two parts, by time.perf_counter()."""
-        self._spans.append(Span(operation.op, began - self._began, ended - began, operation))
+    def host(self, operations: Iterable[Operation], times: Iterable[tuple[float, float]]) -> None:
+        """Note what the host has done between two stages, with begins and ends by time.perf_counter()."""
+        for operation, (began, ended) in zip(operations, times, strict=True):
+            self._spans.append(Span(operation.op, began - self._began, ended - began, operation))
 
     def trace(self, outputs: tuple[Array, ...]) -> Trace:
         """What has come together."""
@@ -149,21 +156,24 @@ class Tracer:
 
 
 class Build(Protocol):
-    """Builds a model for a backend; the next run reads its last outputs, as many as `state` says."""
+    """Builds a stage for a backend; the next run reads its last outputs, as many as `state` says."""
 
-    def __call__(self, model: Graph, *, state: int = 0) -> Specialisation: ...
+    def __call__(self, stage: Stage, *, state: int = 0) -> Specialisation: ...
 
 
 class Specialisations:
-    """The programs of a compilation: for the last used shapes, and for what was found to follow there."""
+    """The programs of a compilation: for the last used shapes, and for the stages that followed."""
 
     def __init__(self, model: Graph, build: Build) -> None:
         self._model = model
         self._build = build
         self._gone = Stats(programs=0)
         self._lock = threading.Lock()
-        self._first: LendingCache[_Path, Specialisation] = LendingCache(MAX_SPECIALISATIONS, self._discard)
-        self._rests: list[LendingCache[_Path, Specialisation]] = []  # first rests, then rests of those, ...
+        self._first: LendingCache[Hashable, Specialisation] = LendingCache(MAX_SPECIALISATIONS, self._discard)
+        self._later: list[
+            LendingCache[Hashable, Specialisation]
+        ] = []  # second stages, third ones, ...
+        self._stages = Stages()
         self._closed = False
 
     def lend(self, shapes: tuple[Shape, ...]) -> AbstractContextManager[Specialisation]:
@@ -171,7 +181,9 @@ class Specialisations:
 
         def make() -> Specialisation:
             same = shapes == tuple(i.type.shape for i in self._model.inputs)
-            return self._build(self._model if same else rebuilt(self._model, shapes))
+            graph = self._model if same else rebuilt(self._model, shapes)
+            made = self._build(Stage.of(graph))
+            return made if made.whole else made.keeping(graph.variables.values())
 
         return self._first.lend((shapes,), make)
 
@@ -182,34 +194,31 @@ class Specialisations:
         results: tuple[Array, ...],
         tracer: Tracer | None = None,
     ) -> tuple[tuple[Array, ...], tuple[Placement, ...]]:
-        """The outputs of a run whose first part has given `results`, and where all operations ran."""
-        path: _Path = (shapes,)
-        part, placements = first, first.placements
+        """The outputs of a run whose first stage has given `results`, and where all operations ran."""
+        path: Path = (shapes,)
+        stage, part, placements = first.stage, first, first.placements
         for depth in itertools.count():
-            if part.rest is None:
+            if stage.cut is None:
                 break
-            began = time.perf_counter()
-            try:
-                inputs, values = part.rest.split(results)
-            except MemoryError as error:
-                raise DeviceError(f"out of memory: {part.rest.operation.origin}: {error}") from error
-            ended = time.perf_counter()
-            path = (*path, part.rest.key(values))
-            with self._rest(depth).lend(path, partial(self._make_rest, part, part.rest, values)) as part:
+            inputs, times = run_operations(stage.cut, part.operations, results)
+            path, key, following = self._stages.follow(path, stage.cut, inputs)
+            begun = _begun(part.after, stage.cut, following.graph)
+            if tracer is not None:
+                tracer.host((p.operation for p in begun if not p.depth), times)
+            with self._stage(depth).lend(key, partial(self._make, following)) as part:
                 part.check(inputs)
-                if tracer is not None:
-                    tracer.host(part.placements[0].operation, began, ended)
                 results = part.program.run(inputs) if tracer is None else tracer.run(part.program, inputs)
-            placements = (*placements, *part.placements)
+            placements = (*placements, *begun, *part.placements)
+            stage = following
         return results, placements
 
     def stats(self) -> Stats:
-        """The counters of all programs so far; those of a rest do not count as runs."""
+        """The counters of all programs so far; those of later stages do not count as runs."""
         with self._lock:
             total = replace(self._gone)
-        for depth, shelf in enumerate((self._first, *self._rests)):
-            for part in shelf.values():
-                part.count(total, rest=depth > 0)
+        for depth, cache in enumerate((self._first, *self._later)):
+            for part in cache.values():
+                part.count(total, later=depth > 0)
         total.resident_bytes = sum(self.constants().values())
         return total
 
@@ -222,31 +231,42 @@ class Specialisations:
 
     def kept(self) -> list[Specialisation]:
         """All that is kept."""
-        return [part for shelf in (self._first, *self._rests) for part in shelf.values()]
+        return [part for cache in (self._first, *self._later) for part in cache.values()]
 
     def close(self) -> None:
         """Free all programs that nobody uses, the others when they are given back."""
         with self._lock:
             self._closed = True
-        for shelf in (self._first, *self._rests):
-            shelf.close()
+        for cache in (self._first, *self._later):
+            cache.close()
+        self._stages.close()
 
-    def _rest(self, depth: int) -> LendingCache[_Path, Specialisation]:
+    def _stage(self, depth: int) -> LendingCache[Hashable, Specialisation]:
         with self._lock:
             if self._closed:
                 raise DeviceError("this compilation has been closed")
-            if depth == len(self._rests):
-                self._rests.append(LendingCache(MAX_SPECIALISATIONS, partial(self._discard, rest=True)))
-            return self._rests[depth]
+            if depth == len(self._later):
+                self._later.append(LendingCache(MAX_SPECIALISATIONS, partial(self._discard, later=True)))
+            return self._later[depth]
 
-    def _make_rest(self, part: Specialisation, rest: Rest, values: tuple[Array, ...]) -> Specialisation:
-        model = rest.build(values)
-        last = model.rest is None
-        built = self._build(model, state=len(model.outputs) - len(self._model.outputs) if last else 0)
-        begun = replace(part.after[0], operation=rest.begun(model))
-        return replace(built, placements=(begun, *part.after[1:], *built.placements))
+    def _make(self, stage: Stage) -> Specialisation:
+        state = len(stage.graph.outputs) - len(self._model.outputs) if stage.cut is None else 0
+        return self._build(stage, state=state)
 
-    def _discard(self, part: Specialisation, rest: bool = False) -> None:
+    def _discard(self, part: Specialisation, later: bool = False) -> None:
         part.close()
         with self._lock:
-            part.count(self._gone, rest=rest, gone=True)
+            part.count(self._gone, later=later, gone=True)
+
+
+def _begun(after: Iterable[Placement], cut: Cut, following: Graph) -> tuple[Placement, ...]:
+    """The placements of what the host ran, its operations with the types that their results came to have."""
+    types = dict(zip(cut.following.inputs, following.inputs, strict=True))
+
+    def typed(placement: Placement) -> Placement:
+        if placement.depth:
+            return placement
+        results = tuple(types[o] for o in placement.operation.outputs)
+        return replace(placement, operation=replace(placement.operation, outputs=results))
+
+    return tuple(map(typed, after))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from gpunn.graph.graph import Graph, with_bodies
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.op import as_tuple
 from gpunn.types import Array, TensorType
+
+Run = Callable[[Operation, Sequence[Array | None]], tuple[Array, ...]]
 
 
 def complete(
@@ -66,6 +68,7 @@ def _repeat(made: Graph, operation: Operation, new: Mapping[Operand, Operand]) -
         names=[result.name for result in operation.outputs],
         quantization=[result.type.quantization for result in operation.outputs],
         open=[result.open for result in operation.outputs],
+        hybrid=any(result.hybrid for result in operation.outputs),
     )
 
 
@@ -77,6 +80,11 @@ def _bodies_for(operation: Operation, types: Sequence[TensorType]) -> Mapping[st
         return complete(body, [i.type.with_shape(t.shape) for i, t in zip(body.inputs, wanted, strict=True)])
 
     return with_bodies(operation, fitting).attrs
+
+
+def run_on_host(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+    """The results of an operation whose shapes only this tells, by its op's reference."""
+    return as_tuple(operation.definition.reference(*inputs, **operation.attrs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +102,33 @@ class Cut:
     operations: tuple[Operation, ...]
     following: Graph
 
-    def run_operations(self, operations: Sequence[Operation], outputs: Sequence[Array]) -> tuple[Array, ...]:
-        """Run what the host runs on the outputs of `front`; the inputs of `following`.
+    def run_operations(
+        self, operations: Sequence[Operation], outputs: Sequence[Array], run: Run = run_on_host
+    ) -> tuple[Array, ...]:
+        """Let `run` do what the host runs on the outputs of `front`; return the inputs of `following`.
 
         `operations` are those of this cut, with the same graphs in them or these compiled.
         """
         values = dict(zip(self.front.outputs, outputs, strict=True))
         for operation in operations:
-            inputs = (None if o is None else values.get(o, o.value) for o in operation.inputs)
-            results = as_tuple(operation.definition.reference(*inputs, **operation.attrs))
+            results = run(
+                operation, [None if o is None else values.get(o, o.value) for o in operation.inputs]
+            )
             values.update(zip(operation.outputs, results, strict=True))
         return tuple(values[o] for o in self.following.inputs)
 
-    def follow(self, inputs: Sequence[Array]) -> Graph:
-        """Complete `following` for inputs that it can have, with the values that are asked for."""
+    def follow(self, inputs: Sequence[Array], numbers: Iterable[int]) -> tuple[Graph, tuple[int, ...]]:
+        """Complete `following` for inputs, and for the values of those of these numbers.
+
+        `numbers` begin with `asked`. Returns the graph and the numbers whose values it asks for next; where
+        there are any, it should be completed with these, too.
+        """
         operands = self.following.inputs
         types = [o.type.with_shape(x.shape) for o, x in zip(operands, inputs, strict=True)]
-        known: dict[Operand, Array] = {}
-        wanted = list(self.asked)
-        while True:
-            for k in wanted:
-                known[operands[k]] = np.asarray(inputs[k], operands[k].type.dtype.numpy)
-            found = complete(self.following, types, known)
-            wanted = asked_inputs(found)
-            if not wanted:
-                return found
+        known = {operands[k]: np.asarray(inputs[k], operands[k].type.dtype.numpy) for k in numbers}
+        found = complete(self.following, types, known)
+        found.values.clear()  # they have decided on types, and are not needed any more
+        return found, asked_inputs(found)
 
 
 def without_state(graph: Graph) -> Graph:
@@ -129,14 +139,14 @@ def without_state(graph: Graph) -> Graph:
         outputs=[*graph.outputs, *(graph.updates.get(v, v) for v in graph.variables)],
         variables={},
         updates={},
-        source=None,
+        template=None,
     )
 
 
-def asked_inputs(graph: Graph) -> list[int]:
+def asked_inputs(graph: Graph) -> tuple[int, ...]:
     """The inputs, by number, whose values pending operations ask for."""
     asked = {o for entry in graph.pending for o in entry.asks}
-    return [k for k, operand in enumerate(graph.inputs) if operand in asked]
+    return tuple(k for k, operand in enumerate(graph.inputs) if operand in asked)
 
 
 def cut(graph: Graph) -> Cut:
@@ -151,5 +161,5 @@ def cut(graph: Graph) -> Cut:
     outputs = list(dict.fromkeys((*crossing, *(o for o in others if o.value is None))))
     following = Graph(graph.name, [*crossing, *(o for r in running for o in r.outputs)], list(graph.outputs))
     following.pending.extend(waiting)
-    front = replace(graph, outputs=outputs, pending=[], values={}, source=None)
+    front = replace(graph, outputs=outputs, pending=[], values={}, template=None)
     return Cut(front, tuple(k for k, o in enumerate(outputs) if o in asked), running, following)

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from gpunn.ops.control import Body
 from gpunn.ops.elementwise.unary import check_activation
 from gpunn.ops.op import Op
 from gpunn.strings import as_strings
-from gpunn.types import Array, DType, OpenShape, Quantization, Shape, TensorType, bounded
-
-if TYPE_CHECKING:
-    from gpunn.graph.rest import Rest
+from gpunn.types import Array, DType, OpenShape, Quantization, TensorType, bounded
 
 _G = TypeVar("_G")
 
@@ -36,11 +33,9 @@ class Graph:
     Build one with input(), constant(), variable(), add(), update() and output(); every step is checked at
     once, so a Graph is typed throughout or refused with ModelError. `labels` are class names, where the file
     has them. `variables` are state with its initial values, `updates` where the next run's values come from.
-    `source` builds the model anew for the shapes of all inputs, in order, where there is a better way to do
-    so than to repeat the operations. `rest` is what follows once values are known that shapes depend on; then
-    the outputs are only declared, except for those that the operations here compute.
-    `pending` are the operations that wait for what only a run knows, in order; completed() adds them.
-    `values` are known of operands that are no constants.
+    `pending` are the operations that wait for what only a run knows, in order; gpunn.graph.complete adds
+    them. `values` are known of operands that are no constants. `template` is the same graph with everything
+    still pending, where that is a better way to inputs of other shapes than to repeat the operations.
     """
 
     name: str = "model"
@@ -52,8 +47,7 @@ class Graph:
     updates: dict[Operand, Operand] = field(default_factory=dict)
     pending: list[PendingOperation[Graph]] = field(default_factory=list, repr=False)
     values: dict[Operand, Array] = field(default_factory=dict, repr=False)
-    source: Callable[[Sequence[Shape]], Graph] | None = field(default=None, repr=False)
-    rest: Rest | None = field(default=None, repr=False)
+    template: Graph | None = field(default=None, repr=False)
     _known: set[Operand] = field(default_factory=set, repr=False)
     _unknown: set[Operand] = field(default_factory=set, repr=False)
 
@@ -68,7 +62,7 @@ class Graph:
         operand = Operand(name, bounded(name, type), Lifetime.INPUT, open=shape)
         self.inputs.append(operand)
         self._known.add(operand)
-        self.source = None
+        self.template = None
         return operand
 
     def unknown_input(self, name: str, type: TensorType) -> Operand:
@@ -97,7 +91,7 @@ class Graph:
         self.variables[operand] = zeros(type) if value is None else value
         expect_type(f"variable {name!r}", self.variables[operand], type)
         self._known.add(operand)
-        self.source = None
+        self.template = None
         return operand
 
     def update(self, variable: Operand, operand: Operand) -> None:
@@ -117,7 +111,7 @@ class Graph:
         if operand.type != variable.type and not self.waits(operand):
             raise ModelError(f"{where} must be {variable.type}, got {operand!r}")
         self.updates[variable] = operand
-        self.source = None
+        self.template = None
 
     def add(
         self,
@@ -166,7 +160,7 @@ class Graph:
             facet.check(operation.call())
         self.operations.append(operation)
         self._known.update(outputs)
-        self.source = None  # it does not know of this operation
+        self.template = None  # it does not know of this operation
         self._note_values(operation)
         return outputs
 
@@ -207,7 +201,7 @@ class Graph:
         self.pending.append(entry)
         self._known.update(entry.outputs)
         self._unknown.update(entry.outputs)
-        self.source = None
+        self.template = None
         return entry.outputs
 
     def resume(self, entry: PendingOperation[Graph], inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
@@ -248,7 +242,7 @@ class Graph:
         for operand in operands:
             self._expect_known(operand, "an output")
         self.outputs.extend(operands)
-        self.source = None
+        self.template = None
 
     def _expect_known(self, operand: Operand | None, where: str) -> None:
         if operand is not None and operand.value is None and operand not in self._known:
@@ -271,7 +265,7 @@ class Graph:
             operations=list(operations),
             variables=dict(self.variables),
             updates=dict(self.updates),
-            source=None,
+            template=None,
             pending=list(self.pending),
             values=dict(self.values),
             _known={*self.inputs, *self.variables},
@@ -297,8 +291,22 @@ class Graph:
         """The types of the outputs, in order."""
         return tuple(o.type for o in self.outputs)
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the types of all outputs are known; so it is as a body (gpunn.ops.control)."""
+        return not self.pending
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
+        """The types of the outputs; None where only a run tells."""
+        return self.output_types if self.fixed and tuple(inputs) == self.input_types else None
+
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs, in order, by the ops' references: in the inputs' precision, as of the first run."""
+        """The outputs, in order, by the ops' references: in the inputs' precision, as of the first run.
+
+        Nothing may be pending: gpunn.graph.parts goes on where something is.
+        """
+        if self.pending:
+            raise ModelError(f"model {self.name!r}: {self.pending[0].where}")
         values = {**self.variables, **dict(zip(self.inputs, inputs, strict=True))}
         for operation in self.operations:
             known = [None if i is None else values.get(i, i.value) for i in operation.inputs]

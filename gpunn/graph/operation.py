@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops import OPS
-from gpunn.ops.call import Call
+from gpunn.ops.call import Call, ValueNeededError
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.ops.guard import Guard
@@ -150,4 +150,19 @@ class Operation:
             attrs=self.attrs,
             outputs=tuple(o.type for o in self.outputs),
             constant=tuple(i is not None and i.value is not None for i in self.inputs),
+            values=self._constant,
         )
+
+    def _constant(self, index: int) -> Array | None:
+        """The value of a constant input."""
+        found = self.inputs[index]
+        return None if found is None else found.value
+
+    @property
+    def asks(self) -> bool:
+        """Whether types of the results have followed from values of inputs that are no constants."""
+        try:
+            self.definition.infer(self.call())
+        except ValueNeededError:
+            return True
+        return False

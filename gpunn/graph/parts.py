@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.complete import Cut, cut, without_state
 from gpunn.graph.graph import Graph
-from gpunn.types import Array
+from gpunn.graph.reshape import rebuilt
+from gpunn.types import Array, TensorType
 
 Evaluate = Callable[[Graph, Sequence[Array]], tuple[Array, ...]]
 
@@ -16,13 +18,65 @@ Evaluate = Callable[[Graph, Sequence[Array]], tuple[Array, ...]]
 class Part:
     """A part of a graph and its inputs.
 
-    `cut` says what follows, if anything does, and `following` are the inputs of that.
+    `graph` is the whole of what was left. `cut` says where it is cut, if something follows, and `following`
+    are the inputs of that.
     """
 
     graph: Graph
     inputs: tuple[Array, ...]
     cut: Cut | None = None
     following: tuple[Array, ...] = ()
+
+    @property
+    def front(self) -> Graph:
+        """What runs at once."""
+        return self.graph if self.cut is None else self.cut.front
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBody:
+    """A graph as an attribute (gpunn.ops.control.Body) that is completed for the shapes of each call.
+
+    `relaxed`: it is compiled so, whatever is around it.
+    """
+
+    model: Graph
+    relaxed: bool = False
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        return self.model.input_types
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        return self.model.output_types
+
+    @property
+    def fixed(self) -> bool:
+        """False: it is for inputs of any shapes."""
+        return False
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
+        """The types of the outputs for inputs of these types; None where only a run tells."""
+        try:
+            graph = rebuilt(self.model, [type.shape for type in inputs])
+        except (ModelError, UnsupportedError):  # which matters if it runs, and is raised then
+            return None
+        return None if graph.pending else graph.output_types
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        shapes = [x.shape for x in inputs]
+        same = shapes == [i.type.shape for i in self.model.inputs]
+        last = parts(self.model if same else rebuilt(self.model, shapes), inputs, Graph.evaluate)[-1]
+        return last.graph.evaluate(last.inputs)[: len(self.model.outputs)]
+
+
+def expect_whole(graph: Graph, what: str) -> Graph:
+    """The graph, unless operations are pending: then UnsupportedError saying what cannot be done."""
+    if graph.pending:
+        where = graph.pending[0].where
+        raise UnsupportedError(f"{what} a model with shapes that depend on values: {where}")
+    return graph
 
 
 def parts(graph: Graph, inputs: Sequence[Array], evaluate: Evaluate) -> tuple[Part, ...]:
@@ -33,11 +87,21 @@ def parts(graph: Graph, inputs: Sequence[Array], evaluate: Evaluate) -> tuple[Pa
     if not graph.pending:
         return (Part(graph, tuple(inputs)),)
     arrays = (*inputs, *graph.variables.values())
-    graph = without_state(graph)
     found: list[Part] = []
     while graph.pending:
-        split = cut(graph)
+        split = cut(without_state(graph))
         following = split.run_operations(split.operations, evaluate(split.front, arrays))
-        found.append(Part(split.front, arrays, split, following))
-        graph, arrays = split.follow(following), following
+        found.append(Part(graph, arrays, split, following))
+        graph, arrays = _settled(split, following), following
     return (*found, Part(graph, arrays))
+
+
+def _settled(split: Cut, inputs: Sequence[Array]) -> Graph:
+    """What follows a cut, completed with all values of its inputs that it asks for."""
+    numbers: tuple[int, ...] = ()
+    wanted = split.asked
+    while True:
+        numbers = (*numbers, *wanted)
+        graph, wanted = split.follow(inputs, numbers)
+        if not wanted:
+            return graph

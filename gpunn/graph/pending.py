@@ -10,7 +10,7 @@ from gpunn.graph.operation import Operand, Operation
 
 G = TypeVar("G")  # the graph, whose module imports this one
 
-FOR_VALUES = "what follows is planned for each shape that the values lead to"
+FOR_VALUES = "what follows is planned for each shape that values lead to"
 FOR_SHAPES = "the shape of the result follows from values: what follows is planned for each shape"
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.graph.graph import Graph, with_bodies
-from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.complete import complete
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Shape
 
@@ -33,41 +34,11 @@ def _as_shape(name: str, shape: Sequence[int]) -> Shape:
 
 
 def rebuilt(model: Graph, shapes: Sequence[Shape]) -> Graph:
-    """The model for inputs of these shapes, in order: by its source, else by repeating its operations."""
-    if model.source is not None:
-        return model.source(shapes)
-    if model.rest is not None:
-        raise ModelError(f"model {model.name!r} was changed and cannot be read again from its file")
-    made = Graph(model.name, labels=model.labels)
-    new: dict[Operand, Operand] = {}
-    for i, shape in zip(model.inputs, shapes, strict=True):
-        whole = i.open is not None and i.open.extents is None
-        axes = i.open.axes(shape) if i.open else ()
-        new[i] = made.input(i.name, i.type.with_shape(shape), open=None if whole else axes)
-    for variable, value in model.variables.items():
-        new[variable] = made.variable(variable.name, variable.type, value)
-    for o in model.operations:
-        inputs = [i and new.get(i, i) for i in o.inputs]
-        results = made.add(
-            o.custom or o.op,
-            inputs,
-            _reshaped_bodies(o, [i.type.shape for i in inputs if i is not None]),
-            origin=o.origin,
-            names=[result.name for result in o.outputs],
-            quantization=[result.type.quantization for result in o.outputs],
-            open=[result.open for result in o.outputs],
-            hybrid=any(result.hybrid for result in o.outputs),
-        )
-        new.update(zip(o.outputs, results, strict=True))
-    for variable, operand in model.updates.items():
-        made.update(new[variable], new.get(operand, operand))
-    made.output(*(new.get(o, o) for o in model.outputs))
+    """The model for inputs of these shapes: its template completed, or its operations repeated."""
+    types = [i.type.with_shape(shape) for i, shape in zip(model.inputs, shapes, strict=True)]
+    made = complete(model.template or model, types)
+    made.template = model.template
     return made
-
-
-def _reshaped_bodies(operation: Operation, shapes: Sequence[Shape]) -> Mapping[str, Any]:
-    """The attributes, with bodies for inputs of these shapes: each takes the last ones, as many as it has."""
-    return with_bodies(operation, lambda body: rebuilt(body, shapes[len(shapes) - len(body.inputs) :])).attrs
 
 
 def as_input(operand: Operand, value: Any) -> Array:

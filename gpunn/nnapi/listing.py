@@ -11,7 +11,7 @@ import gpunn.graph.graph
 import gpunn.model
 from gpunn.errors import NnapiError, UnsupportedError
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.rest import expect_whole
+from gpunn.graph.parts import expect_whole
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.nnapi.codes import OperandCode, OperandType
 from gpunn.importers.nnapi.listing import LISTERS, Listing, expect

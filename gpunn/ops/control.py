@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.ops.call import Call
+from gpunn.ops.call import Call, ResultsNeededError
 from gpunn.ops.op import op
 from gpunn.types import Array, DType, TensorType
 
@@ -23,6 +23,13 @@ class Body(Protocol):
     @property
     def output_types(self) -> tuple[TensorType, ...]:
         """The types of its outputs, in order."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether its inputs always have the types that they are said to have; else infer() is asked."""
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
+        """The types of its outputs for inputs of these types; None where only a run tells."""
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """The outputs, in order."""
@@ -54,6 +61,11 @@ def _infer_if_else(call: Call) -> tuple[TensorType, ...]:
     decision, *arguments = _types(call)
     then, otherwise = call["then"], call["otherwise"]
     _expect_decision(call, "the condition", [decision])
+    if not (then.fixed and otherwise.fixed):
+        found: tuple[TensorType, ...] | None = then.infer(arguments)
+        if found is None or found != otherwise.infer(arguments):
+            raise ResultsNeededError(then.output_types)
+        return found
     for name, body in (("then", then), ("otherwise", otherwise)):
         _expect_same(call, f"the branch {name!r} takes", body.input_types, arguments)
     _expect_same(call, "the branch 'otherwise' gives", otherwise.output_types, then.output_types)
@@ -82,6 +94,11 @@ def if_else(*inputs: Array, then: Body, otherwise: Body) -> tuple[Array, ...]:
 def _infer_while_loop(call: Call) -> tuple[TensorType, ...]:
     state = _types(call)
     condition, body = call["condition"], call["body"]
+    if not (condition.fixed and body.fixed):
+        decision = condition.infer(state)
+        if decision is None or decision[0].size != 1 or body.infer(state) != state:
+            raise ResultsNeededError(state)
+        return state
     _expect_decision(call, "what 'condition' gives", condition.output_types)
     for name, graph in (("condition", condition), ("body", body)):
         _expect_same(call, f"the graph {name!r} takes", graph.input_types, state)

@@ -74,9 +74,11 @@ def test_shapes_that_depend_on_values(run: Run, tmp_path: Path) -> None:
     path.write_bytes(graph.build(graph.add("RESHAPE", [x, shape], [float32(1, 1)], names=["turned"])))
     document = run("inspect", path, "--backend", "cpu", "--json").json
     assert document["outputs"][0]["declared"] == "float32[...]"
-    (row,) = document["placement"]
-    assert (row["op"], row["backend"]) == ("read_back", "cpu")
-    assert row["reason"] == "the extents are computed at run time: what follows is planned for each value"
+    assert (document["placement"], document["operators"]) == ([], {"reshape": 1})
+    reason = (
+        "the extents are computed at run time: what follows is planned for each shape that values lead to"
+    )
+    assert document["stops"] == f"turned.tflite: operation 0, RESHAPE: {reason}"
     assert "turned float32[...]" in run("inspect", path, "--backend", "cpu").out
 
 

@@ -6,9 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
+from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.graph.operation import Lifetime, Operand
-from gpunn.importers.common.node import Node
-from gpunn.ops.op import Op
+from gpunn.graph.pending import FOR_SHAPES
+from gpunn.importers.common.node import Node, RefusedError
+from gpunn.ops.call import Call
+from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Quantization, TensorType
 
 N = TypeVar("N", bound=Node)
@@ -132,3 +137,23 @@ def when_known(rule: Callable[[N], Known | Computed], node: N) -> Computed:
         return answer.values
 
     return Computed(open, function)
+
+
+def computed(name: str, answer: Computed, node: Node) -> Op:
+    """Return the op of what the host computes for a node: shapes follow from the values of all inputs."""
+    expected = [type for type in node.outputs if type is not None]
+
+    def compute(*values: Array) -> tuple[Array, ...]:
+        stored = (np.asarray(v, o.type.dtype.numpy) for v, o in zip(values, answer.inputs, strict=True))
+        try:
+            return answer.function(*stored)
+        except RefusedError as refusal:
+            raise UnsupportedError(f"{node.origin}: {refusal}") from None
+        except FormatError as error:
+            raise ModelError(str(error)) from None
+
+    def infer(call: Call) -> tuple[TensorType, ...]:
+        results = compute(*(call.value(k, *expected) for k in range(len(call.inputs))))
+        return tuple(TensorType(DType.of(r.dtype), r.shape) for r in results)
+
+    return op(infer, name=name, host_reason=FOR_SHAPES, raw=True, strings=True)(compute)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gpunn.errors import FormatError
 from gpunn.graph.operation import Operand
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, TensorType
 
 MAX_INTS = 64  # axes, extents or indices in one list: well over any rank
 
@@ -24,17 +25,22 @@ class ComputedError(RefusedError):
         self.operand = operand
 
 
+def _constant(operand: Operand) -> Array | None:
+    return operand.value
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One operator of a file. Absent inputs are None.
 
     `origin` says where it stands, for messages. `outputs` are the types that the file states, None for those
-    that gpunn has no name for.
+    that gpunn has no name for. `value_of` gives the values of inputs, as far as they are known.
     """
 
     origin: str
     inputs: tuple[Operand | None, ...]
     outputs: tuple[TensorType | None, ...] = ()
+    value_of: Callable[[Operand], Array | None] = field(default=_constant, kw_only=True)
 
     def corrupt(self, what: str) -> NoReturn:
         """Raise FormatError naming this operator."""
@@ -58,9 +64,10 @@ class Node:
         Raises FormatError for another dtype, ComputedError if the value is not known now.
         """
         operand = self.expect_dtype(index, what, *dtypes)
-        if operand.value is None:
+        value = self.value_of(operand)
+        if value is None:
             raise ComputedError(f"the {what} are computed at run time", operand)
-        return operand.value
+        return value
 
     def expect_dtype(self, index: int, what: str, *dtypes: str) -> Operand:
         """Return input `index`, which is `what`. Raises FormatError unless it has one of these dtypes."""
@@ -87,8 +94,3 @@ class Node:
         if type.rank > 1 or type.size > expected or (count is not None and type.size != count):
             self.corrupt(f"expected {'at most ' if count is None else ''}{expected} {what}, got {type.size}")
         return type.size
-
-
-def is_short(type: TensorType) -> bool:
-    """Return whether a tensor of this type may be a shape, or indices into one."""
-    return type.dtype in (DType.INT32, DType.INT64) and type.quantization is None and type.size <= MAX_INTS

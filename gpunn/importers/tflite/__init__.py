@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpunn.custom import CustomOperator
-from gpunn.errors import FormatError, ModelError
+from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
 from gpunn.importers.common.format import Format
+from gpunn.importers.common.names import Names
 from gpunn.importers.tflite.custom import CUSTOM_OPERATORS
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.labels import labels
 from gpunn.importers.tflite.reader import Reader
+from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
+from gpunn.importers.tflite.template import checked, template
 from gpunn.importers.tflite.work import Work
-from gpunn.types import Shape
 
 IDENTIFIER = b"TFL3"  # TensorFlow Lite schema, file_identifier
 MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset
@@ -33,30 +36,34 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
     """
     file, operators = TfliteFile(data, name), {**CUSTOM_OPERATORS, **(custom or {})}
     graph = file.graph(0)
-    stored = [graph.tensors[index] for index in graph.inputs]
+    taken = [graph.tensors[i] for i in graph.inputs if graph.tensors[i].type is not None]
 
-    def build(shapes: Sequence[Shape]) -> Graph:
+    def read_operators(model: Graph, inputs: Sequence[Operand | None]) -> tuple[()]:
+        given = [operand for operand in inputs if operand is not None]
         # The file's shapes hold as long as only extents that it leaves open are others.
-        as_stored = all(tensor.open.admits(shape) for tensor, shape in zip(stored, shapes, strict=True))
-        model = Graph(name)
+        as_stored = all(t.open.admits(o.type.shape) for t, o in zip(taken, given, strict=True))
         work = Work(file, operators, as_stored)
-        Reader(work, graph, Target.outer(work, model)).read_model(shapes)
-        return model
+        Reader(work, graph, Target.outer(work, model)).read_model(given)
+        return ()
 
-    model = build([tensor.stored for tensor in stored])
+    inputs = _inputs(file, graph)
+    unread = template(name, inputs, read_operators)
+    model = complete(unread, unread.input_types)
     model.labels = labels(data, [o.type for o in model.outputs])
-
-    def source(shapes: Sequence[Shape]) -> Graph:
-        """The file read again for inputs of other shapes, so that every rule sees the real ones."""
-        try:
-            changed = build(shapes)
-        except FormatError as error:  # not the file's fault, which has been read before
-            raise ModelError(str(error)) from None
-        changed.labels, changed.source = model.labels, source
-        return changed
-
-    model.source = source
+    model.template = template(name, inputs, checked(read_operators), model.labels)
     return model
+
+
+def _inputs(file: TfliteFile, graph: FileGraph) -> Sequence[Operand]:
+    """What the model's inputs are like, but for those of types that tensors cannot have."""
+    like, names = Graph(), Names()
+    for number, index in enumerate(graph.inputs):
+        tensor = graph.tensors[index]
+        if index in graph.inputs[:number]:
+            file.fail(f"{tensor} is an input of the model twice")
+        if tensor.type is not None:
+            like.input(names.unique(tensor.name), tensor.type, open=tensor.open.axes(tensor.stored))
+    return like.inputs
 
 
 FORMAT = Format(

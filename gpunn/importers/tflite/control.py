@@ -3,74 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.rest import OpenBody
+from gpunn.graph.parts import OpenBody
 from gpunn.graph.tensors import zeros
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.resources import RESOURCES, UNCERTAIN
-from gpunn.importers.tflite.scope import Control, Deferred, Scope, Source
+from gpunn.importers.tflite.scope import Control, Scope
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import States, Target
 from gpunn.importers.tflite.work import Key
 from gpunn.types import DType, TensorType
 
+STATE_IN_OPEN = "shapes follow from what it runs (beside variables)"
 _BOOL = TensorType(DType.BOOL, ())
 
 
 def call(options: str, field: str) -> Control:
     """A rule for CALL and STABLEHLO_COMPOSITE: the subgraph's operators stand here instead."""
 
-    def rule(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
+    def rule(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
         return scope.nested(node.options(options).get(field), _arguments(node, 0), names)
 
     return rule
 
 
-def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
+def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """IF: one of two subgraphs on the inputs after the first; inlined where the condition is constant.
 
     Their variable tensors begin anew each time; of resources, what either assigns comes out of both.
     """
     options = node.options("IfOptions")
     condition, arguments = node.operand(0), _arguments(node, 1)
-    _expect_decision(node, "the condition", condition.type)
+    _expect_decision(node, "the condition", condition.type, scope.target.model.waits(condition))
     indices = options.get("ThenSubgraphIndex"), options.get("ElseSubgraphIndex")
     around = scope.target.entered(scope.work)
     if condition.value is not None:
         return scope.nested(indices[0] if condition.value.item() else indices[1], arguments, names, around)
     constants = frozenset(i for i, a in enumerate(arguments) if a.value is not None)
     bodies = [around.body(f"subgraph {i}") for i in indices]
-    sources = [scope.body(i, arguments, constants, b) for i, b in zip(indices, bodies, strict=True)]
+    templates = [scope.body(i, arguments, constants, b) for i, b in zip(indices, bodies, strict=True)]
     inputs = [condition, *(a for a in arguments if a.value is None)]
-    then, otherwise = (b.model for b in bodies)
-    types = then.output_types, otherwise.output_types
-    if _same_but_for_shapes(*types) and (then.rest or otherwise.rest or types[0] != types[1]):
+    types = [b.model.output_types for b in bodies]
+    waits = _waits(around, inputs, bodies)
+    open = waits or (_same_but_for_shapes(*types) and (_pending(bodies) or types[0] != types[1]))
+    if open and not waits:
         _expect_stateless(bodies)
-        attrs = {"then": then, "otherwise": otherwise}
-        return _deferred("if_else", inputs, attrs, sources, dict(enumerate(types[0])))
-    return _choice(node, names, around, inputs, bodies)
+    return _choice(node, names, around, inputs, bodies, _Open(() if waits else templates) if open else None)
 
 
 def _choice(
-    node: Node, names: Sequence[str], around: Target, inputs: Sequence[Operand], bodies: Sequence[Target]
+    node: Node,
+    names: Sequence[str],
+    around: Target,
+    inputs: Sequence[Operand],
+    bodies: Sequence[Target],
+    open: _Open | None = None,
 ) -> tuple[Operand, ...]:
     """The results of the body that the first input chooses, without what resources then hold `around` it."""
+    if open is None and _pending(bodies):
+        raise RefusedError(STATE_IN_OPEN)
     written = list(dict.fromkeys(k for b in bodies for k in b.resources.written))
     for body in bodies:
         body.model.output(*map(body.resources.get, written))
     read = _begin_alike(bodies, _resources)
     then, otherwise = (b.model for b in bodies)
-    if then.output_types != otherwise.output_types:
-        types = " and ".join(_words(b.output_types) for b in (then, otherwise))
-        raise RefusedError(f"its branches give {types}, which must be of the same types")
+    types = then.output_types, otherwise.output_types
+    if types[0] != types[1] and not (open and _same_but_for_shapes(*types)):
+        given = " and ".join(map(_words, types))
+        raise RefusedError(f"its branches give {given}, which must be of the same types")
     if not then.outputs:  # whichever runs, nobody will know
         return ()
-    attrs = {"then": then, "otherwise": otherwise}
+    attrs = _attributes({"then": then, "otherwise": otherwise}, open)
     named = [around.names.unique(n) for n in (*names, *map(str, written))]
     taken = *inputs, *map(around.resources.get, read)
     results = around.model.add("if_else", taken, attrs, origin=node.origin, names=named)
@@ -93,6 +102,8 @@ def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     target = scope.target.once(scope.work)
     if scope.nested(index, (), target=target):
         node.corrupt(f"subgraph {index} should have no outputs")
+    if target.model.pending:
+        raise RefusedError("shapes follow from values in what it runs")
     outside, written = scope.target.resources, target.resources.written
     for variable, operand in written.items():
         if variable in outside.begun or variable in outside.written:
@@ -109,7 +120,7 @@ def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     return ()
 
 
-def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] | Deferred:
+def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """WHILE: the inputs go through a subgraph as long as another says so; shapes may change, types must stay.
 
     A constant that the body hands on stays one, inside, too: it may be the shape or the axes of something.
@@ -123,21 +134,20 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] 
     fixed = handed_on | handles
     around = scope.target.entered(scope.work)
     condition, body = bodies = [around.body(f"subgraph {i}", loop=True) for i in indices]
-    sources = [
+    templates = [
         scope.body(indices[0], arguments, fixed, condition),
         scope.body(indices[1], arguments, fixed, body, without=handed_on),
     ]
     if len(condition.model.outputs) != 1:
         node.corrupt(f"expected one output of subgraph {indices[0]}, got {len(condition.model.outputs)}")
-    _expect_decision(node, "what the condition gives", condition.model.outputs[0].type)
+    decision = condition.model.outputs[0]
+    _expect_decision(node, "what the condition gives", decision.type, condition.model.waits(decision))
     _expect_same_types(node, arguments, body.model, handed_on, handles)
-    types = {i: a.type for i, a in enumerate(arguments) if i not in fixed}
-    attrs = {"condition": condition.model, "body": body.model}
-    state = [arguments[i] for i in types]
-    if condition.model.rest or body.model.rest or body.model.output_types != tuple(types.values()):
+    state = [a for i, a in enumerate(arguments) if i not in fixed]
+    waits = _waits(around, state, bodies)
+    open = waits or _pending(bodies) or body.model.output_types != tuple(o.type for o in state)
+    if open and not waits:
         _expect_stateless(bodies)
-        _expect_change(state)
-        return _deferred("while_loop", state, attrs, sources, types, arguments)
     named = [n for i, n in enumerate(names) if i not in fixed]
     for kind in _tensors, _resources:
         carried = _go_round(condition, body, kind)
@@ -145,6 +155,8 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...] 
         named += (kind(body).start(k).name for k in carried)
     _expect_change(state)
     named = [around.names.unique(n) for n in named]
+    graphs = {"condition": condition.model, "body": body.model}
+    attrs = _attributes(graphs, _Open(() if waits else templates) if open else None)
     last = around.model.add("while_loop", state, attrs, origin=node.origin, names=named)
     after = zip(carried, last[len(last) - len(carried) :], strict=True)  # those of resources
     around.resources.written.update((k, o) for k, o in after if k in body.resources.written)
@@ -181,19 +193,31 @@ def _go_round(condition: Target, body: Target, kind: Callable[[Target], States])
     return keys
 
 
-def _deferred(
-    op: str,
-    inputs: Iterable[Operand],
-    bodies: Mapping[str, Graph],
-    sources: Iterable[Source],
-    types: Mapping[int, TensorType],
-    arguments: Sequence[Operand] = (),
-) -> Deferred:
-    """What runs on the host, and gives results of these types; the others are arguments handed on."""
-    for body, source in zip(bodies.values(), sources, strict=True):
-        body.source = source
-    open = {name: OpenBody(body) for name, body in bodies.items()}
-    return Deferred(op, tuple(inputs), open, types, {i: a for i, a in enumerate(arguments) if i not in types})
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """That bodies are completed for the shapes of each call, from templates where there are any."""
+
+    templates: Sequence[Graph] = ()
+
+
+def _attributes(bodies: Mapping[str, Graph], open: _Open | None) -> Mapping[str, Graph | OpenBody]:
+    """The attributes of an operation with bodies."""
+    if open is None:
+        return bodies
+    for body, template in zip(bodies.values(), open.templates, strict=False):
+        body.template = template
+    return {name: OpenBody(body) for name, body in bodies.items()}
+
+
+def _pending(bodies: Iterable[Target]) -> bool:
+    return any(b.model.pending for b in bodies)
+
+
+def _waits(around: Target, inputs: Iterable[Operand], bodies: Iterable[Target]) -> bool:
+    """Whether types of what bodies take are unknown."""
+    return any(map(around.model.waits, inputs)) or any(
+        b.model.waits(i) for b in bodies for i in b.model.inputs
+    )
 
 
 def _expect_change(state: Sequence[Operand]) -> None:
@@ -204,7 +228,7 @@ def _expect_change(state: Sequence[Operand]) -> None:
 def _expect_stateless(bodies: Iterable[Target]) -> None:
     """RefusedError where bodies that are built anew for each shape have state."""
     if any(states.begun or states.written for b in bodies for states in (b.tensors, b.resources)):
-        raise RefusedError("shapes follow from what it runs (beside variables)")
+        raise RefusedError(STATE_IN_OPEN)
 
 
 def _handed_on(body: FileGraph, arguments: Sequence[Operand]) -> frozenset[int]:
@@ -242,8 +266,8 @@ def _arguments(node: Node, start: int) -> tuple[Operand, ...]:
     return tuple(node.operand(i) for i in range(start, len(node.inputs)))
 
 
-def _expect_decision(node: Node, what: str, type: TensorType) -> None:
-    if type.dtype is not DType.BOOL or type.size != 1:
+def _expect_decision(node: Node, what: str, type: TensorType, waits: bool) -> None:
+    if type.dtype is not DType.BOOL or (type.size != 1 and not waits):
         node.corrupt(f"{what} should be one BOOL, got {type}")
 
 

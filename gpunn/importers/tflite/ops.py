@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from gpunn.graph.inference import lookup
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import Step, Steps
+from gpunn.graph.tensors import is_short
+from gpunn.importers.common.answers import Computed, Known, Step, Steps, as_steps
 from gpunn.importers.common.builder import Builder
-from gpunn.importers.common.node import is_short
-from gpunn.importers.tflite.node import symmetric
+from gpunn.importers.tflite.node import Node, symmetric
+from gpunn.importers.tflite.rules.table import rule_of
 from gpunn.importers.tflite.subgraph import FileOperator
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.tensors import Tensors
@@ -19,6 +20,7 @@ from gpunn.importers.tflite.types import expect_reals, expect_scales
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.elementwise.quantize import dequantize
 from gpunn.ops.filter import FILTER
+from gpunn.strings import held_bytes
 from gpunn.types import DType, Quantization
 
 
@@ -31,8 +33,27 @@ class Ops:
         self.model = target.model
         self.builder = Builder(target.model, target.names, is_short)
 
-    def run(self, origin: str, answer: Steps, operator: FileOperator, titles: Sequence[str]) -> None:
-        """Add an operator's ops, and let the states among its inputs be what it makes of them."""
+    def add(
+        self, node: Node, operator: FileOperator, titles: Sequence[str]
+    ) -> tuple[tuple[Operand, ...], Mapping[int, Operand]]:
+        """Add what stands for an operator; its outputs, and what it makes of the states among its inputs.
+
+        The outputs are called by `titles`, the states are given by input. Raises ComputedError where the rule
+        needs a value that is not known yet, RefusedError where it says that it cannot be.
+        """
+        work = self.tensors.work
+        answer = rule_of(operator.code, work.custom)(node)
+        if isinstance(answer, Known):
+            read = [o.value for o in node.inputs if o is not None and o.value is not None]
+            work.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
+            return self.builder.constants(answer.values, titles), {}
+        if isinstance(answer, Computed):
+            answer = Step(work.computed(operator, node, answer), answer.inputs)
+        return self._run(node.origin, as_steps(answer), operator, titles)
+
+    def _run(
+        self, origin: str, answer: Steps, operator: FileOperator, titles: Sequence[str]
+    ) -> tuple[tuple[Operand, ...], Mapping[int, Operand]]:
         steps = [self._widened(step, origin) for step in answer.steps]
         if answer.outputs is None:
             steps[-1] = replace(steps[-1], quantization=self._declared(steps[-1], operator))
@@ -42,7 +63,7 @@ class Ops:
             for position, index in enumerate(operator.inputs)
             if index is not None and position in answer.states
         }
-        outputs, written = self.builder.add(
+        return self.builder.add(
             replace(answer, steps=steps),
             origin,
             titles,
@@ -50,11 +71,6 @@ class Ops:
             open=[tensors.open(i) for i in operator.outputs],
             check=partial(expect_reals, operator.code),
         )
-        tensors.store(origin, operator, outputs)
-        for position, operand in written.items():
-            index = operator.inputs[position]
-            if index is not None and tensors.graph.tensors[index].is_variable:
-                tensors.set(index, operand)
 
     def _widened(self, step: Step, origin: str) -> Step:
         """The step with its quantised constant filter dequantised where the input it meets is of reals.

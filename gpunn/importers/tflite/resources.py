@@ -35,8 +35,13 @@ def read_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Opera
 def assign_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """ASSIGN_VARIABLE: what the operators that follow read, and those of the next run; the type must stay."""
     variable, value = _resource(node, scope, Variable), node.operand(1)
-    type = scope.work.types.setdefault(variable, value.type)
-    if value.type != type:
+    waits = scope.target.model.waits(value)
+    type = (
+        scope.work.types.get(variable, value.type)
+        if waits
+        else scope.work.types.setdefault(variable, value.type)
+    )
+    if value.type != type and not waits:
         raise RefusedError(f"it assigns {value.type} to variable {str(variable)!r}, which is {type}")
     scope.target.resources.written[variable] = value
     return ()

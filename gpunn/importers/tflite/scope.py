@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.rest import OpenBody
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.work import Work
-from gpunn.types import Shape, TensorType
-
-Source = Callable[[Sequence[Shape]], Graph]  # a subgraph read again for inputs of other shapes
 
 
 class Scope(Protocol):
@@ -43,26 +38,12 @@ class Scope(Protocol):
         fixed: Set[int],
         target: Target,
         without: Set[int] = frozenset(),
-    ) -> Source:
+    ) -> Graph:
         """Read a subgraph into a model of its own, whose inputs are the arguments that are not `fixed`.
 
-        It is `without` the outputs of those numbers. Where shapes in it depend on values it has a rest.
+        It is `without` the outputs of those numbers. Where the type of an argument is unknown, those of all
+        inputs are. Returns the model's template (see Graph), which serves if the model has no state.
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """What an operator comes to where shapes of its results are known only when its subgraphs have run.
-
-    `op` of `inputs` and `bodies` gives the outputs that `types` has, by number, without the shapes that are
-    said there. The others are `known`.
-    """
-
-    op: str
-    inputs: tuple[Operand, ...]
-    bodies: Mapping[str, OpenBody]
-    types: Mapping[int, TensorType]
-    known: Mapping[int, Operand]
-
-
-Control = Callable[[Node, Sequence[str], Scope], tuple[Operand, ...] | Deferred]
+Control = Callable[[Node, Sequence[str], Scope], tuple[Operand, ...]]

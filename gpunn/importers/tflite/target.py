@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gpunn.graph.graph import Graph
@@ -34,19 +34,13 @@ class States:
         return self.written[key] if key in self.written else self.start(key)
 
 
-# Whether it is a resource, and which; or a variable that is not the file's.
-StateKey = tuple[bool, Key] | Operand
-Held = Mapping[StateKey, Operand]  # what state holds
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """A model in the making, the names in it, what was dequantised there, and what state holds by now.
 
     Variable tensors (`tensors`) and resources differ in what subgraphs do to them: the variables of a branch
     or a loop's body are as new each time that operator runs, resources are the whole file's.
-    `certain`: the first run comes by for sure, as this is no body of a branch or a loop. `own`: the next
-    values of variables that are none of the file's, where another model has them.
+    `certain`: the first run comes by for sure, as this is no body of a branch or a loop.
     """
 
     model: Graph
@@ -55,7 +49,6 @@ class Target:
     names: Names
     widened: dict[Operand, Operand] = field(default_factory=dict)
     certain: bool = False
-    own: Mapping[StateKey, Operand] = field(default_factory=dict)
 
     @classmethod
     def outer(cls, work: Work, model: Graph) -> Target:
@@ -69,35 +62,13 @@ class Target:
         return cls(model, States(variable), States(variable), names, certain=True)
 
     @classmethod
-    def going_on(cls, model: Graph, names: Names, held: Held) -> Target:
-        """A model that goes on with what state holds where another one stopped, and with no other."""
+    def alone(cls, model: Graph) -> Target:
+        """A model without any state."""
 
         def begin(key: Key) -> Operand:
             raise RefusedError("a variable is used first where shapes depend on values, or in a body there")
 
-        own: dict[StateKey, Operand] = {key: o for key, o in held.items() if isinstance(key, Operand)}
-        kept = [(key, operand) for key, operand in held.items() if not isinstance(key, Operand)]
-        tensors, resources = (
-            States(begin, {key: operand for (kind, key), operand in kept if kind is named})
-            for named in (False, True)
-        )
-        return cls(model, tensors, resources, names, own=own)
-
-    def held(self) -> dict[StateKey, Operand]:
-        """What state holds by now."""
-        found: dict[StateKey, Operand] = {
-            (named, key): states.get(key)
-            for named, states in ((False, self.tensors), (True, self.resources))
-            for key in (*states.begun, *states.written)
-        }
-        begun = (key for key in self.variables() if isinstance(key, Operand))
-        return {**found, **self.own, **{v: self.model.updates.get(v, v) for v in begun}}
-
-    def variables(self) -> list[StateKey]:
-        """What the model's variables are, in their order."""
-        kinds = (False, self.tensors), (True, self.resources)
-        begun = {operand: (named, key) for named, states in kinds for key, operand in states.begun.items()}
-        return [begun.get(variable, variable) for variable in self.model.variables]
+        return cls(model, States(begin), States(begin), Names())
 
     def entered(self, work: Work) -> Target:
         """The same model, for a subgraph whose variable tensors begin anew."""
@@ -121,7 +92,10 @@ class Target:
         def inputs(states: States) -> States:
             def input(key: Key) -> Operand:
                 outside = states.get(key)
-                return model.input(names.unique(outside.name), outside.type)
+                name = names.unique(outside.name)
+                if self.model.waits(outside):
+                    return model.unknown_input(name, outside.type)
+                return model.input(name, outside.type)
 
             return States(input)
 

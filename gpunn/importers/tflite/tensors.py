@@ -12,7 +12,7 @@ from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.types import expect_shape, expect_type
 from gpunn.importers.tflite.work import Work
-from gpunn.types import OpenShape, Shape
+from gpunn.types import OpenShape
 
 
 class Tensors:
@@ -36,16 +36,14 @@ class Tensors:
         """What a tensor is called."""
         return self.titles.get(index, self.graph.tensors[index].name)
 
-    def input(self, index: int, shape: Shape) -> None:
-        """Let a tensor be an input of the model, of this shape."""
+    def input(self, index: int, given: Iterator[Operand]) -> None:
+        """Let a tensor be the next of the inputs that are `given`, if it is of a type that can be one."""
         tensor = self.graph.tensors[index]
-        if index in self.operands:
-            self.file.fail(f"{tensor} is an input of the model twice")
         if tensor.type is None:
             self.work.unsupported.add(f"input {tensor.name} is {tensor.type_name}")
         else:
-            type, axes = tensor.type.with_shape(shape), tensor.open.axes(shape)
-            self.operands[index] = self.model.input(self.names.unique(tensor.name), type, open=axes)
+            self.names.unique(tensor.name)
+            self.operands[index] = next(given)
 
     def operand(self, index: int, reader: str) -> Operand:
         """The operand of a tensor that something reads."""
@@ -64,13 +62,6 @@ class Tensors:
                 self.file.fail(f"{tensor}, {reader}, comes from nowhere")
             self.work.constants[key] = self.model.constant(self.names.unique(tensor.name), value, tensor.type)
         return self.work.constants[key]
-
-    def begin_states(self) -> None:
-        """Let all variable tensors exist that the subgraph reads."""
-        for operator in self.graph.operators:
-            for index in operator.inputs:
-                if index is not None and self.graph.tensors[index].is_variable:
-                    self.states.start((self.graph.index, index))
 
     def set(self, index: int, operand: Operand) -> None:
         """Let a tensor be an operand: a file may write it again, readers see the latest."""
@@ -96,18 +87,13 @@ class Tensors:
         """What the subgraph gives to the one that calls it."""
         return tuple(self.operand(i, f"an output of {self.graph}") for i in self.graph.outputs)
 
-    def expected_outputs(self, position: int) -> Iterator[Operand]:
-        """The model's outputs; those that operators from `position` on write are known by type only."""
-        later = {index for operator in self.graph.operators[position:] for index in operator.outputs}
+    def results(self) -> Iterator[Operand]:
+        """The model's outputs; UnsupportedError for one of another type than tensors have."""
         for index in self.graph.outputs:
             tensor = self.graph.tensors[index]
             if tensor.type is None:
                 raise UnsupportedError(f"{self.file.name}: output {tensor.name} is {tensor.type_name}")
-            if index not in later:
-                yield self.operand(index, f"an output of {self.graph}")
-            else:
-                shape = tensor.open if tensor.open.is_open else OpenShape(None)
-                yield Operand(self.names.unique(tensor.name), tensor.type, Lifetime.TEMPORARY, open=shape)
+            yield self.operand(index, f"an output of {self.graph}")
 
     def store(self, origin: str, operator: FileOperator, results: Sequence[Operand]) -> None:
         """Let operands be the outputs of an operator."""
@@ -127,7 +113,7 @@ class Tensors:
         if operand in self.work.resources:
             raise FormatError(f"{origin}: {what} is {tensor.type_name}, expected RESOURCE")
         expect_type(origin, what, tensor, operand)
-        if self.work.as_stored:
+        if self.work.as_stored and not self.model.waits(operand):
             expect_shape(origin, what, tensor, operand)
 
     def stand_in(self, operator: FileOperator) -> None:

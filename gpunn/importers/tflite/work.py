@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from gpunn.custom import CustomOperator
 from gpunn.errors import UnsupportedError
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.graph.tensors import zeros
-from gpunn.importers.common.node import RefusedError
+from gpunn.importers.common.answers import Computed, computed
+from gpunn.importers.common.node import Node, RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.unfolding import Unfolding
 from gpunn.importers.tflite.file import TfliteFile
-from gpunn.importers.tflite.subgraph import FileGraph, FileTensor, printable
+from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor, printable
+from gpunn.ops.op import Op
 from gpunn.types import Array, DType, TensorType, bounded
 
 MAX_DEPTH = 16  # of subgraphs that call one another
@@ -65,7 +68,8 @@ class Work:
     `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
     hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported.
     `unfolding` counts constants that unfold; `repeated` what was read of subgraphs that had been read before,
-    which are in `begun`.
+    which are in `begun`. `ops` stand for what the host computes. `latest` are the graph that again() was
+    called for last, and the work there.
     """
 
     file: TfliteFile
@@ -82,14 +86,21 @@ class Work:
     unfolding: Unfolding = field(init=False)
     begun: set[int] = field(default_factory=set)
     repeated: int = 0
+    ops: dict[Hashable, Op] = field(default_factory=dict)
+    latest: tuple[Graph, Work] | None = None
 
     def __post_init__(self) -> None:
         self.unsupported = Refusals(self.file.name)
         self.unfolding = Unfolding(len(self.file.data), self.unsupported)
 
-    def again(self) -> Work:
-        """The work of reading on, or again, where shapes are others than the file's."""
-        return replace(self, as_stored=False, begun=set(), repeated=0)
+    def again(self, graph: Graph) -> Work:
+        """The work of adding operators to another graph, where shapes are others than the file's.
+
+        It is one for all of them, as its bounds are.
+        """
+        if self.latest is None or self.latest[0] is not graph:
+            self.latest = graph, replace(self, as_stored=False, begun=set(), repeated=0, latest=None)
+        return self.latest[1]
 
     def handle(self, resource: Variable | Table) -> Operand:
         """The constant that stands for a resource, which only operators of resources understand."""
@@ -122,6 +133,13 @@ class Work:
         if tensor.type is not None and (tensor.sparsity is not None or tensor.bits):
             self.unfolding.count(tensor.type.nbytes, str(tensor))
         return self.file.value(tensor)
+
+    def computed(self, operator: FileOperator, node: Node, answer: Computed) -> Op:
+        """The op of what the host computes for an operator; one however often its shapes are asked for."""
+        key = operator.place, tuple(o is not None and o.value is not None for o in node.inputs)
+        if key not in self.ops:
+            self.ops[key] = computed(operator.code.lower(), answer, node)
+        return self.ops[key]
 
     def enter(self, index: int, path: Sequence[int]) -> FileGraph:
         """A subgraph that subgraphs `path` call, each the next; FormatError when that has no end."""

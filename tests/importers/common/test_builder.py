@@ -9,6 +9,7 @@ import pytest
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
+from gpunn.graph.tensors import is_short
 from gpunn.importers.common.answers import (
     PREVIOUS,
     Known,
@@ -22,7 +23,7 @@ from gpunn.importers.common.answers import (
 )
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
-from gpunn.importers.common.node import ComputedError, Node, RefusedError, is_short
+from gpunn.importers.common.node import ComputedError, Node, RefusedError
 from gpunn.ops.op import Op
 from gpunn.types import DType, OpenShape, Quantization, TensorType
 

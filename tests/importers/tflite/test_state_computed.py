@@ -144,8 +144,9 @@ def test_the_state_stays_on_the_gpu(gpu: str) -> None:
             found, y = compiled(x)
             after = compiled.stats
             places = 8 * 2 * found.size
+            note = 2 * 8  # of a place that GATHER_ND refuses
             assert after.bytes_uploaded - before.bytes_uploaded == x.nbytes + places
-            assert after.bytes_read_back - before.bytes_read_back == UNITS + found.nbytes + y.nbytes
+            assert after.bytes_read_back - before.bytes_read_back == UNITS + note + found.nbytes + y.nbytes
 
 
 def test_it_is_compared_from_its_initial_state(gpu: str) -> None:

@@ -1,0 +1,113 @@
+"""Stages: a model with pending operations, stage after stage as values complete it; no device is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.compilation.lending_cache import LendingCache
+from gpunn.errors import DeviceError
+from gpunn.graph.complete import Cut, cut, run_on_host, without_state
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operation
+from gpunn.graph.structure import structure
+from gpunn.types import Array
+
+MAX_STAGES = 64  # that are kept, so that their graphs need not be completed again
+
+# What leads to a stage: the shapes of a model's inputs, then for each stage shapes and digests of values.
+Path = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A graph as far as it is known, ready to be planned.
+
+    `graph` can run at once; `cut` says what follows, where values decide on that.
+    """
+
+    graph: Graph
+    cut: Cut | None = None
+
+    @classmethod
+    def of(cls, graph: Graph) -> Stage:
+        """The first stage of a graph that may have pending operations."""
+        if not graph.pending:
+            return cls(graph)
+        found = cut(without_state(graph))
+        return cls(found.front, found)
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What the host runs after the graph."""
+        return () if self.cut is None else self.cut.operations
+
+    def key(self) -> Hashable:
+        """What decides on the program: equal ones serve for one another."""
+        asked = () if self.cut is None else self.cut.asked
+        return structure(self.graph, self.operations), asked
+
+
+def _digest(value: Array) -> Hashable:
+    found = np.asarray(value)
+    if found.dtype.hasobject:
+        return tuple(found.reshape(-1).tolist())
+    return hashlib.blake2b(np.ascontiguousarray(found).data, digest_size=16).digest() if found.size else b""
+
+
+# A stage, what decides on its program, and the inputs whose values must be known before it has one.
+_Found = tuple[Stage, Hashable, tuple[int, ...]]
+
+
+class Stages:
+    """The stages that values led to, the last used ones."""
+
+    def __init__(self) -> None:
+        self._kept: LendingCache[Path, _Found] = LendingCache(MAX_STAGES, lambda found: None)
+
+    def follow(self, path: Path, cut: Cut, inputs: Sequence[Array]) -> tuple[Path, Hashable, Stage]:
+        """Return the stage that follows a cut on these inputs, with what leads to it and its key.
+
+        `path` leads to the stage that is cut. Raises ModelError where values fit no operation.
+        """
+        path = (*path, tuple(x.shape for x in inputs))
+        numbers: tuple[int, ...] = ()
+        wanted = cut.asked
+
+        def make() -> _Found:
+            graph, asked = cut.follow(inputs, numbers)
+            stage = Stage.of(graph)
+            return stage, () if asked else stage.key(), asked
+
+        while True:
+            numbers = (*numbers, *wanted)
+            path = (*path, tuple(_digest(inputs[k]) for k in wanted))
+            with self._kept.lend(path, make) as (stage, key, wanted):
+                if not wanted:
+                    return path, key, stage
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self._kept.close()
+
+
+def run_operations(
+    cut: Cut, operations: Sequence[Operation], outputs: Sequence[Array]
+) -> tuple[tuple[Array, ...], list[tuple[float, float]]]:
+    """The inputs of what follows a cut, and when each operation of the host began and ended."""
+    times: list[tuple[float, float]] = []
+
+    def run(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        began = time.perf_counter()
+        try:
+            return run_on_host(operation, inputs)
+        except MemoryError as error:
+            raise DeviceError(f"out of memory: {operation.origin}: {error}") from error
+        finally:
+            times.append((began, time.perf_counter()))
+
+    return cut.run_operations(operations, outputs, run), times

@@ -1,0 +1,66 @@
+"""structure(): what a graph is apart from values, so that a program for one graph serves all of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.types import Array
+
+MAX_CONTENT_BYTES = 1 << 14  # constants up to this size are the same where their bytes are, others by place
+
+
+def structure(graph: Graph, operations: Iterable[Operation] = ()) -> Hashable:
+    """Return what decides on the program of a graph without pending operations, and on that of `operations`.
+
+    That is the types of its operands, its operations with their attributes, and its constants; not the values
+    that operands have in a run. Graphs with the same structure have the same operations in the same order.
+    """
+    numbers: dict[Operand, int] = {}
+
+    def number(operand: Operand | None) -> Hashable:
+        if operand is None:
+            return None
+        if operand.value is not None:
+            return operand.type, _constant(operand.value)
+        return numbers.setdefault(operand, len(numbers))
+
+    def described(operation: Operation) -> Hashable:
+        op = operation.op if operation.custom is None else id(operation.custom)
+        inputs = tuple(number(i) for i in operation.inputs)
+        outputs = tuple((number(o), o.type, o.name, o.hybrid) for o in operation.outputs)
+        return op, operation.origin, inputs, outputs, _attribute(operation.attrs)
+
+    inputs = tuple((number(i), i.type) for i in graph.inputs)
+    variables = tuple((number(v), v.type, _constant(value)) for v, value in graph.variables.items())
+    found = tuple(described(o) for o in graph.operations)
+    outputs = tuple(number(o) for o in graph.outputs)
+    updates = tuple((number(v), number(o)) for v, o in graph.updates.items())
+    return inputs, variables, found, outputs, updates, tuple(described(o) for o in operations)
+
+
+def _constant(value: Array) -> Hashable:
+    if value.nbytes <= MAX_CONTENT_BYTES and not value.dtype.hasobject:
+        return value.dtype.str, value.shape, value.tobytes()
+    return value.__array_interface__["data"][0], value.dtype.str, value.shape, value.strides
+
+
+def _attribute(value: Any) -> Hashable:
+    """An attribute as something to compare by; what has no order of its own is the same only as itself."""
+    if isinstance(value, Mapping):
+        return tuple((key, _attribute(v)) for key, v in value.items())
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_attribute, value))
+    if isinstance(value, np.ndarray):
+        return _constant(value)
+    if isinstance(value, float):
+        return "float", value.hex()  # which tells -0.0 from 0.0
+    if isinstance(value, Graph):
+        return structure(value) if not value.pending else id(value)
+    if isinstance(value, (bool, int, str, bytes, type(None))):
+        return type(value).__name__, value
+    return id(value)
