@@ -170,9 +170,7 @@ class Specialisations:
         self._gone = Stats(programs=0)
         self._lock = threading.Lock()
         self._first: LendingCache[Hashable, Specialisation] = LendingCache(MAX_SPECIALISATIONS, self._discard)
-        self._later: list[
-            LendingCache[Hashable, Specialisation]
-        ] = []  # second stages, third ones, ...
+        self._later: list[LendingCache[Hashable, Specialisation]] = []  # second stages, third ones, ...
         self._stages = Stages()
         self._closed = False
 

@@ -230,3 +230,58 @@ def test_a_tensor_that_is_two_results_is_the_last(backend: str) -> None:
     with gpunn.load(main.build([z], called=both)).compile(backend) as compiled:
         assert np.array_equal(compiled(np.array(True), X), -np.tile(X, 2))
         assert np.array_equal(compiled(np.array(False), X), -X)
+
+
+def behind(options: dict[str, int], *subs: Sub, code: str = "IF") -> bytes:
+    """(flag or limit, x) -> a branch or a loop of those elements of x that are above 0, and -x."""
+    main = Graph()
+    first = main.input(BOOL if code == "IF" else COUNT)
+    x = main.input(ROW)
+    found = chosen(main, x)
+    if code == "IF":
+        (y,) = main.add("IF", [first, found], [float32(1)], options, signatures=[(-1,)])
+    else:
+        start = [found, main.constant(np.array(0, np.int32)), first]
+        y, _, _ = main.add("WHILE", start, [float32(1), COUNT, COUNT], options, signatures=[(-1,)])
+    (twice,) = main.add("ADD", [y, y], [float32(1)], signatures=[(-1,)])
+    return build((main, [twice, *main.add("NEG", [x], [ROW])]), *subs)
+
+
+def test_branches_of_a_tensor_of_unknown_shape(backend: str) -> None:
+    """In one the shape is added to, in the other there is a further WHERE."""
+    then, otherwise = Graph(), Graph()
+    x = then.input(float32(1), signature=(-1,))
+    (shape,) = then.add("SHAPE", [x], [TensorType(DType.INT32, (1,))], {"out_type": "INT32"})
+    (count,) = then.add("CAST", [shape], [float32(1)])
+    (y,) = then.add("ADD", [x, count], [float32(1)], signatures=[(-1,)])
+    z = otherwise.input(float32(1), signature=(-1,))
+    (less,) = otherwise.add("SUB", [z, otherwise.constant(np.float32(1))], [float32(1)], signatures=[(-1,)])
+    (large,) = otherwise.add(
+        "GREATER",
+        [less, otherwise.constant(np.float32(0))],
+        [TensorType(DType.BOOL, (1,))],
+        signatures=[(-1,)],
+    )
+    (places,) = otherwise.add("WHERE", [large], [TensorType(DType.INT64, (1, 1))], signatures=[(-1, 1)])
+    found = otherwise.add("GATHER_ND", [less, places], [float32(1)], signatures=[(-1,)])
+    file = behind({"then_subgraph_index": 1, "else_subgraph_index": 2}, (then, [y]), (otherwise, list(found)))
+    agree(file, backend, *FLAGS, *FLAGS, [np.array(False), np.array([[0.5, 4, 1.5]], np.float32)]).close()
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_loop_of_a_tensor_of_unknown_shape(grows: bool, backend: str) -> None:
+    row = TensorType(DType.FLOAT32, (1,))
+    condition, _, count, limit = counting(row, (-1,))
+    (goes_on,) = condition.add("LESS", [count, limit], [BOOL])
+    body, x, count, limit = counting(row, (-1,))
+    if grows:
+        (y,) = body.add("CONCATENATION", [x, x], [row], {"axis": 0}, signatures=[(-1,)])
+    else:
+        (y,) = body.add("ADD", [x, x], [row], signatures=[(-1,)])
+    (more,) = body.add("ADD", [count, body.constant(np.array(1, np.int32))], [COUNT])
+    options = {"cond_subgraph_index": 1, "body_subgraph_index": 2}
+    file = behind(options, (condition, [goes_on]), (body, [y, more, limit]), code="WHILE")
+    frames = [
+        [number(n), np.array([x], np.float32)] for n, x in ((2, (3, -1, 2)), (0, (1, -1, -1)), (3, (1, 2, 3)))
+    ]
+    agree(file, backend, *frames, *frames).close()

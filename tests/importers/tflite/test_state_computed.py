@@ -216,6 +216,40 @@ def test_a_first_value_that_is_computed(backend: str) -> None:
             agree(compiled(*inputs), wanted)
 
 
+@pytest.mark.parametrize("code", ["IF", "WHILE"])
+def test_a_body_with_a_variable_takes_a_tensor_of_unknown_shape(code: str, backend: str) -> None:
+    """Those of x that are above 0 are taken twice; a variable counts how often this was done."""
+    main, taking, leaving = Graph(), Graph(), Graph()
+    once(main, 3)
+    x, n = main.input(ROW, "x"), main.input(BOOL if code == "IF" else COUNT, "n")
+    found = chosen(main, x)
+    y = taking.input(float32(1), signature=(-1,))
+    left = [taking.input(COUNT)] if code == "WHILE" else []
+    count = variable(taking)
+    assign(taking, count, plus(taking, read(taking, count), taking.constant(one(1))))
+    results = list(taking.add("ADD", [y, y], [float32(1)], signatures=[(-1,)]))
+    if code == "IF":
+        z = leaving.input(float32(1), signature=(-1,))
+        kept = leaving.add("ABS", [z], [float32(1)], signatures=[(-1,)])
+        options = {"then_subgraph_index": 1, "else_subgraph_index": 2}
+        called, inputs, types = [(taking, results), (leaving, list(kept))], [n, found], [float32(1)]
+    else:
+        results += taking.add("SUB", [*left, taking.constant(np.array(1, np.int32))], [COUNT])
+        leaving.input(float32(1), signature=(-1,))
+        zero = leaving.constant(np.array(0, np.int32))
+        goes_on = leaving.add("GREATER", [leaving.input(COUNT), zero], [BOOL])
+        options = {"cond_subgraph_index": 2, "body_subgraph_index": 1}
+        called, inputs, types = [(taking, results), (leaving, list(goes_on))], [found, n], [float32(1), COUNT]
+    y, *_ = main.add(code, inputs, types, options, signatures=[(-1,)])
+    file = main.build([y, read(main, variable(main))], called=[*called, first()])
+    numbers = [np.array(v) for v in ((True, False, True) if code == "IF" else np.int32((2, 0, 1)))]
+    rows = [np.array([row], np.float32) for row in ((3, -1, 2), (1, -1, -1), (1, 2, 3))]
+    frames = [[x, n] for x, n in zip(rows, numbers, strict=True)]
+    with gpunn.load(file).compile(backend) as compiled:
+        for inputs, wanted in zip(frames, litert_runs(file, frames), strict=True):
+            agree(compiled(*inputs), wanted)
+
+
 def test_a_variable_of_any_size_is_refused() -> None:
     graph = Graph()
     huge = graph.tensor(float32(2**30, 2**30, 2**30), is_variable=True)
