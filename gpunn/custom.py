@@ -8,9 +8,10 @@
 
 `op` makes an Op of a numpy function: its positional parameters are the operands, the keyword-only ones the
 attributes. It wants a rule that gives the types of the results (here `like`: the first input's) and takes a
-function that returns a Kernel, whose body is one of shaders/, or yields Candidates for different devices;
-without one the op runs on the CPU, inside the same plan. Quantised operands arrive as the reals that they
-stand for, unless the op is `quantized`.
+function that returns a Kernel, whose body is one of shaders/ or a .wgsl file of your own, or yields
+Candidates for different devices; without one the op runs on the CPU, inside the same plan. Quantised operands
+arrive as the reals that they stand for, unless the op is `quantized`. `Facets` lists all that an op can
+state, such as its Accuracy, which comparisons ask for, or its Algebra, which passes ask for.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ from flatbuffers import flexbuffers
 
 from gpunn.errors import FormatError
 from gpunn.kernel import Candidate, Function, Kernel, Read, Unsupported, Write
+from gpunn.ops.accuracy import Accuracy
+from gpunn.ops.algebra import Algebra
 from gpunn.ops.call import Call, broadcast, like
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.op import Facets, Op, Quantized, op
 
 __all__ = [
+    "Accuracy",
+    "Algebra",
     "Call",
     "Candidate",
     "CustomOperator",
+    "Facets",
     "Function",
     "Kernel",
     "Op",

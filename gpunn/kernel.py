@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from gpunn.types import Array, DType, TensorType
 
@@ -106,15 +107,15 @@ class Function:
 class Kernel:
     """One dispatch.
 
-    body: file in shaders/, without suffix. `threads`: invocations wanted along x, y, z; whole
-    workgroups are started, so bodies check their bounds. `params` become fields of `p`: int -> u32,
-    float -> f32, tuple -> vec4<i32>, or of two words vec2<u32>. `constants` become module constants and,
-    like `functions`, `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions
-    may call what files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the
-    vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators, where it is not the result's.
-    `loop_iterations`: how often all loops of an invocation together go round (see Loop).
-    `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB that every
-    device has. `reason` says why this body was chosen (gpunn inspect --plan).
+    body: file in shaders/, without suffix, or the path of a .wgsl file elsewhere, with it. `threads`:
+    invocations wanted along x, y, z; whole workgroups are started, so bodies check their bounds. `params`
+    become fields of `p`: int -> u32, float -> f32, tuple -> vec4<i32>, or of two words vec2<u32>. `constants`
+    become module constants and, like `functions`, `lanes` and the operands' dtypes and widths, ask for a
+    pipeline of their own. Functions may call what files of shaders/lib/ define, when `libraries` names these.
+    `lanes` is the width of the vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators,
+    where it is not the result's. `loop_iterations`: how often all loops of an invocation together go round
+    (see Loop). `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB
+    that every device has. `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
     body: str
@@ -131,6 +132,11 @@ class Kernel:
     loop_iterations: int = 0
     workgroup_bytes: int = 0
     reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The body's name, without folder and suffix."""
+        return PurePath(self.body).stem
 
     @property
     def scratch(self) -> tuple[Scratch, ...]:

@@ -205,7 +205,7 @@ def _rows(compiled: Compilation, traces: Sequence[Trace]) -> tuple[Row, ...]:
     medians = {p.operation: statistics.median(found[p.operation] for found in seconds) for _, p in placed}
     total = sum(medians.values())
     return tuple(
-        _row(index, p.operation, p.backend, tuple(k.body for k in p.kernels), medians[p.operation], total)
+        _row(index, p.operation, p.backend, tuple(k.name for k in p.kernels), medians[p.operation], total)
         for index, p in placed
     )
 

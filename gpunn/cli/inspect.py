@@ -112,7 +112,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
         document["plan"] = [
             {
                 **_operation(row.operation),
-                "kernel": row.kernel.body,
+                "kernel": row.kernel.name,
                 "groups": list(row.kernel.groups),
                 "workgroup": list(row.kernel.workgroup),
                 "reason": row.kernel.reason,
@@ -135,7 +135,7 @@ def _shader(compiled: gpunn.Compilation, dispatch: int) -> dict[str, Any]:
     return {
         "dispatch": dispatch,
         **_operation(row.operation),
-        "kernel": row.kernel.body,
+        "kernel": row.kernel.name,
         "parts": [{"file": p.file or None, "first_line": p.first, "lines": p.lines} for p in parts],
         "source": "\n".join(p.text for p in parts),
     }

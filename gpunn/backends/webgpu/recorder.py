@@ -47,7 +47,7 @@ class Recorder:
         began = time.perf_counter() - self._started
         timed = self._by_timestamps if self.method == "timestamps" else self._by_submissions
         for (operation, kernel), (begin, seconds) in zip(stage.work, timed(stage.dispatches), strict=True):
-            self.spans.append(Span(kernel.body, began + begin, seconds, operation, kernel))
+            self.spans.append(Span(kernel.name, began + begin, seconds, operation, kernel))
         return submit(self._device.wgpu, (), copies)
 
     def _by_timestamps(self, dispatches: Sequence[Dispatch]) -> list[_Time]:

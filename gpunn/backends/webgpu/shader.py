@@ -23,6 +23,8 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Write, ceil_div
 from gpunn.types import DType
 
+SUFFIX = ".wgsl"
+
 
 @dataclass(frozen=True, slots=True)
 class ShaderKey:
@@ -56,8 +58,18 @@ def shader_folder() -> _Folder:
 
 @functools.cache
 def read_body(name: str) -> str:
-    """The text of shaders/<name>.wgsl."""
-    return shader_folder().joinpath(f"{name}.wgsl").read_text(encoding="utf-8")
+    """Return the text of shaders/<name>.wgsl, or of the file at a path with that suffix (see Kernel.body)."""
+    if not name.endswith(SUFFIX):
+        return shader_folder().joinpath(f"{name}{SUFFIX}").read_text(encoding="utf-8")
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DeviceError(f"{name}: the shader cannot be read: {error.strerror}") from None
+
+
+def file_of(name: str) -> str:
+    """Return the file of a body or library, for messages."""
+    return name if name.endswith(SUFFIX) else f"shaders/{name}{SUFFIX}"
 
 
 def param_type(value: Param) -> str:
@@ -139,7 +151,7 @@ class Part:
 
 def parts(key: ShaderKey) -> tuple[Part, ...]:
     """Compose the source of a key: the body, the libraries that it needs, the generated declarations."""
-    files = {f"shaders/{name}.wgsl": read_body(name) for name in _files(key)}
+    files = {file_of(name): read_body(name) for name in _files(key)}
     expressions = (function.expression for _, function in key.functions)
     names = frozenset[str]().union(*map(identifiers, (*files.values(), *expressions)))
     found: list[Part] = []
@@ -240,9 +252,9 @@ def compile_error(key: ShaderKey, source: str, message: str) -> DeviceError:
     complaint = complaint.partition("error:")[2].strip() or " ".join(message.split())[:300]
     place = re.search(r"wgsl:(\d+):(\d+)", message)
     if place is None:
-        return DeviceError(f"shaders/{key.body}.wgsl was rejected: {complaint}")
+        return DeviceError(f"{file_of(key.body)} was rejected: {complaint}")
     line, column = int(place.group(1)), int(place.group(2))
     quoted = source.splitlines()[line - 1].strip() if line <= source.count("\n") else ""
     part = next(part for part in reversed(parts(key)) if part.first <= line)
-    name = part.file or f"declarations generated for shaders/{key.body}.wgsl"
+    name = part.file or f"declarations generated for {file_of(key.body)}"
     return DeviceError(f"{name}:{line - part.first + 1}:{column}: {complaint}: {quoted}")

@@ -69,12 +69,13 @@ def operator_table() -> str:
     later = sorted((files.keys() | ELSEWHERE.keys() | REFUSED.keys()) - set(old))
     titles = ["operator", "versions", "types", "runs on", "cases", "why on the CPU"]
     rows = [titles, ["---"] * len(titles)]
-    rows += [[name, *_operator_row(name, files.get(name, []))] for name in old]
-    rows += [[f"{name} (later)", *_operator_row(name, files.get(name, []))] for name in later]
+    rows += [[name, *operator_row(name, files.get(name, []))] for name in old]
+    rows += [[f"{name} (later)", *operator_row(name, files.get(name, []))] for name in later]
     return _markdown(rows)
 
 
-def _operator_row(name: str, files: Sequence[bytes]) -> list[str]:
+def operator_row(name: str, files: Sequence[bytes]) -> list[str]:
+    """What the table says of an operator: versions, types, where it runs, cases, reasons."""
     newest = NEWEST.get(name, 1)
     versions = "1" if newest == 1 else f"1-{newest}"
     if name in REFUSED:
