@@ -38,9 +38,9 @@ class DeviceProperties:
     features: those of FEATURES that the device has. limits: numbers by the names that WebGPU gives them, in
     kebab case. subgroup_sizes: the least and the greatest number of invocations in a subgroup, None if the
     driver does not tell. parallel_invocations: how many invocations occupy the device, by the order of
-    magnitude; kernels divide sums until so many invocations have work. software: whether the device is a
-    program on the CPU. max_loop_iterations: the most that a kernel's loop_iterations may be, None if the
-    driver does not count them.
+    magnitude; kernels divide sums until so many invocations have work. software: whether the CPU does the
+    device's work. max_loop_iterations: the most that a kernel's loop_iterations may be, None if the driver
+    does not count them.
     """
 
     features: frozenset[str] = frozenset()

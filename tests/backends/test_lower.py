@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gpunn.kernel import Scratch, Write
 from gpunn.model import Model
 from gpunn.types import Array, float32
 from tests.ops.harness import model_of, random
+from tests.resources import ROOT
 
 LAVAPIPE = replace(BASELINE, max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS)
 
@@ -196,6 +197,13 @@ def test_a_device_is_described_by_its_adapter(name: str, kind: str, parallel: in
         software=kind == "CPU",
         max_loop_iterations=loops,
     )
+
+
+def test_the_contract_of_kernel_functions_has_every_property() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, contract = text.partition("\n## Contract of a kernel function\n")
+    rows = re.findall(r"^\| `(\w+)` \|", contract.partition("\n## ")[0], re.MULTILINE)
+    assert rows == [field.name for field in fields(DeviceProperties)]
 
 
 def test_a_device_is_opened_with_the_features_that_its_adapter_has(gpu: str) -> None:
