@@ -1,0 +1,117 @@
+"""An op is one place: the modules that know ops by name nevertheless are listed here, with their reasons."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpunn.ops import OPS
+from gpunn.ops.op import Op
+from tests.resources import ROOT
+
+# Not looked at: the ops themselves, and the tables that say which ops stand for operators of a format.
+TABLES = (
+    "gpunn/ops/",
+    "gpunn/importers/tflite/rules/",
+    "gpunn/importers/nnapi/rules.py",
+    "gpunn/importers/nnapi/listing.py",
+    "gpunn/bench/peers/ncnn_",
+)
+ACTIVATIONS_OF_A_FORMAT = "the format's table of fused activations"
+A_WORD = "the English word, no op"
+REMAINDER: dict[str, tuple[str, set[str]]] = {
+    "gpunn/cli/compare.py": (A_WORD, {"equal"}),
+    "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
+    "gpunn/report/layers.py": (A_WORD, {"equal"}),
+    "gpunn/importers/nnapi/node.py": (ACTIVATIONS_OF_A_FORMAT, {"relu", "relu1", "relu6"}),
+    "gpunn/importers/tflite/node.py": (
+        ACTIVATIONS_OF_A_FORMAT,
+        {"relu", "relu1", "relu6", "sign_bit", "tanh"},
+    ),
+    "gpunn/importers/tflite/control.py": (
+        "rules of operators that call subgraphs",
+        {"if_else", "while_loop"},
+    ),
+    "gpunn/importers/tflite/custom.py": (
+        "the table of custom operators that gpunn brings",
+        {"detection_postprocess"},
+    ),
+    "gpunn/importers/tflite/ops.py": ("adds it, for filters that meet reals", {"dequantize"}),
+    "gpunn/importers/tflite/resources.py": ("rules of operators on resources", {"table_lookup"}),
+    "gpunn/importers/tflite/types.py": (
+        "TFLite's operators take less than these ops do",
+        {"add", "mul", "reduce_sum"},
+    ),
+    "gpunn/nnapi/translation.py": ("adds it, as NNAPI has no scalars", {"reshape"}),
+    "gpunn/performance/workload.py": ("a model to measure", {"conv2d", "depthwise_conv2d", "relu6"}),
+    "gpunn/compilation/assembly.py": ("the values of a loop stay on the device", {"while_loop"}),
+    "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
+    "gpunn/passes/combine.py": ("writes them", {"reshape", "transpose"}),
+    "gpunn/passes/dilate.py": (
+        "these two stand for a dilation",
+        {"batch_to_space_nd", "space_to_batch_nd"},
+    ),
+    "gpunn/passes/fold.py": ("its first result needs no allowance", {"dequantize"}),
+    "gpunn/passes/fuse.py": ("becomes an attribute", {"pad"}),
+    "gpunn/passes/requantize.py": ("what it removes and writes", {"dequantize", "quantize", "reshape"}),
+}
+
+
+def imported(tree: ast.Module) -> dict[str, object]:
+    """What a module imports from gpunn.ops, by the name that it has there."""
+    found: dict[str, object] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpunn.ops"):
+            source = importlib.import_module(node.module or "")
+            for alias in node.names:
+                if not hasattr(source, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
+                found[alias.asname or alias.name] = getattr(source, alias.name)
+    return found
+
+
+def named(source: str) -> Iterator[str]:
+    """The ops that a module names: as strings, and as objects that it imports."""
+    tree = ast.parse(source)
+    objects = imported(tree)
+    yield from (found.name for found in objects.values() if isinstance(found, Op))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in OPS:
+            yield node.value
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = objects.get(node.value.id)
+            found = getattr(module, node.attr, None) if isinstance(module, types.ModuleType) else None
+            if isinstance(found, Op):
+                yield found.name
+
+
+def modules() -> Iterator[Path]:
+    """All that is looked at."""
+    for path in sorted((ROOT / "gpunn").rglob("*.py")):
+        if not path.relative_to(ROOT).as_posix().startswith(TABLES):
+            yield path
+
+
+def test_only_those_with_a_reason_know_ops_by_name() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): set(named(path.read_text(encoding="utf-8"))) for path in modules()
+    }
+    assert {name: ops for name, ops in found.items() if ops} == {n: ops for n, (_, ops) in REMAINDER.items()}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if operation.op == "conv2d": pass',
+        'KINDS = {"conv2d": 1}',
+        "from gpunn.ops.contraction.conv import conv2d as c",
+        "from gpunn.ops.contraction import conv\nfound = conv.conv2d",
+    ],
+)
+def test_each_way_to_name_an_op_is_seen(source: str) -> None:
+    assert set(named(source)) == {"conv2d"}
