@@ -1,4 +1,4 @@
-"""Operators of one's own, for files with custom operators: CustomOperator, and what an op is declared with.
+"""Custom operators of users: CustomOperator, and everything for the declaration of an op.
 
     @op(like)
     def sinh(x, *, gain=1.0):
@@ -6,12 +6,11 @@
 
     model = gpunn.load("model.tflite", custom={"Sinh": CustomOperator(sinh)})
 
-`op` makes an Op of a numpy function: its positional parameters are the operands, the keyword-only ones the
-attributes. It wants a rule that gives the types of the results (here `like`: the first input's) and takes a
-function that returns a Kernel, whose body is one of shaders/ or a .wgsl file of your own, or yields
-Candidates for different devices; without one the op runs on the CPU, inside the same plan. Quantised operands
-arrive as the reals that they stand for, unless the op is `quantized`. `Facets` lists all that an op can
-state, such as its Accuracy, which comparisons ask for, or its Algebra, which passes ask for.
+`op` makes an Op from a numpy function: its positional parameters are the operands, the keyword-only ones the
+attributes. `op` needs a rule that gives the types of the results (here `like`: the first input's type). It
+also takes a function that returns a Kernel, whose body is a file of shaders/, or that yields Candidates for
+different devices. Without a kernel the op runs on the CPU, inside the same plan. Quantised operands arrive as
+real numbers, unless the op is `quantized`.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ _DAMAGE = (struct.error, LookupError, ValueError, TypeError, OverflowError, Asse
 
 
 def flexbuffer_map(options: bytes) -> dict[str, Value]:
-    """A custom operator's options as TFLite converters write them: a flexbuffer with a flat map.
+    """Read a custom operator's options as TFLite converters write them: a flexbuffer with a flat map.
 
     Values are booleans, integers, floats, strings, lists of numbers of one type, or None; no bytes are an
     empty map. Raises FormatError for anything else, for more than MAX_ENTRIES entries, and for names that are
-    longer than MAX_KEY or hold control characters.
+    longer than MAX_KEY or contain control characters.
     """
     if not options:
         return {}
@@ -85,7 +84,7 @@ def flexbuffer_map(options: bytes) -> dict[str, Value]:
 
 
 def _key(entry: Any) -> str:
-    """An option's name, fit to be shown in messages."""
+    """Return the name of an option; raise FormatError for a name that cannot be shown in messages."""
     key: str = entry.AsKey
     if len(key) > MAX_KEY or not key.isprintable():
         raise FormatError(f"an option's name is {key[:MAX_KEY]!r}, which is none")
@@ -93,7 +92,7 @@ def _key(entry: Any) -> str:
 
 
 def _value(entry: Any) -> Value:
-    """One value of a map; nothing nested, so that reading is done after one step."""
+    """Return one value of a map; nested values are refused, so that reading ends after one step."""
     if entry.IsNull:
         return None
     if entry.IsBool or entry.IsInt or entry.IsFloat or entry.IsString:
@@ -110,10 +109,10 @@ def _value(entry: Any) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class CustomOperator:
-    """What a file's custom operator stands for: an op, and how its options become the op's attributes.
+    """The meaning of a file's custom operator: an op, and the conversion of its options to attributes.
 
-    `attributes` gets the bytes that the file holds, as untrusted as the file; ValueError, LookupError and
-    struct.error that it raises come out of load() as FormatError.
+    `attributes` gets the bytes in the file, which are as untrusted as the file. If it raises ValueError,
+    LookupError or struct.error, load() raises FormatError.
     """
 
     op: Op

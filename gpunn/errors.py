@@ -14,10 +14,10 @@ import enum
 
 
 class ResultCode(enum.IntEnum):
-    """What a call of gpunn.nnapi ends with (NeuralNetworks.h, ResultCode, with its values).
+    """The result of a call of gpunn.nnapi (NeuralNetworks.h, ResultCode, with its values).
 
-    The document gives UNMAPPABLE the number of OP_FAILED, so here the two are one. NO_ERROR is never raised,
-    nor is INCOMPLETE, for which the documents have no use.
+    The document gives UNMAPPABLE the number of OP_FAILED, so both names are one member. NO_ERROR and
+    INCOMPLETE are never raised: the documents have no use for INCOMPLETE.
     """
 
     NO_ERROR = 0
@@ -35,26 +35,26 @@ class GpunnError(Exception):
 
 
 class FormatError(GpunnError, ValueError):
-    """A file cannot be read as the format it claims to be."""
+    """A file that is not what it claims to be."""
 
 
 class ModelError(GpunnError, ValueError):
-    """A graph, or an array handed to it, breaks a rule of its operations."""
+    """A graph, or an array for it, that breaks a rule of its operations."""
 
 
 class UnsupportedError(GpunnError, NotImplementedError):
-    """Something well-formed that gpunn cannot run; the message lists every occurrence."""
+    """A valid model that gpunn cannot run; the message lists every occurrence."""
 
 
 class DeviceError(GpunnError, RuntimeError):
-    """The device cannot do what was asked: absent, over a limit, out of memory, lost, or it rejects a shader.
+    """A failure of the device: absent, over a limit, out of memory, lost, or it rejects a shader.
 
-    The CPU backend is a device that can be out of memory.
+    The CPU backend is a device, too, and can run out of memory.
     """
 
 
 class NnapiError(GpunnError):
-    """A call of gpunn.nnapi failed: `code` says how, as NeuralNetworks.h has it, the text says why."""
+    """A failed call of gpunn.nnapi: `code` is the ResultCode of NeuralNetworks.h, the text says why."""
 
     def __init__(self, code: ResultCode, message: str) -> None:
         super().__init__(code, message)

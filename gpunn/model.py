@@ -1,4 +1,4 @@
-"""Model and load(): the public face of a graph, which can be compiled; the graph itself knows no backend."""
+"""Model and load(): the public face of a graph. A Model can be compiled; a Graph knows no backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpunn.importers import Source, read
 
 @dataclass(slots=True)
 class Model(Graph):
-    """A network: a Graph that can be compiled for a backend.
+    """A graph that can be compiled for a backend.
 
     Build one with input(), constant(), variable(), add(), update() and output(), or read one with load().
     """

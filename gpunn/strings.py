@@ -1,6 +1,6 @@
-"""String tensors: numpy arrays of dtype object that hold bytes.
+"""String tensors: numpy arrays of dtype object with bytes as elements.
 
-They live on the host: a shader has no place for elements of any length.
+They stay on the host: shaders cannot handle elements of any length.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from gpunn.types import Array
 
 
 def as_strings(value: Any, what: str) -> Array:
-    """`value` as an array of bytes: arrays and nested lists of str, which become UTF-8, or bytes.
+    """Convert `value` to an array of bytes, from arrays and nested lists of bytes or str, which becomes
+    UTF-8.
 
-    Raises ModelError for anything else, naming `what` should be strings.
+    Raises ModelError for anything else; the message says that `what` should be strings.
     """
     try:
         array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, object)
@@ -29,7 +30,7 @@ def as_strings(value: Any, what: str) -> Array:
 
 
 def held_bytes(array: Array) -> int:
-    """Bytes that an array keeps in memory, its strings included."""
+    """Return the bytes that an array keeps in memory, including its strings."""
     held = array.nbytes
     if array.dtype == object:
         held += sum(map(sys.getsizeof, array.reshape(-1)))
@@ -37,7 +38,7 @@ def held_bytes(array: Array) -> int:
 
 
 def packed(array: Array) -> bytes:
-    """Strings as a TFLite tensor holds them: their count, the offset of each and of the end, the bytes.
+    """Pack strings as a TFLite tensor stores them: their count, the offset of each and of the end, the bytes.
 
     All numbers are int32, little-endian. LiteRT, string_util.h.
     """

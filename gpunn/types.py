@@ -1,4 +1,4 @@
-"""What a tensor is: element type, shape, quantisation."""
+"""The type of a tensor: element type, shape, quantisation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Shape = tuple[int, ...]
 
 
 class DType(enum.Enum):
-    """Element type of a tensor; the value is numpy's name for it, where numpy has one.
+    """Element type of a tensor; the value is numpy's name for it, if numpy has one.
 
-    float16 is a way of storing: numbers of it are computed in float32 and rounded to nearest, ties to even,
-    when a result is stored; what is 65520 or more becomes infinite.
+    float16 is a storage type: operations compute in float32 and round to nearest, ties to even, when they
+    store a result. Numbers from 65520 on become infinite.
     """
 
     FLOAT32 = "float32"
@@ -38,17 +38,17 @@ class DType(enum.Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype; strings are bytes objects."""
+        """Return the numpy dtype; strings are bytes objects."""
         return np.dtype(object if self is DType.STRING else self.value)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element on the host; of a string, those of the reference to it."""
+        """Return the bytes of one element on the host; for a string, of the reference to it."""
         return self.numpy.itemsize
 
     @classmethod
     def of(cls, dtype: npt.DTypeLike) -> DType:
-        """The DType of a numpy dtype. Raises ModelError for one that tensors cannot have."""
+        """Return the DType of a numpy dtype; raise ModelError for a dtype that tensors cannot have."""
         name = np.dtype(dtype).name
         try:
             return cls.STRING if name == "object" else cls(name)
@@ -67,11 +67,11 @@ class Quantization:
 
     @property
     def per_tensor(self) -> bool:
-        """Whether one scale holds for all elements."""
+        """Tell whether all elements have the same scale."""
         return len(self.scale) == 1
 
     def __str__(self) -> str:
-        """For messages: short, however many scales there are."""
+        """Describe the quantisation for messages, in a short form even with many scales."""
         if len(self.scale) == len(self.zero_point) == 1:
             return f"scale {self.scale[0]} and zero point {self.zero_point[0]}"
         return f"{len(self.scale)} scales and {len(self.zero_point)} zero points along axis {self.axis}"
@@ -97,11 +97,11 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the dense array on the host."""
+        """Return the bytes of the dense array on the host."""
         return self.size * self.dtype.itemsize
 
     def with_shape(self, shape: Shape) -> TensorType:
-        """The same type with another shape."""
+        """Return the same type with another shape."""
         return TensorType(self.dtype, shape, self.quantization)
 
     def __str__(self) -> str:
@@ -110,15 +110,15 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class OpenShape:
-    """A shape of which some extents are known only when a model runs: these are None.
+    """A shape with extents that are known only when a model runs: these are None.
 
-    Where `extents` is None as a whole not even their number is known.
+    If `extents` itself is None, the number of extents is unknown too.
     """
 
     extents: tuple[int | None, ...] | None
 
     def admits(self, shape: Shape) -> bool:
-        """Whether `shape` has every extent that is known."""
+        """Tell whether `shape` agrees with every known extent."""
         if self.extents is None:
             return True
         return len(shape) == len(self.extents) and all(
@@ -127,11 +127,11 @@ class OpenShape:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is left open."""
+        """Tell whether any extent is open."""
         return self.extents is None or None in self.extents
 
     def axes(self, shape: Shape) -> tuple[int, ...]:
-        """The axes that are open in a tensor of `shape`; none if it has another rank."""
+        """Return the axes that are open in a tensor of `shape`; none if it has another rank."""
         if self.extents is None or len(self.extents) != len(shape):
             return ()
         return tuple(axis for axis, known in enumerate(self.extents) if known is None)
@@ -143,12 +143,12 @@ class OpenShape:
 
 
 def float32(*shape: int) -> TensorType:
-    """A float32 TensorType, for short."""
+    """Make a float32 TensorType."""
     return TensorType(DType.FLOAT32, shape)
 
 
 def bounded(name: str, type: TensorType) -> TensorType:
-    """The type; ModelError where no tensor may be as large."""
+    """Return the type; raise ModelError if it exceeds the largest possible tensor."""
     if any(d < 0 for d in type.shape):
         raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
     if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):

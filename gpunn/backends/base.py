@@ -1,4 +1,4 @@
-"""What every backend offers: a Program made of a Plan, pending runs, and counters."""
+"""The interface of all backends: a Program of a Plan, pending runs, and counters."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ class Stats:
     """Counters of a compilation. Bytes and counts without `per run` are totals since compile.
 
     runs: finished or submitted inferences. dispatches, submits: GPU dispatches and queue submissions.
-    bytes_uploaded: inputs and host results written to the device, constants apart; constant_uploads:
-    bytes of constants written, at compile only. bytes_read_back: results copied to the host.
-    resident_bytes: constants this compilation uses on the device. arena_bytes: intermediates' buffers;
-    peak_live_bytes: the largest sum of simultaneously live intermediates, below which arena_bytes
-    cannot go. state_bytes: buffers of variables that stay on the device. staging_bytes: read-back ring.
-    buffers, bind_groups, pipelines: objects made at compile; none is made by a run, but for buffers of what
-    goes on the device from one program to another, which are made when first needed. encode_seconds: host
-    time for recording and submitting dispatches; upload_seconds: host time for handing inputs to the queue.
-    programs: how often the model was built for a backend, once for the shapes of its inputs and again for
-    others.
+    bytes_uploaded: inputs and host results written to the device, without constants; constant_uploads: bytes
+    of constants, written only at compile. bytes_read_back: results copied to the host. resident_bytes:
+    constants that this compilation uses on the device. arena_bytes: the buffers of intermediates;
+    peak_live_bytes: the largest sum of intermediates that are alive at once, a lower bound of arena_bytes.
+    state_bytes: buffers of variables that stay on the device. staging_bytes: the read-back ring. buffers,
+    bind_groups, pipelines: objects made at compile; a run makes none, except for buffers of tensors that go
+    from one program to another on the device, which are made at first use. encode_seconds: host time for
+    recording and submitting dispatches; upload_seconds: host time for handing inputs to the queue. programs:
+    how often the model was built for a backend, once for the shapes of its inputs and again for other shapes.
     """
 
     runs: int = 0
@@ -70,7 +69,7 @@ _OUTSIDE = ("runs", "programs")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that took `seconds` from `begin` seconds after the start of a run on.
+    """A part of a run: it began `begin` seconds after the start of the run and took `seconds`.
 
     A dispatch has an operation and a kernel, an operation on the host no kernel; transfers have neither.
     """
@@ -84,7 +83,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened in one run, and what it gave. `method`: how operations were timed, "timestamps" or
+    """The parts of one run, and its outputs. `method`: how operations were timed, "timestamps" or
     "submissions" of the device, or "host clock".
     """
 
@@ -116,11 +115,13 @@ class Program(Protocol):
 
     @property
     def stats(self) -> Stats:
-        """Counters; a live object."""
+        """Return the counters; a live object."""
 
     @property
     def constants(self) -> Mapping[Hashable, int]:
-        """Bytes of each constant on the device; programs that share one have it under the same key."""
+        """Return the bytes of each constant on the device; programs that share one have it under the same
+        key.
+        """
 
     def submit(self, inputs: Sequence[Array]) -> Pending:
         """Start a run. Inputs have been checked; they may change once submit returns."""

@@ -1,6 +1,6 @@
 """Runs that may never end, on a thread of their own: KeyboardInterrupt stops them between two steps.
 
-Python delivers it to the main thread at any point, also in the middle of a step.
+Python delivers KeyboardInterrupt to the main thread at any point, even in the middle of a step.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ _stop: ContextVar[threading.Event | None] = ContextVar("_stop", default=None)
 
 
 def directly(work: Callable[[], _T]) -> _T:
-    """The result of work that comes to its end."""
+    """Run a function that always ends; return its result."""
     return work()
 
 
 class Interruptible:
-    """One run, in as many pieces of work as it takes: all of it ends when KeyboardInterrupt comes to one."""
+    """One run, in any number of pieces; KeyboardInterrupt in one piece ends all of it."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
 
     def __call__(self, work: Callable[[], _T]) -> _T:
-        """The result of work that calls check() often. Raises KeyboardInterrupt once it has stopped."""
+        """Run a function that calls check() often; return its result, or raise KeyboardInterrupt once it
+        stopped.
+        """
         if threading.current_thread() is not threading.main_thread():
             return work()
         context = copy_context()

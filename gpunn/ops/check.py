@@ -1,4 +1,4 @@
-"""Checks of element types and attributes that several families share."""
+"""Checks of element types and attributes that several families of ops share."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ QUANTIZED = SMALL  # element types of quantised tensors that stand for reals
 
 
 def expect_dtype(call: Call, index: int, *dtypes: DType) -> TensorType:
-    """The type of input `index`, whose element type must be one of `dtypes`.
+    """Return the type of input `index`, whose element type must be one of `dtypes`.
 
-    Where these include float32, a quantised tensor does as well: it stands for reals.
+    If these include float32, a quantised tensor is allowed too: it stands for real numbers.
     """
     found = call.input(index)
     expected = " or ".join(d.value for d in dtypes)
@@ -34,7 +34,7 @@ def expect_dtype(call: Call, index: int, *dtypes: DType) -> TensorType:
 
 
 def expect_unquantised(call: Call, index: int, *dtypes: DType) -> TensorType:
-    """The type of input `index`, whose element type must be one of `dtypes`, and nothing quantised."""
+    """Return the type of input `index`, which must have one of `dtypes` and must not be quantised."""
     found = expect_dtype(call, index, *dtypes)
     if found.quantization is not None:
         call.fail(f"input {index} must not be quantised, got {found}")
@@ -42,9 +42,9 @@ def expect_unquantised(call: Call, index: int, *dtypes: DType) -> TensorType:
 
 
 def expect_stored(call: Call, dtypes: Mapping[int, DType]) -> None:
-    """ModelError unless these operands, where they are there, are integers of these dtypes, with scales.
+    """Raise ModelError unless these operands, if present, are integers of these dtypes, with scales.
 
-    What is int32 needs no scale: it follows from the others.
+    int32 operands need no scale: it follows from the others.
     """
     for index, dtype in dtypes.items():
         if not call.has(index):
@@ -55,12 +55,12 @@ def expect_stored(call: Call, dtypes: Mapping[int, DType]) -> None:
 
 
 def expect_ints(call: Call, attr: str, count: int | None = None) -> tuple[int, ...]:
-    """Attribute `attr` as a tuple of ints, `count` of them where that is given."""
+    """Return attribute `attr` as a tuple of ints; `count` of them if it is given."""
     return tuple(expect_int(call, attr, entry) for entry in expect_entries(call, attr, count))
 
 
 def expect_entries(call: Call, attr: str, count: int | None = None) -> tuple[Any, ...]:
-    """Attribute `attr` as a tuple, of `count` entries where that is given."""
+    """Return attribute `attr` as a tuple; with `count` entries if it is given."""
     value: Any = call[attr]
     if not isinstance(value, Iterable) or isinstance(value, str):
         call.fail(f"{attr} must be a sequence, got {value!r}")
@@ -71,7 +71,7 @@ def expect_entries(call: Call, attr: str, count: int | None = None) -> tuple[Any
 
 
 def expect_bool(call: Call, attr: str) -> bool:
-    """Attribute `attr`, which must be a bool."""
+    """Return attribute `attr`, which must be a bool."""
     value = call[attr]
     if not isinstance(value, bool):
         call.fail(f"{attr} must be True or False, got {value!r}")
@@ -79,14 +79,14 @@ def expect_bool(call: Call, attr: str) -> bool:
 
 
 def expect_int(call: Call, what: str, value: Any) -> int:
-    """`value` as an int; ModelError when it is anything else, a bool or a float included."""
+    """Return `value` as an int; raise ModelError for anything else, including a bool or a float."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         call.fail(f"{what} must be an integer, got {value!r}")
     return int(value)
 
 
 def expect_float(call: Call, attr: str) -> float:
-    """Attribute `attr` as a float; ModelError when it is not a number."""
+    """Return attribute `attr` as a float; raise ModelError if it is not a number."""
     value = call[attr]
     try:
         return float(value)
@@ -95,7 +95,9 @@ def expect_float(call: Call, attr: str) -> float:
 
 
 def expect_value(call: Call, attr: str) -> float:
-    """Attribute `attr` as a number that the first input's element type can hold, exact where it is an int."""
+    """Return attribute `attr` as a number that the first input's element type can represent, exactly if
+    integer.
+    """
     value = call[attr] if isinstance(call[attr], int) else expect_float(call, attr)
     dtype = call.x.dtype
     if dtype not in FLOATS:
@@ -106,7 +108,7 @@ def expect_value(call: Call, attr: str) -> float:
 
 
 def expect_pairs(call: Call, attr: str, count: int) -> list[tuple[int, int]]:
-    """Attribute `attr` as `count` pairs (before, after) of ints >= 0."""
+    """Return attribute `attr` as `count` pairs (before, after) of ints >= 0."""
     entries = expect_entries(call, attr, count)
     pairs = [tuple(entry) if isinstance(entry, Iterable) else (entry,) for entry in entries]
     if any(len(pair) != 2 for pair in pairs):
@@ -118,5 +120,5 @@ def expect_pairs(call: Call, attr: str, count: int) -> list[tuple[int, int]]:
 
 
 def expect_axes(call: Call, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Axes made non-negative, each once, in ascending order."""
+    """Return axes as non-negative numbers, each once, in ascending order."""
     return tuple(sorted({call.axis(axis, rank) for axis in axes}))

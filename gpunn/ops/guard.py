@@ -1,4 +1,4 @@
-"""Guard: what must hold for the integers of an operand, checked on the host or on the device."""
+"""Guard: the condition for the integers of an operand, checked on the host or on the device."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ANY_NUMBER = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What must hold for the integers of input `index`: along its last dimension they are in `ranges`.
+    """A condition for the integers of input `index`: along its last dimension they must be in `ranges`.
 
-    Without ranges every integer will do.
+    Without ranges every integer is allowed.
 
-    Neither kernels nor references refuse a value. That is done at compilation for constants, before the run
-    for an input of the model, and where the value is computed, on the host before the reference, on the
-    device by a kernel that notes the first that is wrong. `what`: the integers' name in the message.
+    Neither kernels nor references refuse a value. Constants are checked at compilation, inputs of the model
+    before the run. Computed values are checked where they are computed: on the host before the reference, on
+    the device by a kernel that notes the first wrong value. `what`: the name of the integers in the message.
     """
 
     index: int
@@ -43,7 +43,7 @@ class Guard:
             self._refuse(call, place, value.flat[place])
 
     def kernel(self, call: Call) -> Kernel:
-        """The same on the device."""
+        """Make the kernel that checks the values on the device."""
         ranges, dtype = self.ranges(call), call.input(self.index).dtype
         noted = TensorType(DType.INT64 if dtype is DType.INT64 else DType.INT32, (2,))
         bounds = [(max(r.start, -(2**31)), min(r.stop, 2**31) - 1) for r in ranges]

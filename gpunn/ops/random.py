@@ -1,10 +1,10 @@
-"""Random numbers of a generator that is given with each call: random_uniform, random_normal, multinomial.
+"""Random numbers from a generator whose seeds are attributes: random_uniform, random_normal, multinomial.
 
 The generator is Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011): 128 bits
-for each number of a counter, keyed by the first of two seeds; the second stands in the upper half of the
-counter, whose lower half counts the blocks of 128 bits. Operand `drawn`, int64, says how many were drawn
-before; the last result is how many are after the call. Equal seeds give LiteRT's numbers: uniform ones and
-choices to the bit, normal ones but for the rounding of logarithm, sine and cosine.
+for each number of a counter, keyed by the first of two seeds. The second seed is the upper half of the
+counter; the lower half counts the blocks of 128 bits. Operand `drawn`, int64, is the number of blocks drawn
+before; the last result is the number after the call. Equal seeds give LiteRT's numbers: uniform numbers and
+choices to the bit, normal numbers up to the rounding of logarithm, sine and cosine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESERVED = 512  # blocks for each choice, of up to 4 at a time: LiteRT, multinom
 
 
 def _bits(seeds: Sequence[int], first: int, blocks: int) -> Array:
-    """The words of blocks first, first + 1 ..., as uint32 [blocks, 4]."""
+    """Compute the words of blocks first, first + 1 ..., as uint32 [blocks, 4]."""
     key, upper = (np.array([s & 0xFFFFFFFF, s >> 32 & 0xFFFFFFFF], np.uint64) for s in seeds)
     count = np.arange(blocks, dtype=np.uint64) + np.uint64(first % 2**64)
     even = np.stack([count & LOW, np.full(blocks, upper[0])])  # words 0 and 2 of each counter
@@ -43,12 +43,14 @@ def _bits(seeds: Sequence[int], first: int, blocks: int) -> Array:
 
 
 def _uniform(bits: Array) -> Array:
-    """float32 numbers in 0 ... 1, the end excluded, of 23 bits each."""
+    """Convert bits to float32 numbers in 0 ... 1, without the end, of 23 bits each."""
     return np.asarray(((bits & 0x7FFFFF) | 0x3F800000).view(np.float32) - np.float32(1))
 
 
 def _check(call: Call, drawn: int) -> TensorType:
-    """The type of the count of blocks, input `drawn`; ModelError for that and for seeds that are none."""
+    """Return the type of the count of blocks, input `drawn`; raise ModelError for a wrong count or wrong
+    seeds.
+    """
     expect_ints(call, "seeds", 2)
     found = expect_unquantised(call, drawn, DType.INT64)
     if found.rank:
@@ -64,7 +66,7 @@ def _infer(call: Call) -> tuple[TensorType, TensorType]:
 
 
 def _draw(drawn: Array, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array, int]:
-    """As many words as a shape takes, in blocks, the count of blocks afterwards, and of elements."""
+    """Draw as many words as a shape takes, in blocks; return the new count of blocks and the elements too."""
     count = size_of(tuple(shape))
     blocks = ceil_div(count, 4)
     return _bits(seeds, int(drawn), blocks), np.asarray(drawn + blocks), count
@@ -72,7 +74,7 @@ def _draw(drawn: Array, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Arr
 
 @op(_infer, host_reason=HOST_REASON, precise=True)
 def random_uniform(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array]:
-    """(float32 numbers of `shape`, equally likely in 0 ... 1 without the end; blocks drawn by then).
+    """Draw float32 numbers of `shape`, equally likely in 0 ... 1 without the end: (numbers, blocks drawn).
 
     Raises ModelError for a negative extent, and unless there are two seeds. TFLite schema, RandomOptions.
     """
@@ -82,10 +84,10 @@ def random_uniform(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) 
 
 @op(_infer, host_reason=HOST_REASON, precise=True)
 def random_normal(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array]:
-    """(float32 numbers of `shape`, of the standard normal distribution; blocks drawn by then).
+    """Draw float32 numbers of `shape` from the standard normal distribution: (numbers, blocks drawn).
 
-    Two of each two words (Box and Muller, A note on the generation of random normal deviates, 1958). Raises
-    ModelError as random_uniform does. TFLite schema, RandomOptions.
+    Each two words give two numbers (Box and Muller, A note on the generation of random normal deviates,
+    1958). Raises ModelError as random_uniform does. TFLite schema, RandomOptions.
     """
     bits, after, count = _draw(drawn, shape, seeds)
     first, second = np.moveaxis(_uniform(bits).reshape(-1, 2), 1, 0)
@@ -109,10 +111,11 @@ def _infer_multinomial(call: Call) -> tuple[TensorType, TensorType]:
 def multinomial(
     logits: Array, drawn: Array, *, samples: int, seeds: Sequence[int], dtype: str
 ) -> tuple[Array, Array]:
-    """(numbers of classes [N, samples], as likely as exp of their scores; blocks drawn by then).
+    """Draw class numbers [N, samples] with probabilities proportional to exp(logits): (numbers, blocks
+    drawn).
 
-    logits: float32 [N, classes]; what is not finite is never chosen. Raises ModelError for other shapes, a
-    negative number of samples, and other dtypes than int32 and int64. TFLite schema, RandomOptions.
+    logits: float32 [N, classes]; scores that are not finite are never chosen. Raises ModelError for other
+    shapes, a negative number of samples, and other dtypes than int32 and int64. TFLite schema, RandomOptions.
     """
     count = len(logits) * samples
     words = _bits(seeds, int(drawn), ceil_div(count, 2)).reshape(-1, 2)[:count].astype(np.uint64)

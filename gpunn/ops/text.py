@@ -13,10 +13,10 @@ MAX_GRAM_BYTES = 1 << 22  # of all n-grams of one text: their number may grow wi
 
 
 def _words(text: bytes) -> list[bytes]:
-    """What stands between white space (isspace of C).
+    """Split a text at white space (isspace of C).
 
-    As in TFLite, one white space that the text begins with counts as the first letter of a word, and that
-    word only when it is the last one.
+    As in TFLite, one white space at the beginning of the text counts as the first letter of a word, and that
+    word counts only if it is the last one.
     """
     first, *rest = re.split(rb"[ \t\n\v\f\r]", text[1:])
     *words, last = [text[:1] + first, *rest]
@@ -24,13 +24,14 @@ def _words(text: bytes) -> list[bytes]:
 
 
 def skip_gram(text: Array, *, ngram_size: int, max_skip_size: int, include_all_ngrams: bool) -> Array:
-    """Words of a text that stand near each other, `ngram_size` at a time, in their order, joined by blanks.
+    """List words of a text that are near each other, `ngram_size` at a time, in order, joined by blanks.
 
-    text: one string. The result is a vector of strings: between a word and the next there are at most
-    max_skip_size others; in the order of their first words, then of their second ones and so on. With
-    include_all_ngrams those of 1 ... ngram_size - 1 words are there as well, each behind those that it
-    begins. A text of fewer than ngram_size words has none. Raises ModelError for more than one text, and for
-    n-grams of more than MAX_GRAM_BYTES in all. TFLite schema, SkipGramOptions; LiteRT, skip_gram.cc.
+    text: one string. The result is a vector of strings. Between a word and the next there are at most
+    max_skip_size others. The n-grams are in the order of their first words, then of their second words and so
+    on. With include_all_ngrams the result also contains the n-grams of 1 ... ngram_size - 1 words, each
+    behind those that it begins. A text of fewer than ngram_size words has none. Raises ModelError for more
+    than one text, and for n-grams of more than MAX_GRAM_BYTES in all. TFLite schema, SkipGramOptions; LiteRT,
+    skip_gram.cc.
     """
     if text.size != 1:
         raise ModelError(f"skip_gram: takes one text, got {text.size}")

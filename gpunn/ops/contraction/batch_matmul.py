@@ -21,7 +21,7 @@ from gpunn.types import Array, Shape, TensorType
 
 
 def _matrix(call: Call, index: int, adjoint: str) -> tuple[int, int]:
-    """Rows and columns of the matrices of an input, as the product takes them."""
+    """Return rows and columns of the matrices of an input, as the product takes them."""
     rows, columns = call.input(index).shape[-2:]
     return (columns, rows) if call[adjoint] else (rows, columns)
 
@@ -75,23 +75,23 @@ def _kernel(call: Call) -> Kernel:
 
 
 def _steps(shape: Shape, adjoint: bool) -> tuple[int, int]:
-    """Strides along the rows and the columns of a matrix, as the product takes it."""
+    """Return the strides along the rows and the columns of a matrix, as the product takes it."""
     return (1, shape[-1]) if adjoint else (shape[-1], 1)
 
 
 def _walk(shape: Shape, batch: Shape) -> Shape:
-    """Strides that walk the matrices of a stack along the product's batch dimensions."""
+    """Return the strides that walk the matrices of a stack along the product's batch dimensions."""
     matrix = size_of(shape[-2:])
     return tuple(step * matrix for step in broadcast_strides(shape[:-2], batch))
 
 
 def _depth(call: Call) -> int:
-    """Products in one sum."""
+    """Return the number of products in one sum."""
     return call.x.shape[-2 if call["adj_a"] else -1]
 
 
 def _check(call: Call) -> None:
-    """ModelError unless each tensor has one scale."""
+    """Raise ModelError unless each tensor has one scale."""
     for type in (call.x, call.input(1), call.y):
         scale_of(call, type)
 
@@ -121,12 +121,12 @@ def _integer_kernel(call: Call) -> Kernel:
     accuracy=sums(_depth),
 )
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
-    """The matrix product a . b over the last two dimensions; those before them are broadcast.
+    """Compute the matrix product a . b over the last two dimensions; the dimensions before them broadcast.
 
     a [..., M, K], or [..., K, M] with adj_a; b [..., K, N], or [..., N, K] with adj_b; result [..., M, N].
-    dtype: float32, float16; quantised uint8, int8 and int16, in integers. Raises ModelError for
-    other dtypes, ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2 max |a| max |b| of
-    float32, beside the general promise, since every term rounds. TFLite schema, BatchMatMulOptions.
+    dtype: float32, float16; quantised uint8, int8 and int16, in integers. Raises ModelError for other dtypes,
+    ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2 max |a| max |b| of float32, plus the
+    general promise, because every term rounds. TFLite schema, BatchMatMulOptions.
     """
     left = np.swapaxes(a, -1, -2) if adj_a else a
     right = np.swapaxes(b, -1, -2) if adj_b else b

@@ -133,7 +133,7 @@ def _form(call: Call) -> Form:
 
 
 def _upwards(call: Call) -> int:
-    """Rounding.upwards: with groups, LiteRT's reference kernel is at grid."""
+    """Return Rounding.upwards: convolutions with groups round as in LiteRT's reference kernel."""
     return call.y.shape[-1] if call.x.shape[-1] == call.input(1).shape[-1] else 0
 
 
@@ -168,10 +168,10 @@ def conv2d(
     dilation: Pair = (1, 1),
     padding: Padding = "valid",
 ) -> Array:
-    """Convolution over height and width.
+    """Convolve over height and width.
 
-    x [N, H, W, C]; filter [O, KH, KW, I], where C / I is the number of groups; bias [O]; result [N, OH,
-    OW, O]. stride, dilation: (height, width). padding: "same", "valid" or ((top, bottom), (left, right)).
+    x [N, H, W, C]; filter [O, KH, KW, I], where C / I is the number of groups; bias [O]; result [N, OH, OW,
+    O]. stride, dilation: (height, width). padding: "same", "valid" or ((top, bottom), (left, right)).
     NeuralNetworks.h, ANEURALNETWORKS_CONV_2D; TFLite schema, Conv2DOptions.
     """
     channels, kernel_height, kernel_width, depth = filter.shape
@@ -197,7 +197,7 @@ def _spatial(x: Array | TensorType) -> Pair:
 
 
 def _patches(x: Array, window: Window) -> Array:
-    """[N, OH, OW, KH, KW, C]: what each output cell sees."""
+    """List the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
     if window.pointwise:
         return x[:, :, :, None, None, :]
     padded = pad_input(x, window)
@@ -296,10 +296,10 @@ def depthwise_conv2d(
     dilation: Pair = (1, 1),
     padding: Padding = "valid",
 ) -> Array:
-    """Convolution of every channel by filters of its own.
+    """Convolve every channel with filters of its own.
 
-    x [N, H, W, C]; filter [1, KH, KW, C * multiplier], where output channel c * multiplier + m belongs
-    to input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. Attributes as in conv2d.
+    x [N, H, W, C]; filter [1, KH, KW, C * multiplier], where output channel c * multiplier + m belongs to
+    input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. Attributes as in conv2d.
     NeuralNetworks.h, ANEURALNETWORKS_DEPTHWISE_CONV_2D; TFLite schema, DepthwiseConv2DOptions.
     """
     _, kernel_height, kernel_width, channels = filter.shape
@@ -317,7 +317,7 @@ def depthwise_conv2d(
 
 
 def _accumulate(result: Array, padded: Array, filter: Array, window: Window, rows: slice) -> None:
-    """result = sum over the window's cells of what the cell sees times its weights."""
+    """Add up, over the window's cells, the input of the cell times its weights, in `result`."""
     scratch = np.empty_like(result)
     for row in range(window.size[0]):
         for column in range(window.size[1]):

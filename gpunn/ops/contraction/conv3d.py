@@ -22,12 +22,14 @@ Span = tuple[int, int, int]  # padding before, padding after, output length
 def _spans(
     spatial: tuple[int, ...], size: tuple[int, ...], stride: Triple, dilation: Triple, padding: str
 ) -> list[Span]:
-    """The window's place along each axis."""
+    """Return the window's place along each axis."""
     return [along(n, k, s, d, padding) for n, k, s, d in zip(spatial, size, stride, dilation, strict=True)]
 
 
 def _window(call: Call) -> list[Span]:
-    """The window of a call; ModelError for attributes that make no sense, and for one that is too wide."""
+    """Return the window of a call; raise ModelError for invalid attributes and for a window that is too
+    large.
+    """
     for name in ("stride", "dilation"):
         if min(expect_ints(call, name, 3)) < 1:
             call.fail(f"{name} must be at least 1, got {call[name]}")
@@ -58,7 +60,7 @@ def _infer(call: Call) -> TensorType:
 
 
 def _filled(numbers: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Three numbers and a zero, as parameters want them."""
+    """Add a zero to three numbers, as parameters need them."""
     depth, height, width = numbers
     return depth, height, width, 0
 
@@ -113,11 +115,11 @@ def conv3d(
     padding: str = "valid",
     dilation: Triple = (1, 1, 1),
 ) -> Array:
-    """Convolution over depth, height and width, the order of all attributes.
+    """Convolve over depth, height and width; attributes have this order.
 
     x [N, D, H, W, I]; filter [KD, KH, KW, I, O]; bias [O]; result [N, OD, OH, OW, O]. padding: "same" or
-    "valid". dtype: float32 or float16. Accuracy as of conv2d. Raises ModelError for other dtypes,
-    channels that do not fit, and windows that do not fit the input. TFLite schema, Conv3DOptions.
+    "valid". dtype: float32 or float16. Accuracy as of conv2d. Raises ModelError for other dtypes, channels
+    that do not fit, and windows that do not fit the input. TFLite schema, Conv3DOptions.
     """
     size, channels = filter.shape[:3], filter.shape[4]
     spans = _spans(x.shape[1:4], size, stride, dilation, padding)

@@ -1,10 +1,10 @@
-"""Sums of products in integers: what quantised conv2d, depthwise_conv2d and fully_connected share.
+"""Integer sums of products: the common part of quantised conv2d, depthwise_conv2d and fully_connected.
 
 y = zy + rescale(sum of (x - zx) * (w - zw) + bias, sx * sw / sy), clamped to the fused activation, where s
 and z are scales and zero points: Jacob et al., Quantization and Training of Neural Networks for Efficient
-Integer-Arithmetic-Only Inference, section 2. The filter may have a scale for each output channel; the bias
-is int32 and counts in steps of sx * sw. What becomes of the sums: product_rescaling.py. On the GPU:
-product_kernel.py.
+Integer-Arithmetic-Only Inference, section 2. The filter may have a scale for each output channel; the bias is
+int32 in steps of sx * sw. product_rescaling.py converts the sums to results; product_kernel.py has the GPU's
+kernels.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files 
 
 
 def check_types(call: Call, axis: int) -> None:
-    """ModelError unless input, filter (with its output channels at `axis`) and bias fit together.
+    """Raise ModelError unless input, filter (with its output channels at `axis`) and bias fit together.
 
-    Reals pass, with a quantised filter too.
+    Real tensors pass, also with a quantised filter.
     """
     x, filter = call.x, call.input(1)
     if x.quantization is None:
@@ -69,7 +69,7 @@ def check_types(call: Call, axis: int) -> None:
 
 
 def _check_bias(call: Call, products: Array) -> None:
-    """ModelError unless the bias counts in steps of `products`; one without a scale, or with 0, does."""
+    """Raise ModelError unless the bias has steps of `products`, or has no scale, or a scale of 0."""
     if not call.has(2):
         return
     bias = call.input(2)
@@ -96,10 +96,10 @@ def integer_product(
     filter: Array,
     bias: Array | None = None,
 ) -> Array:
-    """The stored result of an op whose reference on reals is `real`, filter output channels at `axis`.
+    """Compute the stored result of an op whose real reference is `real`; filter output channels at `axis`.
 
-    The sums are done by the op on reals, in which they are exact (exact_type). An input of reals meets the
-    reals of its quantised filter.
+    The op's real reference computes the sums, which are exact (exact_type). A real input meets the real
+    values of its quantised filter.
     """
     attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
     if call.x.quantization is None:
@@ -115,12 +115,12 @@ def integer_product(
 
 
 def has_int64_sums(call: Call) -> bool:
-    """Whether sums have 64 bits: those of 16-bit inputs, but under a bias of 32."""
+    """Tell whether sums have 64 bits: those of 16-bit inputs, except with a 32-bit bias."""
     return call.x.dtype is DType.INT16 and not (call.has(2) and call.input(2).dtype is DType.INT32)
 
 
 def _stored(call: Call, how: Rescaling, sums: Array, bias: Array | int) -> Array:
-    """Sums of products as stored results, worked off in blocks that stay in the CPU's cache."""
+    """Convert sums of products to stored results, in blocks that stay in the CPU's cache."""
     channels = sums.shape[-1]
     rows = sums.reshape(-1, channels) if channels else sums.reshape(0, 0)
     result = np.empty(rows.shape, call.y.dtype.numpy)
@@ -137,7 +137,7 @@ def _stored(call: Call, how: Rescaling, sums: Array, bias: Array | int) -> Array
 
 
 def exact_type(filter: Array, axis: int, largest: int) -> np.dtype[Any]:
-    """The narrowest float type in which sums of integers up to `largest` times the filter are exact.
+    """Return the narrowest float type in which sums of integers up to `largest` times the filter are exact.
 
     No partial sum, in any order, exceeds `largest` times the sum of a channel's absolute weights; float32
     counts to 2^24, float64 to 2^53, which no filter reaches.

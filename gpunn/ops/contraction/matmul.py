@@ -23,24 +23,24 @@ from gpunn.types import Array, Shape, TensorType
 
 
 def pack_filter(filter: Array) -> Array:
-    """[O, ..., I] -> [..., I, O padded to a multiple of COLUMNS]: output channels become the fast axis."""
+    """Pack [O, ..., I] as [..., I, O padded to a multiple of COLUMNS]: output channels are the fast axis."""
     matrix = filter.reshape(filter.shape[0], -1).T
     return np.pad(matrix, [(0, 0), (0, -matrix.shape[1] % COLUMNS)])
 
 
 def pack_bias(bias: Array) -> Array:
-    """[O] -> [O padded to a multiple of COLUMNS]."""
+    """Pad [O] to a multiple of COLUMNS."""
     return np.pad(bias, (0, -bias.size % COLUMNS))
 
 
 def channel_reads(call: Call) -> tuple[Read, Read]:
-    """The packed filter (input 1) and bias (input 2, may be absent) of a call."""
+    """Return the packed filter (input 1) and bias (input 2, may be absent) of a call."""
     bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
     return Read("w", 1, 4, Pack(pack_filter)), bias
 
 
 def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
-    """y[rows, channels] = apply(x[rows, depth] . w + bias) for a depth divisible by 4 and constant w."""
+    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias); 4 divides the depth, w is constant."""
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     tiled = rows >= ROWS
     grid = (tiles if tiled else row_tiles)(rows, packed, depth // 4, call.device)
@@ -110,7 +110,7 @@ def _integer_fully_connected_kernels(call: Call) -> Iterator[Candidate]:
 
 
 def _by_pixel(shape: Shape, factor: Array) -> Array | None:
-    """Filter.along_input: rows may hold several pixels."""
+    """Return Filter.along_input: a row may contain several pixels."""
     return np.tile(factor, shape[1] // factor.size) if shape[1] % factor.size == 0 else None
 
 
@@ -124,11 +124,11 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
     quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernels, dtypes=QUANTIZED),
 )
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
-    """y = x . filter^T + bias.
+    """Compute y = x . filter^T + bias.
 
-    x: any shape, flattened to [rows, I] (with keep_dims only its last dimension is I, and the others
-    stay); filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED;
-    TFLite schema, FullyConnectedOptions.
+    x: any shape, flattened to [rows, I] (with keep_dims only its last dimension is I, and the others stay);
+    filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED; TFLite
+    schema, FullyConnectedOptions.
     """
     channels, depth = filter.shape
     leading = x.shape[:-1] if keep_dims else (x.size // depth,)

@@ -1,8 +1,8 @@
-"""Sums of products in integers on the GPU: kernels of quantised convolutions and matrix products.
+"""Integer sums of products on the GPU: kernels of quantised convolutions and matrix products.
 
-(x - zx)(w - zw) is multiplied out where filter and bias are constants and words of four input channels are
-multiplied at a time: what the input does not enter is folded into the bias when the model is compiled, and
-padding is zx and so adds nothing. The other kernels are those of reals with another library.
+If filter and bias are constants, (x - zx)(w - zw) is expanded and words of four input channels are multiplied
+at a time. The part without the input is added to the bias when the model is compiled, and padding is zx and
+so adds nothing. The other kernels are those for real numbers with another library.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DOT_PRODUCTS = {
 
 
 def pack_words(filter: Array, zero: int, offset: int) -> Array:
-    """[O, KH, KW, I] or [O, I] -> int32 [cells * I / 4, O]: words of four input channels.
+    """Pack [O, KH, KW, I] or [O, I] as int32 [cells * I / 4, O]: words of four input channels.
 
     O is padded to a multiple of COLUMNS and I to one of 4, with the zero point, which adds nothing to a sum;
     `offset` turns int8 into the uint8 of its input.
@@ -65,24 +65,26 @@ def pack_words(filter: Array, zero: int, offset: int) -> Array:
 
 
 def fold_bias(filter: Array, bias: Array | None, zero_x: int, zero_w: int) -> Array:
-    """bias - zero of x * sum of (w - zero of w) for each output channel, padded to a multiple of COLUMNS."""
+    """Compute bias - zero of x * sum of (w - zero of w) for each output channel, padded to a multiple of
+    COLUMNS.
+    """
     sums = (filter.astype(np.int64) - zero_w).reshape(filter.shape[0], -1).sum(axis=1)
     folded = (0 if bias is None else bias.astype(np.int64)) - zero_x * sums
     return np.pad(wrap32(folded).astype(np.int32), (0, -folded.size % COLUMNS))
 
 
 def fold_zero(filter: Array, zero_x: int, zero_w: int) -> Array:
-    """The same without a bias."""
+    """Compute fold_bias() without a bias."""
     return fold_bias(filter, None, zero_x, zero_w)
 
 
 def constants_only(call: Call) -> bool:
-    """Whether filter and bias are known at compile time, so that they can be packed."""
+    """Tell whether filter and bias are known at compile time, so that they can be packed."""
     return call.constant[1] and (not call.has(2) or call.constant[2])
 
 
 def centre_filter(filter: Array, zero: int) -> Array:
-    """The filter as int32 without its zero point."""
+    """Return the filter as int32 without its zero point."""
     return filter.astype(np.int32) - zero
 
 
@@ -163,7 +165,9 @@ def _word_reads(how: Rescaling, offset: int) -> tuple[Read, ...]:
 
 
 def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[Kernel]:
-    """Products of int16: its upper and its lower bytes are tensors of int8, with zero points of their own."""
+    """Make kernels for products of int16: its upper and lower bytes are int8 tensors with their own zero
+    points.
+    """
     kernels, sums = [], []
     for name, byte, zero in (
         ("low", "(x & 255) - 128", (how.zero_x & 255) - 128),
@@ -187,7 +191,7 @@ def _by_planes(call: Call, form: Form, how: Rescaling, terms: int) -> Sequence[K
 
 
 def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -> Kernel:
-    """The kernel that makes stored results of the sums of lower and of upper bytes."""
+    """Make the kernel that converts the sums of lower and upper bytes to stored results."""
     lanes = vec_width(call.y.shape[-1])
     count = call.y.size // lanes
     real = Kernel(
@@ -207,11 +211,7 @@ def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -
 def of_integers(
     call: Call, real: Kernel, terms: int, how: Rescaling, pack: Callable[..., Array] | None = None
 ) -> Kernel:
-    """The kernel `real` of sums of so many products of reals, made one of integers.
-
-    pack: what makes int32 without zero point of its filter, a constant; without it, the shader takes the
-    zero point away.
-    """
+    """Convert a kernel of sums of that many real products to one for integers."""
     x, w, bias = real.reads
     if pack is not None:
         w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32)
@@ -231,7 +231,7 @@ def of_integers(
 
 
 def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
-    """A kernel of of_integers() with sums of 64 bits."""
+    """Make a kernel of of_integers() with sums of 64 bits."""
     x, w, bias, scales = kernel.reads
     if call.has(2):
         if not call.constant[2]:
@@ -249,7 +249,9 @@ def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
 
 
 def _split(call: Call, how: Rescaling, terms: int) -> int:
-    """Where products are cut in two, so that neither sum of so many parts leaves 32 bits; or Unsupported."""
+    """Return where products are cut in two, so that neither sum leaves 32 bits; raise Unsupported if none
+    works.
+    """
     largest = _reach(call.x, how.zero_x) * _reach(call.input(1), how.zero_w)
     split = largest.bit_length() // 2
     if largest >= 2**31 or terms * max(2**split, (largest >> split) + 1) >= 2**31:
@@ -258,18 +260,18 @@ def _split(call: Call, how: Rescaling, terms: int) -> int:
 
 
 def _reach(type: TensorType, zero: int) -> int:
-    """The largest magnitude of a stored value without its zero point."""
+    """Return the largest magnitude of a stored value without its zero point."""
     low, high = LIMITS[type.dtype]
     return max(high - zero, zero - low)
 
 
 def pack_halves(values: Array) -> Array:
-    """int64 as int32: all lower words, then all upper ones."""
+    """Pack int64 as int32: all lower words, then all upper ones."""
     return np.ascontiguousarray(values.astype("<i8").view("<i4").reshape(-1, 2).T)
 
 
 def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
-    """Any convolution of reals, one output value an invocation, on the filter as it is."""
+    """Make a kernel for any real convolution, one output value an invocation, on the unpacked filter."""
     channels = call.y.shape[-1]
     cells = math.prod(form.window.size)
     return Kernel(

@@ -45,12 +45,14 @@ class Rescaling:
     bounds: tuple[int, int]
 
     def table(self, multiple: int = 1) -> Array:
-        """Multipliers, then shifts, both padded to a multiple of so many channels: int32 for the shaders."""
+        """Return multipliers, then shifts, both padded to a multiple of that many channels: int32 for the
+        shaders.
+        """
         pairs = np.stack([self.multiplier, self.shift]).astype(np.int32)
         return np.pad(pairs, [(0, 0), (0, -pairs.shape[1] % multiple)])
 
     def params(self, zero_w: int, lanes: int) -> dict[str, Param]:
-        """Kernel parameters of FINISH and lib/requantize.wgsl; zero_w: as the shader's filter has it."""
+        """Return parameters for FINISH and lib/requantize.wgsl; zero_w: as the shader's filter has it."""
         low, high = (b - self.zero_y for b in self.bounds)
         return {
             "zeros": (self.zero_x, zero_w, self.zero_y, 0),
@@ -75,13 +77,13 @@ class Rounding:
 
 
 def eights(call: Call) -> int:
-    """How many output channels, the first ones, come in whole groups of eight."""
+    """Return how many output channels, from the first one on, form whole groups of eight."""
     channels = call.y.shape[-1]
     return channels - channels % 8
 
 
 def rescaling(call: Call, rounding: Rounding) -> Rescaling:
-    """What a call's types and activation ask for, where its op rounds so."""
+    """Return the rescaling for a call's types and activation, rounded as its op says."""
     scale_x, zero_x = scale_of(call, call.x)
     scale_y, zero_y = scale_of(call, call.y)
     quantization = call.input(1).quantization

@@ -32,17 +32,17 @@ PIXELS = 4  # output pixels, a stride apart along x, of one invocation of transp
 
 
 def pack_spread(filter: Array) -> Array:
-    """[O, KH, KW, I] -> [KH, KW, I, O]: output channels become the fast axis."""
+    """Pack [O, KH, KW, I] as [KH, KW, I, O]: output channels become the fast axis."""
     return np.ascontiguousarray(np.moveaxis(filter, 0, -1))
 
 
 def pack_centred(filter: Array, zero: int) -> Array:
-    """The same as int32 without the zero point."""
+    """Pack as pack_spread(), as int32 without the zero point."""
     return pack_spread(centre_filter(filter, zero))
 
 
 def _window(call: Call) -> Window:
-    """The window of the convolution that leads from the output back to the input."""
+    """Return the window of the convolution that leads from the output back to the input."""
     size = expect_ints(call, "size", 2)
     if min(size) < 1:
         call.fail(f"size must be positive (height, width), got {list(size)}")
@@ -137,13 +137,13 @@ def transpose_conv2d(
     stride: Pair = (1, 1),
     padding: Padding = "valid",
 ) -> Array:
-    """The transpose of a convolution over height and width, which leads from images of `size` to x.
+    """Compute the transpose of a convolution over height and width, which leads from images of `size` to x.
 
-    x [N, H, W, I]; filter [O, KH, KW, I]; bias [O]; result [N, size[0], size[1], O]: each input pixel adds
-    its multiple of the filter to the window of the result that conv2d, with this stride and padding, would
-    look at for it. dtype: float32, float16, or quantised uint8, int8 or int16, in integers; on the
-    GPU with a constant filter. Raises ModelError for other dtypes and shapes, and unless such a convolution
-    of `size` gives x's height and width. TFLite schema, TransposeConvOptions.
+    x [N, H, W, I]; filter [O, KH, KW, I]; bias [O]; result [N, size[0], size[1], O]. Each input pixel times
+    the filter is added to a window of the result: the window that conv2d, with this stride and padding, would
+    read for that pixel. dtype: float32, float16, or quantised uint8, int8 or int16, in integers; on the GPU
+    with a constant filter. Raises ModelError for other dtypes and shapes, and unless such a convolution of
+    `size` gives x's height and width. TFLite schema, TransposeConvOptions.
     """
     channels, height, width, _ = filter.shape
     batch, rows, columns, _ = x.shape

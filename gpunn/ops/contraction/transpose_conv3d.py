@@ -20,7 +20,7 @@ Span = tuple[int, int, int]  # padding before, padding after, extent of x
 
 
 def _spans(size: Shape, filter: Shape, stride: Shape, dilation: Shape, padding: str) -> list[Span]:
-    """Where the window of the convolution that leads from the result to x stands, along each axis."""
+    """Return the window of the convolution that leads from the result to x, along each axis."""
     axes = zip(size, filter[:3], stride, dilation, strict=True)
     return [along(n, k, s, d, padding) for n, k, s, d in axes]
 
@@ -44,10 +44,9 @@ def _infer(call: Call) -> TensorType:
 
 
 def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The filter, turned round, looks at x with stride - 1 cells of 0 between any two.
+    """Convolve x, with stride - 1 cells of 0 between its elements, with the reversed filter.
 
-    Cell k of the filter adds to cell o of the result what comes of cell i of x with o = stride i +
-    dilation k - before.
+    Cell k of the filter adds cell i of x to cell o of the result with o = stride i + dilation k - before.
     """
     shape, (size, stride, dilation) = filter.type.shape, (call[n] for n in ("size", "stride", "dilation"))
     spans = _spans(size, shape, stride, dilation, call["padding"])
@@ -80,12 +79,12 @@ def transpose_conv3d(
     padding: str = "valid",
     dilation: Triple = (1, 1, 1),
 ) -> Array:
-    """The gradient of conv3d for its input: every element of x spreads a filter over the result.
+    """Compute the gradient of conv3d for its input: every element of x spreads a filter over the result.
 
-    x [N, D, H, W, I]; filter [KD, KH, KW, O, I]; bias [O]; result [N, *size, O], of which conv3d with the
-    same stride, padding ("same" or "valid") and dilation would make x's extents. dtype: float32 or float16.
-    Accuracy as of conv3d. Raises ModelError for other dtypes, numbers below 1, and a size from which x's
-    extents do not come. TFLite schema, CONV_3D_TRANSPOSE with Conv3DOptions.
+    x [N, D, H, W, I]; filter [KD, KH, KW, O, I]; bias [O]; result [N, *size, O], from which conv3d with the
+    same stride, padding ("same" or "valid") and dilation would give x's extents. dtype: float32 or float16.
+    Accuracy as of conv3d. Raises ModelError for other dtypes, numbers below 1, and a size that does not give
+    x's extents. TFLite schema, CONV_3D_TRANSPOSE with Conv3DOptions.
     """
     spans = _spans(size, filter.shape, stride, dilation, padding)
     room = [

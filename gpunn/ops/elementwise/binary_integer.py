@@ -1,11 +1,11 @@
-"""Integer arithmetic of element-wise functions of two quantised tensors.
+"""Integer arithmetic of elementwise functions of two quantised tensors.
 
-A line of FIXED is an op as TFLite's reference kernels compute it: the real factors that multiply the first
-operand, the second and the result, in fixed point, and how these enter, in numpy and in WGSL. An
-operand is counted from its zero point: {a} and {b} in WGSL. Factors are quotients of float32 scales, in
-float32 where TFLite's Prepare functions compute them so. The result is moved to its zero point and
-clamped to the fused activation. Comparisons rescale both operands to reals in steps of 1/256
-(comparisons.cc, left_shift 8): scales far below that tell less apart.
+A line of FIXED is an op as TFLite's reference kernels compute it: the real factors of the first operand, the
+second and the result, in fixed point, and the expressions that use them, in numpy and in WGSL. An operand is
+relative to its zero point: {a} and {b} in WGSL. Factors are quotients of float32 scales, in float32 if
+TFLite's Prepare functions compute them so. The result is moved to its zero point and clamped to the fused
+activation. Comparisons rescale both operands to real numbers in steps of 1/256 (comparisons.cc, left_shift
+8); with scales far below that more values compare as equal.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _PRODUCT = _scaled("({a} * {b})", "result")
 
 
 def _choice(function: Callable[..., Any], name: str) -> Fixed:
-    """Each operand is rescaled to the result's quantisation first: the larger stays the larger."""
+    """Make a line that rescales each operand to the result's quantisation first, so that the order stays."""
     return Fixed(
         lambda a, b, y, _: (ratio(a, y), ratio(b, y), 1.0),
         lambda a, b, by, _: np.asarray(function(rescale(a, *by[0]), rescale(b, *by[1]))),
@@ -151,14 +151,14 @@ COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
 
 
 def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:
-    """Zero points and factors of the first operand, the second and the result."""
+    """Return zero points and factors of the first operand, the second and the result."""
     scales, zeros = zip(*(scale_of(call, t) for t in (call.x, call.input(1), call.y)), strict=True)
     factors = FIXED[call.op].factors(scales[0], scales[1], scales[2], LEFT[call.x.dtype])
     return list(zeros), [quantize_multiplier(f) for f in factors]
 
 
 def _fixed_reference(call: Call, a: Array, b: Array) -> Array:
-    """The stored result of an op of FIXED."""
+    """Return the stored result of an op of FIXED."""
     zeros, factors = _zeros_and_factors(call)
     a, b = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
     result = FIXED[call.op].meaning(a, b, factors, LEFT[call.x.dtype])
@@ -179,14 +179,14 @@ def _fixed(call: Call) -> Combine:
 
 
 def _fields(zeros: Sequence[int], factors: Sequence[Factor]) -> dict[str, Param]:
-    """Zero points and factors as expressions read them."""
+    """Return zero points and factors as expressions read them."""
     return {
         name: (z, *f, 0) for name, z, f in zip(("first", "second", "result"), zeros, factors, strict=False)
     }
 
 
 def _compared(call: Call) -> tuple[list[int], list[Factor]]:
-    """Zero points and factors of both operands of a comparison."""
+    """Return zero points and factors of both operands of a comparison."""
     scales, zeros = zip(*(scale_of(call, call.input(k)) for k in range(2)), strict=True)
     return list(zeros), [quantize_multiplier(s) for s in scales]
 

@@ -21,7 +21,7 @@ DENSE, REPEAT, SPLAT = range(3)  # how binary_flat.wgsl finds an operand's eleme
 
 
 def pairwise(call: Call, combine: Combine) -> Kernel:
-    """The kernel that applies `combine` to the elements of both operands."""
+    """Make the kernel that applies `combine` to the elements of both operands."""
     walks = (broadcast_strides(call.input(k).shape, call.y.shape) for k in range(2))
     sizes, a, b = merge(call.y.shape, *walks)
     modes = _mode(sizes, a), _mode(sizes, b)
@@ -31,7 +31,7 @@ def pairwise(call: Call, combine: Combine) -> Kernel:
 
 
 def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) -> Kernel:
-    """The kernel for operands that are dense, one element, or repeat over the last merged dimension."""
+    """Make the kernel for operands that are dense, one element, or repeat over the last merged dimension."""
     repeats = REPEAT in modes
     period = sizes[-1] if repeats else call.y.size
     # Elements of less than a word are stored four at once; the last may lie in the padding of the tensors.
@@ -55,7 +55,7 @@ def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) ->
 
 
 def _strided(call: Call, combine: Combine, sizes: Shape, a: Shape, b: Shape) -> Kernel:
-    """The kernel for any broadcast: coordinates of the result, dotted with each operand's strides."""
+    """Make the kernel for any broadcast: coordinates of the result, dotted with each operand's strides."""
     lanes = 4 if aligned(sizes, a, b) else 1
     if lanes == 4:
         sizes, a, b = by_fours(sizes, a, b)
@@ -80,7 +80,7 @@ def _strided(call: Call, combine: Combine, sizes: Shape, a: Shape, b: Shape) -> 
 
 
 def _mode(sizes: Shape, strides: Shape) -> int | None:
-    """How a tensor lies in a merged space, None when it takes the general walk."""
+    """Return how a tensor lies in a merged space; None if it needs the general walk."""
     if strides == dense(sizes):
         return DENSE
     if not any(strides):

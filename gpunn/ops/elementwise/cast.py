@@ -25,7 +25,7 @@ def _infer_cast(call: Call) -> TensorType:
 
 
 def _from_real(target: DType) -> str:
-    """The WGSL expression that makes an integer of the float32 x."""
+    """Write the WGSL expression that converts the float32 x to an integer."""
     if target is DType.BOOL:
         return "1 - i32(x == 0.0)"
     low, high = np.iinfo(target.numpy).min, np.iinfo(target.numpy).max
@@ -46,7 +46,7 @@ def _cast_kernel(call: Call) -> Kernel:
 
 
 def _of_int64(source: DType, target: DType) -> str:
-    """The WGSL expression that makes a number of another type of an int64, or an int64 of it."""
+    """Write the WGSL expression that converts an int64 to another type, or another type to int64."""
     if source is target:
         return "x"
     if target is DType.INT64:
@@ -58,13 +58,13 @@ def _of_int64(source: DType, target: DType) -> str:
 
 @op(_infer_cast, _cast_kernel, raw=True)
 def cast(x: Array, *, dtype: str) -> Array:
-    """x in another dtype, quantised tensors as stored; the result is not quantised.
+    """Convert x to another dtype, quantised tensors as stored; the result is not quantised.
 
-    Shapes: any; the result has x's. A real becomes an integer by truncation; what lies outside of the
-    integer's range, where C and so TFLite leave the result open, becomes the nearest end of the range,
-    and NaN becomes 0. An integer that does not fit wraps around. bool is 1 or 0, and true for all but 0.
-    Exact but for the rounding of integers over 2^24 to float32. Raises ModelError for an unknown dtype.
-    TFLite schema, CastOptions.
+    Shapes: any; the result has x's shape. A real number is truncated to an integer. Outside of the integer's
+    range, where C and TFLite leave the result open, it becomes the nearest end of the range, and NaN becomes
+    0. An integer that does not fit wraps around. bool is 1 or 0; every number except 0 is true. The
+    conversion is exact, except that integers over 2^24 are rounded to float32. Raises ModelError for an
+    unknown dtype. TFLite schema, CastOptions.
     """
     target = np.dtype(dtype)
     if x.dtype.kind != "f" or target.kind not in "iu":
@@ -92,12 +92,12 @@ def _infer_bitcast(call: Call) -> TensorType:
 
 @op(_infer_bitcast, alias=True, precise=True)
 def bitcast(x: Array, *, dtype: str) -> Array:
-    """x's bits as numbers of another dtype, lowest bytes first; quantised tensors as stored.
+    """Read x's bits as numbers of another dtype, lowest bytes first; quantised tensors as stored.
 
-    An element that makes several smaller ones gives them a dimension of their own, the last; several that
-    make a greater one are the last dimension and lose it. The result is not quantised. Raises ModelError for
-    an unknown dtype, where the last dimension does not make one element, and for bool, but of bool.
-    TFLite schema, BitcastOptions.
+    If an element becomes several smaller ones, these have a new last dimension. If several elements become a
+    larger one, they must be the last dimension, which is removed. The result is not quantised. Raises
+    ModelError for an unknown dtype, for a last dimension that does not make one element, and for bool, except
+    from bool. TFLite schema, BitcastOptions.
     """
     target, size = np.dtype(dtype), x.itemsize
     rows = np.ascontiguousarray(x).reshape(-1)

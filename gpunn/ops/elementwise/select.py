@@ -29,9 +29,10 @@ def _infer_select(call: Call) -> TensorType:
 
 
 def _space(call: Call) -> tuple[int, tuple[Shape, ...]]:
-    """Lanes; then the result's sizes and the strides of the three inputs, merged, counted in lanes.
+    """Return lanes; then the result's sizes and the strides of the three inputs, merged, counted in lanes.
 
-    One dimension is rounded up to words of four: the last one may reach into the padding of the tensors.
+    A single dimension is rounded up to words of four: the last word may reach into the padding of the
+    tensors.
     """
     walks = (broadcast_strides(call.input(k).shape, call.y.shape) for k in range(3))
     sizes, *strides = merge(call.y.shape, *walks)
@@ -64,11 +65,11 @@ def _select_kernel(call: Call) -> Kernel:
 
 @op(_infer_select, _select_kernel, raw=True, strings=True)
 def select(condition: Array, a: Array, b: Array) -> Array:
-    """The elements of `a` where the condition holds, elsewhere those of `b`.
+    """Choose the elements of `a` where the condition is true, and those of `b` elsewhere.
 
     condition bool; a and b of any dtype, the same with the same quantisation, which the result has too. The
-    three broadcast as numpy broadcasts. Raises ModelError for other dtypes and for shapes that do not
-    broadcast. TFLite schema, SELECT and SELECT_V2.
+    three broadcast as in numpy. Raises ModelError for other dtypes and for shapes that do not broadcast.
+    TFLite schema, SELECT and SELECT_V2.
     """
     return np.where(condition, a, b)
 

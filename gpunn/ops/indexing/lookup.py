@@ -198,15 +198,15 @@ def _column_rows(call: Call) -> list[range]:
 
 @op(_infer_concat, _concat_kernels, guards=(Guard(0, _column_rows, "ids"),), raw=True)
 def concat_embeddings(ids: Array, *tables: Array, columns: Sequence[int]) -> Array:
-    """Concatenate rows of several tables, the channels: features of a network over words.
+    """Concatenate rows of several tables, the channels: features of a model over words.
 
     ids int32 [..., sum of columns]: the first columns[0] of the last dimension are rows of tables[0], the
     next columns[1] of tables[1] and so on; tables [N, D], of one dtype and quantisation, which the result
     keeps; result [..., sum of columns[c] * D of table c]. Raises ModelError for other shapes and dtypes and
-    for an id that is not the number of a row: at compilation if ids are constants, else in the run. The only
-    public definition is TFLite's schema, ConcatEmbeddingsOptions: num_columns_per_channel, which could not be
-    inferred if there were ids for each channel, and embedding_dim_per_channel, which "could be inferred from
-    parameters". No release of TensorFlow Lite has a kernel, so the order of the operands is our
+    for an id that is not the number of a row: at compilation if ids are constants, else in the run. TFLite
+    schema, ConcatEmbeddingsOptions, is the only public definition: num_columns_per_channel, which could not
+    be inferred if there were ids for each channel, and embedding_dim_per_channel, which "could be inferred
+    from parameters". No release of TensorFlow Lite has a kernel, so the order of the operands is our
     interpretation.
     """
     parts = np.split(ids, np.cumsum(columns)[:-1], axis=-1)

@@ -1,8 +1,8 @@
-"""Updates of rows: which of them each row of a result takes, in their order (shaders/lib/by_row.wgsl).
+"""Updates of rows: the updates of each row of a result, in their order (shaders/lib/by_row.wgsl).
 
-Which row that is may be computed in the run, and several updates may name one row. So their numbers are
-sorted by row, stably, and then each element of the result walks those of its row. Floating point sums are in
-the order of the updates, without atomics, and the work is updates * (log(updates) + length of a row).
+The row of an update may be computed in the run, and several updates may have the same row. So the updates are
+sorted by row, stably, and each element of the result then walks the updates of its row. Floating-point sums
+are in the order of the updates, without atomics. The cost is updates * (log(updates) + length of a row).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NOWHERE = 2**31 - 1  # the row of an update that names none, behind all others (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updates:
-    """`count` updates, each of a row that `width` numbers of input `index` name.
+    """`count` updates; `width` numbers of input `index` name the row of each.
 
-    The first of the numbers are the place of the row within `extents`; updates of places outside are left
+    The first of these numbers are the place of the row within `extents`; updates of places outside are left
     out.
     """
 
@@ -37,11 +37,13 @@ class Updates:
 
     @property
     def reason(self) -> str:
-        """Why kernels do what they do."""
+        """Return the reason for `gpunn inspect`."""
         return f"each result walks its own of {self.count} updates, sorted by row"
 
     def by_row(self, call: Call) -> tuple[list[Kernel], tuple[Read, Read]]:
-        """Kernels that find and sort the rows, and how others read these: by update, and in order."""
+        """Make kernels that find and sort the rows; return also how other kernels read them: by update, in
+        order.
+        """
         if call.constant[self.index]:
             args = (self.count, self.width, *self.extents)
             packs = {"row_of": Pack(_rows, args), "sorted": Pack(_order, args)}
@@ -57,10 +59,10 @@ class Updates:
     def joined(
         self, call: Call, x: int, join: Function, empty: Read, row: int, *, shared: bool = False
     ) -> list[Kernel]:
-        """Kernels of a result whose rows are what updates `x`, rows of `row` elements, come to.
+        """Make kernels of a result whose rows combine the updates `x`, rows of `row` elements.
 
-        They are joined one after the other, by a function of what there is, at first the one element of
-        `empty`, a Read of the name start, and the next. `shared`: there is one row for all updates.
+        A function combines them one after the other: it gets the value so far, at first the one element of
+        `empty`, a Read of the name start, and the next update. `shared`: there is one row for all updates.
         """
         kernels, order = self.by_row(call)
         lanes = vec_width(row)
@@ -113,7 +115,7 @@ class Updates:
 
 
 def _rows(indices: Array | None, count: int, width: int, *extents: int) -> Array:
-    """The rows that constant indices name."""
+    """Return the rows that constant indices name."""
     assert indices is not None
     places = indices.reshape(count, width)[:, : len(extents)].astype(np.int64)
     inside = ((places >= 0) & (places < extents)).all(axis=1)
@@ -122,5 +124,5 @@ def _rows(indices: Array | None, count: int, width: int, *extents: int) -> Array
 
 
 def _order(indices: Array | None, *args: int) -> Array:
-    """The order of their rows."""
+    """Return the order of the rows that constant indices name."""
     return np.argsort(_rows(indices, *args), kind="stable").astype(np.int32)

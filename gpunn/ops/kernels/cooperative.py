@@ -20,22 +20,22 @@ class CooperativeGroup:
 
     @property
     def threads(self) -> Grid:
-        """The kernel's threads."""
+        """Return the kernel's threads."""
         return flat_threads(self.results * self.size, WORKGROUP)
 
     @property
     def workgroup(self) -> Grid:
-        """The kernel's workgroup."""
+        """Return the kernel's workgroup."""
         return WORKGROUP, 1, 1
 
     @property
     def constants(self) -> Mapping[str, int]:
-        """What the kernel's constants must have among them."""
+        """Return the constants that the kernel needs."""
         return {"GROUP_SIZE": self.size}
 
     @property
     def reason(self) -> str:
-        """The sharing, for the kernel's reason."""
+        """Describe the sharing, for the kernel's reason."""
         return "one workgroup per result" if self.size > 1 else "one invocation per result"
 
 

@@ -45,9 +45,10 @@ def strided_copy(
     tables: tuple[Read, ...] = (),
     reason: str,
 ) -> Kernel:
-    """The kernel that copies a space of `sizes`, walking x and y by their strides from their starts.
+    """Make a kernel that copies a space of `sizes`, walking x and y by their strides from their starts.
 
-    y is result `output`. `functions` may hold what is applied to every element, `tables` what that reads.
+    y is result `output`. `functions` may contain a function for every element, `tables` the tables that it
+    reads.
     """
     sizes, x, y = merge(sizes, x, y)
     fours = aligned(sizes, x, y) and not splat(x) and x_start % 4 == y_start % 4 == 0
@@ -74,12 +75,12 @@ def strided_copy(
 
 
 def whole_copy(x: TensorType, operand: int, reason: str) -> Kernel:
-    """The kernel that copies input `operand`, of type x, to the result's beginning."""
+    """Make the kernel that copies input `operand`, of type x, to the result's beginning."""
     return strided_copy(Read("x", operand), (x.size,), (1,), (1,), reason=reason)
 
 
 def filled(y: TensorType, value: float, reason: str) -> Kernel:
-    """The kernel that makes every element of the result, of type y, a number."""
+    """Make a kernel that sets every element of the result, of type y, to a number."""
     lanes = vec_width(y.size)
     count = y.size // lanes
     return Kernel(
@@ -98,10 +99,10 @@ def filled(y: TensorType, value: float, reason: str) -> Kernel:
 def bordered(
     space: list[tuple[int, int, int]], lanes: int, body: str, params: Mapping[str, Param], reason: str
 ) -> Kernel:
-    """The kernel of a result that is an input with a border.
+    """Make a kernel for a result that is an input with a border.
 
     space: for each merged dimension its size in the result, in the input, and the elements before; the
-    innermost is divisible by `lanes`. `params` are those of the body's own.
+    innermost is divisible by `lanes`. `params` are the parameters of the body itself.
     """
     if lanes == 4:
         inner = space[-1]

@@ -1,7 +1,7 @@
 """Sorting on the GPU: rows of a tensor in a stable order, in blocks of a workgroup and then by merging.
 
-The order is numpy's with every driver (shaders/lib/order.wgsl): of equals the first comes first, -0 equals
-+0, NaN is beyond the infinities. The work for a row of n is n log(n), in 1 + log(n / BLOCK) dispatches.
+The order is numpy's with every driver (shaders/lib/order.wgsl): equal values keep their order, -0 equals +0,
+NaN is beyond the infinities. The cost for a row of n is n log(n), in 1 + log(n / BLOCK) dispatches.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ BLOCK = 256  # elements that a workgroup sorts
 
 
 def ordering(dtype: DType, descending: int, **constants: int) -> dict[str, Any]:
-    """Fields of a Kernel: lib/order.wgsl or lib/int64_order.wgsl, and what they expect beside `constants`."""
+    """Return fields of a Kernel: lib/order.wgsl or lib/int64_order.wgsl, its constants, and `constants`."""
     constants = {**constants, "REAL": int(dtype in FLOATS), "DESCENDING": descending}
     return {"libraries": ("int64_order" if dtype is DType.INT64 else "order",), "constants": constants}
 
 
 def sorting(x: Read, type: TensorType, descending: int) -> tuple[list[Kernel], Scratch]:
-    """Kernels that sort the rows of `x`, a tensor of a type; int32 places in x, row by row, are the result.
+    """Make kernels that sort the rows of `x`, a tensor of a type; the result is int32 places in x, row by
+    row.
 
-    Rows are x's last dimension, which is not empty.
+    Rows are x's last dimension, which must not be empty.
     """
     length, order = type.shape[-1], ordering(type.dtype, descending)
     rows, blocks = type.size // length, ceil_div(length, BLOCK)

@@ -16,22 +16,22 @@ MAX_RANK = 8  # of a merged space: lib/coords.wgsl walks two times four dimensio
 
 
 def dense(shape: Shape) -> Shape:
-    """Strides of a dense row-major tensor."""
+    """Return the strides of a dense row-major tensor."""
     return tuple(size_of(shape[d + 1 :]) for d in range(len(shape)))
 
 
 def broadcast_strides(shape: Shape, target: Shape) -> Shape:
-    """Strides that walk a dense tensor of `shape` along `target`, to which it broadcasts."""
+    """Return the strides that walk a dense tensor of `shape` along `target`, to which it broadcasts."""
     missing = len(target) - len(shape)
     steps = (0 if extent == 1 else step for extent, step in zip(shape, dense(shape), strict=True))
     return (0,) * missing + tuple(steps)
 
 
 def merge(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
-    """Sizes and strides of the same space with as few dimensions as possible, first the sizes.
+    """Return sizes and strides of the same space with as few dimensions as possible; sizes come first.
 
-    Dimensions of one element go; two neighbours become one where, for every tensor, stepping once in
-    the outer equals walking the inner to its end.
+    Dimensions of one element are removed. Two neighbours become one if, for every tensor, one step in the
+    outer dimension equals a walk through the whole inner dimension.
     """
     columns = [c for c in zip(sizes, *strides, strict=True) if c[0] != 1]
     merged: list[tuple[int, ...]] = []
@@ -44,28 +44,28 @@ def merge(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
 
 
 def splat(strides: Shape) -> bool:
-    """Whether a tensor stands still along the innermost dimension."""
+    """Tell whether a tensor stands still along the innermost dimension."""
     return bool(strides) and strides[-1] == 0
 
 
 def aligned(sizes: Shape, *strides: Shape) -> bool:
-    """Whether the innermost dimension can be walked by fours.
+    """Tell whether the innermost dimension can be walked by fours.
 
-    That holds when it is a multiple of four long, and each tensor is either splat or steps by one
-    there and by multiples of four elsewhere.
+    That holds when it is a multiple of four long, and each tensor is either splat or steps by one there and
+    by multiples of four elsewhere.
     """
     fours = bool(sizes) and sizes[-1] % 4 == 0
     return fours and all(splat(s) or (s[-1] == 1 and all(step % 4 == 0 for step in s[:-1])) for s in strides)
 
 
 def by_fours(sizes: Shape, *strides: Shape) -> tuple[Shape, ...]:
-    """The same aligned space counted in vectors of four; splat tensors keep counting in elements."""
+    """Return the same aligned space counted in vectors of four; splat tensors still count in elements."""
     quarter = (*sizes[:-1], sizes[-1] // 4)
     return quarter, *(s if splat(s) else (*(step // 4 for step in s[:-1]), 1) for s in strides)
 
 
 def space_params(sizes: Shape, tensors: Mapping[str, Shape]) -> dict[str, Param]:
-    """The fields that lib/coords.wgsl reads: extents, and `<name>_stride` for each tensor.
+    """Return the fields that lib/coords.wgsl reads: extents, and `<name>_stride` for each tensor.
 
     Each is a pair of four numbers, the innermost four and, under `<field>_hi`, the outer four.
     """
@@ -78,10 +78,10 @@ def space_params(sizes: Shape, tensors: Mapping[str, Shape]) -> dict[str, Param]
 
 
 def halves(name: str, values: Shape, fill: int) -> dict[str, Param]:
-    """Up to eight numbers as two fields of four, right-aligned, `fill` in front."""
+    """Return up to eight numbers as two fields of four, right-aligned, `fill` in front."""
     return {name: dims4(values[-4:], fill), f"{name}_hi": dims4(values[:-4], fill)}
 
 
 def space_constants(sizes: Shape) -> dict[str, int]:
-    """The constants that lib/coords.wgsl reads: whether there are more than four dimensions."""
+    """Return the constants for lib/coords.wgsl: whether there are more than four dimensions."""
     return {"HIGH": int(len(sizes) > 4)}

@@ -1,4 +1,4 @@
-"""How sums are divided among invocations, and the tile of the register-tiled products."""
+"""The division of sums among invocations, and the tile of the register-tiled products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_SHARES = 64  # of what is joined by halves in a workgroup
 
 @dataclass(frozen=True, slots=True)
 class ProductGrid:
-    """How a product is divided: threads for workgroups of WORKGROUP, and parameters.
+    """The division of a product: threads for workgroups of WORKGROUP, and parameters.
 
     `splits` invocations share each sum (split-K, shaders/lib/split_k.wgsl).
     """
@@ -27,12 +27,14 @@ class ProductGrid:
 
     @property
     def reason(self) -> str:
-        """How many invocations share a sum, if several do, for the end of a kernel's reason."""
+        """Return the end of a kernel's reason: how many invocations share a sum, if several do."""
         return f", split-K by {self.splits}" if self.splits > 1 else ""
 
 
 def _divided(results: int, device: DeviceProperties, most: int) -> int:
-    """A power of two of invocations for each result: enough to occupy the device, not more than `most`."""
+    """Return how many invocations compute one result, a power of two up to `most`: enough to occupy the
+    device.
+    """
     count = 1
     while 2 * count <= most and results * count < device.parallel_invocations:
         count *= 2
@@ -40,17 +42,17 @@ def _divided(results: int, device: DeviceProperties, most: int) -> int:
 
 
 def _splits(sums: int, steps: int, device: DeviceProperties) -> int:
-    """Those of a sum of products, each of which has two steps or more to do."""
+    """Return how many invocations share a sum of products; each has two steps or more."""
     return _divided(sums, device, min(_MOST_SPLITS, steps // 2))
 
 
 def shares(results: int, terms: int, device: DeviceProperties) -> int:
-    """How many invocations share each result of so many terms, a power of two."""
+    """Return how many invocations share each result of that many terms, a power of two."""
     return _divided(results, device, min(_MOST_SHARES, terms))
 
 
 def tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:
-    """Tiles over rows and padded channels (lib/tiles.wgsl), for sums of so many steps."""
+    """Divide into tiles over rows and padded channels (lib/tiles.wgsl), for sums of that many steps."""
     across, down = channels // COLUMNS, ceil_div(rows, ROWS)
     splits = _splits(across * down, steps, device)
     (x, y, z), params = tile_grid(across, down, WORKGROUP[0] // splits)
@@ -58,11 +60,11 @@ def tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> Pro
 
 
 def row_tiles(rows: int, channels: int, steps: int, device: DeviceProperties) -> ProductGrid:
-    """Tiles of one row x one vec4 column, for few rows."""
+    """Divide into tiles of one row x one vec4 column, for few rows."""
     splits = _splits(rows * channels // 4, steps, device)
     return ProductGrid((channels // 4 * splits, rows, 1), splits)
 
 
 def row_library(rows: int, channels: int) -> tuple[str]:
-    """The lib/ file whose put_channels() stores rows of that many channels."""
+    """Return the lib/ file whose put_channels() stores rows of that many channels."""
     return ("rows_of_fours",) if channels % 4 == 0 or rows == 1 else ("rows",)

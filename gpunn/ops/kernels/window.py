@@ -31,16 +31,16 @@ class Window:
 
     @property
     def pointwise(self) -> bool:
-        """Whether every output cell sees exactly the input cell at its own place."""
+        """Tell whether every output cell reads exactly the input cell at its own place."""
         return self.size == (1, 1) and self.stride == (1, 1) and self.before == self.after == (0, 0)
 
 
 def resolve(spatial: Pair, size: Pair, stride: Pair, dilation: Pair, padding: Padding) -> Window:
-    """The window for an input of (height, width) `spatial`.
+    """Return the window for an input of (height, width) `spatial`.
 
-    "valid" pads nothing; "same" gives ceil(input / stride) outputs, with the odd cell of padding at the
-    end (NeuralNetworks.h, PaddingCode); ((top, bottom), (left, right)) is explicit. An output size may
-    come out as 0 or less: check_window refuses that.
+    "valid" pads nothing; "same" gives ceil(input / stride) outputs, with the odd cell of padding at the end
+    (NeuralNetworks.h, PaddingCode); ((top, bottom), (left, right)) is explicit. An output size may be 0 or
+    less; check_window refuses that.
     """
     axes = [along(*a) for a in zip(spatial, size, stride, dilation, _explicit(padding), strict=True)]
     (top, bottom, height), (left, right, width) = axes
@@ -52,7 +52,7 @@ def _explicit(padding: Padding) -> tuple[Any, Any]:
 
 
 def along(length: int, size: int, stride: int, dilation: int, padding: str | Pair) -> tuple[int, int, int]:
-    """Padding before, padding after and output length along one axis."""
+    """Return padding before, padding after and output length along one axis."""
     reach = (size - 1) * dilation + 1
     if padding == "same":
         out = -(-length // stride)
@@ -63,10 +63,10 @@ def along(length: int, size: int, stride: int, dilation: int, padding: str | Pai
 
 
 def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
-    """The window of a call from its attributes stride, padding and (where it has one) dilation.
+    """Return the window of a call from its attributes stride, padding and dilation (if it has one).
 
-    ModelError for sizes, strides or dilations below 1, negative padding, an unknown padding name, or
-    a window that does not fit into its padded input, or one so wide that it sees next to nothing but padding.
+    Raises ModelError for sizes, strides or dilations below 1, negative padding, an unknown padding name, a
+    window that does not fit into its padded input, and a window so large that it reads almost only padding.
     """
     stride, dilation, padding = call["stride"], call.attrs.get("dilation", (1, 1)), call["padding"]
     for name, pair in (("window size", size), ("stride", stride), ("dilation", dilation)):
@@ -90,13 +90,15 @@ def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
 
 
 def pad_input(x: Array, window: Window, value: float = 0.0) -> Array:
-    """x [N, H, W, C] with the window's padding around height and width."""
+    """Pad x [N, H, W, C] around height and width as the window says."""
     pads = [(0, 0), *zip(window.before, window.after, strict=True), (0, 0)]
     return x if window.before == window.after == (0, 0) else np.pad(x, pads, constant_values=value)
 
 
 def tap(padded: Array, window: Window, row: int, column: int, rows: slice = slice(None)) -> Array:
-    """What cell (row, column) of the window sees: a view [N, rows of OH, OW, C] of the padded input."""
+    """Return the input of cell (row, column) of the window: a view [N, rows of OH, OW, C] of the padded
+    input.
+    """
     (sy, sx), (dy, dx), (oh, ow) = window.stride, window.dilation, window.out
     first, last, _ = rows.indices(oh)
     y0, x0 = row * dy + first * sy, column * dx
@@ -109,7 +111,7 @@ def window_iterations(window: Window, *inner: int) -> int:
 
 
 def window_params(window: Window, height: int, width: int) -> dict[str, int]:
-    """Kernel parameters that every windowed body shares."""
+    """Return the kernel parameters that every windowed body shares."""
     return {
         "H": height,
         "W": width,

@@ -1,4 +1,4 @@
-"""Tensors made of a few numbers: fill, one_hot."""
+"""Tensors made from a few numbers: fill, one_hot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpunn.types import Array, TensorType
 
 
 def _expect_one(call: Call, index: int) -> TensorType:
-    """The type of input `index`, which must have one element."""
+    """Return the type of input `index`, which must have one element."""
     found = call.input(index)
     if found.size != 1:
         call.fail(f"input {index} must have one element, got shape {list(found.shape)}")
@@ -37,9 +37,9 @@ def _fill_kernel(call: Call) -> Kernel:
 
 @op(_infer_fill, _fill_kernel, raw=True, strings=True)
 def fill(value: Array, *, shape: Sequence[int]) -> Array:
-    """A tensor of `shape` with the one element of `value` everywhere.
+    """Make a tensor of `shape` in which every element is the one element of `value`.
 
-    value: any dtype, which the result has too, quantisation included. Raises ModelError for a value of
+    value: any dtype, which the result has too, including quantisation. Raises ModelError for a value of
     several elements and for a shape with a negative extent. TFLite schema, FillOptions.
     """
     return np.full(tuple(shape), value.reshape(()), value.dtype)
@@ -71,12 +71,12 @@ def _one_hot_kernel(call: Call) -> Kernel:
 
 @op(_infer_one_hot, _one_hot_kernel, raw=True, strings=True)
 def one_hot(indices: Array, on: Array, off: Array, *, depth: int, axis: int = -1) -> Array:
-    """`on` at the place along a new axis that an index names, `off` elsewhere.
+    """Put `on` at the index along a new axis, and `off` everywhere else.
 
-    An index out of range names no place. indices int32 or int64, any shape [...]; on and off one element
-    each of any dtype, the same, which the result has too; it has the new extent `depth` in front of dimension
-    `axis` of the indices, which may be negative (-1: at the end). Raises ModelError for other dtypes,
-    several elements, a negative depth and an axis out of range. TFLite schema, OneHotOptions.
+    An index out of range puts `on` nowhere. indices int32 or int64, any shape [...]; on and off one element
+    each of any dtype, the same, which the result has too. The result has the new extent `depth` in front of
+    dimension `axis` of the indices, which may be negative (-1: at the end). Raises ModelError for other
+    dtypes, several elements, a negative depth and an axis out of range. TFLite schema, OneHotOptions.
     """
     places = np.arange(depth).reshape(-1, *(1,) * (indices.ndim - axis % (indices.ndim + 1)))
     hit = np.expand_dims(indices, axis) == places

@@ -15,7 +15,7 @@ from gpunn.types import Array, TensorType
 
 
 def _diagonal(y: TensorType, operand: int) -> Kernel:
-    """The kernel that puts rows of input `operand` on the diagonals of y's matrices."""
+    """Make the kernel that puts rows of input `operand` on the diagonals of y's matrices."""
     rows, columns = y.shape[-2:]
     count = min(rows, columns)
     batch = y.size // max(rows * columns, 1)
@@ -41,7 +41,8 @@ def _diag_kernels(call: Call) -> list[Kernel]:
 
 @op(_infer_diag, _diag_kernels, raw=True)
 def matrix_diag(diagonal: Array) -> Array:
-    """Matrices with rows of `diagonal` [..., N] on their diagonals, zeros, as stored, beside: [..., N, N].
+    """Make matrices with rows of `diagonal` [..., N] on their diagonals and stored zeros elsewhere: [..., N,
+    N].
 
     Raises ModelError for a scalar. TFLite schema, MatrixDiagOptions.
     """
@@ -68,7 +69,7 @@ def _set_diag_kernels(call: Call) -> list[Kernel]:
 
 @op(_infer_set_diag, _set_diag_kernels, raw=True)
 def matrix_set_diag(x: Array, diagonal: Array) -> Array:
-    """x [..., M, N] with diagonals of its matrices replaced by the rows of `diagonal` [..., min(M, N)].
+    """Replace the diagonals of matrices x [..., M, N] by the rows of `diagonal` [..., min(M, N)].
 
     Raises ModelError for other shapes, and unless both have one dtype and quantisation. TFLite schema,
     MatrixSetDiagOptions.
@@ -77,7 +78,7 @@ def matrix_set_diag(x: Array, diagonal: Array) -> Array:
 
 
 def _with_diagonal(matrices: Array, diagonal: Array) -> Array:
-    """The matrices, changed in place."""
+    """Set the diagonals of matrices in place and return the matrices."""
     places = np.arange(diagonal.shape[-1])
     matrices[..., places, places] = diagonal
     return matrices

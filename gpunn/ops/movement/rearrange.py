@@ -36,7 +36,7 @@ class _Shuffle(NamedTuple):
         return x.reshape(self.split).transpose(self.perm).reshape(self.result)
 
     def kernel(self) -> Kernel:
-        """The same as a walk in the result's order."""
+        """Make a kernel that walks in the result's order."""
         sizes, steps = ([values[d] for d in self.perm] for values in (self.split, dense(self.split)))
         return strided_copy(
             Read("x", 0), tuple(sizes), tuple(steps), dense(tuple(sizes)), reason="in the result's order"
@@ -62,7 +62,7 @@ def _to_space(shape: Shape, block: int, data_format: str) -> _Shuffle:
 
 
 def _block_size(call: Call) -> int:
-    """Attribute block_size, with input and data_format checked too."""
+    """Return attribute block_size; also check input and data_format."""
     call.expect_rank(0, 4)
     if call["data_format"] not in ("NHWC", "NCHW"):
         call.fail(f"data_format must be NHWC or NCHW, got {call['data_format']!r}")
@@ -94,10 +94,10 @@ def _space_to_depth(call: Call) -> _Shuffle:
     raw=True,
 )
 def depth_to_space(x: Array, *, block_size: int, data_format: str = "NHWC") -> Array:
-    """Chunks of block_size * block_size values of depth become blocks of space.
+    """Move chunks of block_size * block_size values of depth to blocks of space.
 
-    x [N, H, W, b * b * C] -> [N, H * b, W * b, C], the place in the block (row, then column) being the
-    high-order part of the depth; with data_format "NCHW" x [N, b * b * C, H, W] -> [N, C, H * b, W * b].
+    x [N, H, W, b * b * C] -> [N, H * b, W * b, C]; the place in the block (row, then column) is the
+    high-order part of the depth. With data_format "NCHW" x [N, b * b * C, H, W] -> [N, C, H * b, W * b].
     Raises ModelError unless x has rank 4, block_size >= 1 and b * b divides the depth. NeuralNetworks.h,
     ANEURALNETWORKS_DEPTH_TO_SPACE; TFLite's DEPTH_TO_SPACE.
     """
@@ -110,12 +110,12 @@ def depth_to_space(x: Array, *, block_size: int, data_format: str = "NHWC") -> A
     raw=True,
 )
 def space_to_depth(x: Array, *, block_size: int, data_format: str = "NHWC") -> Array:
-    """Blocks of block_size x block_size of space become depth: what depth_to_space undoes.
+    """Move blocks of block_size x block_size of space to depth, the inverse of depth_to_space.
 
-    x [N, H, W, C] -> [N, H / b, W / b, b * b * C]; with data_format "NCHW" x [N, C, H, W] ->
-    [N, b * b * C, H / b, W / b]. Raises ModelError unless x has rank 4, block_size >= 1 and it divides
-    height and width. NeuralNetworks.h, ANEURALNETWORKS_SPACE_TO_DEPTH; tf.nn.space_to_depth (whose third
-    layout, NCHW_VECT_C, is not there); TFLite schema, SpaceToDepthOptions.
+    x [N, H, W, C] -> [N, H / b, W / b, b * b * C]; with data_format "NCHW" x [N, C, H, W] -> [N, b * b * C, H
+    / b, W / b]. Raises ModelError unless x has rank 4, block_size >= 1 and it divides height and width.
+    NeuralNetworks.h, ANEURALNETWORKS_SPACE_TO_DEPTH; tf.nn.space_to_depth (without its third layout,
+    NCHW_VECT_C); TFLite schema, SpaceToDepthOptions.
     """
     return _to_depth(x.shape, block_size, data_format)(x)
 
@@ -130,7 +130,7 @@ class _Box(NamedTuple):
 
 
 def _boxes(start: int, count: int, block: int) -> list[_Box]:
-    """The positions start ... start + count - 1 as boxes."""
+    """Return the positions start ... start + count - 1 as boxes."""
     boxes, end = [], start + count
     while start < end:
         cell, place = divmod(start, block)
@@ -154,7 +154,7 @@ class _Blocks(NamedTuple):
     front: Shape
 
     def copies(self, to_blocks: bool) -> list[Kernel]:
-        """Kernels that copy every position of the image into the blocks, or from there."""
+        """Make kernels that copy every position of the image into the blocks, or from there."""
         count = len(self.block)
         image, blocks = dense(self.image), dense(self.split)
         kernels = []
@@ -221,10 +221,10 @@ def _batch_to_space(call: Call) -> _Blocks:
     raw=True,
 )
 def batch_to_space_nd(x: Array, *, block_shape: Sequence[int], crops: Pairs) -> Array:
-    """Blocks that lie in the batch are put together in space, then cropped.
+    """Join blocks from the batch in space, then crop.
 
     x [b1 * ... * bM * N, S1 ... SM, rest] -> [N, S1 * b1 - crops ..., rest]: batch entry (p1 ... pM, n)
-    holds the places p of image n's blocks. block_shape has M >= 1 entries, crops M pairs (before, after).
+    contains the places p of image n's blocks. block_shape has M >= 1 entries, crops M pairs (before, after).
     Raises ModelError unless all blocks are >= 1, their product divides the batch, crops are >= 0 and leave
     nothing negative, and M is less than x's rank. NNAPI 1.1 types.hal, OperationType::BATCH_TO_SPACE_ND (rank
     4, no crops there); TFLite schema, BatchToSpaceNDOptions.
@@ -272,13 +272,14 @@ def _space_to_batch_kernels(call: Call) -> list[Kernel]:
 
 @op(_infer_space_to_batch, _space_to_batch_kernels, raw=True)
 def space_to_batch_nd(x: Array, *, block_shape: Sequence[int], paddings: Pairs, value: float = 0.0) -> Array:
-    """Padded with `value`, space is cut into blocks and each place of the blocks becomes a batch entry.
+    """Pad with `value`, cut space into blocks, and make each place of the blocks a batch entry.
 
-    x [N, P1 ... PM, rest] -> [b1 * ... * bM * N, (P1 + paddings) / b1 ..., rest]: what batch_to_space_nd
-    undoes. block_shape has M >= 1 entries, paddings M pairs (before, after); `value` is a stored number, so
-    the zero point for quantised tensors. Raises ModelError unless all blocks are >= 1 and divide the padded
-    dimensions, paddings are >= 0, x's dtype can hold `value`, and M is less than x's rank. NNAPI 1.1
-    types.hal, OperationType::SPACE_TO_BATCH_ND (rank 4 there); TFLite schema, SpaceToBatchNDOptions.
+    x [N, P1 ... PM, rest] -> [b1 * ... * bM * N, (P1 + paddings) / b1 ..., rest], the inverse of
+    batch_to_space_nd. block_shape has M >= 1 entries, paddings M pairs (before, after); `value` is a stored
+    number, so the zero point for quantised tensors. Raises ModelError unless all blocks are >= 1 and divide
+    the padded dimensions, paddings are >= 0, x's dtype can represent `value`, and M is less than x's rank.
+    NNAPI 1.1 types.hal, OperationType::SPACE_TO_BATCH_ND (rank 4 there); TFLite schema,
+    SpaceToBatchNDOptions.
     """
     count = len(block_shape)
     around = [(0, 0), *(tuple(pair) for pair in paddings), *[(0, 0)] * (x.ndim - 1 - count)]

@@ -1,6 +1,6 @@
-"""Cutting a tensor into several and joining several into one: split, unstack, stack.
+"""Splitting a tensor and joining tensors: split, unstack, stack.
 
-dtype: any; results have the first input's type, quantisation included, and elements move as stored. On the
+dtype: any; results have the first input's type, including quantisation, and elements move as stored. On the
 GPU every piece is one copy (gpunn/ops/movement/basic.py, strided_copy).
 """
 
@@ -56,10 +56,10 @@ def _split_kernels(call: Call) -> list[Kernel]:
 
 @op(_infer_split, _split_kernels, raw=True, strings=True)
 def split(x: Array, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
-    """x cut along `axis`, which may be negative, into pieces of `sizes`, one result each.
+    """Cut x along `axis`, which may be negative, into pieces of `sizes`, one result each.
 
-    Raises ModelError for an axis out of range and unless the sizes are >= 0 and add up to x's extent.
-    TFLite schema, SplitOptions and SplitVOptions.
+    Raises ModelError for an axis out of range and unless the sizes are >= 0 and add up to x's extent. TFLite
+    schema, SplitOptions and SplitVOptions.
     """
     return tuple(np.split(x, np.cumsum(sizes)[:-1], axis=axis))
 
@@ -93,7 +93,7 @@ def _unstack_kernels(call: Call) -> list[Kernel]:
 
 @op(_infer_unstack, _unstack_kernels, raw=True, strings=True)
 def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
-    """The slices of x along `axis`, which may be negative and goes: one result for each index.
+    """Cut x into its slices along `axis`, which may be negative and is removed: one result for each index.
 
     Raises ModelError for an axis that is out of range or empty. TFLite schema, UnpackOptions.
     """
@@ -122,10 +122,10 @@ def _stack_kernels(call: Call) -> list[Kernel]:
 
 @op(_infer_stack, _stack_kernels, raw=True, strings=True)
 def stack(*xs: Array, axis: int) -> Array:
-    """The inputs side by side along a new dimension `axis` of the result, counted there when negative.
+    """Join the inputs along a new dimension `axis` of the result; a negative axis counts in the result.
 
-    Raises ModelError unless all inputs have one type and quantisation, and for an axis out of range.
-    TFLite schema, PackOptions.
+    Raises ModelError unless all inputs have one type and quantisation, and for an axis out of range. TFLite
+    schema, PackOptions.
     """
     return np.stack(xs, axis=axis)
 

@@ -1,10 +1,9 @@
-"""Where values stand among others: arg_max, arg_min, top_k, bucketize.
+"""Positions of values in an order: arg_max, arg_min, top_k, bucketize.
 
-dtype of x: float32, float16, int32, int64, uint8, int8 or int16, quantised ones compared as stored, for
-arg_max and arg_min bool as well.
-Ties go to the lowest index, -0 equals +0, and NaN counts as more extreme than any number: the first NaN is
-the maximum as well as the minimum, as in numpy (TFLite leaves it open).
-On the GPU values are compared as integers of the same order (shaders/lib/order.wgsl).
+dtype of x: float32, float16, int32, int64, uint8, int8 or int16, quantised values compared as stored; for
+arg_max and arg_min also bool. Ties go to the lowest index, -0 equals +0, and NaN counts as more extreme than
+any number: the first NaN is both the maximum and the minimum, as in numpy (TFLite does not define it). The
+GPU compares values as integers of the same order (shaders/lib/order.wgsl).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def _arg_kernel(call: Call, descending: int) -> Kernel:
 def _extremes(
     call: Call, axis: int, k: int, descending: int, picked: str = "index", output: int = 0
 ) -> Kernel:
-    """The kernel that finds the first k along an axis, of which y has the `picked`: "value" or "index"."""
+    """Make a kernel that finds the first k along an axis and stores the `picked`: "value" or "index"."""
     shape = call.x.shape
     rows = call.x.size // shape[axis]
     group = cooperative_group(rows, shape[axis])
@@ -88,23 +87,23 @@ def _iterations(length: int, k: int, across: int) -> int:
 
 
 def _pick(picked: str) -> dict[str, Function]:
-    """What a kernel stores of a value and its index."""
+    """Return the function that stores a value or its index."""
     return {"pick": Function(("value", "index"), picked, ("x", ""))}
 
 
 @op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True)
 def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
-    """The index of the maximum along `axis`, which may be negative and goes.
+    """Find the index of the maximum along `axis`, which may be negative and is removed.
 
-    `dtype` of the result: "int32" or "int64". Raises ModelError for other dtypes and for an axis that is
-    out of range or empty. TFLite schema, ArgMaxOptions.
+    `dtype` of the result: "int32" or "int64". Raises ModelError for other dtypes and for an axis that is out
+    of range or empty. TFLite schema, ArgMaxOptions.
     """
     return np.asarray(np.argmax(x, axis=axis), dtype)
 
 
 @op(_infer_arg, lambda call: _arg_kernel(call, 0), raw=True)
 def arg_min(x: Array, *, axis: int, dtype: str = "int32") -> Array:
-    """The index of the minimum along `axis`, which may be negative and goes; see arg_max.
+    """Find the index of the minimum along `axis`, which may be negative and is removed; see arg_max.
 
     TFLite schema, ArgMinOptions.
     """
@@ -166,7 +165,7 @@ def _sorted_top(call: Call, order: Scratch, output: int, picked: str) -> Kernel:
 
 @op(_infer_top, _top_kernels, raw=True)
 def top_k(x: Array, *, k: int) -> tuple[Array, Array]:
-    """The k greatest values of each row (the last dimension), in descending order, and their indices.
+    """Find the k greatest values of each row (the last dimension), in descending order, and their indices.
 
     values have x's type, indices are int32. Raises ModelError for other dtypes, a scalar, and unless k is
     within the row. TFLite schema, TOPK_V2.
@@ -205,7 +204,7 @@ def _bucketize_kernel(call: Call) -> Kernel:
 
 @op(_infer_bucketize, _bucketize_kernel)
 def bucketize(x: Array, *, boundaries: Sequence[float]) -> Array:
-    """For each number how many of the ascending boundaries are not above it: int32, x's shape.
+    """Count for each number the ascending boundaries that are not above it: int32, x's shape.
 
     x float32, int32, float16 or int64, compared as float32; NaN is above all. Raises ModelError for other
     dtypes and for boundaries that do not ascend. TFLite schema, BucketizeOptions.

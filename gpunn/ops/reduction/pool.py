@@ -1,9 +1,9 @@
-"""Pools: one table line each.
+"""Pools, one line of a table each.
 
-Quantised average and max pools work on the stored integers, whose quantisation the result shares; an
-average is rounded to nearest, halves away from zero (TFLite's reference kernels, AveragePool and MaxPool).
-So they do on integers of 8 and 16 bits that stand for themselves, without an activation, as TFLite has none.
-An L2 pool of quantised tensors is not defined by NNAPI or TFLite: it is computed on reals.
+Quantised average and max pools work on the stored integers, and the result has their quantisation. An average
+is rounded to nearest, halves away from zero (TFLite's reference kernels, AveragePool and MaxPool). They do
+the same for integers of 8 and 16 bits without a scale, but without an activation, as TFLite has none. NNAPI
+and TFLite do not define an L2 pool of quantised tensors: it is computed on real numbers.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from gpunn.types import Array, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool: what fills the padding and starts the sum, how a cell enters, and what becomes of the sum.
+    """A pool: the padding's value, which starts the sum, the function of a cell, and the function of the sum.
 
-    Average and L2 pools divide by the number of cells inside the input, as NNAPI and TFLite do; so they have
-    no border that counts.
+    Average and L2 pools divide by the number of cells inside the input, as NNAPI and TFLite do, so their
+    padding does not count.
     """
 
     start: float

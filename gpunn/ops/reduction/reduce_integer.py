@@ -1,8 +1,8 @@
 """Integer arithmetic of reductions of quantised tensors: mean, reduce_sum, reduce_prod.
 
-A mean multiplies the sum of stored values in fixed point. A sum is multiplied in float32 and rounded, as
-TFLite's default kernels do; that never falls where the sum grows, so the GPU looks up which of the steps of
-the result it reaches. A product is brought to 32 bits after every factor, by a factor of its own, in the
+A mean multiplies the sum of stored values in fixed point. A sum is multiplied in float32 and rounded, as in
+TFLite's default kernels; this function never falls as the sum grows, so the GPU looks up which step of the
+result the sum reaches. A product is scaled to 32 bits after every factor, by a factor of its own, in the
 order of the elements.
 """
 
@@ -69,17 +69,17 @@ class Integer:
 
 
 def reduced_axes(call: Call) -> tuple[int, ...]:
-    """The reduced axes, in order."""
+    """Return the reduced axes, in order."""
     return expect_axes(call, call["axes"], call.x.rank)
 
 
 def _count(call: Call) -> int:
-    """How many elements make one of the result."""
+    """Return how many elements one element of the result combines."""
     return size_of(tuple(call.x.shape[axis] for axis in reduced_axes(call)))
 
 
 def _total(call: Call, x: Array) -> Array:
-    """Sums of stored values."""
+    """Add up stored values."""
     return np.asarray(np.sum(x, axis=reduced_axes(call), keepdims=call["keep_dims"], dtype=np.int64))
 
 
@@ -117,9 +117,9 @@ class _MeanRescaling:
 
 
 def _mean_rescaling(call: Call) -> _MeanRescaling:
-    """As TFLite's QuantizedMeanOrSum (reference/reduce.h), or as its Mean over height and width.
+    """Return the rescaling of TFLite's QuantizedMeanOrSum (reference/reduce.h), or of its Mean over an image.
 
-    The former divides the multiplier by the count, brought near to it by a power of two, and rounds down.
+    The former divides the multiplier by the count, which a power of two brings near it, and rounds down.
     """
     (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
     count = _count(call)
@@ -132,7 +132,7 @@ def _mean_rescaling(call: Call) -> _MeanRescaling:
 
 
 def _over_image(call: Call) -> bool:
-    """Whether a mean of 8 bits is over height and width and keeps them: TFLite has a kernel of its own."""
+    """Tell whether an 8-bit mean is over height and width and keeps them: TFLite has a kernel for it."""
     return (
         call.x.dtype in EIGHT_BITS
         and call.x.rank == 4
@@ -142,10 +142,10 @@ def _over_image(call: Call) -> bool:
 
 
 def _image_mean_rescaling(call: Call, shifted: float) -> _MeanRescaling:
-    """As optimized_integer_ops::Mean: in float32, the zero points joined after the multiplication.
+    """Return the rescaling of optimized_integer_ops::Mean: in float32, zero points added after the product.
 
-    shifted: x's zero point as the result's scale counts it. Sixteen channels at a time are vector
-    instructions, which round upwards.
+    shifted: x's zero point in the result's scale. Vector instructions take sixteen channels at a time and
+    round upwards.
     """
     (scale, _), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
     m, shift = quantize_multiplier(ratio(scale, times(_count(call), to_scale)))
@@ -184,7 +184,7 @@ def _mean_folding(call: Call, lanes: int) -> Folding:
 
 
 def _stored_sum(call: Call, total: Array) -> Array:
-    """The stored results of sums of stored values: as QuantizedMeanOrSum of TFLite's default kernels."""
+    """Convert sums of stored values to stored results, as QuantizedMeanOrSum of TFLite's default kernels."""
     (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
     factor = np.float32(ratio(scale, to_scale))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -198,7 +198,7 @@ def _sum(call: Call, x: Array) -> Array:
 
 
 def sum_thresholds(call: Call) -> Array:
-    """For each stored result but the lowest the least sum of stored values, in 32 bits, that reaches it."""
+    """Return for each stored result except the lowest the smallest sum, in 32 bits, that reaches it."""
     low, high = LIMITS[call.y.dtype]
     results = np.arange(low, high + 1)
     below, least = np.full(results.shape, -(2**31)), np.full(results.shape, _MOST)
@@ -229,13 +229,13 @@ def _why_no_product(call: Call) -> str:
 
 
 def _product_factor(call: Call) -> tuple[int, int]:
-    """What a product is multiplied by for each of its factors, as TFLite's GetQuantProdScaling has it."""
+    """Return the multiplier for each factor of a product, as TFLite's GetQuantProdScaling."""
     (scale, _), (to_scale, _) = scale_of(call, call.x), scale_of(call, call.y)
     return quantize_multiplier(scale / to_scale ** (1 / _count(call)))
 
 
 def _product(call: Call, x: Array) -> Array:
-    """As QuantizedReduceProd (reference/reduce.h), but that what leaves 32 bits stays at their end."""
+    """Compute as QuantizedReduceProd (reference/reduce.h), except that 32-bit overflow saturates."""
     (_, zero), (_, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
     factor, axes = _product_factor(call), reduced_axes(call)
     terms = np.moveaxis(x, axes, range(len(axes))).reshape(_count(call), *call.y.shape)

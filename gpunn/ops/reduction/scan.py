@@ -40,13 +40,13 @@ def _kernel(call: Call) -> Kernel:
 
 @op(_infer, _kernel, accuracy=sums(row_length))
 def cumsum(x: Array, *, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:
-    """The sums of the elements up to each along `axis`, which may be negative.
+    """Add up the elements along `axis`, which may be negative, up to each element.
 
-    `exclusive` leaves the element itself out, `reverse` sums from the end. Shapes: any of rank 1 or more; the
-    result has x's. dtype: float32, float16, int32, int64 (sums wrap around) and, through reals on the host,
-    quantised uint8, int8 and int16. Raises ModelError for other dtypes and for an axis out of range.
-    Accuracy: n eps sum(|x|) of float32 for n terms, beside the general promise, since every term rounds.
-    TFLite schema, CumsumOptions.
+    `exclusive` leaves the element itself out, `reverse` adds from the end. Shapes: any of rank 1 or more; the
+    result has x's shape. dtype: float32, float16, int32, int64 (sums wrap around) and, through real numbers
+    on the host, quantised uint8, int8 and int16. Raises ModelError for other dtypes and for an axis out of
+    range. Accuracy: n eps sum(|x|) of float32 for n terms, plus the general promise, because every term
+    rounds. TFLite schema, CumsumOptions.
     """
     turned = np.flip(x, axis) if reverse else x
     sums = np.cumsum(turned, axis=axis, dtype=x.dtype)
