@@ -15,7 +15,7 @@
 const STEP: u32 = 1u;
 const ONES: i32 = 0x01010101;
 
-// The sums of a row: of products with the stored filter, and of the inputs, for the filter's zero point.
+// The sums of a row: those of products with the stored filter, and that of the inputs, for the filter's zero point.
 struct Row { left: vec4<i32>, right: vec4<i32>, inputs: i32 }
 
 alias Weights = Columns;
@@ -29,7 +29,7 @@ fn begin_row(n: u32, split: u32) -> Row {
 
 fn weights_at(q: u32) -> Weights { return Weights(load4_w(q), load4_w(q + 1u)); }
 
-// Input channels first + 4 c and the following three of a pixel.
+// A word of four input channels of a pixel, from channel first + 4 c on.
 fn factor_at(pixel: u32, first: u32, c: u32) -> i32 {
   let inside = pixel != OUTSIDE;
   let i = select(0u, pixel * p.C + first + 4u * c, inside);

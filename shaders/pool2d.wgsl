@@ -6,7 +6,7 @@
 // lib/pool_shared.wgsl; what lib/window.wgsl expects. A cooperative group (lib/cooperative.wgsl) shares one output
 // pixel of one V of channels; each member takes every GROUP_SIZE-th row of the window.
 
-// What cells were combined to, and how many they were.
+// The combination of some cells, and their number.
 struct Pooled { s: V, count: u32 }
 
 fn compute(at: Member) {

@@ -17,7 +17,7 @@ fn main(at: Invocation) {
   let own = local.y * WX + local.x;
   if (m < p.batch) {
     for (var n = own; n < p.rows; n += WX * WY) {
-      // Beyond the units r has zeros, but what workgroup memory begins with may be NaN.
+      // Beyond the units r has zeros, but workgroup memory may hold NaN at first.
       state[n] = T();
       state[UNITS + n] = T();
       if (n < p.units) {
@@ -53,7 +53,7 @@ fn main(at: Invocation) {
   }
 }
 
-// What every WY-th row from `row` on adds to the sums of a column; four loads under way at a time.
+// The sum of every WY-th row from `row` on in a column, with four loads under way at a time.
 fn product(old: u32, column: u32, row: u32) -> vec4<T> {
   var sum = vec4<T>();
   if (column >= p.columns) {

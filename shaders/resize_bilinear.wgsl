@@ -7,8 +7,8 @@
 struct Taps {
   first: u32,
   second: u32,
-  near: T, // weight of the first
-  far: T, // and of the second
+  near: T, // the weight of the first
+  far: T, // the weight of the second
 }
 
 // Integer arithmetic: positions are exact however large the image.

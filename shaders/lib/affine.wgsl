@@ -1,6 +1,6 @@
 // Integer arithmetic of quantised tensors (gpunn/ops/fixed_point/affine.py).
 
-// SaturatingRoundingDoublingHighMul of a and b, not both -2^31: a * b / 2^31 to nearest, halves upwards.
+// a * b / 2^31, rounded to nearest, halves upwards: SaturatingRoundingDoublingHighMul. Not both may be -2^31.
 fn high_multiply(a: i32, b: i32) -> i32 {
   let a0 = a & 0xffff;
   let a1 = a >> 16u;
@@ -14,7 +14,7 @@ fn high_multiply(a: i32, b: i32) -> i32 {
   return (high << 1u) + ((((middle >> 14u) & 3) + 1) >> 1u);
 }
 
-// x / 2^exponent, to nearest: halves away from zero (RoundingDivideByPOT), or else upwards. exponent < 32.
+// x / 2^exponent, rounded to nearest: halves away from zero (RoundingDivideByPOT), or else upwards. exponent < 32.
 fn divide_by_power(x: i32, exponent: u32, away: bool) -> i32 {
   let mask = (1u << exponent) - 1u;
   let threshold = (mask >> 1u) + select(0u, 1u, away && x < 0);

@@ -1,7 +1,7 @@
 //!use int64
 // Integer arithmetic of quantised tensors whose sums have 64 bits (gpunn/ops/fixed_point/affine.py).
 
-// x * m / 2^15 * 2^shift, rounded once, halves upwards; what leaves 32 bits stays at their end.
+// x * m / 2^15 * 2^shift, rounded once, halves upwards, and clamped to 32 bits.
 fn rescale_int64(x: I64, m: i32, shift: i32) -> i32 {
   let down = u32(max(15 - shift, 1));
   let half = i64_shift_left(I64(1u, 0u), down - 1u);

@@ -1,7 +1,7 @@
 // Updates in the order of their rows (gpunn/ops/kernels/by_row.py).
 // Expects sorted (the numbers of updates, ordered by row), row_of (the row of an update), p.updates.
 
-// How many of the sorted updates are of rows before `row`.
+// The number of sorted updates that belong to rows before `row`.
 fn before(row: i32) -> u32 {
   var low = 0u;
   var high = p.updates;

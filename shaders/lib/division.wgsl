@@ -1,8 +1,8 @@
 // Floored division and integer division, exact; powers of integers. WGSL's own quotient of f32s is good to 2.5 units of
 // the last place, so its floor may be one off. Integers divided by 0 give 0. Subnormal numbers may count as 0.
 
-// a = quotient b + rest; the rest has b's sign and is smaller than b.
-struct Division { quotient: f32, rest: f32 }
+// a = quotient b + remainder; the remainder has b's sign and is smaller than b.
+struct Division { quotient: f32, remainder: f32 }
 
 fn floored(a: f32, b: f32) -> Division {
   let size_a = bitcast<u32>(abs(a));
@@ -17,53 +17,53 @@ fn floored(a: f32, b: f32) -> Division {
     return Division(near, select(a, b, differ && size_a > 0u));
   }
   let exponents = (size_a >> 23u) - (size_b >> 23u);
-  var rest = abs(a);
+  var remainder = abs(a);
   var whole = 0u;
   if (size_a >= size_b) {
     let parts = divided(fraction(size_a), fraction(size_b), exponents);
     whole = parts.x;
-    rest = f32(parts.y) * 1.1920929e-7 * bitcast<f32>(size_b & 0x7f800000u);
+    remainder = f32(parts.y) * 1.1920929e-7 * bitcast<f32>(size_b & 0x7f800000u);
   }
   let exact = size_a < size_b || exponents < 31u;
-  if (differ && rest > 0.0) {
-    return Division(select(near, -f32(whole) - 1.0, exact), b + select(rest, -rest, b > 0.0));
+  if (differ && remainder > 0.0) {
+    return Division(select(near, -f32(whole) - 1.0, exact), b + select(remainder, -remainder, b > 0.0));
   }
   let quotient = select(f32(whole), -f32(whole), differ);
-  return Division(select(near, quotient, exact), select(rest, -rest, b < 0.0));
+  return Division(select(near, quotient, exact), select(remainder, -remainder, b < 0.0));
 }
 
 fn fraction(bits: u32) -> u32 { return (bits & 0x007fffffu) | 0x00800000u; }
 
-// Quotient, modulo 2^32, and rest of a 2^power / b, for a and b below 2^24, eight bits at a time.
+// The quotient, modulo 2^32, and the remainder of a 2^power / b, for a and b below 2^24, by eight bits at a time.
 fn divided(a: u32, b: u32, power: u32) -> vec2<u32> {
   var quotient = a / b;
-  var rest = a % b;
+  var remainder = a % b;
   for (var left = power; left > 0u;) {
     let step = min(left, 8u);
-    rest <<= step;
-    quotient = (quotient << step) + rest / b;
-    rest %= b;
+    remainder <<= step;
+    quotient = (quotient << step) + remainder / b;
+    remainder %= b;
     left -= step;
   }
-  return vec2<u32>(quotient, rest);
+  return vec2<u32>(quotient, remainder);
 }
 
 fn truncated_quotient(a: i32, b: i32) -> i32 { return select(a / b, 0, b == 0); }
 
-// What the truncated quotient leaves. Not a % b: SPIR-V's OpSRem may do anything with a negative operand on Vulkan.
-fn truncated_rest(a: i32, b: i32) -> i32 { return select(a - truncated_quotient(a, b) * b, 0, b == 0); }
+// The remainder of the truncated quotient. Not a % b: on Vulkan SPIR-V's OpSRem is undefined for negative operands.
+fn truncated_remainder(a: i32, b: i32) -> i32 { return select(a - truncated_quotient(a, b) * b, 0, b == 0); }
 
 fn floored_quotient(a: i32, b: i32) -> i32 {
-  let inexact = truncated_rest(a, b) != 0;
+  let inexact = truncated_remainder(a, b) != 0;
   return truncated_quotient(a, b) - select(0, 1, inexact && (a < 0) != (b < 0));
 }
 
-fn floored_rest(a: i32, b: i32) -> i32 {
-  let rest = truncated_rest(a, b);
-  return rest + select(0, b, rest != 0 && (rest < 0) != (b < 0));
+fn floored_remainder(a: i32, b: i32) -> i32 {
+  let remainder = truncated_remainder(a, b);
+  return remainder + select(0, b, remainder != 0 && (remainder < 0) != (b < 0));
 }
 
-// a^b, wrapping around; what is smaller than 1 counts as 0.
+// a^b, which wraps around; results between -1 and 1 become 0.
 fn integer_power(a: i32, b: i32) -> i32 {
   if (b < 0) { return select(0, select(1, a, (b & 1) == 1), abs(a) == 1); }
   var result = 1;

@@ -42,7 +42,7 @@ fn logarithm(x: f32) -> f32 {
   return f32(k) * 0.6931472 + (f - s * (f - series));
 }
 
-// An angle: how many quarter turns it has, modulo four, and what is left of it, in -pi/4 ... pi/4.
+// An angle: its number of quarter turns, modulo four, and the remainder, in -pi/4 ... pi/4.
 struct Angle { quarters: u32, rest: f32 }
 
 // The digits of 2/pi, 32 bits each, from the integer part on.
@@ -50,8 +50,8 @@ const TWO_OVER_PI = array<u32, 8>(
   0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu,
 );
 
-// Of a finite x. |x| is m 2^e; the product of m with 96 digits of 2/pi, chosen by e, gives |x| 2/pi modulo four
-// with 62 bits behind the point.
+// The angle of a finite x. |x| is m 2^e; the product of m with 96 digits of 2/pi, chosen by e, gives |x| 2/pi modulo
+// four with 62 bits behind the point.
 fn reduced(x: f32) -> Angle {
   if (abs(x) < 0.7853982) { return Angle(0u, x); }
   let bits = bitcast<u32>(x);
@@ -107,7 +107,7 @@ fn arc(y: f32, x: f32) -> f32 {
   return select(turned, -turned, bitcast<u32>(y) >> 31u == 1u);
 }
 
-// The square root of x and its reciprocal where WGSL leaves them loose: at 0, infinity and below 0.
+// The square root of x and its reciprocal, also for 0, infinity and negative x, for which WGSL promises nothing.
 fn root(x: f32) -> f32 {
   if (x < 0.0) { return not_a_number(); }
   return select(sqrt(x), x, x == 0.0 || x > 3.4028234e38 || is_nan(x));
@@ -120,7 +120,7 @@ fn inverse_root(x: f32) -> f32 {
   return select(inverseSqrt(x), x, is_nan(x));
 }
 
-// x times the share of the normal distribution below x: Abramowitz and Stegun, formula 7.1.26, good to 1.5e-7.
+// x times the cumulative normal distribution at x: Abramowitz and Stegun, formula 7.1.26, good to 1.5e-7.
 fn gaussian_unit(x: f32) -> f32 {
   let z = min(abs(x), 20.0);
   let t = 1.0 / (1.0 + 0.23164189 * z); // 0.3275911 / sqrt(2)
@@ -136,7 +136,7 @@ fn tanh_unit(x: f32) -> f32 {
   return gated(x, gate);
 }
 
-// x * gate, 0 far below 0 where the gate is closed.
+// x * gate; 0 for x far below 0, where the gate is closed.
 fn gated(x: f32, gate: f32) -> f32 { return select(x * gate, 0.0, x < -20.0); }
 
 // a^b = e^(b ln |a|), negative for a negative a and an odd b.
@@ -146,7 +146,7 @@ fn power(a: f32, b: f32) -> f32 {
   if (is_nan(b)) { return b; }
   let size = select(exponential(b * logarithm(abs(a))), 1.0, abs(a) == 1.0);
   let negative = bitcast<u32>(a) >> 31u == 1u;
-  let whole = abs(b) >= 8388608.0 || floor(b) == b; // all numbers from 2^23 on, infinity too
+  let whole = abs(b) >= 8388608.0 || floor(b) == b; // all numbers from 2^23 on are whole, infinity too
   let odd = abs(b) < 16777216.0 && whole && floor(b * 0.5) * 2.0 != b;
   if (negative && !whole && a != 0.0 && a >= -3.4028234e38) { return not_a_number(); }
   return select(size, -size, negative && odd);

@@ -16,8 +16,8 @@ fn precedes(a: Ranked, b: Ranked) -> bool {
 
 fn row_start(row: u32) -> u32 { return row / p.inner * (p.inner * p.length) + row % p.inner; }
 
-// The first of `count` elements; of those behind `last`, unless `every` one may be it. Only the
-// member of rank 0 gets the right one. All of a workgroup must call it.
+// The first of `count` elements, among those behind `last` unless `every` is set. Only the member of rank 0 gets the
+// right one. All of a workgroup must call it.
 fn first(at: Member, start: u32, count: u32, every: bool, last: Ranked) -> Ranked {
   var best = Ranked(latest(), 0xffffffffu);
   for (var k = at.rank; k < count; k += GROUP_SIZE) {

@@ -6,5 +6,5 @@ struct Invocation {
   @builtin(local_invocation_id) local: vec3<u32>,
 }
 
-// The number of its workgroup, counted along x first.
+// The number of the workgroup, counted along x first.
 fn workgroup_number(at: Invocation) -> u32 { return at.workgroup.y * at.workgroups.x + at.workgroup.x; }

@@ -5,10 +5,10 @@
 fn half_bits(v: vec4<f32>) -> vec4<u32> {
   let bits = bitcast<vec4<u32>>(v);
   let size = bits & vec4<u32>(0x7fffffffu);
-  // The exponent's bias changes from 127 to 15, and 13 bits of the fraction go.
+  // The exponent's bias changes from 127 to 15, and the fraction loses 13 bits.
   let odd = (size >> vec4<u32>(13u)) & vec4<u32>(1u);
   let normal = (size + odd - vec4<u32>(0x37fff001u)) >> vec4<u32>(13u);
-  // Below 2^-14 there are steps of 2^-24, which is what float32 has between 1/2 and 1.
+  // Below 2^-14 the steps are 2^-24, as those of float32 are between 1/2 and 1.
   let small = bitcast<vec4<u32>>(bitcast<vec4<f32>>(size) + vec4<f32>(0.5)) - vec4<u32>(0x3f000000u);
   var half = select(normal, small, size < vec4<u32>(0x38800000u));
   half = select(half, vec4<u32>(0x7c00u), size >= vec4<u32>(0x477ff000u));

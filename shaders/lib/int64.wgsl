@@ -8,7 +8,7 @@ fn i64_from_i32(x: i32) -> I64 { return I64(u32(x), u32(x >> 31u)); }
 
 fn is_negative(x: I64) -> bool { return (x.y >> 31u) == 1u; }
 
-// As an i32: the nearest one.
+// The nearest i32.
 fn i64_to_i32(x: I64) -> i32 {
   let bound = i32(0x7fffffffu ^ u32(i32(x.y) >> 31u));
   return select(bound, i32(x.x), all(i64_from_i32(i32(x.x)) == x));
@@ -25,14 +25,14 @@ fn i64_subtract(a: I64, b: I64) -> I64 {
 
 fn i64_negate(x: I64) -> I64 { return i64_subtract(I64(), x); }
 
-// Its absolute value, as a number without a sign: that of -2^63 too.
+// The absolute value as an unsigned number, also of -2^63.
 fn magnitude(x: I64) -> I64 { return select(x, i64_negate(x), is_negative(x)); }
 
 fn i64_multiply(a: I64, b: I64) -> I64 {
   return I64(a.x * b.x, upper(a.x, b.x) + a.x * b.y + a.y * b.x);
 }
 
-// a * b, which always fits.
+// a * b without overflow.
 fn i64_product(a: i32, b: i32) -> I64 {
   let high = upper(u32(a), u32(b)) - select(0u, u32(b), a < 0) - select(0u, u32(a), b < 0);
   return I64(u32(a) * u32(b), high);
@@ -46,14 +46,14 @@ fn i64_max(a: I64, b: I64) -> I64 { return select(a, b, i64_less(a, b)); }
 
 fn i64_min(a: I64, b: I64) -> I64 { return select(a, b, i64_less(b, a)); }
 
-// By n bits, 0 ... 63.
+// x * 2^n, for n in 0 ... 63.
 fn i64_shift_left(x: I64, n: u32) -> I64 {
   let by = n & 31u;
   let carried = select(x.x >> (32u - by), 0u, by == 0u);
   return select(I64(x.x << by, (x.y << by) | carried), I64(0u, x.x << by), n >= 32u);
 }
 
-// By n bits, 0 ... 63; the sign stays: the floor of x / 2^n.
+// The floor of x / 2^n, for n in 0 ... 63.
 fn i64_shift_right(x: I64, n: u32) -> I64 {
   let by = n & 31u;
   let carried = select(x.y << (32u - by), 0u, by == 0u);
@@ -67,7 +67,7 @@ fn i64_to_f32(x: I64) -> f32 {
   let size = magnitude(x);
   let zeros = select(countLeadingZeros(size.y), 32u + countLeadingZeros(size.x), size.y == 0u);
   if (zeros == 64u) { return 0.0; }
-  let bits = i64_shift_left(size, zeros); // 24 of them stay, the highest one is implied
+  let bits = i64_shift_left(size, zeros); // 24 bits stay, and the highest one is implied
   let rest = (bits.y << 24u) | select(0u, 1u, bits.x > 0u);
   let odd = (bits.y >> 8u) & 1u;
   let up = select(0u, 1u, rest + odd > 0x80000000u);
@@ -75,7 +75,7 @@ fn i64_to_f32(x: I64) -> f32 {
   return bitcast<f32>((x.y & 0x80000000u) | (((190u - zeros) << 23u) + fraction + up)); // 127 + 63 - zeros
 }
 
-// Without the fraction; what is beyond the range becomes its nearest end, NaN 0.
+// x without its fraction, clamped to the range; 0 for NaN.
 fn i64_from_f32(x: f32) -> I64 {
   let bits = bitcast<u32>(x);
   let exponent = (bits >> 23u) & 0xffu;
@@ -84,7 +84,7 @@ fn i64_from_f32(x: f32) -> I64 {
   if (exponent >= 190u) {
     return select(I64(0xffffffffu, 0x7fffffffu), I64(0u, 0x80000000u), negative);
   }
-  // As the upper bits of 63, of which what lies behind the point goes.
+  // The significand in the upper bits of 63; the shift drops the bits behind the point.
   let size = i64_shift_right(I64(0u, ((bits & 0x007fffffu) | 0x00800000u) << 7u), 189u - exponent);
   return select(size, i64_negate(size), negative);
 }

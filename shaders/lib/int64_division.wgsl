@@ -1,23 +1,23 @@
 //!use int64
 // The functions of lib/division.wgsl for 64-bit integers. A division by 0 gives 0.
 
-struct Quotient { quotient: I64, rest: I64 }
+struct Quotient { quotient: I64, remainder: I64 }
 
-// Of numbers without a sign, up to 2^63, the second not 0: bit by bit from the highest on.
+// The quotient of unsigned numbers up to 2^63, the second not 0, bit by bit from the highest on.
 fn divided(a: I64, b: I64) -> Quotient {
   if ((a.y | b.y) == 0u) { return Quotient(I64(a.x / b.x, 0u), I64(a.x % b.x, 0u)); }
   var quotient = I64();
-  var rest = I64();
+  var remainder = I64();
   for (var left = 64u; left > 0u;) {
     left--;
-    rest = i64_shift_left(rest, 1u) | (i64_shift_right(a, left) & I64(1u, 0u));
+    remainder = i64_shift_left(remainder, 1u) | (i64_shift_right(a, left) & I64(1u, 0u));
     quotient = i64_shift_left(quotient, 1u);
-    if (select(rest.y >= b.y, rest.x >= b.x, rest.y == b.y)) {
-      rest = i64_subtract(rest, b);
+    if (select(remainder.y >= b.y, remainder.x >= b.x, remainder.y == b.y)) {
+      remainder = i64_subtract(remainder, b);
       quotient.x |= 1u;
     }
   }
-  return Quotient(quotient, rest);
+  return Quotient(quotient, remainder);
 }
 
 fn with_sign(x: I64, negative: bool) -> I64 { return select(x, i64_negate(x), negative); }
@@ -26,24 +26,24 @@ fn truncated(a: I64, b: I64) -> Quotient {
   if (all(b == I64())) { return Quotient(); }
   let sizes = divided(magnitude(a), magnitude(b));
   let negative = is_negative(a);
-  return Quotient(with_sign(sizes.quotient, negative != is_negative(b)), with_sign(sizes.rest, negative));
+  return Quotient(with_sign(sizes.quotient, negative != is_negative(b)), with_sign(sizes.remainder, negative));
 }
 
 fn truncated_quotient(a: I64, b: I64) -> I64 { return truncated(a, b).quotient; }
 
 fn floored_quotient(a: I64, b: I64) -> I64 {
   let found = truncated(a, b);
-  let below = any(found.rest != I64()) && is_negative(a) != is_negative(b);
+  let below = any(found.remainder != I64()) && is_negative(a) != is_negative(b);
   return i64_subtract(found.quotient, I64(u32(below), 0u));
 }
 
-fn floored_rest(a: I64, b: I64) -> I64 {
-  let rest = truncated(a, b).rest;
-  let below = any(rest != I64()) && is_negative(rest) != is_negative(b);
-  return select(rest, i64_add(rest, b), below);
+fn floored_remainder(a: I64, b: I64) -> I64 {
+  let remainder = truncated(a, b).remainder;
+  let below = any(remainder != I64()) && is_negative(remainder) != is_negative(b);
+  return select(remainder, i64_add(remainder, b), below);
 }
 
-// a^b, wrapping around; what is smaller than 1 counts as 0.
+// a^b, which wraps around; results between -1 and 1 become 0.
 fn integer_power(a: I64, b: I64) -> I64 {
   let one = I64(1u, 0u);
   let odd = (b.x & 1u) == 1u;

@@ -1,7 +1,7 @@
 //!use affine
 // Division by the root of a sum in fixed point (gpunn/ops/normalization/l2_integer.py).
 
-// x * 2^left / sqrt(total); 0 counts as 1.
+// x * 2^left / sqrt(total); a total of 0 counts as 1.
 fn by_inverse_root(x: i32, total: i32, left: i32) -> i32 {
   if (total <= 1) { return rescale(x, 2147483647, left, true); }
   let large = total >= 536870912;
@@ -18,7 +18,7 @@ fn by_inverse_root(x: i32, total: i32, left: i32) -> i32 {
   return rescale(x, m, left - max(down, 0), true);
 }
 
-// A number with so many more integer bits than three, with three.
+// A number that has `more` integer bits more than three, with three.
 fn with_three(x: i32, more: u32) -> i32 {
   let most = 2147483647 >> more;
   return select(clamp(x, -most, most) << more, 2147483647, x > most);

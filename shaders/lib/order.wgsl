@@ -7,7 +7,7 @@ alias Key = i32;
 
 fn latest() -> Key { return -0x7fffffff - 1; }
 
-// The more, the sooner a number comes; NaN comes first, and zeros are alike.
+// The greater the key, the sooner the number comes. NaN comes first, and both zeros have one key.
 fn order(x: T_x) -> Key {
   var key = bitcast<i32>(x);
   if (REAL == 1u) {

@@ -3,7 +3,7 @@
 
 var<workgroup> parts: array<Pooled, WX>;
 
-// The first of those that share a result gets it. All of a workgroup must call it.
+// The combination of the parts of all members; the member of rank 0 gets it. All of a workgroup must call it.
 fn joined(at: Member, part: Pooled) -> Pooled {
   parts[at.local] = part;
   for (var half = GROUP_SIZE / 2u; half > 0u; half /= 2u) {

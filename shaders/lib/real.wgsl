@@ -7,9 +7,9 @@ alias Sum = V;
 fn enter(x: V) -> V { return x; }
 fn weigh(w: V) -> V { return w; }
 
-// What sums of output channels n begin with, and with one more product.
+// The first value of the sums of output channels n; sums with one more product.
 fn begin(n: u32) -> Sum { return loadv_bias(n); }
 fn add(sum: Sum, x: V, w: V) -> Sum { return sum + x * w; }
 
-// Store sums of output channels n as element i.
+// Stores the sums of output channels n as element i.
 fn put(i: u32, n: u32, sum: Sum) { storev_y(i, applyv(sum)); }

@@ -35,13 +35,13 @@ fn main(at: Invocation) {
   put_tile(at.local, m, n, &sums);
 }
 
-// What the sums of channels n begin with: the bias in the first split.
+// The first value of the sums of channels n: the bias in the first split, else 0.
 fn bias_of_split(n: u32, split: u32) -> Columns {
   let first = split == 0u;
   return Columns(select(vec4<T>(), load4_bias(n), first), select(vec4<T>(), load4_bias(n + 1u), first));
 }
 
-// Adds the products of a split of the depth. places: those of the eight rows; q: the first weight.
+// Adds the products of one split of the depth. places: where the eight rows begin; q: where the weights begin.
 fn add_depth(sums: ptr<function, Sums>, places: array<u32, 8>, depth: Depth, q: u32, split: u32) {
   var next = q + split * STEP * p.N4;
   for (var c = split; c < depth.steps; c += SPLITS) {

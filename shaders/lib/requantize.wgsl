@@ -10,13 +10,13 @@ alias Sum = V;
 fn begin(n: u32) -> Sum { return loadv_bias(n); }
 fn add(sum: Sum, x: V, w: V) -> Sum { return sum + x * w; }
 
-// Sums of output channels n of which the lower and the upper bytes of x have these parts.
+// The sums of output channels n from the products with the lower and with the upper bytes of x.
 fn of_planes(n: u32, low: V, high: V) -> Sum { return begin(n) + low + high * 256; }
 
-// Sums of output channels n as stored integers.
+// The sums of output channels n as stored integers.
 fn requantize(n: u32, sum: V) -> V {
   return finishv(sum, loadv_scales(n), loadv_scales(p.SCALES + n), V(T(n >= p.UP)));
 }
 
-// Store sums of output channels n as element i.
+// Stores the sums of output channels n as element i.
 fn put(i: u32, n: u32, sum: Sum) { storev_y(i, requantize(n, sum)); }

@@ -14,7 +14,7 @@ fn add(sum: Sum, x: V, w: V) -> Sum {
   return Sum(sum.low + (product & V(T((1u << SPLIT) - 1u))), sum.high + abovev(product));
 }
 
-// The lower and the upper bytes of x have these parts; SPLIT is 8.
+// The sums from the products with the lower and with the upper bytes of x; SPLIT is 8.
 fn of_planes(n: u32, low: V, high: V) -> Sum { return Sum(low, high); }
 
 fn whole(low: i32, high: i32, bias_low: i32, bias_high: i32) -> I64 {
@@ -22,7 +22,7 @@ fn whole(low: i32, high: i32, bias_low: i32, bias_high: i32) -> I64 {
   return i64_add(sum, I64(u32(bias_low), u32(bias_high)));
 }
 
-// Store sums of output channels n as element i.
+// Stores the sums of output channels n as element i.
 fn put(i: u32, n: u32, sum: Sum) {
   let m = p.SCALES + n;
   storev_y(i, finishv(sum.low, sum.high, loadv_bias(n), loadv_bias(m), loadv_scales(n), loadv_scales(m)));

@@ -2,7 +2,7 @@
 // The last steps of softmax and log_softmax in fixed point (gpunn/ops/normalization/softmax_integer.py). A total has 12
 // integer bits and is at least 1.
 
-// 1 / x with no integer bits, of half an x from 1 to 2.
+// 1 / x with no integer bits, for x from 1 to 2; gets x / 2.
 fn over(half: i32) -> i32 {
   var x = 1515870810 + high_multiply(-1010580540, half); // 48/17 - 32/17 half
   for (var k = 0; k < 3; k++) {

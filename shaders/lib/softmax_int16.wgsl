@@ -3,8 +3,8 @@
 
 const POINTS: u32 = 513u;
 
-// What the table that begins at `start` has at x, 16 bits from one end of its range to the other: 128 lie between
-// two points, on a straight line.
+// The value at x of the interpolation table that begins at `start`. The 16 bits of x cover its range; two points are
+// 128 apart.
 fn between(x: i32, start: u32) -> i32 {
   let place = start + u32((x >> 7u) + 256);
   let low = load_table(place);

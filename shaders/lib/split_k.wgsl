@@ -1,15 +1,16 @@
 // Split-K: SPLITS invocations, a power of two, share a sum of products. Each takes every SPLITS-th step of the depth.
 // The first one has the bias and, after joining, the whole sum. Expects SPLITS.
 
-const TILES: u32 = WX / SPLITS; // of a workgroup: its invocations count tiles, then splits
-const GIVERS: u32 = WX / 2u; // who hand their sums over at a time, at most
+const TILES: u32 = WX / SPLITS; // of a workgroup; numbers of invocations count tiles, then splits
+const GIVERS: u32 = WX / 2u; // the most invocations that hand their sums over at a time
 
 var<workgroup> handed: array<vec4<T>, GIVERS>;
 
-// Where nothing is shared, compilers shall see it: what is never done still costs lavapipe a fourth of the time.
+// A constant 0 if nothing is shared, so that compilers drop the code of splits: unused, it still costs lavapipe a
+// fourth of the time.
 fn split_of(local: vec3<u32>) -> u32 { return select(0u, local.x / TILES, SPLITS > 1u); }
 
-// All of a workgroup must call it.
+// The sum of all splits; the first split gets it. All of a workgroup must call it.
 fn join(local: vec3<u32>, sum: vec4<T>) -> vec4<T> {
   if (SPLITS == 1u) { return sum; }
   var joined = sum;

@@ -15,7 +15,7 @@ fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
   }
 }
 
-// The corners of the windows of eight output pixels from m on; past the end, of the last pixel.
+// The corners of the windows of eight output pixels from m on; past the end, those of the last pixel.
 fn corners(m: u32) -> array<Corner, 8> {
   let last = p.M - 1u;
   return array<Corner, 8>(

@@ -3,5 +3,5 @@
 
 fn enter(x: V) -> V { return x - p.zeros.x; }
 
-// Elements of a filter that still has its zero point.
+// Elements of a filter, counted from its zero point.
 fn weigh(w: V) -> V { return w - p.zeros.y; }

@@ -1,4 +1,7 @@
-"""Operands in a shader: how they lie on the device, and the functions that load and store them."""
+"""Operands in a shader: their form on the device, and the functions that load and store them.
+
+shaders/README.md describes both for those who write shaders.
+"""
 
 from __future__ import annotations
 
@@ -66,17 +69,17 @@ class Binding:
 
     @property
     def fours(self) -> bool:
-        """Whether it is bound as vec4."""
+        """Say whether it is bound as vec4."""
         return self.width == 4 and self.dtype is not DType.INT64
 
 
 def element_type(dtype: DType) -> str:
-    """The WGSL type that an element of a dtype is computed in."""
+    """Name the WGSL type that elements of a dtype are computed in."""
     return "f32" if dtype is HALF else WORD_TYPES.get(dtype, "i32")
 
 
 def vector_type(element: str) -> str:
-    """The WGSL type of four elements; vectors hold nothing but numbers."""
+    """Name the WGSL type of four elements; vectors hold nothing but numbers, so four int64s are an array."""
     return f"array<{element}, 4>" if element == "I64" else f"vec4<{element}>"
 
 
@@ -87,7 +90,7 @@ def _by_parts(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
 
 
 def variable(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> Iterator[str]:
-    """The declaration of an operand's buffer."""
+    """Declare the buffer of an operand."""
     assert binding.dtype is not None
     if _by_parts(binding, lanes, names):
         element = "atomic<u32>"
@@ -103,7 +106,7 @@ def variable(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> 
 
 
 def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
-    """load_, load4_, loadv_, splat_, int_, word_ (or store_...) of an operand: those that the code names."""
+    """Declare the functions load_, load4_, loadv_, splat_, int_, word_ (or store_...) that the code names."""
     if binding.stored:
         one, four = _stores(binding, _by_parts(binding, lanes, names))
         forms = {

@@ -285,9 +285,9 @@ TABLE = (
     Binary(
         "floor_mod",
         _floor_mod,
-        "floored(a, b).rest",
+        "floored(a, b).remainder",
         _ORDERED,
-        integers="floored_rest(a, b)",
+        integers="floored_remainder(a, b)",
         libraries=_DIVISION,
     ),
     Binary(
