@@ -16,7 +16,7 @@ from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType
-from gpunn.importers.nnapi.node import Argument, Node
+from gpunn.importers.nnapi.node import Node
 from gpunn.importers.nnapi.rules import OPERATIONS, DataCheck
 from gpunn.importers.nnapi.signature import QUANT8, Param
 from gpunn.nnapi.description import Binding, Description, GraphOperation
@@ -200,7 +200,7 @@ class _Translator:
             self._declare(k, result, origin)
         self.found.made[number] = graph.operations[before:]
         for check in OPERATIONS[operation.type].checks:
-            self._check(check, node, operation.inputs[[*node.arguments].index(check.param)], number)
+            self._check(check, node, operation.inputs[node.parameters[check.param]], number)
         return tuple(results)
 
     def _node(self, number: int, origin: str, graph: Graph, inputs: Inputs) -> Node:
@@ -214,33 +214,29 @@ class _Translator:
         wrong = rule.signature.mismatch(form, [self.types[k] for k in operation.inputs], outputs)
         if wrong:
             bad(f"{origin}: {wrong}")
-        arguments: dict[str, Argument] = {}
-        listed: list[Argument] = []
-        for param, k, operand in zip(form, operation.inputs, inputs, strict=True):
+        for param, k in zip(form, operation.inputs, strict=True):
             self._expect_there(param, k, origin)
-            argument = self._argument(k, operand, graph)
-            if param.variadic:
-                listed.append(argument)
-            else:
-                arguments[param.name] = argument
-        node = Node(origin, arguments, outputs, listed)
+        operands = [self._operand(k, o, graph) for k, o in zip(operation.inputs, inputs, strict=True)]
+        node = Node(
+            origin,
+            tuple(operands),
+            value_of=graph.value_of,
+            parameters={param.name: at for at, param in enumerate(form) if not param.variadic},
+            types=[self.types[k] for k in operation.inputs],
+            results=outputs,
+            variadic=sum(param.variadic for param in form),
+            computed={o for k, o in zip(operation.inputs, inputs, strict=True) if o and k in self.computed},
+            waiting={o for o in inputs if o is not None and graph.waits(o)},
+        )
         rule.scales(node)
         return node
 
-    def _argument(self, k: int, operand: Operand | None, graph: Graph) -> Argument:
+    def _operand(self, k: int, operand: Operand | None, graph: Graph) -> Operand | None:
         """Operand k as an operation has it, which is `operand` of the graph unless it is constant."""
         value = self.source.operands[k].value
-        if value is not None:
-            return Argument(self.types[k], graph.constant(f"operand {k}", value, self.types[k].tensor), value)
-        if operand is None:
-            return Argument(self.types[k], None)
-        return Argument(
-            self.types[k],
-            operand,
-            None if k in self.computed else graph.value_of(operand),
-            waits=graph.waits(operand),
-            computed=k in self.computed,
-        )
+        if value is None:
+            return operand
+        return graph.constant(f"operand {k}", value, self.types[k].tensor)
 
     def _expect_there(self, param: Param, k: int, origin: str) -> None:
         """BAD_DATA where a mandatory operand has no value and never will."""
@@ -281,7 +277,7 @@ class _Translator:
         value = self.source.operands[k].value
         found = check.test(value, node) if value is not None else ""
         if found and check.code is ResultCode.BAD_DATA:
-            node.bad(found)
+            node.corrupt(found)
         if found:
             self._note(number, node.origin, RefusedError(found))
         if k in self.position:

@@ -23,7 +23,7 @@ from gpunn.importers.nnapi.node import ACTIVATIONS, PADDINGS, Node
 from gpunn.importers.nnapi.signature import FLOAT, INT, QUANT8, Signature, parse
 from gpunn.types import Array
 
-Steps = Callable[[Node], Step]
+ToStep = Callable[[Node], Step]
 Scales = Callable[[Node], None]
 
 FLOATS = (FLOAT,)
@@ -46,7 +46,7 @@ class Rule:
     """One operation: its signature, its ops, what its scales must keep, and its values at execution."""
 
     signature: Signature
-    steps: Steps
+    steps: ToStep
     scales: Scales
     checks: tuple[DataCheck, ...] = ()
 
@@ -62,35 +62,39 @@ def same(*names: str) -> Scales:
     """The output has the scale and zero point of the inputs `names`; of all inputs where none is named."""
 
     def check(node: Node) -> None:
-        out = node.outputs[0]
-        types = [node.type(name) for name in names] or [argument.type for argument in node.listed]
+        out = node.results[0]
+        types = [node.type(name) for name in names] or node.types[: node.variadic]
         for found in types:
             if out.type is QUANT8 and (found.scale, found.zero_point) != (out.scale, out.zero_point):
-                node.bad(f"the output must have the scale and zero point of the input, {found}, got {out}")
+                node.corrupt(
+                    f"the output must have the scale and zero point of the input, {found}, got {out}"
+                )
 
     return check
 
 
 def unit(node: Node) -> None:
     """A quantised output has scale 1/256 and zero point 0."""
-    out = node.outputs[0]
+    out = node.results[0]
     if out.type is QUANT8 and (out.scale, out.zero_point) != (1 / 256, 0):
-        node.bad(f"the output must have scale 1/256 and zero point 0, got {out}")
+        node.corrupt(f"the output must have scale 1/256 and zero point 0, got {out}")
 
 
 def product(first: str, second: str) -> Scales:
     """The output's scale is over the product of two, which a bias has as its own."""
 
     def check(node: Node) -> None:
-        out = node.outputs[0]
+        out = node.results[0]
         if out.type is not QUANT8:
             return
         scale = node.type(first).scale * node.type(second).scale
         if not out.scale > scale:
-            node.bad(f"the output's scale must be over {first} scale * {second} scale = {scale:g}, got {out}")
-        if "bias" in node.arguments and not math.isclose(node.type("bias").scale, scale, rel_tol=1e-6):
+            node.corrupt(
+                f"the output's scale must be over {first} scale * {second} scale = {scale:g}, got {out}"
+            )
+        if "bias" in node.parameters and not math.isclose(node.type("bias").scale, scale, rel_tol=1e-6):
             bias = node.type("bias")
-            node.bad(f"the bias must have scale {first} scale * {second} scale = {scale:g}, got {bias}")
+            node.corrupt(f"the bias must have scale {first} scale * {second} scale = {scale:g}, got {bias}")
 
     return check
 
@@ -98,9 +102,9 @@ def product(first: str, second: str) -> Scales:
 def hits(node: Node) -> None:
     """HASHTABLE_LOOKUP: the values keep their scale, the hits are truth values."""
     same("values")(node)
-    found = node.outputs[1]
+    found = node.results[1]
     if (found.scale, found.zero_point) != (1.0, 0):
-        node.bad(f"the hits must have scale 1 and zero point 0, got {found}")
+        node.corrupt(f"the hits must have scale 1 and zero point 0, got {found}")
 
 
 # ---- values at execution
@@ -119,12 +123,12 @@ def _ascending(keys: Array, node: Node) -> str:
 # ---- operations
 
 
-def plain(op: str) -> Steps:
+def plain(op: str) -> ToStep:
     """The tensors in order, no attributes."""
-    return lambda node: Step(op, tuple(node.tensor(name) for name in node.arguments))
+    return lambda node: Step(op, tuple(node.tensor(name) for name in node.parameters))
 
 
-def binary(op: str) -> Steps:
+def binary(op: str) -> ToStep:
     """Two tensors and a fused activation."""
 
     def steps(node: Node) -> Step:
@@ -134,7 +138,7 @@ def binary(op: str) -> Steps:
     return steps
 
 
-def pool(op: str) -> Steps:
+def pool(op: str) -> ToStep:
     """A pool over windows."""
 
     def steps(node: Node) -> Step:
@@ -161,7 +165,7 @@ def conv(node: Node) -> Step:
     attrs = _window(node)
     x, filter = node.tensor("x"), node.tensor("filter")
     if filter.type.shape[3] != x.type.shape[3]:
-        node.bad(f"filter has {filter.type.shape[3]} input channels, input has {x.type.shape[3]}")
+        node.corrupt(f"filter has {filter.type.shape[3]} input channels, input has {x.type.shape[3]}")
     return Step("conv2d", (x, filter, node.tensor("bias")), attrs)
 
 
@@ -171,7 +175,7 @@ def depthwise_conv(node: Node) -> Step:
     x, filter = node.tensor("x"), node.tensor("filter")
     if filter.type.shape[3] != x.type.shape[3] * multiplier:
         depths = f"{x.type.shape[3]} input channels times multiplier {multiplier}"
-        node.bad(f"the filter's depth must be {depths}, got {filter.type.shape[3]}")
+        node.corrupt(f"the filter's depth must be {depths}, got {filter.type.shape[3]}")
     return Step("depthwise_conv2d", (x, filter, node.tensor("bias")), attrs)
 
 
@@ -183,11 +187,11 @@ def fully_connected(node: Node) -> Step:
 
 def concatenation(node: Node) -> Step:
     """CONCATENATION of any number of tensors."""
-    axis = node.integer("axis", 0, len(node.listed[0].type.dimensions) - 1)
+    axis = node.integer("axis", 0, len(node.types[0].dimensions) - 1)
     return Step("concat", node.tensors(), {"axis": axis})
 
 
-def blocks(op: str) -> Steps:
+def blocks(op: str) -> ToStep:
     """DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
 
     def steps(node: Node) -> Step:
@@ -254,10 +258,10 @@ def strided_slice(node: Node) -> Step:
         node.integer(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")
     )
     if 0 in strides:
-        node.bad(f"strides must not be 0, got {list(strides)}")
+        node.corrupt(f"strides must not be 0, got {list(strides)}")
     shrunk = tuple(i for i in range(rank) if shrink >> i & 1)
     if any(strides[i] < 0 for i in shrunk):
-        node.bad(f"strides of shrunk dimensions must be positive, got {list(strides)}")
+        node.corrupt(f"strides of shrunk dimensions must be positive, got {list(strides)}")
     hidden = [0 if i in shrunk else None for i in range(rank)]  # a shrunk dimension needs an index
     attrs = {
         "begin": tuple(hidden[i] if hide_begin >> i & 1 else b for i, b in enumerate(begin)),
@@ -278,7 +282,7 @@ def softmax(node: Node) -> Step:
     """SOFTMAX over the last dimension."""
     beta = node.real("beta")
     if not beta > 0:
-        node.bad(f"beta must be positive, got {beta}")
+        node.corrupt(f"beta must be positive, got {beta}")
     return Step("softmax", (node.tensor("x"),), {"axis": -1, "beta": beta})
 
 
@@ -289,7 +293,7 @@ def local_response_normalization(node: Node) -> Step:
         **{name: node.real(name) for name in ("bias", "alpha", "beta")},
     }
     if attrs["bias"] == 0:
-        node.bad("bias must not be 0")
+        node.corrupt("bias must not be 0")
     return Step("local_response_normalization", (node.tensor("x"),), attrs)
 
 
@@ -299,10 +303,10 @@ def lsh_projection(node: Node) -> Step:
     functions = node.tensor("hash")
     count, seeds = functions.type.shape
     if kind == "sparse" and seeds + math.ceil(math.log2(max(count, 1))) > 32:
-        node.bad(f"{count} functions of {seeds} bits do not fit 32 bits")
+        node.corrupt(f"{count} functions of {seeds} bits do not fit 32 bits")
     x, weight = node.tensor("x"), node.optional("weight")
     if weight is not None and weight.type.shape[0] != x.type.shape[0]:
-        node.bad(f"weight must have {x.type.shape[0]} entries as the input, got {weight.type.shape[0]}")
+        node.corrupt(f"weight must have {x.type.shape[0]} entries as the input, got {weight.type.shape[0]}")
     return Step("lsh_projection", (functions, x, weight), {"type": kind})
 
 
@@ -330,7 +334,7 @@ def lstm(node: Node) -> Step:
     """LSTM: one step; the op itself checks which optional inputs go together."""
     attrs: dict[str, Any] = {"activation": _recurrent_activation(node, LSTM_ACTIVATIONS)}
     attrs.update({name: node.real(name) for name in ("cell_clip", "proj_clip")})
-    tensors = [name for name, argument in node.arguments.items() if argument.type.type.is_tensor]
+    tensors = [name for name in node.parameters if node.type(name).type.is_tensor]
     return Step("lstm", tuple(node.optional(name) for name in tensors), attrs)
 
 
@@ -338,7 +342,7 @@ def _rule(
     types: Sequence[OperandCode],
     forms: Sequence[str],
     outputs: str,
-    steps: Steps,
+    steps: ToStep,
     scales: Scales = free,
     *checks: DataCheck,
 ) -> Rule:
