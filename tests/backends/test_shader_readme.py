@@ -98,6 +98,19 @@ def test_the_example_runs(folder: None, dtype: DType, channels: int, gpu: str) -
     np.testing.assert_array_equal(found, np.maximum(x * np.arange(1, channels + 1, dtype=x.dtype), 0))
 
 
+def test_everything_that_is_named_exists() -> None:
+    """Fields of classes, files, functions of kernel.py."""
+    for name, field in re.findall(r"`(Kernel|Function)\.(\w+)`", TEXT):
+        assert field in vars(kernel)[name].__dataclass_fields__, f"{name}.{field}"
+    for path in re.findall(r"`((?:gpunn|docs)/[\w/]+\.\w+)`", TEXT):
+        assert (ROOT / path).is_file(), path
+    for path in re.findall(r"`(lib/\w+\.wgsl)`", TEXT):
+        assert (FOLDER / path).is_file(), path
+    assert {"flat_threads", "vec_width"} <= vars(kernel).keys()
+    assert '"Contract of a kernel function"' in TEXT
+    assert "## Contract of a kernel function" in (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
+
 def test_every_library_is_in_the_table() -> None:
     (table,) = re.findall(r"^## Libraries\n(.*?)^## ", TEXT, re.MULTILINE | re.DOTALL)
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)

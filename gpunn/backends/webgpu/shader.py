@@ -1,8 +1,8 @@
 """Kernel + shaders/*.wgsl -> WGSL source; the compiler's complaints mapped back to file and line.
 
-A body file comes first and untouched, so the compiler's line numbers are the file's own; everything it
-leaves open is appended (WGSL's module scope is free of order): aliases, constants, `struct P`, bindings,
-an accessor per operand and the generated functions.
+The body comes first and unchanged, so the compiler's line numbers are those of the file. The libraries and
+the declarations of all names that the body leaves open are appended: aliases, constants, `struct P`,
+bindings, accessors of operands, generated functions. shaders/README.md is the contract of a body.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Folder(Protocol):
 
 @functools.cache
 def shader_folder() -> _Folder:
-    """gpunn/shaders of an installed package, or shaders/ beside gpunn/ in a source checkout."""
+    """Find gpunn/shaders of an installed package, or shaders/ beside gpunn/ in a source checkout."""
     installed: _Folder = resources.files("gpunn").joinpath("shaders")
     if installed.is_dir():
         return installed
@@ -73,14 +73,14 @@ def file_of(name: str) -> str:
 
 
 def param_type(value: Param) -> str:
-    """The WGSL type of a parameter."""
+    """Name the WGSL type of a parameter."""
     if isinstance(value, tuple):
         return "vec4<i32>" if len(value) == 4 else "vec2<u32>"
     return "f32" if isinstance(value, float) else "u32"
 
 
 def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
-    """The ShaderKey of a kernel of an operation."""
+    """Collect what the pipeline of a kernel of an operation depends on."""
     reads = (_read_binding(r, source(r, operation)) for r in kernel.reads)
     writes = (Binding(w.name, target(w, operation).type.dtype, w.width, True, True) for w in kernel.writes)
     return ShaderKey(
@@ -97,12 +97,12 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
 
 
 def source(read: Read, operation: Operation) -> Operand | Scratch | None:
-    """What a kernel of an operation reads; None where that is absent, or a table of the kernel's own."""
+    """Return the tensor that a kernel reads; None if it is absent or a table of the kernel's own."""
     return operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
 
 
 def target(write: Write, operation: Operation) -> Operand | Scratch:
-    """What a kernel of an operation writes."""
+    """Return the tensor that a kernel writes."""
     return operation.outputs[write.output] if isinstance(write.output, int) else write.output
 
 
@@ -116,12 +116,15 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
-    """Parameters in the order of `struct P`: long vectors first, so that nothing needs padding."""
+    """List parameters in the order of `struct P`: long vectors first, so that nothing needs padding."""
     return sorted(kernel.params.items(), key=lambda item: -len(item[1]) if isinstance(item[1], tuple) else 0)
 
 
 def param_block(kernel: Kernel) -> bytes:
-    """A kernel's `struct P` in bytes: little-endian 32-bit words, filled up to 16."""
+    """Pack a kernel's `struct P`: little-endian 32-bit words, filled up to a multiple of 16 bytes.
+
+    Raises DeviceError for an integer that does not fit 32 bits.
+    """
     block = b""
     for name, value in ordered_params(kernel):
         if isinstance(value, tuple):
@@ -168,7 +171,7 @@ def generate(key: ShaderKey) -> str:
 
 
 def _files(key: ShaderKey) -> list[str]:
-    """The body and the lib/ files that it and the kernel name, in the order of the source."""
+    """List the body and the libraries that it and the kernel name, in the order of the source."""
     rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
     int64 = DType.INT64 in (key.accumulator, *(b.dtype for b in key.bindings))
     implied = (("half",) if rounded else ()) + (("int64",) if int64 else ())
@@ -225,7 +228,7 @@ def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
 def _function(
     name: str, function: Function, kinds: tuple[str, ...], lanes: int, names: frozenset[str]
 ) -> Iterator[str]:
-    """A generated function and, where called, its forms over four elements and V, component by component.
+    """Declare a generated function and those of its forms over four elements and V that the code names.
 
     `kinds`: the types of the parameters, then of the result.
     """
@@ -247,7 +250,7 @@ def _function(
 
 
 def compile_error(key: ShaderKey, source: str, message: str) -> DeviceError:
-    """A DeviceError that names the shader file's own line for a compiler message."""
+    """Make a DeviceError of a compiler message; it names the file and its own line."""
     complaint = next((line.strip() for line in message.splitlines() if "error:" in line), "")
     complaint = complaint.partition("error:")[2].strip() or " ".join(message.split())[:300]
     place = re.search(r"wgsl:(\d+):(\d+)", message)
