@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpunn.comparison.exact import evaluations, run_exact, start
-from gpunn.graph.graph import Graph, with_graphs
+from gpunn.graph.bodies import with_graphs
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody, Part, parts
 from gpunn.graph.structure import structure

@@ -1,4 +1,4 @@
-"""A model made ready for a device, or for the CPU backend, bodies included."""
+"""built(): a stage of a model made ready for a device, or for the CPU backend, bodies included."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.compilation.runtime import Compilation
 from gpunn.compilation.specialise import Build, Specialisation
 from gpunn.compilation.stages import Stage
-from gpunn.graph.graph import Graph, with_bodies, with_graphs
+from gpunn.graph.bodies import with_bodies, with_graphs
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import FOR_SHAPES
@@ -30,7 +31,7 @@ from gpunn.types import Array, TensorType
 
 
 def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> Compilation:
-    """A model with how it is built for given shapes, for a device, or else for the CPU backend."""
+    """Return the compilation of a model for a device, or for the CPU backend; `build` makes its programs."""
     if gpu is None:
         return Compilation(model, build, "cpu", "cpu (numpy)", frames)
     return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
@@ -39,7 +40,7 @@ def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> 
 def built(
     stage: Stage, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
 ) -> Specialisation:
-    """A stage made ready for a device, or else for the CPU backend.
+    """Make a stage ready for a device, or for the CPU backend if that is None.
 
     With `hold` all its outputs stay there, else the last ones, as many as `state` says.
     """
@@ -51,7 +52,7 @@ def built(
 def _assembled(
     stage: Stage, gpu: Device | None, frames: int, relaxed: bool, hold: bool, state: int = 0
 ) -> Specialisation:
-    """An optimised stage, and the bodies in it, for a device, or else for the CPU backend."""
+    """Make an optimised stage, and the bodies in it, ready for a device, or for the CPU backend."""
     with ExitStack() as undo:
         compiled = partial(_with_compiled_bodies, gpu=gpu, frames=frames, relaxed=relaxed, undo=undo)
         ready = stage.graph.with_operations(map(compiled, stage.graph.operations))
@@ -75,7 +76,7 @@ def _assembled(
 def _with_compiled_bodies(
     operation: Operation, gpu: Device | None, frames: int, relaxed: bool, undo: ExitStack
 ) -> Operation:
-    """The operation with its bodies compiled; what a loop's body gives stays on the device."""
+    """Return the operation with its bodies compiled; what a loop's body gives stays on the device."""
     loops = operation.op == while_loop.name and operation.attrs["body"]
 
     def compiled(body: Graph, build: Build) -> _CompiledBody:
@@ -95,7 +96,7 @@ def _with_compiled_bodies(
 
 
 def _held(model: Graph, stage: Stage, count: int) -> list[Operand]:
-    """The outputs that another program reads: the last ones, or before a cut those that nobody asks for."""
+    """Return the outputs that another program reads: the last ones, or at a cut those not asked for."""
     if stage.cut is None:
         return model.outputs[len(model.outputs) - count :]
     return [o for k, o in enumerate(model.outputs) if k not in stage.cut.asked]
@@ -132,7 +133,7 @@ def _compiled_bodies(operation: Operation) -> tuple[Compilation, ...]:
 
 
 def _with_those_of_bodies(placements: Iterable[Placement]) -> Iterator[Placement]:
-    """Each placement and, under it, those of the operation's bodies."""
+    """Yield each placement and, under it, those of the operation's bodies."""
     for placement in placements:
         yield placement
         for body in _compiled_bodies(placement.operation):

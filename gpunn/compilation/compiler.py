@@ -60,7 +60,7 @@ def compile_model(
 
 
 def _choose(model: Graph, backend: str, low_power: bool, device: str | None) -> Device | None:
-    """The device to use, None for the CPU backend."""
+    """Return the device to use, None for the CPU backend."""
     if backend == "cpu":
         return None
     if backend == "webgpu" or device is not None:
@@ -71,7 +71,7 @@ def _choose(model: Graph, backend: str, low_power: bool, device: str | None) -> 
 
 
 def _best_device(quantised: bool, low_power: bool) -> Device | None:
-    """What was measured best of the hardware for a kind of model, None for the CPU backend.
+    """Return the device that was measured best for a kind of model, None for the CPU backend.
 
     An adapter that fails is as good as none.
     """
@@ -86,7 +86,7 @@ def _best_device(quantised: bool, low_power: bool) -> Device | None:
 
 
 def capabilities(device: Device) -> Capabilities:
-    """The performance of a device relative to the CPU backend, measured at the first call and remembered.
+    """Return the performance of a device relative to the CPU backend, measured at the first call.
 
     Raises DeviceError when the device fails.
     """
@@ -102,6 +102,6 @@ def capabilities(device: Device) -> Capabilities:
 
 
 def devices() -> tuple[DeviceInfo, ...]:
-    """Every GPU adapter with its limits and features, and last the CPU backend."""
+    """List every GPU adapter with its limits and features, and last the CPU backend."""
     cpu = DeviceInfo("cpu (numpy)", "cpu", SOFTWARE, f"numpy {np.__version__}", "numpy", {}, ())
     return (*adapter_infos(), cpu)

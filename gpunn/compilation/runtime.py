@@ -104,15 +104,15 @@ class Compilation:
 
     @property
     def stats(self) -> Stats:
-        """Counters of this compilation up to now; see gpunn.backends.base.Stats."""
+        """Return the counters of this compilation up to now; see gpunn.backends.base.Stats."""
         return self._specialisations.stats()
 
     def constants(self) -> dict[Hashable, int]:
-        """Bytes of each constant on the device, by keys that compilations which share it have in common."""
+        """Return the bytes of each constant on the device; compilations that share it have one key for it."""
         return self._specialisations.constants()
 
     def plan_rows(self) -> tuple[PlanRow, ...]:
-        """The GPU dispatches of one run, in order; those of a body as if it ran once."""
+        """Return the GPU dispatches of one run, in order; those of a body as if it ran once."""
         return tuple(PlanRow(p.operation, k) for p in self.placement for k in p.kernels)
 
     def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
@@ -123,7 +123,7 @@ class Compilation:
         return _single(self._answer(self._arrays(inputs)))
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs for inputs of the right types, for a compilation of which this is a body.
+        """Compute the outputs for inputs of the right types, for a compilation of which this is a body.
 
         Either may be on the device, for as long as somebody refers to them; numpy.asarray() reads them back.
         """
@@ -152,7 +152,7 @@ class Compilation:
         return self._event([np.array(array) for array in arrays])
 
     def stream(self, frames: Iterable[Any]) -> Iterator[Array | tuple[Array, ...]]:
-        """Results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
+        """Yield the results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
 
         With SUSTAINED_SPEED the upload of a frame, the computing of the one before and the read-back of
         the one before that overlap; memory does not grow with the length of the sequence.
@@ -204,7 +204,7 @@ class Compilation:
         self.close()
 
     def _answer(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
-        """The results of a run that sees what the runs before have left in variables."""
+        """Return the results of a run that sees what the runs before have left in variables."""
         if self._executor is None or not self.model.variables:
             return self._run(arrays, tracer)
         return as_tuple(self._event(arrays, tracer).result())
@@ -228,7 +228,7 @@ class Compilation:
                 return results[:count] if inside else tuple(map(np.asarray, results[:count]))
 
     def _event(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> Event:
-        """A run of several stages, submitted."""
+        """Submit a run of several stages."""
         carry_out = self._carrying_out()
         return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out)
 
@@ -251,7 +251,7 @@ class Compilation:
             last.reset_state()
 
     def _carrying_out(self) -> _CarryOut:
-        """How one run is done."""
+        """Choose how one run is done."""
         return Interruptible() if self._loops else directly
 
     def _arrays(self, inputs: Sequence[Any]) -> list[Array]:
@@ -262,7 +262,7 @@ class Compilation:
 
     @contextmanager
     def _lent(self, arrays: Sequence[Array]) -> Iterator[Specialisation]:
-        """What runs on these inputs, whose values it takes."""
+        """Lend what runs on these inputs, once it has checked their values."""
         with self._specialisations.lend(_shapes(arrays)) as specialisation:
             specialisation.check(arrays)
             yield specialisation

@@ -1,4 +1,4 @@
-"""What a compilation builds: a program for each stage of a model, by the shapes that lead to it."""
+"""Specialisations: the programs of a compilation, for each stage of a model and shapes that lead there."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Body(Protocol):
 
     @property
     def stats(self) -> Stats:
-        """Its counters."""
+        """Return its counters."""
 
     def constants(self) -> Mapping[Hashable, int]:
-        """Bytes of each constant on the device."""
+        """Return the bytes of each constant on the device."""
 
     def reset_state(self) -> None:
         """Give variables their initial values."""
@@ -76,7 +76,7 @@ class Specialisation:
         operations: tuple[Operation, ...],
         after: tuple[Placement, ...],
     ) -> Specialisation:
-        """With the operations on the device that cannot refuse a value of an input themselves."""
+        """Make one, with the operations on the device that cannot refuse a value of an input themselves."""
         guarded = (
             (ready.inputs.index(operand), guard, p.operation.call())
             for p in placements
@@ -88,16 +88,16 @@ class Specialisation:
 
     @property
     def whole(self) -> bool:
-        """Whether no other stage follows."""
+        """Tell whether no other stage follows."""
         return self.stage.cut is None
 
     def keeping(self, initial: Iterable[Array]) -> Specialisation:
-        """With the state of variables that begin like this."""
+        """Return the same with the state of variables that begin like this."""
         values = tuple(initial)
         return replace(self, initial=values, state=list(values))
 
     def check(self, inputs: Sequence[Array]) -> None:
-        """ModelError where an input has a value that must be refused."""
+        """Raise ModelError where an input has a value that must be refused."""
         for index, guard, call in self.guarded:
             guard.check(call, np.asarray(inputs[index]))
 
@@ -122,7 +122,7 @@ class Specialisation:
             total.add(body.stats, gone=gone, inside=True)
 
     def constants(self) -> dict[Hashable, int]:
-        """Bytes of each constant on the device."""
+        """Return the bytes of each constant on the device."""
         found = dict(self.program.constants)
         for body in self.bodies:
             found.update(body.constants())
@@ -138,7 +138,7 @@ class Tracer:
         self._method = ""
 
     def run(self, program: Program, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs of a program, which is traced."""
+        """Run a program with its operations timed, and return its outputs."""
         before = time.perf_counter() - self._began
         trace = program.trace(inputs)
         self._spans += (replace(span, begin=before + span.begin) for span in trace.spans)
@@ -151,7 +151,7 @@ class Tracer:
             self._spans.append(Span(operation.op, began - self._began, ended - began, operation))
 
     def trace(self, outputs: tuple[Array, ...]) -> Trace:
-        """What has come together."""
+        """Return all that was noted, with the outputs of the last stage."""
         return Trace(tuple(self._spans), self._method, outputs)
 
 
@@ -175,7 +175,7 @@ class Specialisations:
         self._closed = False
 
     def lend(self, shapes: tuple[Shape, ...]) -> AbstractContextManager[Specialisation]:
-        """What is built for inputs of these shapes; DeviceError when closed, and what building raises."""
+        """Lend what is built for inputs of these shapes. Raises DeviceError when closed."""
 
         def make() -> Specialisation:
             same = shapes == tuple(i.type.shape for i in self._model.inputs)
@@ -192,7 +192,7 @@ class Specialisations:
         results: tuple[Array, ...],
         tracer: Tracer | None = None,
     ) -> tuple[tuple[Array, ...], tuple[Placement, ...]]:
-        """The outputs of a run whose first stage has given `results`, and where all operations ran."""
+        """Finish a run whose first stage gave `results`; return the outputs, and where operations ran."""
         path: Path = (shapes,)
         stage, part, placements = first.stage, first, first.placements
         for depth in itertools.count():
@@ -211,7 +211,7 @@ class Specialisations:
         return results, placements
 
     def stats(self) -> Stats:
-        """The counters of all programs so far; those of later stages do not count as runs."""
+        """Return the counters of all programs so far; those of later stages do not count as runs."""
         with self._lock:
             total = replace(self._gone)
         for depth, cache in enumerate((self._first, *self._later)):
@@ -221,14 +221,14 @@ class Specialisations:
         return total
 
     def constants(self) -> dict[Hashable, int]:
-        """Bytes of each constant on the device; programs share them."""
+        """Return the bytes of each constant on the device; programs share them."""
         found: dict[Hashable, int] = {}
         for part in self.kept():
             found.update(part.constants())
         return found
 
     def kept(self) -> list[Specialisation]:
-        """All that is kept."""
+        """Return all that is kept."""
         return [part for cache in (self._first, *self._later) for part in cache.values()]
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class Specialisations:
 
 
 def _begun(after: Iterable[Placement], cut: Cut, following: Graph) -> tuple[Placement, ...]:
-    """The placements of what the host ran, its operations with the types that their results came to have."""
+    """Return the placements of what the host ran, with the types that the results came to have."""
     types = dict(zip(cut.following.inputs, following.inputs, strict=True))
 
     def typed(placement: Placement) -> Placement:

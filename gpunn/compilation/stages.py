@@ -35,7 +35,7 @@ class Stage:
 
     @classmethod
     def of(cls, graph: Graph) -> Stage:
-        """The first stage of a graph that may have pending operations."""
+        """Return the first stage of a graph that may have pending operations."""
         if not graph.pending:
             return cls(graph)
         found = cut(without_state(graph))
@@ -43,11 +43,11 @@ class Stage:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What the host runs after the graph."""
+        """Return what the host runs after the graph."""
         return () if self.cut is None else self.cut.operations
 
     def key(self) -> Hashable:
-        """What decides on the program: equal ones serve for one another."""
+        """Return what decides on the program: stages with equal keys share one."""
         asked = () if self.cut is None else self.cut.asked
         return structure(self.graph, self.operations), asked
 
@@ -64,7 +64,7 @@ _Found = tuple[Stage, Hashable, tuple[int, ...]]
 
 
 class Stages:
-    """The stages that values led to, the last used ones."""
+    """A cache of stages that values led to, the last used ones."""
 
     def __init__(self) -> None:
         self._kept: LendingCache[Path, _Found] = LendingCache(MAX_STAGES, lambda found: None)
@@ -98,7 +98,7 @@ class Stages:
 def run_operations(
     cut: Cut, operations: Sequence[Operation], outputs: Sequence[Array]
 ) -> tuple[tuple[Array, ...], list[tuple[float, float]]]:
-    """The inputs of what follows a cut, and when each operation of the host began and ended."""
+    """Run what the host runs at a cut; return the inputs of what follows, and when each began and ended."""
     times: list[tuple[float, float]] = []
 
     def run(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -1,4 +1,4 @@
-"""A graph built again with more known: types of its inputs, and values that types follow from."""
+"""complete(): a graph built again with more known; cut(): a graph divided where values must be known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.graph.graph import Graph, with_bodies
+from gpunn.graph.bodies import with_bodies
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.op import as_tuple
 from gpunn.types import Array, TensorType
@@ -73,7 +74,7 @@ def _repeat(made: Graph, operation: Operation, new: Mapping[Operand, Operand]) -
 
 
 def _bodies_for(operation: Operation, types: Sequence[TensorType]) -> Mapping[str, Any]:
-    """The attributes, with bodies for inputs of these types: each takes the last ones, as many as it has."""
+    """Return the attributes, with bodies for inputs of these types; each takes the last ones."""
 
     def fitting(body: Graph) -> Graph:
         wanted = types[len(types) - len(body.inputs) :]
@@ -83,7 +84,7 @@ def _bodies_for(operation: Operation, types: Sequence[TensorType]) -> Mapping[st
 
 
 def run_on_host(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-    """The results of an operation whose shapes only this tells, by its op's reference."""
+    """Compute the results of an operation whose shapes only this tells, by its op's reference."""
     return as_tuple(operation.definition.reference(*inputs, **operation.attrs))
 
 
@@ -132,7 +133,7 @@ class Cut:
 
 
 def without_state(graph: Graph) -> Graph:
-    """The graph with variables as its last inputs, and their next values as its last outputs."""
+    """Return the graph with variables as its last inputs, and their next values as its last outputs."""
     return replace(
         graph,
         inputs=[*graph.inputs, *graph.variables],
@@ -144,7 +145,7 @@ def without_state(graph: Graph) -> Graph:
 
 
 def asked_inputs(graph: Graph) -> tuple[int, ...]:
-    """The inputs, by number, whose values pending operations ask for."""
+    """Return the inputs, by number, whose values pending operations ask for."""
     asked = {o for entry in graph.pending for o in entry.asks}
     return tuple(k for k, operand in enumerate(graph.inputs) if operand in asked)
 

@@ -1,12 +1,12 @@
-"""Graph: operations and operands in an order in which they can run, always fully typed."""
+"""Graph: operations and operands in an order in which they can run, typed as far as types are known."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,25 +17,23 @@ from gpunn.graph.pending import PendingOperation
 from gpunn.graph.tensors import expect_type, is_short, zeros
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
-from gpunn.ops.control import Body
 from gpunn.ops.elementwise.unary import check_activation
 from gpunn.ops.op import Op
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Quantization, TensorType, bounded
-
-_G = TypeVar("_G")
 
 
 @dataclass(slots=True)
 class Graph:
     """A network: operations in an order in which they can run.
 
-    Build one with input(), constant(), variable(), add(), update() and output(); every step is checked at
-    once, so a Graph is typed throughout or refused with ModelError. `labels` are class names, where the file
-    has them. `variables` are state with its initial values, `updates` where the next run's values come from.
-    `pending` are the operations that wait for what only a run knows, in order; gpunn.graph.complete adds
-    them. `values` are known of operands that are no constants. `template` is the same graph with everything
-    still pending, where that is a better way to inputs of other shapes than to repeat the operations.
+    Build one with input(), constant(), variable(), add(), update() and output(). Each step is checked at once
+    and raises ModelError if it breaks a rule, so all `operations` are typed. `labels` are class names, where
+    the file has them. `variables` are state with its initial values, `updates` where the next run's values
+    come from. `pending` are the operations that wait for what only a run knows, in order; complete() in
+    gpunn.graph.complete adds them. `values` are known values of operands that are no constants. `template` is
+    the same graph with everything still pending, if that is a better way to inputs of other shapes than to
+    repeat the operations.
     """
 
     name: str = "model"
@@ -52,8 +50,11 @@ class Graph:
     _unknown: set[Operand] = field(default_factory=set, repr=False)
 
     def input(self, name: str, type: TensorType, *, open: Iterable[int] | None = ()) -> Operand:
-        """A new input of the model. The extents along the axes `open` may be others in each run; if that is
-        None, so may their number."""
+        """Add an input to the model, and return it.
+
+        The extents along the axes `open` may be others in each run; if that is None, so may their number.
+        Raises ModelError for axes that the type does not have.
+        """
         axes = {operator.index(axis) for axis in open or ()}
         if not axes <= {*range(type.rank)}:
             raise ModelError(f"input {name!r} of rank {type.rank} has no axes {sorted(axes)}")
@@ -66,13 +67,16 @@ class Graph:
         return operand
 
     def unknown_input(self, name: str, type: TensorType) -> Operand:
-        """A new input whose shape only a run tells; `type` says the dtype, and a shape without meaning."""
+        """Add an input whose shape only a run tells; `type` says the dtype, and a shape without meaning."""
         operand = self.input(name, type, open=None)
         self._unknown.add(operand)
         return operand
 
     def constant(self, name: str, value: Array, type: TensorType | None = None) -> Operand:
-        """A constant; the array is referenced, not copied, and must not change afterwards."""
+        """Return a constant. The array is referenced, not copied, and must not change afterwards.
+
+        Raises ModelError where the array does not have the type.
+        """
         type = type or TensorType(DType.of(value.dtype), value.shape)
         expect_type(f"constant {name!r}", value, type)
         if type.dtype is DType.STRING:
@@ -80,7 +84,7 @@ class Graph:
         return Operand(name, bounded(name, type), Lifetime.CONSTANT, value)
 
     def variable(self, name: str, type: TensorType, value: Array | None = None) -> Operand:
-        """An operand that keeps its value between runs, from `value` on; without that, from zeros.
+        """Add an operand that keeps its value between runs, and begins with `value`, or else with zeros.
 
         Zeros are zero points where the type is quantised. All that a run reads of it is the value before the
         run; update() says what the next run finds. The array is referenced, not copied.
@@ -175,7 +179,7 @@ class Graph:
         asks: Sequence[Operand] = (),
         runs: bool = False,
     ) -> tuple[Operand, ...]:
-        """Keep an operation as pending; its outputs, of the types that are expected."""
+        """Keep an operation as pending, and return its outputs, of the types that are expected."""
         results = declared.operands(call, types, len(self.operations) + len(self.pending))
         outputs = tuple(replace(o, open=o.open or OpenShape(None)) for o in results)
         again = replace(declared, names=tuple(o.name for o in outputs))
@@ -197,7 +201,7 @@ class Graph:
         return self.pend(replace(entry, operation=made) if runs else entry)
 
     def pend(self, entry: PendingOperation[Graph]) -> tuple[Operand, ...]:
-        """Keep an operation as pending; its outputs."""
+        """Keep an operation as pending, and return its outputs."""
         self.pending.append(entry)
         self._known.update(entry.outputs)
         self._unknown.update(entry.outputs)
@@ -205,7 +209,7 @@ class Graph:
         return entry.outputs
 
     def resume(self, entry: PendingOperation[Graph], inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
-        """Add an operation that was pending in another graph, on operands of this one; its results."""
+        """Add an operation that was pending in another graph, on operands of this one; return its results."""
         if any(map(self.waits, inputs)):
             return self.pend(replace(entry, inputs=tuple(inputs), asks=(), operation=None))
         results = entry.add(self, inputs)
@@ -217,11 +221,11 @@ class Graph:
         return results
 
     def waits(self, operand: Operand | None) -> bool:
-        """Whether only a run tells the type of an operand."""
+        """Tell whether the type of an operand is unknown until a run."""
         return operand in self._unknown
 
     def value_of(self, operand: Operand) -> Array | None:
-        """The value of an operand where it is known: of a constant, or one of `values`."""
+        """Return the value of a constant, or one of `values`; None for other operands."""
         return self.values.get(operand) if operand.value is None else operand.value
 
     def _note_values(self, operation: Operation) -> None:
@@ -253,11 +257,11 @@ class Graph:
 
     @property
     def results(self) -> set[Operand]:
-        """What a run is for: the outputs and the next values of variables."""
+        """Return what a run is for: the outputs and the next values of variables."""
         return {*self.outputs, *self.updates.values()}
 
     def with_operations(self, operations: Iterable[Operation]) -> Graph:
-        """The same model with other operations (for passes)."""
+        """Return the same model with other operations (for passes)."""
         changed = replace(
             self,
             inputs=list(self.inputs),
@@ -275,35 +279,36 @@ class Graph:
         return changed
 
     def walk(self) -> Iterator[Graph]:
-        """This model and then the bodies of its operations, with theirs."""
+        """Yield this model and then the bodies of its operations, with theirs."""
         yield self
         for operation in self.operations:
-            for body in bodies(operation):
-                yield from body.walk()
+            for body in operation.attrs.values():
+                if isinstance(body, Graph):
+                    yield from body.walk()
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
-        """The types of the inputs, in order."""
+        """Return the types of the inputs, in order."""
         return tuple(o.type for o in self.inputs)
 
     @property
     def output_types(self) -> tuple[TensorType, ...]:
-        """The types of the outputs, in order."""
+        """Return the types of the outputs, in order."""
         return tuple(o.type for o in self.outputs)
 
     @property
     def fixed(self) -> bool:
-        """Whether the types of all outputs are known; so it is as a body (gpunn.ops.control)."""
+        """Tell whether the types of all outputs are known; for a body (gpunn.ops.control)."""
         return not self.pending
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
-        """The types of the outputs; None where only a run tells."""
+        """Return the types of the outputs for inputs of these types; None where only a run tells."""
         return self.output_types if self.fixed and tuple(inputs) == self.input_types else None
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs, in order, by the ops' references: in the inputs' precision, as of the first run.
+        """Compute the outputs, in order, by the ops' references: in the inputs' precision, as in a first run.
 
-        Nothing may be pending: gpunn.graph.parts goes on where something is.
+        Raises ModelError if operations are pending; gpunn.graph.parts completes them.
         """
         if self.pending:
             raise ModelError(f"model {self.name!r}: {self.pending[0].where}")
@@ -314,7 +319,7 @@ class Graph:
         return tuple(np.asarray(values.get(o, o.value)) for o in self.outputs)
 
     def operands(self) -> list[Operand]:
-        """Every operand once: inputs and variables first, then in order of use."""
+        """Return every operand once: inputs and variables first, then in order of use."""
         seen: dict[Operand, None] = dict.fromkeys((*self.inputs, *self.variables))
         for operation in self.operations:
             seen.update(dict.fromkeys(i for i in operation.inputs if i is not None))
@@ -324,33 +329,15 @@ class Graph:
 
 
 def _custom(definition: Op) -> Op | None:
-    """Operation.custom of an op."""
+    """Return Operation.custom for an op."""
     return None if definition is OPS.get(definition.name) else definition
 
 
 def consumers(model: Graph) -> dict[Operand, list[Operation]]:
-    """For each operand the operations that read it, once for each time they do."""
+    """Return for each operand the operations that read it, once for each time they do."""
     found: dict[Operand, list[Operation]] = {}
     for operation in model.operations:
         for operand in operation.inputs:
             if operand is not None:
                 found.setdefault(operand, []).append(operation)
     return found
-
-
-def bodies(operation: Operation) -> tuple[Graph, ...]:
-    """The graphs among an operation's attributes (gpunn.ops.control), in the attributes' order."""
-    return tuple(v for v in operation.attrs.values() if isinstance(v, Graph))
-
-
-def with_bodies(operation: Operation, change: Callable[[Graph], Body]) -> Operation:
-    """The operation with something else in place of each graph among its attributes."""
-    return with_graphs(operation, Graph, change)
-
-
-def with_graphs(operation: Operation, kind: type[_G], change: Callable[[_G], Body]) -> Operation:
-    """The operation with something else in place of each graph of one kind among its attributes."""
-    if not any(isinstance(v, kind) for v in operation.attrs.values()):
-        return operation
-    attrs = {k: change(v) if isinstance(v, kind) else v for k, v in operation.attrs.items()}
-    return replace(operation, attrs=attrs)

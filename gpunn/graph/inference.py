@@ -41,7 +41,10 @@ class Declared:
 
 
 def lookup(op: str | Op) -> Op:
-    """The op of a name; an Op itself, unless it takes the name of another one. Raises ModelError."""
+    """Return the op of a name, or the Op itself.
+
+    Raises ModelError for an unknown name, and for an Op that takes the name of another one.
+    """
     if isinstance(op, Op):
         if OPS.get(op.name, op) is not op:
             raise ModelError(f"{op.name!r} is an op of gpunn, a custom one must have another name")
@@ -58,7 +61,10 @@ def call_of(
     origin: str,
     value_of: Callable[[Operand], Array | None],
 ) -> Call:
-    """An operation as its op's infer sees it; ModelError for a wrong number of inputs or wrong attributes."""
+    """Return an operation as its op's infer sees it.
+
+    Raises ModelError for a wrong number of inputs, and for unknown or missing attributes.
+    """
 
     def value(index: int) -> Array | None:
         operand = inputs[index]
@@ -72,13 +78,13 @@ def call_of(
 
 
 def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
-    """The types of the results; raises what the op's infer raises."""
+    """Return the types of the results. Raises what the op's infer raises."""
     types = definition.infer(call)
     return types if isinstance(types, tuple) else (types,)
 
 
 def expected(definition: Op, call: Call, count: int) -> tuple[TensorType, ...]:
-    """The types of the results as far as they are known while shapes of inputs, or values, are not.
+    """Return the types of the results as far as they are known while shapes of inputs, or values, are not.
 
     They are those for inputs of the shapes that stand for unknown ones. Where the op refuses these there are
     `count` results, at least one, of the first input's dtype.

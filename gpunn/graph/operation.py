@@ -1,4 +1,4 @@
-"""Operand and Operation: what a graph is made of (NNAPI's words)."""
+"""Operand and Operation: the parts of a graph (NNAPI's words)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Operand:
 
     @property
     def declared(self) -> str:
-        """Dtype and shape for people, with "?" for extents that are open: float32[?, 224, 224, 3]."""
+        """Return dtype and shape for people, with "?" for extents that are open: float32[?, 224, 224, 3]."""
         return str(self.type) if self.open is None else f"{self.type.dtype.value}{self.open}"
 
     def __repr__(self) -> str:
@@ -68,12 +68,12 @@ class Operation:
 
     @property
     def definition(self) -> Op:
-        """The op's one place."""
+        """Return the op."""
         return self.custom or OPS[self.op]
 
     @property
     def integer(self) -> bool:
-        """Whether this is arithmetic on quantised tensors: not on reals, nor the mere moving of elements.
+        """Tell whether this is arithmetic on quantised tensors: not on reals, and not just moving elements.
 
         So is that on integers without a scale, by the same rules.
         """
@@ -84,14 +84,14 @@ class Operation:
 
     @property
     def facet(self) -> Quantized | None:
-        """The op's integer arithmetic, where this is arithmetic on tensors that it is defined for."""
+        """Return the op's integer arithmetic, where this is arithmetic on tensors that it is defined for."""
         facet = self.definition.quantized
         types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
         first = next((t for t in types if t.quantization is not None), types[0])
         return facet if facet is not None and self.integer and first.dtype in facet.dtypes else None
 
     def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored.
+        """Compute the outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored.
 
         float16 is computed in float32, and not rounded: that is done when a result is stored, see stored().
         """
@@ -123,26 +123,26 @@ class Operation:
         return tuple(apply_activation(np.asarray(r), activation) for r in results)
 
     def stored(self, results: Sequence[Array]) -> tuple[Array, ...]:
-        """What evaluate() gave for arrays of the inputs' dtypes as the outputs' dense arrays."""
+        """Convert what evaluate() gave for arrays of the inputs' dtypes to the outputs' dense arrays."""
         with np.errstate(over="ignore", invalid="ignore"):  # of float16
             pairs = zip(results, self.outputs, strict=True)
             return tuple(np.asarray(r, o.type.dtype.numpy, order="C") for r, o in pairs)
 
     def _expect_shapes(self, results: tuple[Array, ...]) -> None:
-        """ModelError unless results of a custom op are as its rule said: nobody else has tested it."""
+        """Raise ModelError unless results of a custom op are as its infer said: nobody else has tested it."""
         got, expected = [np.shape(r) for r in results], [o.type.shape for o in self.outputs]
         if got != expected:
             self.call().fail(f"the reference gave shapes {got}, the rule for types says {expected}")
 
     @property
     def guarded(self) -> tuple[tuple[Guard, Operand], ...]:
-        """The inputs whose values must be checked before it runs; none for most ops."""
+        """Return the inputs whose values must be checked before it runs; none for most ops."""
         stated = (guard for guard in self.definition.guards if guard.ranges(self.call()))
         pairs = ((guard, self.inputs[guard.index]) for guard in stated)
         return tuple((guard, operand) for guard, operand in pairs if operand is not None)
 
     def call(self) -> Call:
-        """What the op's kernel function sees."""
+        """Return what the op's kernel function sees."""
         return Call(
             op=self.op,
             origin=self.origin,
@@ -154,13 +154,13 @@ class Operation:
         )
 
     def _constant(self, index: int) -> Array | None:
-        """The value of a constant input."""
+        """Return the value of a constant input, None for another one."""
         found = self.inputs[index]
         return None if found is None else found.value
 
     @property
     def asks(self) -> bool:
-        """Whether types of the results have followed from values of inputs that are no constants."""
+        """Tell whether types of the results follow from values of inputs that are no constants."""
         try:
             self.definition.infer(self.call())
         except ValueNeededError:

@@ -29,7 +29,7 @@ class Part:
 
     @property
     def front(self) -> Graph:
-        """What runs at once."""
+        """Return what runs at once."""
         return self.graph if self.cut is None else self.cut.front
 
 
@@ -53,11 +53,11 @@ class OpenBody:
 
     @property
     def fixed(self) -> bool:
-        """False: it is for inputs of any shapes."""
+        """Return False: it takes inputs of any shapes."""
         return False
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
-        """The types of the outputs for inputs of these types; None where only a run tells."""
+        """Return the types of the outputs for inputs of these types; None where only a run tells."""
         try:
             graph = rebuilt(self.model, [type.shape for type in inputs])
         except (ModelError, UnsupportedError):  # which matters if it runs, and is raised then
@@ -72,7 +72,7 @@ class OpenBody:
 
 
 def expect_whole(graph: Graph, what: str) -> Graph:
-    """The graph, unless operations are pending: then UnsupportedError saying what cannot be done."""
+    """Return the graph. Raises UnsupportedError, saying what cannot be done, if operations are pending."""
     if graph.pending:
         where = graph.pending[0].where
         raise UnsupportedError(f"{what} a model with shapes that depend on values: {where}")
@@ -80,7 +80,7 @@ def expect_whole(graph: Graph, what: str) -> Graph:
 
 
 def parts(graph: Graph, inputs: Sequence[Array], evaluate: Evaluate) -> tuple[Part, ...]:
-    """The parts of a graph, in order, that the values lead to from its initial state; of most there is one.
+    """Return the parts of a graph, in order, for these inputs and its initial state; most graphs have one.
 
     `evaluate` computes a part, the last one excepted.
     """
@@ -97,7 +97,7 @@ def parts(graph: Graph, inputs: Sequence[Array], evaluate: Evaluate) -> tuple[Pa
 
 
 def _settled(split: Cut, inputs: Sequence[Array]) -> Graph:
-    """What follows a cut, completed with all values of its inputs that it asks for."""
+    """Return what follows a cut, completed with all values of its inputs that it asks for."""
     numbers: tuple[int, ...] = ()
     wanted = split.asked
     while True:

@@ -36,5 +36,5 @@ class PendingOperation(Generic[G]):
 
     @property
     def where(self) -> str:
-        """Which operation waits, and why."""
+        """Say which operation waits, and why."""
         return f"{self.origin or self.op}: {self.reason}"

@@ -34,7 +34,7 @@ def _as_shape(name: str, shape: Sequence[int]) -> Shape:
 
 
 def rebuilt(model: Graph, shapes: Sequence[Shape]) -> Graph:
-    """The model for inputs of these shapes: its template completed, or its operations repeated."""
+    """Return the model for inputs of these shapes: its template completed, or its operations repeated."""
     types = [i.type.with_shape(shape) for i, shape in zip(model.inputs, shapes, strict=True)]
     made = complete(model.template or model, types)
     made.template = model.template
@@ -42,9 +42,9 @@ def rebuilt(model: Graph, shapes: Sequence[Shape]) -> Graph:
 
 
 def as_input(operand: Operand, value: Any) -> Array:
-    """`value` as a C-contiguous array for a model input; ModelError when dtype or shape do not fit.
+    """Return `value` as a C-contiguous array for a model input.
 
-    Extents that the input leaves open may be any.
+    Raises ModelError if dtype or shape do not fit. Extents that the input leaves open may be any.
 
     Lossless widening that numpy calls safe (float16 to float32, uint8 to int32) is done; anything
     else must be converted by the caller, who knows what is meant. Strings are taken as str and as bytes.

@@ -50,7 +50,7 @@ def _constant(value: Array) -> Hashable:
 
 
 def _attribute(value: Any) -> Hashable:
-    """An attribute as something to compare by; what has no order of its own is the same only as itself."""
+    """Return what to compare an attribute by; an object of an unknown kind equals only itself."""
     if isinstance(value, Mapping):
         return tuple((key, _attribute(v)) for key, v in value.items())
     if isinstance(value, (tuple, list)):

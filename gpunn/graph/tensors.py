@@ -17,7 +17,7 @@ def expect_type(what: str, value: Array, type: TensorType) -> None:
 
 
 def zeros(type: TensorType) -> Array:
-    """What stands for zeros in a tensor, in the memory of one element, or one for each zero point."""
+    """Return what stands for zeros in a tensor, in the memory of one element, or one for each zero point."""
     q = type.quantization
     zeros = np.array((0,) if q is None else q.zero_point, type.dtype.numpy)
     along = [-1 if q is not None and axis == q.axis else 1 for axis in range(type.rank)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from gpunn.graph.graph import Graph, with_bodies
+from gpunn.graph.bodies import with_bodies
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops.elementwise.quantize import dequantize
 from gpunn.passes.rewrite import replace_inputs

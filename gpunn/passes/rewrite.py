@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gpunn.errors import ModelError
-from gpunn.graph.graph import Graph, consumers, with_bodies
+from gpunn.graph.bodies import with_bodies
+from gpunn.graph.graph import Graph, consumers
 from gpunn.graph.operation import Operand, Operation
 
 # The operation that computes an operand, where nobody else reads that and it is no result of the model.

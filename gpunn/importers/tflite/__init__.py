@@ -24,12 +24,12 @@ MIN_BYTES = 12  # root offset, identifier, and at least the root table's own off
 
 
 def recognise(data: bytes) -> bool:
-    """Whether the bytes say that they are a .tflite file."""
+    """Tell whether the bytes say that they are a .tflite file."""
     return len(data) >= MIN_BYTES and data[4:8] == IDENTIFIER
 
 
 def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
-    """The Graph of a .tflite file's bytes; `name` is the file's, for messages.
+    """Return the Graph of a .tflite file's bytes; `name` is the file's, for messages.
 
     `custom` says what custom operators stand for, by the names that the file has for them.
     Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
@@ -55,7 +55,7 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
 
 
 def _inputs(file: TfliteFile, graph: FileGraph) -> Sequence[Operand]:
-    """What the model's inputs are like, but for those of types that tensors cannot have."""
+    """Return what the model's inputs are like, but for those of types that tensors cannot have."""
     like, names = Graph(), Names()
     for number, index in enumerate(graph.inputs):
         tensor = graph.tensors[index]

@@ -25,7 +25,7 @@ _BOOL = TensorType(DType.BOOL, ())
 
 
 def call(options: str, field: str) -> Control:
-    """A rule for CALL and STABLEHLO_COMPOSITE: the subgraph's operators stand here instead."""
+    """Return a rule for CALL and STABLEHLO_COMPOSITE: the subgraph's operators stand here instead."""
 
     def rule(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
         return scope.nested(node.options(options).get(field), _arguments(node, 0), names)
@@ -65,7 +65,7 @@ def _choice(
     bodies: Sequence[Target],
     open: _Open | None = None,
 ) -> tuple[Operand, ...]:
-    """The results of the body that the first input chooses, without what resources then hold `around` it."""
+    """Return what the body that the first input chooses gives; resources `around` it are noted."""
     if open is None and _pending(bodies):
         raise RefusedError(STATE_IN_OPEN)
     written = list(dict.fromkeys(k for b in bodies for k in b.resources.written))
@@ -201,7 +201,7 @@ class _Open:
 
 
 def _attributes(bodies: Mapping[str, Graph], open: _Open | None) -> Mapping[str, Graph | OpenBody]:
-    """The attributes of an operation with bodies."""
+    """Return the attributes of an operation with bodies."""
     if open is None:
         return bodies
     for body, template in zip(bodies.values(), open.templates, strict=False):
@@ -214,7 +214,7 @@ def _pending(bodies: Iterable[Target]) -> bool:
 
 
 def _waits(around: Target, inputs: Iterable[Operand], bodies: Iterable[Target]) -> bool:
-    """Whether types of what bodies take are unknown."""
+    """Tell whether types of what bodies take are unknown."""
     return any(map(around.model.waits, inputs)) or any(
         b.model.waits(i) for b in bodies for i in b.model.inputs
     )
@@ -226,13 +226,13 @@ def _expect_change(state: Sequence[Operand]) -> None:
 
 
 def _expect_stateless(bodies: Iterable[Target]) -> None:
-    """RefusedError where bodies that are built anew for each shape have state."""
+    """Raise RefusedError where bodies that are built anew for each shape have state."""
     if any(states.begun or states.written for b in bodies for states in (b.tensors, b.resources)):
         raise RefusedError(STATE_IN_OPEN)
 
 
 def _handed_on(body: FileGraph, arguments: Sequence[Operand]) -> frozenset[int]:
-    """The numbers of constant arguments that a loop's body does not change."""
+    """Return the numbers of constant arguments that a loop's body does not change."""
     written = {tensor for operator in body.operators for tensor in operator.outputs}
     pairs = enumerate(zip(arguments, body.inputs, body.outputs, strict=False))
     return frozenset(i for i, (a, x, y) in pairs if a.value is not None and x == y not in written)
@@ -241,7 +241,7 @@ def _handed_on(body: FileGraph, arguments: Sequence[Operand]) -> frozenset[int]:
 def _expect_same_types(
     node: Node, before: Sequence[Operand], body: Graph, handed_on: Set[int], handles: Set[int]
 ) -> None:
-    """FormatError or RefusedError unless a loop's body gives what it takes; after that without `handles`."""
+    """Raise FormatError or RefusedError unless a loop's body gives what it takes; then drop `handles`."""
     numbers = [i for i in range(len(before)) if i not in handed_on]
     if len(body.outputs) != len(numbers):
         node.corrupt(f"its body gives {len(body.outputs) + len(handed_on)} tensors, expected {len(before)}")
@@ -256,13 +256,13 @@ def _expect_same_types(
 
 
 def _same_but_for_shapes(types: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
-    """Whether types differ in nothing else."""
+    """Tell whether types differ in nothing else."""
     pairs = zip(types, others, strict=False)
     return len(types) == len(others) and all(a.with_shape(b.shape) == b for a, b in pairs)
 
 
 def _arguments(node: Node, start: int) -> tuple[Operand, ...]:
-    """The inputs from `start` on, all of which must be there."""
+    """Return the inputs from `start` on, all of which must be there."""
     return tuple(node.operand(i) for i in range(start, len(node.inputs)))
 
 
@@ -272,7 +272,7 @@ def _expect_decision(node: Node, what: str, type: TensorType, waits: bool) -> No
 
 
 def _words(types: Sequence[TensorType]) -> str:
-    """Types for a message."""
+    """Return types for a message."""
     return f"({', '.join(map(str, types))})"
 
 

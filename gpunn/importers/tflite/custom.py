@@ -16,7 +16,7 @@ _PRIVATE = "_"  # options of converters' own start so: _output_quantized
 
 
 def detections(options: bytes) -> Mapping[str, object]:
-    """The attributes of TFLite_Detection_PostProcess; what is null has its default."""
+    """Return the attributes of TFLite_Detection_PostProcess; what is null has its default."""
     found = flexbuffer_map(options)
     return {k: v for k, v in found.items() if v is not None and not k.startswith(_PRIVATE)}
 
@@ -27,7 +27,7 @@ CUSTOM_OPERATORS: Mapping[str, CustomOperator] = {
 
 
 def custom_rule(operator: CustomOperator) -> Callable[[Node], Step]:
-    """The rule that a custom operator stands for."""
+    """Return the rule that a custom operator stands for."""
 
     def rule(node: Node) -> Step:
         try:

@@ -69,7 +69,7 @@ class TfliteFile:
         self._strings: dict[tuple[int, Shape], Array] = {}  # by buffer: they are asked for again
 
     def graph(self, index: int) -> FileGraph:
-        """A subgraph, read when it is asked for the first time."""
+        """Return a subgraph, read when it is asked for the first time."""
         if index not in self._graphs:
             if not 0 <= index < self.subgraphs:
                 self.fail(f"there is no subgraph {index}, there are {self.subgraphs}")
@@ -81,7 +81,7 @@ class TfliteFile:
         raise FormatError(f"{self.name}: {what}")
 
     def value(self, tensor: FileTensor) -> Array | None:
-        """A constant tensor's value, if it can be a view of the file's bytes; None when there is none."""
+        """Return a constant tensor's value, a view of the file's bytes if possible; None if there is none."""
         with self._reading(str(tensor)):
             data = self._buffer(tensor.buffer)
             if tensor.type is None or (data.size == 0 and tensor.type.nbytes != 0):
@@ -114,7 +114,7 @@ class TfliteFile:
             self.fail("corrupt, its tables hold more entries than the file has room for")
 
     def _count(self, count: int, size: int) -> int:
-        """A vector's length, bounded by the file's size."""
+        """Return a vector's length, bounded by the file's size."""
         if count * size > len(self.data):
             self.fail(f"corrupt, {count} entries do not fit a file of {len(self.data)} bytes")
         self._take(count * size)
@@ -127,7 +127,7 @@ class TfliteFile:
         return tuple(get().tolist()) if self._count(count, 4) else ()
 
     def _text(self, raw: bytes | None) -> str:
-        """A string of the file, fit to be shown: short, and without control characters."""
+        """Return a string of the file, fit to be shown: short, and without control characters."""
         self._take(len(raw or b""))
         return printable((raw or b"")[:MAX_NAME].decode("utf-8", "replace"))
 
@@ -137,7 +137,7 @@ class TfliteFile:
             self.fail(f"expected schema version 3, got {version}")
 
     def _code(self, code: Any) -> tuple[str, int]:
-        """An operator code's name and version.
+        """Return an operator code's name and version.
 
         The number stands in an int8 field, since 2020 also in an int32 field; the larger one counts.
         """
@@ -147,7 +147,7 @@ class TfliteFile:
         return OPERATOR_NAMES.get(number, f"BUILTIN_{number}"), code.Version()
 
     def _graph(self, index: int) -> FileGraph:
-        """Subgraph `index`; places in it are named without it where it is the first."""
+        """Return subgraph `index`; places in it are named without it where it is the first."""
         prefix = f"subgraph {index}, " if index else ""
         with self._reading(f"subgraph {index}"):
             graph = self._model.Subgraphs(index)
@@ -168,7 +168,7 @@ class TfliteFile:
         return FileGraph(index, *with_generators(unscaled(typed, read), read), inputs, outputs)
 
     def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
-        """Tensor `index`, of another type than the file says if that has a `type_name`."""
+        """Return tensor `index`, of another type than the file says if that has a `type_name`."""
         where = f"{prefix}tensor {index}"
         with self._reading(where):
             stored = self._ints(tensor.ShapeLength(), tensor.ShapeAsNumpy)
@@ -205,12 +205,12 @@ class TfliteFile:
         )
 
     def _bits(self, where: str, type_name: str, buffer: int) -> int:
-        """The bits of a constant's elements where several share a byte; 0 for all other tensors."""
+        """Return the bits of a constant's elements where several share a byte; 0 for all other tensors."""
         with self._reading(where):
             return BITS[type_name] if type_name in BITS and self._buffer(buffer).size else 0
 
     def _quantization(self, table: Any) -> tuple[tuple[float, ...], tuple[int, ...], int]:
-        """Scales, zero points and dimension of QuantizationParameters; minima and maxima say nothing here."""
+        """Return scales, zero points and dimension of QuantizationParameters, without minima and maxima."""
         if table is None:
             return (), (), 0
         scales = table.ScaleAsNumpy().tolist() if self._count(table.ScaleLength(), 4) else ()
@@ -226,7 +226,7 @@ class TfliteFile:
         zeros: tuple[int, ...],
         axis: int,
     ) -> Quantization | None:
-        """The quantisation of an integer tensor; a scale of 0 is none, absent zero points are 0."""
+        """Return the quantisation of an integer tensor; a scale of 0 is none, absent zero points are 0."""
         if dtype not in LIMITS or not any(scales):
             return None
         zeros = zeros or (0,)
@@ -271,7 +271,7 @@ class TfliteFile:
         )
 
     def _custom_options(self, operator: Any) -> bytes:
-        """A custom operator's own options: in the flatbuffer, or behind it (LargeCustomOptions)."""
+        """Return a custom operator's own options: in the flatbuffer, or behind it (LargeCustomOptions)."""
         offset, size = operator.LargeCustomOptionsOffset(), operator.LargeCustomOptionsSize()
         if offset > 1:
             self._take(size)
@@ -280,13 +280,13 @@ class TfliteFile:
         return operator.CustomOptionsAsNumpy().tobytes() if count else b""
 
     def _expect_tensors(self, indices: Iterable[int], what: str, tensors: int) -> None:
-        """FormatError unless all indices are those of tensors."""
+        """Raise FormatError unless all indices are those of tensors."""
         for index in indices:
             if not 0 <= index < tensors:
                 self.fail(f"{what} is tensor {index}, there are {tensors}")
 
     def _buffer(self, index: int) -> Array:
-        """A buffer's bytes: inside the flatbuffer, or behind it at an offset (files over 2 GiB do so)."""
+        """Return a buffer's bytes: inside the flatbuffer, or behind it (in files over 2 GiB)."""
         if self._buffers == 0:
             return np.empty(0, np.uint8)
         buffer = self._model.Buffers(index)
@@ -298,14 +298,14 @@ class TfliteFile:
         return found
 
     def _outside(self, offset: int, size: int, what: str) -> Array:
-        """Bytes of the file by their place in it."""
+        """Return bytes of the file by their place in it."""
         if offset + size > len(self.data):
             self.fail(f"{what} ends at byte {offset + size}, the file at {len(self.data)}")
         return np.frombuffer(self.data, np.uint8, size, offset)
 
 
 def _options(operator: Any) -> tuple[str, Any]:
-    """The name of an operator's option table, of either union; "" and None where it has none."""
+    """Return the name of an operator's option table, of either union; "" and None where it has none."""
     for names, number, union in (
         (schema.BuiltinOptions, operator.BuiltinOptionsType(), operator.BuiltinOptions),
         (schema.BuiltinOptions2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2),
@@ -316,5 +316,5 @@ def _options(operator: Any) -> tuple[str, Any]:
 
 
 def _new_builtin_code(table: Table) -> int:
-    """OperatorCode.builtin_code, field 3 of the table, which the schema's class only shows from 127 up."""
+    """Return OperatorCode.builtin_code, field 3 of the table; the schema's class hides it below 127."""
     return int(table.GetSlot(10, 0, Int32Flags))

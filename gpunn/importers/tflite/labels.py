@@ -42,7 +42,7 @@ def labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
 
 
 def _texts(data: bytes) -> list[str]:
-    """The text files of a zip at the end of the data, bounded in number and size."""
+    """Return the text files of a zip at the end of the data, bounded in number and size."""
     texts: list[str] = []
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

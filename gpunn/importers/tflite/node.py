@@ -44,12 +44,12 @@ class Node(common.Node):
     unfold: Callable[[int, str], None] | None = None
 
     def subgraph(self, index: int) -> FileGraph:
-        """A subgraph that the options name. Raises FormatError where that leads back here, or too deep."""
+        """Return a subgraph that the options name. Raises FormatError for a circle, and if it is too deep."""
         assert self.graphs is not None
         return self.graphs(index)
 
     def options(self, name: str) -> Options:
-        """The operator's option table, which must be of the named type; absent, it is all defaults."""
+        """Return the operator's option table, which must be of the named type; absent, it is all defaults."""
         if self.options_type not in ("", name):
             self.corrupt(f"expected the option table {name}, got {self.options_type}")
         table = getattr(schema, name)()
@@ -66,14 +66,14 @@ class Options:
     table: Any
 
     def get(self, name: str) -> Any:
-        """A scalar field, by the schema class's name for it."""
+        """Return a scalar field, by the schema class's name for it."""
         try:
             return getattr(self.table, name)()
         except CORRUPT as error:
             self.node.corrupt(f"option {name} cannot be read ({error})")
 
     def name(self, field: int) -> bytes:
-        """A short string, by the number of its field; empty where there is none."""
+        """Return a short string, by the number of its field; empty where there is none."""
         table = self.table._tab
         try:
             place = table.Offset(4 + 2 * field)
@@ -86,14 +86,14 @@ class Options:
         return bytes(found)
 
     def ints(self, name: str) -> tuple[int, ...]:
-        """A vector of integers."""
+        """Return a vector of integers."""
         count = self.get(f"{name}Length")
         if count > common.MAX_INTS:
             self.node.corrupt(f"option {name} has {count} entries, at most {common.MAX_INTS} make sense")
         return tuple(int(v) for v in self.get(f"{name}AsNumpy")) if count else ()
 
     def floats(self, name: str) -> tuple[float, ...]:
-        """A vector of numbers, as long as the file has room for, which counts as unfolded."""
+        """Return a vector of numbers, as long as the file has room for, which counts as unfolded."""
         assert self.node.unfold is not None
         count = self.get(f"{name}Length")
         if 4 * count > len(self.table._tab.Bytes):
@@ -102,7 +102,7 @@ class Options:
         return tuple(self.get(f"{name}AsNumpy").tolist()) if count else ()
 
     def activation(self) -> dict[str, str]:
-        """The fused activation as an attribute, none if there is none (enum ActivationFunctionType)."""
+        """Return the fused activation as an attribute, or no attribute (enum ActivationFunctionType)."""
         number = self.get("FusedActivationFunction")
         if number == schema.ActivationFunctionType.NONE:
             return {}
@@ -112,7 +112,7 @@ class Options:
 
 
 def symmetric(filter: Operand) -> Operand:
-    """A quantised constant as operators on reals read it: they take uint8 without zero point for int8.
+    """Return a quantised constant as operators on reals read it: they take uint8 without zero point for int8.
 
     The converters of 2018 labelled weights like that; TFLite's hybrid kernels take both for the same.
     """

@@ -36,7 +36,7 @@ class Ops:
     def add(
         self, node: Node, operator: FileOperator, titles: Sequence[str]
     ) -> tuple[tuple[Operand, ...], Mapping[int, Operand]]:
-        """Add what stands for an operator; its outputs, and what it makes of the states among its inputs.
+        """Add what stands for an operator; return its outputs, and what it makes of states among its inputs.
 
         The outputs are called by `titles`, the states are given by input. Raises ComputedError where the rule
         needs a value that is not known yet, RefusedError where it says that it cannot be.
@@ -73,7 +73,7 @@ class Ops:
         )
 
     def _widened(self, step: Step, origin: str) -> Step:
-        """The step with its quantised constant filter dequantised where the input it meets is of reals.
+        """Return the step with its quantised constant filter dequantised if its input is of reals.
 
         TFLite's hybrid kernels quantise the input on the fly instead: less exact (docs/quantized.md).
         """
@@ -92,7 +92,7 @@ class Ops:
         return replace(step, inputs=(x, self.target.widened[filter], *step.inputs[FILTER + 1 :]))
 
     def _declared(self, step: Step, operator: FileOperator) -> Sequence[Quantization | None]:
-        """The quantisations that an operator's outputs shall have; nothing: what follows from the inputs."""
+        """Return the quantisations that outputs shall have; nothing where they follow from the inputs."""
         operands = [o if isinstance(o, Operand) else None for o in step.inputs]
         expect_reals(operator.code, step.op, operands)  # which is the first thing to say
         declared = [self.tensors.graph.tensors[i].quantization for i in operator.outputs]

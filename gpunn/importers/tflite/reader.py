@@ -64,7 +64,7 @@ class Reader:
         names: Sequence[str] = (),
         target: Target | None = None,
     ) -> tuple[Operand, ...]:
-        """The results of a subgraph on given operands: inlined here, or read into another `target`.
+        """Return the results of a subgraph on given operands: inlined here, or read into another `target`.
 
         `names` are what the results shall be called.
         """
@@ -144,7 +144,7 @@ class Reader:
         self.tensors.stand_in(operator)
 
     def subgraph(self, index: int) -> FileGraph:
-        """A subgraph that an operator here calls."""
+        """Return a subgraph that an operator here calls."""
         return self.work.enter(index, self.path)
 
     def _add(self, operator: FileOperator) -> None:
@@ -171,7 +171,7 @@ class Reader:
     def _let_wait(
         self, operator: FileOperator, node: Node, titles: Sequence[str], error: ComputedError | None = None
     ) -> tuple[tuple[Operand, ...], Mapping[int, Operand]]:
-        """Keep an operator as pending; what stands for its outputs and for what it makes of variables."""
+        """Keep an operator as pending; return its outputs, and what it makes of variables."""
         tensors = self.graph.tensors
         states = {k: i for k, i in enumerate(operator.inputs) if i is not None and tensors[i].is_variable}
         wanted = (*titles, *(self.tensors.label(index) for index in states.values()))
@@ -181,7 +181,7 @@ class Reader:
         return found[:count], dict(zip(states, found[count:], strict=True))
 
     def _node(self, operator: FileOperator) -> Node:
-        """An operator as its rule sees it."""
+        """Return an operator as its rule sees it."""
         tensors = enumerate(operator.inputs)
         return Node(
             f"{self.file.name}: {operator}",

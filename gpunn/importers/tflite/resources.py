@@ -86,7 +86,7 @@ def table_size(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand,
 
 
 def _contents(node: Node, scope: Scope) -> Contents:
-    """What is in the table that input 0 stands for."""
+    """Return what is in the table that input 0 stands for."""
     table = _resource(node, scope, Table)
     if table not in scope.work.tables:
         raise RefusedError(f"{table} is asked before anything is imported into it")
@@ -94,7 +94,7 @@ def _contents(node: Node, scope: Scope) -> Contents:
 
 
 def _resource(node: Node, scope: Scope, kind: type[_Resource]) -> _Resource:
-    """What input 0 stands for."""
+    """Return what input 0 stands for."""
     operand = node.operand(0)
     resource = scope.work.resources.get(operand)
     if not isinstance(resource, kind):

@@ -24,7 +24,7 @@ RESULT_TYPES: Mapping[str, int | str] = {
 
 
 def result_type(code: str, inputs: Sequence[str]) -> str:
-    """The name of that type, given those of the inputs; "" where the file's word counts."""
+    """Return the name of that type, given those of the inputs; "" where the file's word counts."""
     found = RESULT_TYPES.get(code, "")
     if isinstance(found, str):
         return found

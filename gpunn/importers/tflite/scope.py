@@ -20,7 +20,7 @@ class Scope(Protocol):
     target: Target
 
     def subgraph(self, index: int) -> FileGraph:
-        """Another subgraph. Raises FormatError where it leads back here, or too deep."""
+        """Return another subgraph. Raises FormatError where it leads back here, or too deep."""
 
     def nested(
         self,
@@ -29,7 +29,7 @@ class Scope(Protocol):
         names: Sequence[str] = (),
         target: Target | None = None,
     ) -> tuple[Operand, ...]:
-        """The results of a subgraph on given operands: inlined, or read into another `target`."""
+        """Return the results of a subgraph on given operands: inlined, or read into another `target`."""
 
     def body(
         self,

@@ -47,7 +47,7 @@ Ints = Callable[[int, Callable[[], Any]], tuple[int, ...]]
 
 
 def read_sparsity(table: Any, ints: Ints) -> Sparsity:
-    """What a table says; `ints` reads a vector of so many entries, with bounds. Raises ValueError."""
+    """Return what a table says; `ints` reads a vector of so many entries, with bounds. Raises ValueError."""
     order = ints(table.TraversalOrderLength(), table.TraversalOrderAsNumpy)
     blocks = ints(table.BlockMapLength(), table.BlockMapAsNumpy)
     count = table.DimMetadataLength()
@@ -75,7 +75,7 @@ def _level(table: Any, ints: Ints) -> Level:
 
 
 def dense(sparsity: Sparsity, shape: Shape, values: Array) -> Array:
-    """The tensor of `shape` with these values where the walk comes to, and 0 elsewhere.
+    """Return the tensor of `shape` with these values where the walk comes to, and 0 elsewhere.
 
     Raises ValueError for a walk that leaves the tensor or has other than so many ends.
     """

@@ -12,7 +12,7 @@ _WORD = 4  # bytes of a number, an int32 in little-endian order
 
 
 def decode(data: Array, count: int) -> Array:
-    """The `count` strings in a buffer's bytes, as an array of bytes objects.
+    """Return the `count` strings in a buffer's bytes, as an array of bytes objects.
 
     Raises ValueError unless every offset is where the one before allows, and within the buffer. LiteRT,
     string_util.h, has the format.

@@ -38,12 +38,12 @@ class FileTensor:
 
     @property
     def is_handle(self) -> bool:
-        """Whether it holds no numbers but says which resource is meant."""
+        """Tell whether it holds no numbers but says which resource is meant."""
         return self.type_name == "RESOURCE"
 
     @property
     def type(self) -> TensorType | None:
-        """The type with the stored shape, which has 1 for open extents."""
+        """Return the type with the stored shape, which has 1 for open extents."""
         return None if self.dtype is None else TensorType(self.dtype, self.stored, self.quantization)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class FileOperator:
 
     @property
     def kind(self) -> str:
-        """The operator's name and version, for messages."""
+        """Return the operator's name and version, for messages."""
         return f"{self.code} v{self.version}"
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class FileGraph:
 
 
 def unscaled(tensors: list[FileTensor], operators: Iterable[FileOperator]) -> list[FileTensor]:
-    """The same without scales of int32, but for tensors of operators that read them."""
+    """Return the same without scales of int32, but for tensors of operators that read them."""
     read = {i for o in operators if o.code.startswith(SCALED) for i in (*o.inputs, *o.outputs)}
     return [
         replace(t, quantization=None) if t.dtype is DType.INT32 and k not in read else t
@@ -99,7 +99,7 @@ def unscaled(tensors: list[FileTensor], operators: Iterable[FileOperator]) -> li
 def with_generators(
     tensors: list[FileTensor], operators: Iterable[FileOperator]
 ) -> tuple[tuple[FileTensor, ...], tuple[FileOperator, ...]]:
-    """The same with a variable as last input of each operator that draws: what its generator has given."""
+    """Return the same with a variable as last input of each operator that draws: its generator's state."""
     changed = []
     for operator in operators:
         if operator.code in DRAWING:
@@ -112,5 +112,5 @@ def with_generators(
 
 
 def printable(text: str) -> str:
-    """The text with characters that steer a terminal replaced."""
+    """Return the text with characters that steer a terminal replaced."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -24,13 +24,13 @@ class States:
     written: dict[Key, Operand] = field(default_factory=dict)
 
     def start(self, key: Key) -> Operand:
-        """What it held at first."""
+        """Return what it held at first."""
         if key not in self.begun:
             self.begun[key] = self.begin(key)
         return self.begun[key]
 
     def get(self, key: Key) -> Operand:
-        """What it holds by now."""
+        """Return what it holds by now."""
         return self.written[key] if key in self.written else self.start(key)
 
 
@@ -52,7 +52,7 @@ class Target:
 
     @classmethod
     def outer(cls, work: Work, model: Graph) -> Target:
-        """The file's own model, in which state is kept from run to run."""
+        """Return the file's own model, in which state is kept from run to run."""
         names = Names()
 
         def variable(key: Key) -> Operand:
@@ -63,7 +63,7 @@ class Target:
 
     @classmethod
     def alone(cls, model: Graph) -> Target:
-        """A model without any state."""
+        """Return a model without any state."""
 
         def begin(key: Key) -> Operand:
             raise RefusedError("a variable is used first where shapes depend on values, or in a body there")
@@ -71,18 +71,18 @@ class Target:
         return cls(model, States(begin), States(begin), Names())
 
     def entered(self, work: Work) -> Target:
-        """The same model, for a subgraph whose variable tensors begin anew."""
+        """Return the same model, for a subgraph whose variable tensors begin anew."""
         return replace(self, tensors=_constants(work, self.model, self.names))
 
     def once(self, work: Work) -> Target:
-        """A model for what happens before the first run."""
+        """Return a model for what happens before the first run."""
         model, names = Graph(), Names()
         return Target(
             model, _constants(work, model, names), _constants(work, model, names), names, certain=True
         )
 
     def body(self, name: str, loop: bool = False) -> Target:
-        """A model inside of this one, into which what resources hold here comes as inputs.
+        """Return a model inside of this one, into which what resources hold here comes as inputs.
 
         Of a `loop` that holds for variable tensors, too; else they begin anew, as the constants that they are
         here (see entered()).
@@ -111,7 +111,7 @@ class Target:
 
 
 def _constants(work: Work, model: Graph, names: Names) -> States:
-    """State that begins as it is before the first run."""
+    """Return state that begins as it is before the first run."""
 
     def constant(key: Key) -> Operand:
         name, type, value = work.initial(key)

@@ -33,7 +33,7 @@ class Tensors:
         self.titles: dict[int, str] = {}
 
     def label(self, index: int) -> str:
-        """What a tensor is called."""
+        """Return what a tensor is called."""
         return self.titles.get(index, self.graph.tensors[index].name)
 
     def input(self, index: int, given: Iterator[Operand]) -> None:
@@ -46,7 +46,7 @@ class Tensors:
             self.operands[index] = next(given)
 
     def operand(self, index: int, reader: str) -> Operand:
-        """The operand of a tensor that something reads."""
+        """Return the operand of a tensor that something reads."""
         if index not in self.operands:
             if self.graph.tensors[index].is_variable:
                 return self.states.get((self.graph.index, index))
@@ -54,7 +54,7 @@ class Tensors:
         return self.operands[index]
 
     def _constant(self, index: int, reader: str) -> Operand:
-        """The operand of a tensor that nothing writes; one for all calls of a subgraph."""
+        """Return the operand of a tensor that nothing writes; one for all calls of a subgraph."""
         key, tensor = (self.graph.index, index), self.graph.tensors[index]
         if key not in self.work.constants:
             value = self.work.value(tensor)
@@ -70,7 +70,7 @@ class Tensors:
             self.states.written[self.graph.index, index] = operand
 
     def read(self, index: int, position: int, operator: FileOperator) -> Operand:
-        """The operand at an operator's input, refused when its kind is not supported."""
+        """Return the operand at an operator's input, refused when its kind is not supported."""
         tensor = self.graph.tensors[index]
         handles = tensor.is_handle and operator.code in CONTROL
         if tensor.dtype is None and not handles:
@@ -79,16 +79,16 @@ class Tensors:
         return self.operand(index, f"input {position} of {operator}")
 
     def open(self, index: int) -> OpenShape | None:
-        """A tensor's shape as the file declares it, where it is open and an input's is, too."""
+        """Return a tensor's shape as the file declares it, where it is open and an input's is, too."""
         declared = self.graph.tensors[index].open
         return declared if declared.is_open and any(i.open for i in self.model.inputs) else None
 
     def outputs(self) -> tuple[Operand, ...]:
-        """What the subgraph gives to the one that calls it."""
+        """Return what the subgraph gives to the one that calls it."""
         return tuple(self.operand(i, f"an output of {self.graph}") for i in self.graph.outputs)
 
     def results(self) -> Iterator[Operand]:
-        """The model's outputs; UnsupportedError for one of another type than tensors have."""
+        """Return the model's outputs; UnsupportedError for one of another type than tensors have."""
         for index in self.graph.outputs:
             tensor = self.graph.tensors[index]
             if tensor.type is None:
@@ -105,7 +105,7 @@ class Tensors:
             self.set(index, operand)
 
     def expect_type(self, origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
-        """FormatError unless the file's type of `what` is the one that follows from the inputs."""
+        """Raise FormatError unless the file's type of `what` is the one that follows from the inputs."""
         if tensor.is_handle and operand in self.work.resources:
             return
         if tensor.is_handle:
@@ -117,7 +117,7 @@ class Tensors:
             expect_shape(origin, what, tensor, operand)
 
     def stand_in(self, operator: FileOperator) -> None:
-        """Operands for the results of an operator that is not there, so that the search can go on."""
+        """Make operands for the results of a refused operator, so that the search can go on."""
         for index in operator.outputs:
             tensor = self.graph.tensors[index]
             if tensor.type is not None:

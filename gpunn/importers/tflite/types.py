@@ -26,7 +26,7 @@ UNSCALED = ("REDUCE_WINDOW", "STABLEHLO_")
 
 
 def expect_type(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
-    """FormatError unless the file's type of `what` is, but for the shape, what follows from the inputs."""
+    """Raise FormatError unless the file's type of `what` fits the inputs; the shape is not compared."""
     if tensor.dtype is None:
         raise RefusedError(f"{what} is {tensor.type_name}, which is not supported")
     if tensor.dtype is not operand.type.dtype:
@@ -39,7 +39,7 @@ def expect_type(origin: str, what: str, tensor: FileTensor, operand: Operand) ->
 
 
 def expect_shape(origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
-    """FormatError unless the file's shape of `what` is the one that follows from the inputs."""
+    """Raise FormatError unless the file's shape of `what` is the one that follows from the inputs."""
     expected = operand.type.shape
     if not tensor.open.admits(expected):
         raise FormatError(
@@ -82,13 +82,13 @@ def expect_scales(step: Step, declared: Sequence[Quantization | None]) -> None:
 
 
 def _plain(op: Op) -> tuple[DType, ...]:
-    """The element types that stand for themselves where an op reads them."""
+    """Return the element types that stand for themselves where an op reads them."""
     quantized = op.quantized
     return (*op.dtypes, *(quantized.dtypes if quantized is not None and quantized.plain else ()))
 
 
 def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
-    """Whether an op takes a type at one of its inputs; `integer`: some input is quantised."""
+    """Tell whether an op takes a type at one of its inputs; `integer`: some input is quantised."""
     definition = OPS[op]
     if type.dtype is DType.STRING:
         return definition.strings
@@ -110,7 +110,7 @@ def _real(op: str, position: int, type: TensorType, integer: bool) -> bool:
 
 
 def _words(quantization: Quantization | None) -> str:
-    """A quantisation for a message."""
+    """Return a quantisation for a message."""
     if quantization is None:
         return "no quantisation"
     if not quantization.per_tensor:

@@ -10,7 +10,7 @@ from gpunn.types import Array, DType, TensorType
 
 
 def values_of(type: TensorType, data: Array, bits: int = 0, sparsity: Sparsity | None = None) -> Array:
-    """The value of a type in the bytes of a buffer, of which plain ones are a view.
+    """Return the value of a type in the bytes of a buffer, of which plain ones are a view.
 
     bits: of an element, where several share a byte. Raises ValueError where the bytes are not those of such
     a value.
@@ -28,7 +28,7 @@ def values_of(type: TensorType, data: Array, bits: int = 0, sparsity: Sparsity |
 
 
 def _unpacked(data: Array, bits: int, count: int) -> Array:
-    """`count` signed integers of so many bits each, the lowest first, as the bytes of as many int8.
+    """Return `count` signed integers of so many bits each, the lowest first, as the bytes of as many int8.
 
     LiteRT, tensor_utils, UnpackPackedIntToInt8.
     """

@@ -56,7 +56,7 @@ class Waiting:
         return graph.pend(entry)
 
     def __call__(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
-        """Add the operator to a graph in which the types of its inputs are known; its results there."""
+        """Add the operator to a graph that knows the types of its inputs, and return its results there."""
         node = replace(self.node, inputs=tuple(inputs), value_of=graph.value_of)
         work = self.tensors.work.again(graph)
         target = Target.alone(graph)

@@ -94,7 +94,7 @@ class Work:
         self.unfolding = Unfolding(len(self.file.data), self.unsupported)
 
     def again(self, graph: Graph) -> Work:
-        """The work of adding operators to another graph, where shapes are others than the file's.
+        """Return the work of adding operators to another graph, where shapes are others than the file's.
 
         It is one for all of them, as its bounds are.
         """
@@ -103,7 +103,7 @@ class Work:
         return self.latest[1]
 
     def handle(self, resource: Variable | Table) -> Operand:
-        """The constant that stands for a resource, which only operators of resources understand."""
+        """Return the constant that stands for a resource, which only operators of resources understand."""
         if resource not in self.handles:
             number = np.array(len(self.handles), np.int32)
             handle = Operand(str(resource), TensorType(DType.INT32, ()), Lifetime.CONSTANT, number)
@@ -112,7 +112,7 @@ class Work:
         return self.handles[resource]
 
     def initial(self, key: Key) -> tuple[str, TensorType, Array]:
-        """The name and type of what keeps state, and what it holds before the first run."""
+        """Return the name and type of what keeps state, and what it holds before the first run."""
         if isinstance(key, Variable):
             if key not in self.initial_values:
                 raise RefusedError(f"variable {str(key)!r} may be read before anything is assigned to it")
@@ -129,20 +129,20 @@ class Work:
         return tensor.name, tensor.type, value
 
     def value(self, tensor: FileTensor) -> Array | None:
-        """What the file holds of a tensor, within bounds where that unfolds."""
+        """Return what the file holds of a tensor, within bounds where that unfolds."""
         if tensor.type is not None and (tensor.sparsity is not None or tensor.bits):
             self.unfolding.count(tensor.type.nbytes, str(tensor))
         return self.file.value(tensor)
 
     def computed(self, operator: FileOperator, node: Node, answer: Computed) -> Op:
-        """The op of what the host computes for an operator; one however often its shapes are asked for."""
+        """Return the op of what the host computes for an operator; always the same one."""
         key = operator.place, tuple(o is not None and o.value is not None for o in node.inputs)
         if key not in self.ops:
             self.ops[key] = computed(operator.code.lower(), answer, node)
         return self.ops[key]
 
     def enter(self, index: int, path: Sequence[int]) -> FileGraph:
-        """A subgraph that subgraphs `path` call, each the next; FormatError when that has no end."""
+        """Return a subgraph that subgraphs `path` call, each the next; FormatError when that has no end."""
         if index in path:
             self.file.fail(f"subgraph {index} calls itself, by way of {list(path)}")
         if len(path) == MAX_DEPTH:
@@ -150,7 +150,7 @@ class Work:
         return self.file.graph(index)
 
     def begin(self, graph: FileGraph) -> bool:
-        """Whether a subgraph has been read before; then it counts."""
+        """Tell whether a subgraph has been read before; then it counts."""
         again = graph.index in self.begun
         self.begun.add(graph.index)
         if again:
