@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import gpunn
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
+from gpunn.compilation.stages import MAX_STAGES
+from gpunn.graph.complete import complete
+from gpunn.graph.graph import Graph
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import PendingOperation
 from gpunn.model import Model
 from gpunn.types import Array, DType, TensorType, float32
+from tests import tflite_builder
 from tests.graph.test_pending import COUNT, positives, repeated
-from tests.tflite_builder import Graph
 
 PLACES = TensorType(DType.INT64, (1, 1))
 X = np.array([[1, -1, 2], [-2, 3, -3]], np.float32)
@@ -54,7 +59,7 @@ def test_one_program_for_all_values_that_lead_to_the_same_shapes(backend: str) -
 
 def test_files_have_pending_operations_of_the_same_kind() -> None:
     """So have calls of NNAPI, see tests/nnapi/test_translation.py."""
-    graph = Graph()
+    graph = tflite_builder.Graph()
     data = graph.build(graph.add("WHERE", [graph.input(TensorType(DType.BOOL, (4,)))], [PLACES]))
     for model in (chosen(), gpunn.load(data)):
         assert model.pending and {type(entry) for entry in model.pending} == {PendingOperation}
@@ -78,6 +83,27 @@ def test_every_way_to_run(backend: str, preference: gpunn.Preference) -> None:
             named = compiled.run(dict(zip(("x", "times"), frame, strict=True)))
             for answer in (event.result(), streamed, tuple(named.values()), compiled.trace(*frame).outputs):
                 np.testing.assert_array_equal(answer[0], (2 * frame[0])[frame[0] > 0])
+
+
+def test_values_that_came_before_need_no_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+    completed: list[str] = []
+
+    def counting(graph: Graph, *args: Any) -> Graph:
+        completed.append(graph.name)
+        return complete(graph, *args)
+
+    monkeypatch.setattr("gpunn.graph.complete.complete", counting)
+    with chosen().compile("cpu") as compiled:
+        check(compiled, X, 2)
+        once = len(completed)
+        for _ in range(3):
+            check(compiled, X, 2)
+        assert len(completed) == once > 0
+        for times in range(1, MAX_STAGES + 2):
+            check(compiled, X, times)
+        again = len(completed)
+        check(compiled, X, 2)
+        assert len(completed) > again, "others have come since, and only so many are kept"
 
 
 def test_stages_are_bounded(backend: str) -> None:

@@ -195,3 +195,68 @@ def test_a_loop_that_slices_by_its_counter_compiles_nothing_after_its_first_roun
         assert (after.pipelines, after.bind_groups) == made
     for result, wanted in zip(found, litert_run(data, inputs), strict=True):
         np.testing.assert_array_equal(result, wanted)
+
+
+def test_one_program_for_all_ranges_of_a_size(backend: str) -> None:
+    """x[a:b, 1, c:], where a, b and c decide on the shape. LiteRT's interface hands over no empty ones."""
+    graph = Graph()
+    x, begin, end = (
+        graph.input(type_of(X)),
+        graph.input(type_of(ints(0, 0, 0))),
+        graph.input(type_of(ints(0, 0, 0))),
+    )
+    masks = {"shrink_axis_mask": 2, "end_mask": 4}
+    strides = graph.constant(ints(1, 1, 1))
+    (y,) = graph.add("STRIDED_SLICE", [x, begin, end, strides], [float32(1, 1)], masks, signatures=[(-1, -1)])
+    data = graph.build([y])
+    with gpunn.load(data).compile(backend) as compiled:
+
+        def run(a: int, b: int, c: int) -> None:
+            found = compiled(X, ints(a, 1, c), ints(b, 0, 0))
+            np.testing.assert_array_equal(found, X[a:b, 1, c:])
+
+        inputs = [X, ints(2, 1, 2), ints(7, 0, 0)]
+        np.testing.assert_array_equal(compiled(*inputs), litert_run(data, inputs)[0])
+        for a in range(20):
+            run(a, a + 5, 2)
+        assert compiled.stats.programs == 2
+        run(20, 24, 3)
+        run(7, 11, 3)
+        assert compiled.stats.programs == 3
+        for a, b, c in ((-9, -4, 2), (27, 40, 2), (3, 3, 2), (5, 2, -1), (2, -3, 0)):
+            run(a, b, c)
+
+
+def test_a_loop_that_takes_ranges_compiles_nothing_after_its_first_round(
+    backend: str, planned: list[str]
+) -> None:
+    """The sum of x[2 i:2 i + 2] over i."""
+    rows = float32(2, 4, 6)
+    condition, body, main = Graph(), Graph(), Graph()
+    for graph in (condition, body):
+        _, _, count, limit = [graph.input(t) for t in (type_of(X), rows, NUMBER, NUMBER)]
+    (goes_on,) = condition.add("LESS", [count, limit], [TensorType(DType.BOOL, ())])
+    x, total, count, limit = body.inputs
+    two, one = body.constant(ints(2)), body.constant(np.array(1, np.int32))
+    (begin,) = body.add("MUL", [count, two], [type_of(ints(0))])
+    (end,) = body.add("ADD", [begin, two], [type_of(ints(0))])
+    (part,) = body.add("STRIDED_SLICE", [x, begin, end, body.constant(ints(1))], [rows])
+    (sums,) = body.add("ADD", [total, part], [rows])
+    (more,) = body.add("ADD", [count, one], [NUMBER])
+    given, last = main.input(type_of(X)), main.input(NUMBER)
+    start = [
+        given,
+        main.constant(np.zeros((2, 4, 6), np.float32)),
+        main.constant(np.array(0, np.int32)),
+        last,
+    ]
+    options = {"cond_subgraph_index": 1, "body_subgraph_index": 2}
+    results = main.add("WHILE", start, [type_of(X), rows, NUMBER, NUMBER], options)
+    file = build((main, [results[1]]), (condition, [goes_on]), (body, [x, sums, more, limit]))
+    with gpunn.load(file).compile(backend) as compiled:
+        compiled(X, np.array(1, np.int32))
+        before = len(planned)
+        for rounds in (2, 15, 0):
+            inputs = [X, np.array(rounds, np.int32)]
+            np.testing.assert_allclose(compiled(*inputs), litert_run(file, inputs)[0], rtol=1e-5, atol=1e-6)
+        assert len(planned) == before

@@ -10,7 +10,7 @@ from gpunn.importers.tflite.node import Node, Options
 
 
 def cut(node: Node) -> Step:
-    """SLICE of constant sizes, of which -1 reaches to the end: then the begins must be constant, too."""
+    """SLICE; a size of -1 reaches to the end. Begins that are computed decide on the shape alone."""
     x = node.operand(0)
     if node.operand(1).value is None:
         size = node.ints(2, "sizes", x.type.rank)
@@ -22,29 +22,34 @@ def cut(node: Node) -> Step:
     for n, b, e in zip(x.type.shape, begin, ends, strict=True):
         if not 0 <= b <= e <= n:
             node.corrupt(f"begins {list(begin)} and sizes {list(size)} leave shape {list(x.type.shape)}")
+    if node.operand(1).value is None:
+        sizes = tuple(e - b for b, e in zip(begin, ends, strict=True))
+        return Step("dynamic_slice", (x, node.operand(1)), {"sizes": sizes, "clip": False})
     return Step("strided_slice", (x,), {"begin": begin, "end": ends, "strides": (1,) * x.type.rank})
 
 
 def strided_slice(node: Node) -> Sequence[Step]:
     """STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape.
 
-    Begins may be computed where each of them names one element or says nothing, and so may ends.
+    Begins may be computed where each of them names one element or says nothing, and so may ends. Elsewhere
+    their values decide on shapes, and a begin within the input decides on nothing else.
     """
     x, options = node.operand(0), node.options("StridedSliceOptions")
     masks = _Masks(options, node.expect_ints(1, "begins"))
     begin = _numbers(node, 1, "begins", masks.begins)
     end = _numbers(node, 2, "ends", masks.ends)
     strides = node.ints(3, "strides", masks.count)
-    spec = _SliceSpec(node, x, options.get("Offset"), None if begin else node.operand(1))
+    computed = node.operand(1) if node.operand(1).value is None else None
+    spec = _SliceSpec(node, x, options.get("Offset"), computed)
     for i, stride in enumerate(strides):
         if masks.ellipsis[i]:
             spec.skip(x.type.rank - masks.covered)
         elif masks.new_axis[i]:
             spec.new_axis()
         elif masks.shrink[i]:
-            spec.index(0 if masks.begin[i] else begin[i] if begin else None, i)
+            spec.index(0 if masks.begin[i] else None if computed else begin[i], i)
         else:
-            spec.slice(begin[i] if masks.begins[i] else None, end[i] if masks.ends[i] else None, stride)
+            spec.slice(begin[i] if masks.begins[i] else None, end[i] if masks.ends[i] else None, stride, i)
     return spec.steps()
 
 
@@ -78,12 +83,14 @@ class _Masks:
 class _SliceSpec:
     """Collects one entry per axis of x, and the shape with new axes as it would be without them.
 
-    `computed`: begins that are not known; each entry of these is an index, or says nothing.
+    `computed`: begins that are no constants; each entry of these is an index, says nothing, or has a value
+    that is known by now.
     """
 
     def __init__(self, node: Node, x: Operand, offset: bool, computed: Operand | None) -> None:
         self.node, self.x, self.offset, self.computed = node, x, offset, computed
-        self.indexed: dict[int, int] = {}  # the axis that each computed index belongs to
+        self.indexed: dict[int, int] = {}  # the axis that each computed begin belongs to
+        self.sizes = list(x.type.shape)  # of what is taken from these
         self.begin: list[int | None] = []
         self.end: list[int | None] = []
         self.strides: list[int] = []
@@ -112,12 +119,17 @@ class _SliceSpec:
         """One element; the axis goes. Without a begin this entry of the computed ones names it."""
         self.extent()
         if begin is None:
-            self.indexed[entry] = len(self.begin)
+            self._at(entry, 1)
             begin = 0
         self.shrink.append(len(self.begin))
         self._append(begin, None, 1)
 
-    def slice(self, begin: int | None, end: int | None, stride: int) -> None:
+    def _at(self, entry: int, size: int) -> None:
+        """Let an entry of the computed begins say where a slice of the next axis lies."""
+        axis = len(self.begin)
+        self.indexed[entry], self.sizes[axis] = axis, size
+
+    def slice(self, begin: int | None, end: int | None, stride: int, entry: int | None = None) -> None:
         """A range with Python's meaning; with the option `offset`, the end counts from the begin."""
         extent = self.extent()
         if stride == 0:
@@ -125,7 +137,11 @@ class _SliceSpec:
         if self.offset and end is not None:
             end += slice(begin, None, stride).indices(extent)[0]
             end = None if end < 0 and stride < 0 else end
-        self.shape.append(len(range(*slice(begin, end, stride).indices(extent))))
+        found = range(*slice(begin, end, stride).indices(extent))
+        self.shape.append(len(found))
+        if self.computed is not None and entry is not None and begin == found.start and stride == 1:
+            self._at(entry, len(found))
+            begin = end = None
         self._append(begin, end, stride)
 
     def _append(self, begin: int | None, end: int | None, stride: int) -> None:
@@ -151,10 +167,9 @@ class _SliceSpec:
         return self._at_computed(self.computed), Step("strided_slice", (PREVIOUS,), kept), reshape
 
     def _at_computed(self, begins: Operand) -> Step:
-        """One element along each axis of a computed index, all along the others."""
-        taken = {*self.indexed.values()}
+        """What lies at computed begins, along their axes; all along the others."""
         attrs = {
-            "sizes": tuple(1 if d in taken else n for d, n in enumerate(self.x.type.shape)),
+            "sizes": tuple(self.sizes),
             "axes": tuple(self.indexed.get(entry) for entry in range(begins.type.size)),
             "clip": False,
             "negative": True,
