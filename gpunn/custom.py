@@ -8,9 +8,10 @@
 
 `op` makes an Op from a numpy function: its positional parameters are the operands, the keyword-only ones the
 attributes. `op` needs a rule that gives the types of the results (here `like`: the first input's type). It
-also takes a function that returns a Kernel, whose body is a file of shaders/, or that yields Candidates for
-different devices. Without a kernel the op runs on the CPU, inside the same plan. Quantised operands arrive as
-real numbers, unless the op is `quantized`.
+also takes a function that returns a Kernel, whose body is a file of shaders/ or a .wgsl file of your own, or
+that yields Candidates for different devices. Without a kernel the op runs on the CPU, inside the same plan.
+Quantised operands arrive as real numbers, unless the op is `quantized`. `Facets` lists everything that an op
+can state, for example its Accuracy, which comparisons use, and its Algebra, which passes use.
 """
 
 from __future__ import annotations

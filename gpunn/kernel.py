@@ -36,16 +36,16 @@ class Pack:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scratch:
-    """A tensor that kernels of one operation hand on: one of them writes it, later ones read it."""
+    """A tensor between the kernels of one operation: one of them writes it, later ones read it."""
 
     type: TensorType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Note(Scratch):
-    """What a kernel says of the values that it has seen; read back with the results of a run.
+    """A kernel's statement about the values that it has seen; read back with the results of a run.
 
-    `judge` gets it before anybody gets these, and may raise ModelError.
+    `judge` gets it before anything gets the results, and may raise ModelError.
     """
 
     judge: Callable[[Array], None]
@@ -73,7 +73,7 @@ class Read:
 
     @property
     def present(self) -> bool:
-        """Whether there is a buffer to bind."""
+        """Tell whether there is a buffer to bind."""
         return self.operand is not None or self.value is not None
 
 
@@ -135,17 +135,17 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The body's name, without folder and suffix."""
+        """Return the body's name, without folder and suffix."""
         return PurePath(self.body).stem
 
     @property
     def scratch(self) -> tuple[Scratch, ...]:
-        """What it writes for the kernels after it."""
+        """Return the tensors that it writes for later kernels."""
         return tuple(w.output for w in self.writes if isinstance(w.output, Scratch))
 
     @property
     def groups(self) -> Grid:
-        """Workgroups along x, y, z."""
+        """Return the workgroups along x, y, z."""
         x, y, z = (ceil_div(t, w) for t, w in zip(self.threads, self.workgroup, strict=True))
         return x, y, z
 
@@ -169,10 +169,10 @@ Kernels = Kernel | Sequence[Kernel] | Iterator[Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of a body, with those inside it: how often lavapipe counts it as going round.
+    """A loop of a body, with the loops inside it: how many rounds lavapipe counts for it.
 
-    Where a loop ends, all that is in it is done once more with every invocation switched off, loops included
-    (found by experiment).
+    At the end of a loop, everything in it is executed once more with every invocation switched off, including
+    loops (found by experiment).
     """
 
     times: int
@@ -190,12 +190,12 @@ class Loop:
 
 
 def nested(*times: int) -> Loop:
-    """Loops inside one another, from the outermost on."""
+    """Make loops inside one another, from the outermost on."""
     return Loop(times[0], (nested(*times[1:]),) if times[1:] else ())
 
 
 def halving(count: int) -> Loop:
-    """The loop that joins what `count` invocations, a power of two, bring."""
+    """Make the loop that combines the values of `count` invocations, a power of two."""
     return Loop(count.bit_length() - 1)
 
 
@@ -206,23 +206,23 @@ def spans(total: int, most: int | None) -> list[range]:
 
 
 def is_nan(name: str) -> str:
-    """WGSL: whether an f32 is NaN (in shaders: lib/nan.wgsl).
+    """Write WGSL that tells whether an f32 is NaN (in shaders: lib/nan.wgsl).
 
-    By its bits: compilers may take a NaN for impossible (WGSL, section 15.7.2), and some make min() or
-    max(), which drop it, of a comparison and a select().
+    It looks at the bits: compilers may assume that there is no NaN (WGSL, section 15.7.2), and some turn a
+    comparison and a select() into min() or max(), which drop it.
     """
     return f"((bitcast<u32>({name}) & 0x7fffffffu) > 0x7f800000u)"
 
 
 def keep_nan(expression: str, *names: str) -> str:
-    """WGSL: the expression, or the first of these f32s that is NaN."""
+    """Write WGSL for the expression, or for the first of these f32s that is NaN."""
     for name in reversed(names):
         expression = f"select({expression}, {name}, {is_nan(name)})"
     return expression
 
 
 def number_param(dtype: DType, value: float) -> Param:
-    """A number of a dtype as a parameter, which bodies read as T(p.name)."""
+    """Convert a number of a dtype to a parameter, which bodies read as T(p.name)."""
     if dtype.numpy.kind == "f":
         return float(value)
     bits = int(value) % 2**64
@@ -230,12 +230,12 @@ def number_param(dtype: DType, value: float) -> Param:
 
 
 def ceil_div(a: int, b: int) -> int:
-    """a / b, rounded up."""
+    """Compute a / b, rounded up."""
     return -(-a // b)
 
 
 def flat_threads(count: int, workgroup: int = 64) -> Grid:
-    """Threads for `count` independent invocations, folded over x and y when x alone is over the limit.
+    """Return threads for `count` independent invocations, folded over x and y if x alone exceeds the limit.
 
     shaders/lib/flat.wgsl makes one number of the two again.
     """
@@ -247,7 +247,7 @@ def flat_threads(count: int, workgroup: int = 64) -> Grid:
 
 
 def tile_grid(columns: int, rows: int, workgroup: int = 64) -> tuple[Grid, dict[str, int]]:
-    """Threads and parameters for a grid of tiles, one an invocation (lib/tiles.wgsl).
+    """Return threads and parameters for a grid of tiles, one for each invocation (lib/tiles.wgsl).
 
     A workgroup takes up to 8 columns and as many rows as then fit: narrow grids waste no invocation.
     """
@@ -258,18 +258,18 @@ def tile_grid(columns: int, rows: int, workgroup: int = 64) -> tuple[Grid, dict[
 
 
 def vec_width(*row_lengths: int) -> int:
-    """4 when every row length is divisible by 4, else 1."""
+    """Return 4 if every row length is divisible by 4, else 1."""
     return 4 if all(n % 4 == 0 for n in row_lengths) else 1
 
 
 def dims4(values: tuple[int, ...], fill: int) -> tuple[int, int, int, int]:
-    """Up to four numbers right-aligned into four, filled up in front."""
+    """Align up to four numbers to the right of four, and fill up in front."""
     a, b, c, d = (fill,) * (4 - len(values)) + values
     return a, b, c, d
 
 
 def fits_i32(*counts: int) -> bool:
-    """Whether flat element indices up to these counts fit the shaders' 32-bit arithmetic."""
+    """Tell whether flat element indices up to these counts fit the shaders' 32-bit arithmetic."""
     return max(counts, default=0) < 2**31
 
 

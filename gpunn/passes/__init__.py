@@ -1,4 +1,4 @@
-"""Graph -> Graph: what is done to every graph before it is planned, in this order."""
+"""Graph -> Graph: the changes to every graph before planning, in this order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PIPELINE: tuple[Pass, ...] = (
 
 
 def optimise(model: Graph) -> Graph:
-    """The same function of the same inputs, in fewer operations; its inputs and outputs stay."""
+    """Return a graph for the same function of the same inputs with fewer operations; inputs, outputs stay."""
     for step in PIPELINE:
         model = step(model)
     return model

@@ -1,6 +1,6 @@
 """Two operations of one kind become one: transposes, reshapes, and integer constants added or multiplied.
 
-All of it to the bit. Constants of reals are left alone: what comes out depends on the order.
+All results stay the same to the bit. Real constants are not combined: there the order changes the result.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _merge(first: Operation, second: Operation, between: Operand) -> Operation |
 
 
 def _reshapes(operation: Operation) -> bool:
-    """Whether the result has the bytes of the input under another shape."""
+    """Tell whether the result has the bytes of the input under another shape."""
     return operation.definition.alias and operation.definition.algebra.permutes
 
 
 def _merge_constants(first: Operation, second: Operation, between: Operand) -> Operation | None:
-    """(x + a) + b = x + (a + b), and so for products: integers wrap around in either order."""
+    """Change (x + a) + b to x + (a + b), and likewise products: integers wrap around in any order."""
     (x, a), (_, b) = _split(first), _split(second)
     if x is None or a is None or b is None or a.value is None or b.value is None:
         return None
@@ -57,7 +57,7 @@ def _merge_constants(first: Operation, second: Operation, between: Operand) -> O
 
 
 def _split(operation: Operation) -> tuple[Operand | None, Operand | None]:
-    """What an operation computes with, and its constant; None, None where it has no such two."""
+    """Return the variable operand and the constant of an operation; None, None if it does not have both."""
     left, right = operation.inputs
     if left is None or right is None or (left.value is None) == (right.value is None):
         return None, None

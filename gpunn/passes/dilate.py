@@ -1,9 +1,8 @@
 """Dilated convolutions, which older converters write as SPACE_TO_BATCH_ND, convolution, BATCH_TO_SPACE_ND.
 
-Output cell j of phase p, which becomes output pixel i = j b + p, sees the padded image at
-(j + k d - q) b + p = i + (k d - q) b for every k, where b is the block, d the convolution's own dilation and
-q its padding. That is a convolution with dilation b d, whose padding is q b and what the image was padded by,
-less the crop.
+Output cell j of phase p, which becomes output pixel i = j b + p, reads the padded image at (j + k d - q) b +
+p = i + (k d - q) b for every k, where b is the block, d the convolution's own dilation and q its padding.
+This is a convolution with dilation b d, whose padding is q b plus the image's padding minus the crop.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from gpunn.passes.rewrite import Private, absorb, allowed, keeps_scale
 
 
 def fuse_dilation(model: Graph) -> Graph:
-    """A convolution between blocks in the batch and back becomes one with dilation.
+    """Replace a convolution between blocks in the batch by one with dilation.
 
-    It stays where the blocks differ, the padding is not 0, or the crop takes more than was padded.
+    It stays if the blocks differ, the padding is not 0, or the crop exceeds the padding.
     """
     return absorb(model, _merge)
 

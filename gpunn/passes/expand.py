@@ -26,7 +26,7 @@ def expand(model: Graph) -> Graph:
 
 
 def _expanded(operation: Operation) -> Sequence[Operation]:
-    """An operation, or what it is written in."""
+    """Return an operation, or the operations in which it is written."""
     write = operation.definition.expand
     if write is None:
         return (operation,)
@@ -45,7 +45,7 @@ def _expanded(operation: Operation) -> Sequence[Operation]:
 
 
 def _written(operation: Operation, write: Expand, place: _Expansion) -> tuple[Operand, ...]:
-    """The results of an expansion: of the operation's shapes, each computed there, and none twice."""
+    """Return the results of an expansion: of the operation's shapes, each computed there, and none twice."""
     found = write(operation.call(), place, *operation.inputs)
     results: tuple[Operand, ...] = found if isinstance(found, tuple) else (found,)
     computed = {o for made in place.graph.operations for o in made.outputs}
@@ -58,7 +58,7 @@ def _written(operation: Operation, write: Expand, place: _Expansion) -> tuple[Op
 
 @dataclass(frozen=True, slots=True)
 class _Expansion:
-    """Where an operation is written in other ops (gpunn.ops.expansion.Expansion)."""
+    """The place in which an operation is written in other ops (gpunn.ops.expansion.Expansion)."""
 
     graph: Graph
     operation: Operation

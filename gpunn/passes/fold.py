@@ -19,14 +19,14 @@ MAX_READ_BYTES = 256 << 20  # by what is folded: many operations may share a lar
 
 @dataclass(slots=True)
 class _Allowance:
-    """How many bytes may still be kept and read, by a model and the bodies in it together."""
+    """The bytes that may still be kept and read, by a model and the bodies in it together."""
 
     kept: int
     read: int
     dequantised: set[Operand | None] = field(default_factory=set)
 
     def grants(self, operation: Operation) -> bool:
-        """Whether an operation may be folded, which then counts."""
+        """Tell whether an operation may be folded; if so, it counts."""
         size = sum(max(o.type.nbytes, 4 * o.type.size) for o in operation.outputs)  # arithmetic is wider
         read = sum(i.type.nbytes for i in operation.inputs if i is not None)
         if operation.definition is dequantize and operation.inputs[0] not in self.dequantised:
@@ -56,7 +56,9 @@ def fold_constants(model: Graph) -> Graph:
 
 
 def _settled(model: Graph) -> dict[Operand, Operand]:
-    """A constant for each variable that keeps its first value, unless that is zeros, which take no memory."""
+    """Make a constant for each variable that keeps its first value, unless that is zeros, which take no
+    memory.
+    """
     return {
         variable: Operand(variable.name, variable.type, Lifetime.CONSTANT, value)
         for variable, value in model.variables.items()
@@ -77,14 +79,14 @@ def _fold(model: Graph, allowance: _Allowance, known: dict[Operand, Operand]) ->
 
 
 def _constant(operation: Operation) -> bool:
-    """Whether the results are known, and soon: strings may be of any length, to be compared for instance."""
+    """Tell whether the results can be known soon; a string, for example, may be of any length."""
     inputs = [i for i in operation.inputs if i is not None]
     quick = not operation.definition.unbounded and all(i.type.dtype is not DType.STRING for i in inputs)
     return quick and all(i.value is not None for i in inputs)
 
 
 def _results(operation: Operation) -> dict[Operand, Operand]:
-    """A constant operand for each output."""
+    """Make a constant operand for each output."""
     values = operation.stored(operation.evaluate([None if i is None else i.value for i in operation.inputs]))
     return {
         old: replace(old, lifetime=Lifetime.CONSTANT, value=value, open=None)

@@ -1,7 +1,7 @@
 """Fusion: a pad or an activation becomes part of the operation next to it.
 
-An operation is absorbed only where its input or result has no other reader and is no result of the
-model; the operation that remains writes the operand that was written last, under its own origin.
+An operation is absorbed only if its input or result has no other reader and is not a result of the model. The
+remaining operation writes the operand that was written last, under its own origin.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gpunn.passes.rewrite import absorb_pairs, allowed, keeps_scale
 
 
 def fuse_pad(model: Graph) -> Graph:
-    """Padding of height and width before a window that pads by itself becomes the window's own.
+    """Make padding of height and width before a window that can pad the window's own.
 
-    A convolution pads with what stands for 0, and a max pool with what is not above any element. Average
-    and L2 pools stay as they are: they count the cells that were padded before them.
+    A convolution pads with the value for 0, a max pool with a value that no element is below. Average and L2
+    pools stay as they are: they count the cells of earlier padding.
     """
     writers = {result: operation for operation in model.operations for result in operation.outputs}
 
@@ -35,7 +35,7 @@ def fuse_pad(model: Graph) -> Graph:
 
 
 def fuse_activation(model: Graph) -> Graph:
-    """An activation after an op that can apply it becomes its attribute `activation`."""
+    """Make an activation after an op that can apply it the op's attribute `activation`."""
     return absorb_pairs(model, _merge_activation)
 
 
@@ -62,13 +62,13 @@ def _merge_pad(
 
 
 def zero_of(operand: Operand) -> int:
-    """What stands for 0 in a tensor."""
+    """Return the stored value for 0 in a tensor."""
     quantization = operand.type.quantization
     return 0 if quantization is None else quantization.zero_point[0]
 
 
 def _least(x: Operand, writer: Operation | None) -> float:
-    """A number that no element of x, as stored, is below."""
+    """Return a lower bound of the elements of x, as stored."""
     name = None
     if writer is not None:
         name = writer.attrs["activation"] if writer.definition.fusible else writer.op
@@ -82,7 +82,7 @@ def _least(x: Operand, writer: Operation | None) -> float:
 
 
 def explicit_padding(layer: Operation, image: Operand) -> tuple[Pair, Pair]:
-    """The padding of a windowed operation over `image` as numbers: ((top, bottom), (left, right))."""
+    """Return the padding of a windowed operation over `image` as numbers: ((top, bottom), (left, right))."""
     attrs = layer.attrs
     kernel = attrs["size"] if "size" in attrs else layer.call().input(1).shape[1:3]
     window = resolve(

@@ -1,4 +1,4 @@
-"""Removal of operations that change nothing, and of those that nobody reads."""
+"""Removal of operations without an effect, and of operations without readers."""
 
 from __future__ import annotations
 

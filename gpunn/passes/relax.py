@@ -1,4 +1,4 @@
-"""Relaxed float32: float16 where it is only stored, which halves memory and traffic; sums stay float32.
+"""Relaxed float32: float16 for storage, which halves memory and traffic; sums stay float32.
 
 NNAPI 1.1, ANeuralNetworksModel_relaxComputationFloat32toFloat16: float32 may be computed with the range and
 precision of IEEE float16.
@@ -19,14 +19,14 @@ LEAST, MOST = float(np.finfo(np.float16).smallest_normal), float(np.finfo(np.flo
 
 
 def relax(model: Graph) -> Graph:
-    """The model with float16 in place of float32 for its intermediate tensors and constants.
+    """Replace float32 by float16 for a model's intermediate tensors and constants.
 
-    These stay float32: the model's inputs, outputs and variables; what an op that is `precise` reads or
-    writes (softmax, normalisations, means, recurrent networks with their state), and what goes into or comes
-    out of arithmetic on quantised tensors; constants of less than two dimensions, which are small, biases
-    among them: rounded, these would cost most of the accuracy; and constants whose greatest magnitude float16
-    cannot hold, such as a mask of -1e9. The result is for running: an op may now get both dtypes, which no
-    rule for types allows.
+    These stay float32: the model's inputs, outputs and variables; what a `precise` op reads or writes
+    (softmax, normalisations, means, recurrent operations with their state); the inputs and outputs of
+    arithmetic on quantised tensors; constants of less than two dimensions, which are small and include
+    biases: rounding them would cost most of the accuracy; and constants whose greatest magnitude exceeds
+    float16, such as a mask of -1e9. The result is for running: an op may now get both dtypes, which no rule
+    for types allows.
     """
     roots = _roots(model)
     fixed = {roots.get(o, o) for o in (*model.inputs, *model.variables, *model.results)}
@@ -48,7 +48,7 @@ def relax(model: Graph) -> Graph:
 
 
 def _roots(model: Graph) -> dict[Operand, Operand]:
-    """For each alias the operand whose bytes it shares."""
+    """Map each alias to the operand whose bytes it shares."""
     roots: dict[Operand, Operand] = {}
     for operation in model.operations:
         source = operation.inputs[0]
@@ -58,12 +58,12 @@ def _roots(model: Graph) -> dict[Operand, Operand]:
 
 
 def _stays(operation: Operation) -> bool:
-    """Whether all that an operation reads and writes stays as it is."""
+    """Tell whether everything that an operation reads and writes stays float32."""
     return operation.definition.precise or operation.integer
 
 
 def _narrowed(constant: Operand) -> Operand:
-    """A constant as float16, or as it is where it is no float32, small, or nothing that float16 can hold."""
+    """Return a constant as float16; unchanged if it is not float32, small, or outside of float16's range."""
     value = constant.value
     assert value is not None
     if constant.type.dtype is not DType.FLOAT32 or constant.type.rank < 2 or not _fits(value):
@@ -73,7 +73,7 @@ def _narrowed(constant: Operand) -> Operand:
 
 
 def _fits(value: Array) -> bool:
-    """Whether the greatest magnitude, infinities apart, is 0 or a normal number of float16."""
+    """Tell whether the greatest finite magnitude is 0 or a normal number of float16."""
     magnitudes = np.abs(value[np.isfinite(value)])
     top = float(magnitudes.max(initial=0))
     return top == 0 or LEAST <= top <= MOST

@@ -1,7 +1,7 @@
-"""Reals between DEQUANTIZE and QUANTIZE that an operation on integers gives as well, to the bit.
+"""Real numbers between DEQUANTIZE and QUANTIZE, if an operation on integers gives the same bits.
 
-A function of one 8-bit number is compared for all 256 of them; what differs in one stays as it is. From one
-scale to another, what is left over of sixteen elements rounds otherwise: that is compared too.
+A function of one 8-bit number is compared for all 256 of them; if one result differs, it stays. From one
+scale to another, the last elements after groups of sixteen round in another way: they are compared too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LEFT_OVER = 8  # elements of a row that is shorter than sixteen
 
 
 def sink_dequantize(model: Graph) -> Graph:
-    """Change the order of DEQUANTIZE and what only moves its result: bytes are moved instead of reals.
+    """Move DEQUANTIZE behind operations that only move its result: bytes are moved instead of real numbers.
 
-    That saves nothing yet, but behind the move may stand another one that cancels it, or a QUANTIZE.
+    This alone saves nothing, but behind the move may be another one that cancels it, or a QUANTIZE.
     """
     readers = {operand: len(found) for operand, found in consumers(model).items()}
     results = model.results
@@ -49,7 +49,9 @@ def sink_dequantize(model: Graph) -> Graph:
 
 
 def fuse_quantize(model: Graph) -> Graph:
-    """DEQUANTIZE, at most one function of single numbers, QUANTIZE: one operation, where none differs."""
+    """Fuse DEQUANTIZE, at most one elementwise function and QUANTIZE into one operation with the same
+    results.
+    """
     return absorb(model, _merge)
 
 
@@ -70,7 +72,7 @@ def _merge(last: Operation, private: Private) -> tuple[Operation, tuple[Operatio
 
 
 def _stored(operation: Operation) -> Operand | None:
-    """The 8-bit tensor of one scale that an operation makes real."""
+    """Return the 8-bit tensor of one scale that an operation dequantises."""
     x = operation.inputs[0]
     if operation.definition is not dequantize or x is None or x.type.dtype not in EIGHT_BITS:
         return None
@@ -78,7 +80,7 @@ def _stored(operation: Operation) -> Operand | None:
 
 
 def _same(chain: Sequence[Operation], other: Sequence[Operation], stored: Operand) -> bool:
-    """Whether two chains of operations make the same of all values that a tensor may hold."""
+    """Tell whether two chains of operations have the same results for all possible values of a tensor."""
     values = every_value(stored.type).astype(stored.type.dtype.numpy)
     rows = [values]
     if any(operation.definition is quantize for operation in other):
@@ -90,7 +92,7 @@ def _same(chain: Sequence[Operation], other: Sequence[Operation], stored: Operan
 
 
 def _results(chain: Sequence[Operation], values: Array) -> Array:
-    """What operations on single numbers, one after the other, make of a row of them."""
+    """Apply elementwise operations, one after the other, to a row of values."""
     for operation in chain:
         inputs = tuple(_row(o, values) for o in operation.inputs if o is not None)
         outputs = tuple(_row(o, values) for o in operation.outputs)

@@ -1,4 +1,4 @@
-"""What passes do to a graph: exchange operands, absorb what feeds one operation alone, go into bodies."""
+"""Helpers of passes: exchange operands, absorb operations with one reader, go into bodies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Private = Callable[[Operand | None], Operation | None]
 
 
 def replace_inputs(operation: Operation, exchange: Mapping[Operand, Operand]) -> Operation:
-    """The operation reading other operands."""
+    """Return the operation with other operands as inputs."""
     if not any(i in exchange for i in operation.inputs if i is not None):
         return operation
     inputs = tuple(None if i is None else exchange.get(i, i) for i in operation.inputs)
@@ -24,7 +24,7 @@ def replace_inputs(operation: Operation, exchange: Mapping[Operand, Operand]) ->
 
 
 def replace_outputs(operation: Operation, exchange: Mapping[Operand, Operand]) -> Operation:
-    """The operation writing other operands."""
+    """Return the operation with other operands as outputs."""
     if not any(o in exchange for o in operation.outputs):
         return operation
     return replace(operation, outputs=tuple(exchange.get(o, o) for o in operation.outputs))
@@ -60,7 +60,7 @@ def absorb(
 
 
 def absorb_pairs(model: Graph, merge: Callable[[Operation, Operation, Operand], Operation | None]) -> Graph:
-    """absorb() for two operations: `merge` gets the first, the second, and what lies between them."""
+    """Run absorb() for two operations: `merge` gets the first, the second, and the operand between them."""
 
     def pair(second: Operation, private: Private) -> tuple[Operation, tuple[Operation]] | None:
         for between in second.inputs:
@@ -76,7 +76,7 @@ def absorb_pairs(model: Graph, merge: Callable[[Operation, Operation, Operand], 
 
 
 def allowed(operation: Operation) -> bool:
-    """Whether the op takes these attributes: a window may come out wider than check_window() lets pass."""
+    """Tell whether the op takes these attributes: a window may become larger than check_window() allows."""
     try:
         operation.definition.infer(operation.call())
     except ModelError:
@@ -85,13 +85,13 @@ def allowed(operation: Operation) -> bool:
 
 
 def keeps_scale(move: Operation) -> bool:
-    """Whether what an operation moves stands for the same reals afterwards."""
+    """Tell whether an operation that moves elements keeps their real values."""
     call = move.call()
     return call.x.quantization == call.y.quantization
 
 
 def everywhere(step: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
-    """The pass that also treats the graphs inside of operations so, after those around them."""
+    """Make a pass that also changes the graphs inside operations, after those around them."""
 
     @functools.wraps(step)
     def apply(model: Graph) -> Graph:

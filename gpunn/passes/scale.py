@@ -1,8 +1,8 @@
-"""Constants for each channel, batch normalisation among them, become part of the layer's weights.
+"""Constants for each channel, for example batch normalisation, become part of the layer's weights.
 
 w x + b, multiplied by s and moved by t, is (s w) x + (s b + t). Weights are computed in float64 and rounded
-once, so what changes is a rounding of each product and no more. That would not hold of a sum before the
-layer (x + t may be small where x is not), nor of weights that leave float32's normal numbers; these stay.
+once, so each product changes by one rounding at most. This would not hold for a sum before the layer (x + t
+may be small when x is not), and for weights outside of float32's normal numbers; these stay.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 
 
 def fold_channels(model: Graph) -> Graph:
-    """Sums and products with constants after a layer, and products before it, go into filter and bias.
+    """Fold sums and products with constants after a layer, and products before it, into filter and bias.
 
-    Up to MAX_SCALED_BYTES of filters are computed anew.
+    Up to MAX_SCALED_BYTES of filters are computed again.
     """
     left = MAX_SCALED_BYTES
 
@@ -39,7 +39,7 @@ def fold_channels(model: Graph) -> Graph:
 
 
 def _after(layer: Operation, arithmetic: Operation, between: Operand, most: int) -> Operation | None:
-    """The layer with what is done to its result."""
+    """Return the layer including the arithmetic on its result."""
     axis = _output_axis(layer)
     if (
         axis is None
@@ -69,7 +69,7 @@ def _after(layer: Operation, arithmetic: Operation, between: Operand, most: int)
 
 
 def _before(arithmetic: Operation, layer: Operation, between: Operand, most: int) -> Operation | None:
-    """The layer with a product that its input comes of; padding is 0 before and after that."""
+    """Return the layer including a product that computes its input; padding is 0 before and after."""
     if _output_axis(layer) is None or layer.inputs[0] is not between:
         return None
     if arithmetic.attrs.get("activation") is not None:
@@ -86,7 +86,7 @@ def _before(arithmetic: Operation, layer: Operation, between: Operand, most: int
 
 
 def _output_axis(layer: Operation) -> int | None:
-    """The axis of the output channels in the filter of a layer of float32; None for all else."""
+    """Return the axis of the output channels in the filter of a layer of float32; None for all else."""
     filter = layer.definition.filter
     if filter is None or layer.integer or layer.outputs[0].type.dtype is not DType.FLOAT32:
         return None
@@ -94,7 +94,7 @@ def _output_axis(layer: Operation) -> int | None:
 
 
 def _change(arithmetic: Operation, x: Operand) -> tuple[Array, Array] | None:
-    """Factor and summand for each channel of x that an operation stands for; None where it is no such."""
+    """Return the factor and the summand of an operation for each channel of x; None for other operations."""
     affine = arithmetic.definition.algebra.affine
     if affine is None:
         return None
@@ -105,7 +105,7 @@ def _change(arithmetic: Operation, x: Operand) -> tuple[Array, Array] | None:
 
 
 def _as_vector(constant: Operand, like: Operand) -> Array | None:
-    """A constant that holds one number, or one for each channel of `like`, as float64 [channels]."""
+    """Return a constant with one number, or one for each channel of `like`, as float64 [channels]."""
     if constant.value is None or not like.type.rank:
         return None
     channels = like.type.shape[-1]
@@ -115,7 +115,7 @@ def _as_vector(constant: Operand, like: Operand) -> Array | None:
 
 
 def _along_depth(layer: Operation, factor: Array) -> Array | None:
-    """A factor for each input channel, shaped to broadcast over the layer's filter; None where it cannot."""
+    """Shape a factor for each input channel to broadcast over the layer's filter; None if impossible."""
     filter = layer.definition.filter
     if filter is None or filter.along_input is None:
         return None
@@ -123,7 +123,7 @@ def _along_depth(layer: Operation, factor: Array) -> Array | None:
 
 
 def _scaled(filter: Operand | None, factor: Array, most: int) -> Operand | None:
-    """The filter times a factor that is not 1 everywhere; None where that is more than rounding."""
+    """Multiply the filter by a factor that is not all 1; None if this is more than rounding."""
     if filter is None or (factor == 1).all():
         return filter
     if filter.value is None or filter.value.dtype != np.float32 or filter.type.nbytes > most:
@@ -134,7 +134,7 @@ def _scaled(filter: Operand | None, factor: Array, most: int) -> Operand | None:
 
 
 def _constant(like: Operand, value: Array) -> Operand | None:
-    """float64 values rounded to float32, named after another operand; None where that is not finite."""
+    """Round float64 values to float32, named after another operand; None if one is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = value.astype(np.float32)
     if not np.isfinite(rounded).all():

@@ -1,7 +1,4 @@
-"""Operands in a shader: their form on the device, and the functions that load and store them.
-
-shaders/README.md describes both for those who write shaders.
-"""
+"""Operands in a shader: their layout on the device, and the functions that load and store them."""
 
 from __future__ import annotations
 
@@ -69,28 +66,28 @@ class Binding:
 
     @property
     def fours(self) -> bool:
-        """Say whether it is bound as vec4."""
+        """Tell whether it is bound as vec4."""
         return self.width == 4 and self.dtype is not DType.INT64
 
 
 def element_type(dtype: DType) -> str:
-    """Name the WGSL type that elements of a dtype are computed in."""
+    """Return the WGSL type in which elements of a dtype are computed."""
     return "f32" if dtype is HALF else WORD_TYPES.get(dtype, "i32")
 
 
 def vector_type(element: str) -> str:
-    """Name the WGSL type of four elements; vectors hold nothing but numbers, so four int64s are an array."""
+    """Return the WGSL type of four elements; vectors contain only numbers."""
     return f"array<{element}, 4>" if element == "I64" else f"vec4<{element}>"
 
 
 def _by_parts(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
-    """Whether the code stores single elements of words, which other invocations may share."""
+    """Tell whether the code stores single elements of words, which other invocations may share."""
     single = f"store_{binding.name}" in names or (lanes == 1 and f"storev_{binding.name}" in names)
     return binding.stored and binding.dtype not in WORD_TYPES and single
 
 
 def variable(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> Iterator[str]:
-    """Declare the buffer of an operand."""
+    """Write the declaration of an operand's buffer."""
     assert binding.dtype is not None
     if _by_parts(binding, lanes, names):
         element = "atomic<u32>"
@@ -106,7 +103,9 @@ def variable(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> 
 
 
 def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
-    """Declare the functions load_, load4_, loadv_, splat_, int_, word_ (or store_...) that the code names."""
+    """Write load_, load4_, loadv_, splat_, int_, word_ (or store_...) of an operand, those that the code
+    names.
+    """
     if binding.stored:
         one, four = _stores(binding, _by_parts(binding, lanes, names))
         forms = {
@@ -139,7 +138,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
 
 
 def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
-    """Expressions for element i, and for the four elements from 4 i on; `scalar`: an element's type."""
+    """Return expressions for element i and for the four elements from 4 i on; `scalar`: an element's type."""
     data = f"{binding.name}_data"
     if binding.dtype is None:
         return f"{scalar}()", f"{vector_type(scalar)}()"
@@ -159,7 +158,7 @@ def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
 
 
 def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
-    """Statements that store v as element i, and as the four elements from 4 i on."""
+    """Return statements that store v as element i, and as the four elements from 4 i on."""
     data = f"{binding.name}_data"
     if binding.dtype in PACKED_TYPES:
         word = "pack4xU8(vec4<u32>(v))"
@@ -186,7 +185,7 @@ def _pair_stores(data: str, pair: Pair, width: int, by_parts: bool) -> tuple[str
 
 
 def _into_word(data: str, parts: int, bits: str) -> str:
-    """Statements that store the low bits of a number as element i, of which `parts` share a word."""
+    """Write statements that store the low bits of a number as element i, of which `parts` share a word."""
     width = 32 // parts
     mask, word = f"0x{(1 << width) - 1:x}u", f"&{data}[i / {parts}u]"
     shift = f"let s = (i % {parts}u) * {width}u;"

@@ -54,7 +54,7 @@ class DeviceInfo:
 
 @functools.cache
 def _adapters() -> tuple[Any, ...]:
-    """The system's adapters, asked for once per process."""
+    """Return the system's adapters; the system is asked once per process."""
     try:
         set_instance_extras(backends=_INSTANCE_APIS)
         with _runtime_dir():
@@ -66,7 +66,7 @@ def _adapters() -> tuple[Any, ...]:
 
 @contextmanager
 def _runtime_dir() -> Iterator[None]:
-    """XDG_RUNTIME_DIR set for a moment: without it, Mesa's look for a Wayland display complains on stderr."""
+    """Set XDG_RUNTIME_DIR for a moment; without it, Mesa's search for Wayland complains on stderr."""
     if "XDG_RUNTIME_DIR" in os.environ:
         yield
         return
@@ -78,7 +78,7 @@ def _runtime_dir() -> Iterator[None]:
 
 
 def adapter_infos() -> tuple[DeviceInfo, ...]:
-    """A description of every adapter; empty where there is none."""
+    """Return a description of every adapter; empty if there is none."""
     return tuple(_describe(a) for a in _adapters())
 
 
@@ -114,7 +114,7 @@ def properties(
 
 
 def open_device(name: str | None, low_power: bool) -> Device:
-    """The shared device of the adapter whose name contains `name`, or of the best one for the purpose.
+    """Return the shared device of the adapter whose name contains `name`, or of the best one for the purpose.
 
     Raises DeviceError when there is no such adapter or it gives no device.
     """
@@ -128,7 +128,7 @@ def open_device(name: str | None, low_power: bool) -> Device:
 
 
 def rank(kind: str, low_power: bool) -> int:
-    """The place of a kind of adapter in the order in which they are wanted."""
+    """Return the position of a kind of adapter in the order of preference."""
     order = _LOW_POWER_ORDER if low_power else _THROUGHPUT_ORDER
     return order.index(kind) if kind in order else len(order)
 
@@ -138,7 +138,7 @@ _devices: dict[int, Device] = {}
 
 
 def device_at(index: int) -> Device:
-    """The shared device of an adapter, by its place in adapter_infos(). Raises DeviceError."""
+    """Return the shared device of an adapter, by its place in adapter_infos(). Raises DeviceError."""
     with _opening:
         device = _devices.get(index)
         if device is None or device.lost:
@@ -176,7 +176,7 @@ class Device:
 
     @property
     def pipeline_count(self) -> int:
-        """Distinct pipelines made so far."""
+        """Return the number of distinct pipelines made so far."""
         return len(self._pipelines)
 
     def _build(self, key: ShaderKey) -> tuple[Any, Any]:

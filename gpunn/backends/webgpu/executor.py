@@ -1,4 +1,4 @@
-"""Executor: submits the stages of a plan to a device, and reads back what they give."""
+"""Executor: submits the stages of a plan to a device, and reads back their results."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from gpunn.types import Array
 
 
 class Executor:
-    """A plan on a device. Those who share it hold `lock` where they change what they have of it.
+    """A plan on a device. Its users hold `lock` while they change shared data.
 
-    `device_stages`: how many stages there are up to the last one on the device.
+    `device_stages`: the number of stages up to the last one on the device.
     """
 
     def __init__(self, plan: Plan, device: Device, stats: Stats) -> None:
@@ -51,17 +51,17 @@ class Executor:
 
     @property
     def has_room(self) -> bool:
-        """Whether a staging buffer is free."""
+        """Tell whether a staging buffer is free."""
         return bool(self._free)
 
     @property
     def has_late_updates(self) -> bool:
-        """Whether variables on the device change only when a run has come to its end."""
+        """Tell whether variables on the device change only at the end of a run."""
         return bool(self._resources.late_updates)
 
     @property
     def constants(self) -> Mapping[Hashable, int]:
-        """The bytes of each constant."""
+        """Return the bytes of each constant."""
         return self._resources.constants
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Executor:
 
     @contextmanager
     def _staging(self, stage: Stage) -> Iterator[Any]:
-        """A staging buffer if the stage needs one, free again where an exception (Ctrl-C) stops its use."""
+        """Lend a staging buffer if the stage needs one; free it if an exception (Ctrl-C) stops its use."""
         staging = self._free.popleft() if stage.readbacks else None
         try:
             yield staging

@@ -15,7 +15,7 @@ from gpunn.types import Array, Shape, TensorType
 
 
 class Held:
-    """A tensor on the device, for as long as somebody refers to it. As an array it is read back."""
+    """A tensor on the device, as long as something refers to it. As an array it is read back."""
 
     __slots__ = ("_give_back", "_read", "buffer", "type")
 
@@ -31,7 +31,7 @@ class Held:
 
     @property
     def shape(self) -> Shape:
-        """As an array has it."""
+        """Return the shape of the tensor."""
         return self.type.shape
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -42,7 +42,7 @@ class Held:
 
 
 class Shelter:
-    """Makes Held of a program; the buffer of one that is gone serves another of its size.
+    """A maker of Held for a program; the buffer of one that is gone serves another of the same size.
 
     So there are as many buffers as results are in use at a time: two of each in a loop.
     """
@@ -50,7 +50,7 @@ class Shelter:
     def __init__(
         self, device: Device, stats: Stats, errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """`errors`: in which the device's errors become DeviceError."""
+        """Take `errors`, a context in which the device's errors become DeviceError."""
         self._device = device
         self._stats = stats
         self._errors = errors
@@ -59,7 +59,7 @@ class Shelter:
         self._closed = False
 
     def take(self, type: TensorType) -> Held:
-        """A place for a tensor, with nothing in it yet."""
+        """Return a place for a tensor, without content."""
         size = padded(type.nbytes)
         free = self._free.setdefault(size, [])
         try:

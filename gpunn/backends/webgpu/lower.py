@@ -17,10 +17,7 @@ _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
 
 
 def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] | str:
-    """The kernels of an operation, or why a device with these properties cannot run it.
-
-    Raises ModelError where a constant holds what the op must refuse.
-    """
+    """Return the kernels of an operation, or why a device with these properties cannot run it."""
     definition = operation.definition
     kernel = definition.kernel
     if operation.integer:
@@ -84,7 +81,7 @@ def _tensor_objection(type: TensorType, device: DeviceProperties) -> str:
 
 
 def _objection(kernels: Sequence[Kernel], device: DeviceProperties) -> str:
-    """Why a device cannot run kernels; empty when it can."""
+    """Return why a device cannot run kernels; empty if it can."""
     return next(filter(None, (_over_limit(kernel, device) for kernel in kernels)), "")
 
 

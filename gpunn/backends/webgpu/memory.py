@@ -22,19 +22,19 @@ _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
 
 
 def padded(nbytes: int) -> int:
-    """Bytes of a tensor on the device: a multiple of 16, at least 16."""
+    """Return the bytes of a tensor on the device: a multiple of 16, at least 16."""
     return max(16, ceil_div(nbytes, 16) * 16)
 
 
 def as_words(array: Array | None) -> Array:
-    """The bytes of an array, filled up to whole 32-bit words as write_buffer() asks."""
+    """Return the bytes of an array, filled up to whole 32-bit words as write_buffer() requires."""
     assert array is not None
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return data if data.nbytes % 4 == 0 else np.pad(data, (0, -data.nbytes % 4))
 
 
 def _digest(values: Sequence[Array | None]) -> bytes:
-    """A key for the contents, dtypes and shapes of arrays."""
+    """Compute a key for the contents, dtypes and shapes of arrays."""
     digest = hashlib.blake2b(digest_size=20)
     for value in values:
         if value is None:
@@ -47,7 +47,7 @@ def _digest(values: Sequence[Array | None]) -> bytes:
 
 @dataclass(slots=True)
 class Constant:
-    """A constant on the device and how many compilations use it."""
+    """A constant on the device, and the number of compilations that use it."""
 
     key: tuple[bytes, Pack | None]
     buffer: Any
@@ -56,9 +56,9 @@ class Constant:
 
 
 class Allocator:
-    """Makes the buffers of a wgpu device.
+    """A maker of the buffers of a wgpu device.
 
-    Every method raises DeviceError when the buffer is over the device's limit or memory is out.
+    Every method raises DeviceError if the buffer exceeds the device's limit or memory runs out.
     """
 
     def __init__(self, device: Any) -> None:
@@ -108,9 +108,9 @@ class ConstantStore:
         self._constants: dict[tuple[bytes, Pack | None], Constant] = {}
 
     def acquire(self, values: Sequence[Array | None], pack: Pack | None, what: str) -> tuple[Constant, int]:
-        """The buffer of a constant packed from `values`, and the bytes uploaded for it now.
+        """Return the buffer of a constant packed from `values`, and the bytes uploaded for it now.
 
-        Without `pack` there is one value, uploaded as it is.
+        Without `pack` there is one value, uploaded unchanged.
         """
         key = (_digest(values), pack)
         with self._lock:
@@ -134,5 +134,5 @@ class ConstantStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all constants on the device."""
+        """Return the bytes of all constants on the device."""
         return sum(c.nbytes for c in self._constants.values())

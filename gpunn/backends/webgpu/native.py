@@ -1,10 +1,10 @@
 """Recording, submitting and waiting through wgpu-native's C functions, because every run does it.
 
-Through wgpu-py a dispatch costs about 5 us of host time and a submission about 200, here about 2 and
-80. And wgpu-py has a thread wait for every mapping, in whose way comes who submits or waits meanwhile; on
-NVIDIA's driver that makes a run of 2.5 ms one of 10. Here the caller waits, for its own submission only. All
-objects come from the public API. The names used here are not public in wgpu-py, which is why the project pins
-wgpu to the minor versions it was tried with.
+Through wgpu-py a dispatch costs about 5 us of host time and a submission about 200, here about 2 and 80.
+wgpu-py also has a thread wait for every mapping, which blocks other submissions and waits; on NVIDIA's driver
+this turns a run of 2.5 ms into one of 10. Here the caller waits, and only for its own submission. All objects
+come from the public API. The names used here are not public in wgpu-py, so the project pins wgpu to the minor
+versions that it was tested with.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wgpu.backends.wgpu_native._api import libf  # as lib, but errors are raised
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One recorded dispatch; keeps its pipeline and bind group alive."""
+    """One recorded dispatch; it keeps its pipeline and bind group alive."""
 
     pipeline: Any
     bind_group: Any
@@ -90,7 +90,7 @@ _PAUSE = 1.0  # seconds between polls, or less: until the callback is there
 
 
 class _Outcome:
-    """What becomes of a mapping: once it has ended, an error or None."""
+    """The outcome of a mapping: once it has ended, an error or None."""
 
     __slots__ = ("ended", "error")
 
@@ -104,7 +104,9 @@ _expected: dict[Any, _Outcome] = {}
 
 
 class _Interrupts(threading.local):
-    """What signal handlers raised in this thread's callbacks: C does not pass it on, so _poll() does."""
+    """The exceptions of signal handlers in this thread's callbacks; _poll() passes them on, because C does
+    not.
+    """
 
     def __init__(self) -> None:
         self.raised: list[BaseException] = []
@@ -114,7 +116,7 @@ _interrupts = _Interrupts()
 
 
 def _interrupted(kind: Any, error: BaseException, trace: Any) -> None:
-    """Deliver, all the same, what a callback was called for when an exception (Ctrl-C) stopped it."""
+    """Deliver the purpose of a callback even if an exception (Ctrl-C) stopped it."""
     _interrupts.raised.append(error)
     given = trace.tb_frame.f_locals
     _deliver(given["status"], given["message"], given["handle"])
@@ -152,14 +154,15 @@ def await_submission(device: Any, submission: int, turn: threading.Lock) -> None
 
 
 def timestamp_period(device: Any) -> float:
-    """Seconds of one step of the device's timestamps."""
+    """Return the seconds of one step of the device's timestamps."""
     return float(lib.wgpuQueueGetTimestampPeriod(device.queue._internal)) * 1e-9
 
 
 def subgroup_sizes(adapter: Any) -> tuple[int, int] | None:
-    """The least and the greatest number of invocations in a subgroup; None where wgpu-native does not tell.
+    """Return the least and the greatest number of invocations in a subgroup; None if wgpu-native does not
+    tell.
 
-    wgpu-py's adapter.info has 4 and 128 for every adapter: it asks for fields of another name.
+    wgpu-py's adapter.info has 4 and 128 for every adapter, because it asks for fields of another name.
     """
     info = ffi.new("WGPUAdapterInfo *")
     libf.wgpuAdapterGetInfo(adapter._internal, info)
@@ -169,7 +172,7 @@ def subgroup_sizes(adapter: Any) -> tuple[int, int] | None:
 
 
 class MappedRead:
-    """A buffer on its way into the host's reach, for reading, once a submission has ended.
+    """A buffer that the host can read once a submission has ended.
 
     Threads take turns in waiting for a device: `turn` is the device's.
     """
@@ -187,9 +190,9 @@ class MappedRead:
         libf.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, 0, buffer.size, info[0])
 
     def wait(self) -> Any:
-        """The buffer's bytes, gone after unmap(). Raises RuntimeError when the device has failed.
+        """Return the buffer's bytes, which unmap() removes. Raises RuntimeError if the device has failed.
 
-        Where a signal's handler raises meanwhile, that comes out, and wait() may be called again.
+        If a signal's handler raises during the wait, wait() raises its exception, and may be called again.
         """
         for _ in range(_POLLS):
             with self._turn:

@@ -48,7 +48,7 @@ class WebGpuProgram:
 
     @property
     def constants(self) -> Mapping[Hashable, int]:
-        """The bytes of each constant."""
+        """Return the bytes of each constant."""
         return self._executor.constants
 
     def submit(self, inputs: Sequence[Array]) -> Run:
@@ -109,7 +109,7 @@ class WebGpuProgram:
         return run
 
     def _finish(self, run: Run) -> None:
-        """Bring a run to its end, so that the next one finds the state that it leaves."""
+        """Finish a run, so that the next one finds the state that it leaves."""
         run.result()
         if self._executor.has_late_updates:
             self._executor.update_variables()

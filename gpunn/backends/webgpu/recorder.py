@@ -1,4 +1,4 @@
-"""Recorder: a run's dispatches timed one by one, by timestamps or, without these, by submissions."""
+"""Recorder: times the dispatches of a run one by one, by timestamps or, without these, by submissions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _Time = tuple[float, float]  # begin and duration in seconds
 
 
 class Recorder:
-    """Takes the place of submit() for one run, and notes when everything began and how long it took.
+    """A substitute for submit() for one run, which notes the beginning and the duration of everything.
 
     Every dispatch is a compute pass of its own, so a recorded run is slower than others. `method` is
-    "timestamps" (the device's clock before and after each pass) or "submissions" (each dispatch submitted
-    alone and waited for, less what an empty submission takes).
+    "timestamps" (the device's clock before and after each pass) or "submissions" (each dispatch is submitted
+    alone and waited for; the time of an empty submission is subtracted).
     """
 
     def __init__(self, device: Device) -> None:
@@ -37,7 +37,7 @@ class Recorder:
         self._started = time.perf_counter()
 
     def host(self, name: str, began: float, operation: Operation | None = None) -> None:
-        """Note what the host has done since `began` (time.perf_counter())."""
+        """Note the host's work since `began` (time.perf_counter())."""
         self.spans.append(Span(name, began - self._started, time.perf_counter() - began, operation))
 
     def submit(self, stage: Stage, copies: Iterable[Copy], before: Sequence[Copy]) -> int:
@@ -57,7 +57,7 @@ class Recorder:
         return times
 
     def _stamped(self, dispatches: Sequence[Dispatch]) -> list[_Time]:
-        """The dispatches in one submission; begins count from the first one's."""
+        """Time the dispatches in one submission; begins count from the first one's."""
         device, count = self._device.wgpu, 2 * len(dispatches)
         queries = device.create_query_set(type="timestamp", count=count)
         stamps = device.create_buffer(
@@ -88,7 +88,7 @@ class Recorder:
         return times
 
     def _alone(self, dispatches: tuple[Dispatch, ...]) -> float:
-        """How long a submission takes, from its recording to its end."""
+        """Measure a submission, from its recording to its end."""
         began = time.perf_counter()
         number = submit(self._device.wgpu, dispatches, ())
         await_submission(self._device.wgpu, number, self._device.turn)

@@ -1,4 +1,6 @@
-"""What a plan has on a device, made once: arenas, constants, parameters, bind groups, staging buffers."""
+"""The resources of a plan on a device, made once: arenas, constants, parameters, bind groups, staging
+buffers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from gpunn.planning.plan import Plan
 
 
 class Resources:
-    """Buffers of a plan, its stages, and `late_updates`: copies for when the host has done its part."""
+    """Buffers of a plan, its stages, and `late_updates`: copies that follow the host's part of a run."""
 
     def __init__(self, plan: Plan, device: Device, stats: Stats) -> None:
         """Make all but staging buffers, and count it in `stats`."""
@@ -43,16 +45,18 @@ class Resources:
         stats.resident_bytes = sum(self.constants.values())
 
     def place(self, tensor: Operand | Scratch) -> tuple[Any, int]:
-        """The buffer of a tensor, and where in it that begins."""
+        """Return the buffer of a tensor, and the tensor's offset in it."""
         slot = self._slots[tensor]
         return self._arenas[slot.arena], slot.offset
 
     def copy(self, tensor: Operand | Scratch, target: Any, offset: int) -> Copy:
-        """The copy of a tensor into a buffer."""
+        """Make the copy of a tensor into a buffer."""
         return Copy(*self.place(tensor), target, offset, device_bytes(tensor))
 
     def ring(self, frames: int) -> deque[Any]:
-        """Staging buffers for as many runs as may be in flight, each with room for any stage's read-backs."""
+        """Make staging buffers for as many runs as may be in flight, each with room for any stage's
+        read-backs.
+        """
         size = max((_staging_size(stage) for stage in self.stages), default=0)
         ring = [self._keep(self.device.memory.staging(size)) for _ in range(frames if size else 0)]
         self.stats.staging_bytes = len(ring) * padded(size)
@@ -88,7 +92,7 @@ class Resources:
         return sum(padded(size) for size in arenas.sizes), arenas.peak_live_bytes
 
     def _keep(self, buffer: Any) -> Any:
-        """Note a buffer that goes with this program."""
+        """Note a buffer that is freed with this program."""
         self._buffers.append(buffer)
         self.stats.buffers += 1
         return buffer
@@ -112,7 +116,9 @@ class Resources:
         return stages
 
     def _upload_params(self, kernels: list[Kernel]) -> tuple[Any, Iterator[tuple[int, int]]]:
-        """All kernels' parameter blocks in one uniform buffer, and each block's offset and size."""
+        """Put all kernels' parameter blocks into one uniform buffer; return it with each block's offset and
+        size.
+        """
         alignment = self.device.properties.limit("min-uniform-buffer-offset-alignment")
         data = bytearray()
         places: list[tuple[int, int]] = []
@@ -137,7 +143,7 @@ class Resources:
         return Dispatch(pipeline, group, kernel.groups)
 
     def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
-        """What is bound for an operand: its place in an arena, or a constant."""
+        """Return the binding of an operand: its place in an arena, or a constant."""
         operand = source(read, operation)
         if isinstance(operand, Scratch) or (operand is not None and operand.value is None):
             return self._tensor(operand)
@@ -165,12 +171,12 @@ class Resources:
 
 
 def device_bytes(tensor: Operand | Scratch) -> int:
-    """What a tensor takes on a device."""
+    """Return the bytes of a tensor on a device."""
     return padded(tensor.type.nbytes)
 
 
 def _packed(tensors: Sequence[Operand | Note]) -> Iterator[tuple[Operand | Note, int]]:
-    """Tensors one behind another, each with its byte offset."""
+    """Yield tensors one behind another, each with its byte offset."""
     offset = 0
     for tensor in tensors:
         yield tensor, offset

@@ -1,4 +1,4 @@
-"""One inference under way: from stage to stage, and at the end its outputs."""
+"""One run: from stage to stage, and at the end its outputs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gpunn.types import Array
 
 
 class Run:
-    """One inference on its way through the stages; `rest` are the host's after the last device stage.
+    """One run on its way through the stages; `rest` are the host's stages after the last device stage.
 
-    It stands in `in_flight` from a submission to the device until its results are taken. `state` is what it
+    It is in `in_flight` from a submission to the device until its results are taken. `state` is what it
     leaves in variables on the host, once there is a result. A `recorder` times its parts.
     """
 
@@ -97,12 +97,12 @@ class Run:
             return self._outputs
 
     def _output(self, operand: Operand) -> Array:
-        """An output: on the device if it shall stay there, or came from there and was not needed here."""
+        """Return an output: on the device if it stays there, or if nothing has read it back."""
         value = self._held.get(operand) or self._values.get(operand)
         return cast(Array, value) if isinstance(value, Held) else self._copy(operand)
 
     def _copy(self, operand: Operand) -> Array:
-        """What is known of an operand on the host, in an array that nobody else has."""
+        """Return the host's value of an operand, in an array of its own."""
         return np.array(self._value(operand))
 
     def _run_host(self, stage: Stage) -> None:
@@ -116,7 +116,7 @@ class Run:
                 self._recorder.host(placement.operation.op, began, placement.operation)
 
     def _value(self, operand: Operand) -> Array:
-        """What is known of an operand on the host, through its aliases."""
+        """Return the host's value of an operand, through its aliases."""
         if operand in self._values:
             if isinstance(self._values[operand], Held):
                 self._values[operand] = np.asarray(self._values[operand])

@@ -73,7 +73,7 @@ def file_of(name: str) -> str:
 
 
 def param_type(value: Param) -> str:
-    """Name the WGSL type of a parameter."""
+    """Return the WGSL type of a parameter."""
     if isinstance(value, tuple):
         return "vec4<i32>" if len(value) == 4 else "vec2<u32>"
     return "f32" if isinstance(value, float) else "u32"
@@ -97,12 +97,12 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
 
 
 def source(read: Read, operation: Operation) -> Operand | Scratch | None:
-    """Return the tensor that a kernel reads; None if it is absent or a table of the kernel's own."""
+    """Return what a kernel of an operation reads; None if it is absent, or a table of the kernel's own."""
     return operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
 
 
 def target(write: Write, operation: Operation) -> Operand | Scratch:
-    """Return the tensor that a kernel writes."""
+    """Return what a kernel of an operation writes."""
     return operation.outputs[write.output] if isinstance(write.output, int) else write.output
 
 
@@ -116,15 +116,12 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
-    """List parameters in the order of `struct P`: long vectors first, so that nothing needs padding."""
+    """Sort parameters into the order of `struct P`: long vectors first, so that nothing needs padding."""
     return sorted(kernel.params.items(), key=lambda item: -len(item[1]) if isinstance(item[1], tuple) else 0)
 
 
 def param_block(kernel: Kernel) -> bytes:
-    """Pack a kernel's `struct P`: little-endian 32-bit words, filled up to a multiple of 16 bytes.
-
-    Raises DeviceError for an integer that does not fit 32 bits.
-    """
+    """Pack a kernel's `struct P` as bytes: little-endian 32-bit words, filled up to 16."""
     block = b""
     for name, value in ordered_params(kernel):
         if isinstance(value, tuple):
@@ -171,7 +168,7 @@ def generate(key: ShaderKey) -> str:
 
 
 def _files(key: ShaderKey) -> list[str]:
-    """List the body and the libraries that it and the kernel name, in the order of the source."""
+    """List the body and the lib/ files that it and the kernel name, in the order of the source."""
     rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
     int64 = DType.INT64 in (key.accumulator, *(b.dtype for b in key.bindings))
     implied = (("half",) if rounded else ()) + (("int64",) if int64 else ())
@@ -228,7 +225,7 @@ def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
 def _function(
     name: str, function: Function, kinds: tuple[str, ...], lanes: int, names: frozenset[str]
 ) -> Iterator[str]:
-    """Declare a generated function and those of its forms over four elements and V that the code names.
+    """Write a generated function and, if called, its forms over four elements and V, component by component.
 
     `kinds`: the types of the parameters, then of the result.
     """
@@ -250,7 +247,7 @@ def _function(
 
 
 def compile_error(key: ShaderKey, source: str, message: str) -> DeviceError:
-    """Make a DeviceError of a compiler message; it names the file and its own line."""
+    """Make a DeviceError that names the shader file's own line for a compiler message."""
     complaint = next((line.strip() for line in message.splitlines() if "error:" in line), "")
     complaint = complaint.partition("error:")[2].strip() or " ".join(message.split())[:300]
     place = re.search(r"wgsl:(\d+):(\d+)", message)

@@ -16,7 +16,7 @@ class Stage:
     """A segment made ready: host operations, or uploads, dispatches and read-backs.
 
     `work` says what each dispatch does. `readbacks` pairs operands and notes with their byte offset in the
-    staging buffer. `updates` come after the dispatches: they give variables on the device their next values.
+    staging buffer. `updates` follow the dispatches: they give variables on the device their next values.
     """
 
     segment: Segment
@@ -27,5 +27,5 @@ class Stage:
 
     @property
     def on_device(self) -> bool:
-        """Whether the segment runs on the device."""
+        """Tell whether the segment runs on the device."""
         return self.segment.backend == DEVICE

@@ -32,7 +32,7 @@ def _line_end(text: str, place: int) -> int:
 
 
 def _block_end(text: str, start: int) -> int:
-    """Where a block comment ends: they nest (WGSL, section 3.3). One without an end takes the rest."""
+    """Return the end of a block comment; comments nest (WGSL, section 3.3). Without end it is the text's."""
     depth = 0
     for mark in _BLOCK_MARK.finditer(text, start):
         depth += 1 if mark.group() == "/*" else -1
