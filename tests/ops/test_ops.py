@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from dataclasses import fields
 
 import pytest
 
 from gpunn.ops import _FAMILIES, OPS
-from gpunn.ops.op import Op
+from gpunn.ops.call import like
+from gpunn.ops.op import Facets, Op, op
+from tests.resources import ROOT
 
 every_op = pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
 
@@ -36,3 +40,17 @@ def test_every_op_states_its_meaning(op: Op) -> None:
 @every_op
 def test_fusing_is_the_same_for_every_op(op: Op) -> None:
     assert not (op.fusible and "activation" in op.attributes)
+
+
+def test_every_facet_is_documented() -> None:
+    names = {field.name for field in fields(Facets)}
+    assert {*re.findall(r"^ +\* (\w+):", Facets.__doc__ or "", re.MULTILINE)} == names
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, contract = page.partition("## Contract of an op\n")
+    rows = re.findall(r"^\| (`.*?) \|", contract.partition("\n## ")[0], re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == names
+
+
+def test_a_facet_that_there_is_not_is_named() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'fuseable'"):
+        op(like, fuseable=True)  # type: ignore[call-arg]
