@@ -113,6 +113,16 @@ def test_an_op_with_a_shader_is_two_places_and_one_line_for_a_format(tmp_path: P
         np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), atol=1e-5, rtol=5 * EPS)
 
 
+def test_an_op_that_is_written_in_others_is_one_place_and_one_line_for_a_format(tmp_path: Path) -> None:
+    """1 / 3 as float32 is 1e-8 too large, which takes 1e9 off by 2e-7 of its root: 2 eps more."""
+    require_gpu()
+    module, line, *gathering = additions("An op that is written in other ops")
+    assert (module.file.split("/")[1], line.text.count("\n")) == ("ops", 1)
+    x = np.array([[27, -8, 0], [1e-3, 1e9, -0.125]], np.float32)
+    for found in run(tmp_path, [module, line, *gathering], "STABLEHLO_CBRT", [x], x):
+        np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), atol=1e-5, rtol=7 * EPS)
+
+
 @pytest.mark.parametrize("operator", ["STABLEHLO_REMAINDER", "STABLEHLO_CBRT"])
 def test_what_the_page_adds_is_not_there_yet(operator: str) -> None:
     with pytest.raises(gpunn.UnsupportedError, match=f"{operator} v1: this operator is not supported"):
