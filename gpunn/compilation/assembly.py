@@ -64,7 +64,7 @@ def _assembled(
         else:
             properties = gpu.properties
             placements = partition(ready, lambda operation: lower(operation, properties))
-            held = _held(ready, stage, len(ready.outputs) if hold else state)
+            held = _held(ready, stage, operations, len(ready.outputs) if hold else state)
             program = WebGpuProgram(make_plan(ready, placements, held), gpu, frames)
         undo.pop_all()
         after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
@@ -95,11 +95,15 @@ def _with_compiled_bodies(
     return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
 
 
-def _held(model: Graph, stage: Stage, count: int) -> list[Operand]:
-    """Return the outputs that another program reads: the last ones, or at a cut those not asked for."""
+def _held(model: Graph, stage: Stage, operations: Sequence[Operation], count: int) -> list[Operand]:
+    """Return the outputs that other programs read: the last ones, or at a cut those that the host does not.
+
+    What `operations` of the host read it reads itself, unless they run programs.
+    """
     if stage.cut is None:
         return model.outputs[len(model.outputs) - count :]
-    return [o for k, o in enumerate(model.outputs) if k not in stage.cut.asked]
+    read = {o for operation in operations if not _compiled_bodies(operation) for o in operation.inputs}
+    return [o for k, o in enumerate(model.outputs) if k not in stage.cut.asked and o not in read]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunn.ops import control, random
+from gpunn.ops import control, random, text
 from gpunn.ops.contraction import (
     batch_matmul,
     conv,
@@ -13,7 +13,7 @@ from gpunn.ops.contraction import (
     transpose_conv3d,
 )
 from gpunn.ops.elementwise import binary, cast, quantize, select, unary
-from gpunn.ops.indexing import gather, lookup, place, scatter, segment, slices
+from gpunn.ops.indexing import find, gather, lookup, place, scatter, segment, slices
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
@@ -48,6 +48,7 @@ _FAMILIES = (
     normalize.OPS,
     resize.OPS,
     quantize.OPS,
+    find.OPS,
     gather.OPS,
     scatter.OPS,
     place.OPS,
@@ -56,6 +57,7 @@ _FAMILIES = (
     lookup.OPS,
     detection.OPS,
     random.OPS,
+    text.OPS,
     rnn.OPS,
     lstm.OPS,
     control.OPS,

@@ -10,11 +10,13 @@ import pytest
 import gpunn
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.compilation.stages import MAX_STAGES
+from gpunn.custom import op
 from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import PendingOperation
 from gpunn.model import Model
+from gpunn.ops.call import Call, ResultsNeededError
 from gpunn.types import Array, DType, TensorType, float32
 from tests import tflite_builder
 from tests.graph.test_pending import COUNT, positives, repeated
@@ -167,3 +169,24 @@ def test_a_large_value_decides(backend: str) -> None:
         for seed in (0, 1, 0):
             value = np.random.default_rng(seed).random((300, 300)) > 0.5
             assert compiled(value).shape == (np.count_nonzero(value),)
+
+
+def _unknown(call: Call) -> TensorType:
+    raise ResultsNeededError([call.x.with_shape((1,))])
+
+
+@op(_unknown, host_reason="a test")
+def evens(x: Array) -> Array:
+    """The even numbers of x."""
+    return x[x % 2 == 0]
+
+
+def test_what_must_run_reads_what_a_device_has_computed(backend: str) -> None:
+    model = Model()
+    (less,) = model.add("neg", [model.input("x", float32(6))])
+    model.output(*model.add("neg", model.add(evens, [less])))
+    with model.compile(backend) as compiled:
+        for start in (0, 1, 4):
+            x = np.arange(start, start + 6, dtype=np.float32)
+            np.testing.assert_array_equal(compiled(x), x[x % 2 == 0])
+        assert compiled.stats.programs == 2

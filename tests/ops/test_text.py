@@ -17,7 +17,7 @@ ONE = TensorType(DType.STRING, (1,))
 
 
 def grams(text: bytes, size: int, skip: int = 0, smaller: bool = False) -> list[bytes]:
-    found = skip_gram(
+    found = skip_gram.reference(
         as_strings([text], "text"), ngram_size=size, max_skip_size=skip, include_all_ngrams=smaller
     )
     assert found.dtype == object
@@ -49,7 +49,7 @@ def test_agrees_with_litert() -> None:
             "include_all_ngrams": generator.random() < 0.5,
         }
         (expected,) = litert_run(single_op("SKIP_GRAM", [ONE], [ONE], options), [as_strings([text], "text")])
-        found = skip_gram(as_strings([text], "text"), **options)
+        found = skip_gram.reference(as_strings([text], "text"), **options)
         assert found.tolist() == expected.tolist(), (text, options)
 
 
@@ -60,4 +60,6 @@ def test_limits() -> None:
         grams(many, 30, 30)
     assert grams(many, 60, 60) == [many]
     with pytest.raises(ModelError, match="takes one text, got 2"):
-        skip_gram(np.array([b"a", b"b"], object), ngram_size=1, max_skip_size=0, include_all_ngrams=False)
+        skip_gram.reference(
+            np.array([b"a", b"b"], object), ngram_size=1, max_skip_size=0, include_all_ngrams=False
+        )

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
-
-from gpunn.errors import FormatError, ModelError, UnsupportedError
-from gpunn.graph.operation import Lifetime, Operand
-from gpunn.graph.pending import FOR_SHAPES
-from gpunn.importers.common.node import Node, RefusedError
-from gpunn.ops.call import Call
-from gpunn.ops.op import Op, op
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Lifetime, Operand, Operation
+from gpunn.importers.common.node import Node
+from gpunn.ops.op import Op
 from gpunn.types import Array, DType, Quantization, TensorType
 
 N = TypeVar("N", bound=Node)
@@ -100,18 +96,7 @@ class Known:
         return self.value, *self.more
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """A rule's answer that the shapes of its results depend on values: the host computes these of `inputs`.
-
-    What `function` raises as a RefusedError or a FormatError is the fault of the values.
-    """
-
-    inputs: tuple[Operand, ...]
-    function: Callable[..., tuple[Array, ...]]
-
-
-Answer = Step | Sequence[Step] | Steps | Known | Computed
+Answer = Step | Sequence[Step] | Steps | Known
 
 
 def as_steps(answer: Step | Sequence[Step] | Steps) -> Steps:
@@ -126,34 +111,23 @@ def constant(name: str, value: Array) -> Operand:
     return Operand(name, TensorType(DType.of(value.dtype), value.shape), Lifetime.CONSTANT, value)
 
 
-def when_known(rule: Callable[[N], Known | Computed], node: N) -> Computed:
-    """Return what a rule that works on constants would answer if it knew all inputs of its operator."""
-    open = tuple(dict.fromkeys(o for o in node.inputs if o is not None and o.value is None))
-
-    def function(*values: Array) -> tuple[Array, ...]:
-        known = {o: replace(o, value=v) for o, v in zip(open, values, strict=True)}
-        answer = rule(replace(node, inputs=tuple(o and known.get(o, o) for o in node.inputs)))
-        assert isinstance(answer, Known)
-        return answer.values
-
-    return Computed(open, function)
+def on_constants(step: Step, origin: str, names: Sequence[str] = ()) -> Operation:
+    """Return the operation of a step on constants, for values_of(). Raises ModelError as Graph.add()."""
+    scratch = Graph()
+    inputs = [o if isinstance(o, Operand) else None for o in step.inputs]
+    scratch.add(step.op, inputs, step.attrs, origin=origin, names=names)
+    (operation,) = scratch.operations
+    return operation
 
 
-def computed(name: str, answer: Computed, node: Node) -> Op:
-    """Return the op of what the host computes for a node: shapes follow from the values of all inputs."""
-    expected = [type for type in node.outputs if type is not None]
+def values_of(operation: Operation) -> tuple[Array, ...]:
+    """Return the results of an operation on constants."""
+    return operation.stored(operation.evaluate([None if o is None else o.value for o in operation.inputs]))
 
-    def compute(*values: Array) -> tuple[Array, ...]:
-        stored = (np.asarray(v, o.type.dtype.numpy) for v, o in zip(values, answer.inputs, strict=True))
-        try:
-            return answer.function(*stored)
-        except RefusedError as refusal:
-            raise UnsupportedError(f"{node.origin}: {refusal}") from None
-        except FormatError as error:
-            raise ModelError(str(error)) from None
 
-    def infer(call: Call) -> tuple[TensorType, ...]:
-        results = compute(*(call.value(k, *expected) for k in range(len(call.inputs))))
-        return tuple(TensorType(DType.of(r.dtype), r.shape) for r in results)
-
-    return op(infer, name=name, host_reason=FOR_SHAPES, raw=True, strings=True)(compute)
+def at_once(step: Step, node: Node) -> Step | Known:
+    """Return what a step gives if all inputs are constants, as shapes may follow from that; else the step."""
+    if not node.known:
+        return step
+    value, *more = values_of(on_constants(step, node.origin))
+    return Known(value, tuple(more))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.inference import lookup
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import Result, Step, Steps
+from gpunn.importers.common.answers import Result, Step, Steps, on_constants, values_of
 from gpunn.importers.common.names import Names
 from gpunn.ops.op import Op
 from gpunn.types import Array, OpenShape, TensorType
@@ -91,12 +89,10 @@ class Builder:
     ) -> tuple[Operand, ...]:
         """Return the results of a step on operands."""
         if all(o is not None and o.value is not None and self.known_types(o.type) for o in inputs):
-            scratch = Graph()
-            results = scratch.add(step.op, inputs, step.attrs, origin=origin, names=names)
-            if all(self.known_types(o.type) for o in results):
-                values = scratch.operations[0].evaluate([None if o is None else o.value for o in inputs])
-                pairs = zip(results, values, strict=True)
-                return tuple(self.graph.constant(o.name, np.asarray(v, order="C")) for o, v in pairs)
+            operation = on_constants(replace(step, inputs=inputs), origin, names)
+            if all(self.known_types(o.type) for o in operation.outputs):
+                pairs = zip(operation.outputs, values_of(operation), strict=True)
+                return tuple(self.graph.constant(o.name, value) for o, value in pairs)
         return self.graph.add(
             step.op,
             inputs,

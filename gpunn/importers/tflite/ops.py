@@ -9,7 +9,7 @@ from functools import partial
 from gpunn.graph.inference import lookup
 from gpunn.graph.operation import Operand
 from gpunn.graph.tensors import is_short
-from gpunn.importers.common.answers import Computed, Known, Step, Steps, as_steps
+from gpunn.importers.common.answers import Known, Step, Steps, as_steps
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.tflite.node import Node, symmetric
 from gpunn.importers.tflite.rules.table import rule_of
@@ -47,8 +47,6 @@ class Ops:
             read = [o.value for o in node.inputs if o is not None and o.value is not None]
             work.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
             return self.builder.constants(answer.values, titles), {}
-        if isinstance(answer, Computed):
-            answer = Step(work.computed(operator, node, answer), answer.inputs)
         return self._run(node.origin, as_steps(answer), operator, titles)
 
     def _run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,13 +12,11 @@ from gpunn.errors import UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.graph.tensors import zeros
-from gpunn.importers.common.answers import Computed, computed
-from gpunn.importers.common.node import Node, RefusedError
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.unfolding import Unfolding
 from gpunn.importers.tflite.file import TfliteFile
-from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor, printable
-from gpunn.ops.op import Op
+from gpunn.importers.tflite.subgraph import FileGraph, FileTensor, printable
 from gpunn.types import Array, DType, TensorType, bounded
 
 MAX_DEPTH = 16  # of subgraphs that call one another
@@ -68,8 +66,7 @@ class Work:
     `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
     hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported.
     `unfolding` counts constants that unfold; `repeated` what was read of subgraphs that had been read before,
-    which are in `begun`. `ops` stand for what the host computes. `latest` are the graph that again() was
-    called for last, and the work there.
+    which are in `begun`. `latest` are the graph that again() was called for last, and the work there.
     """
 
     file: TfliteFile
@@ -86,7 +83,6 @@ class Work:
     unfolding: Unfolding = field(init=False)
     begun: set[int] = field(default_factory=set)
     repeated: int = 0
-    ops: dict[Hashable, Op] = field(default_factory=dict)
     latest: tuple[Graph, Work] | None = None
 
     def __post_init__(self) -> None:
@@ -133,13 +129,6 @@ class Work:
         if tensor.type is not None and (tensor.sparsity is not None or tensor.bits):
             self.unfolding.count(tensor.type.nbytes, str(tensor))
         return self.file.value(tensor)
-
-    def computed(self, operator: FileOperator, node: Node, answer: Computed) -> Op:
-        """Return the op of what the host computes for an operator; always the same one."""
-        key = operator.place, tuple(o is not None and o.value is not None for o in node.inputs)
-        if key not in self.ops:
-            self.ops[key] = computed(operator.code.lower(), answer, node)
-        return self.ops[key]
 
     def enter(self, index: int, path: Sequence[int]) -> FileGraph:
         """Return a subgraph that subgraphs `path` call, each the next; FormatError when that has no end."""

@@ -70,7 +70,7 @@ def dot_general(
     a_batch: Sequence[int] = (),
     b_batch: Sequence[int] = (),
 ) -> Array:
-    """The products of two tensors, summed over the contracting dimensions, pair by pair.
+    """Multiply two tensors element by element and sum over the contracting dimensions.
 
     a, b [...]: dimension a_batch[k] has the extent of b_batch[k] and goes along with it, a_contracting[k]
     that of b_contracting[k]. The result has the batch dimensions, then the rest of a's, then of b's. dtypes

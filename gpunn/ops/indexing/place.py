@@ -165,7 +165,7 @@ def dynamic_slice(
     clip: bool = True,
     negative: bool = False,
 ) -> Array:
-    """A slice of x of `sizes`, which starts where values say.
+    """Return a slice of x of `sizes` that starts where values say.
 
     x of any dtype; starts [K], int32 or int64, one for each of `axes`, or for each dimension where these are
     not given. A start of axis None says nothing; along axes that are not named the slice is all of x. With

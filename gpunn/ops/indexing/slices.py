@@ -138,7 +138,7 @@ def gather_slices(
     index_vector_dim: int,
     slice_sizes: Sequence[int],
 ) -> Array:
-    """Slices of x, all of `slice_sizes`, from where indices say, as far inside as it takes to fit.
+    """Take slices of x, all of `slice_sizes`, from where indices say, moved inside as far as it takes to fit.
 
     x [...] of any dtype. indices [...] hold vectors along dimension index_vector_dim, or are vectors of one
     index where there is no such dimension; entry k of a vector is the start along start_index_map[k], other
@@ -256,7 +256,9 @@ def scatter_slices(
     index_vector_dim: int,
     function: str | None = None,
 ) -> Array:
-    """x, with slices of the updates put where indices say, or joined by a function; outside, nowhere.
+    """Put slices of the updates into x where indices say, or join them with what is there by a function.
+
+    What would go outside of x goes nowhere.
 
     x [...] and updates [...] of one dtype: any without a function, else float32, float16, int32 or int64.
     indices [...] hold vectors along dimension index_vector_dim, or are vectors of one index where there is no

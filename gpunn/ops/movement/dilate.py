@@ -94,7 +94,7 @@ def padded(to: Expansion, x: Tensor, paddings: Pairs, fill: Tensor | None) -> Te
 def dilate(
     x: Array, fill: Array | None = None, *, steps: Sequence[int], paddings: Pairs | None = None
 ) -> Array:
-    """x with steps[d] - 1 elements `fill` between any two neighbours along each dimension d, and around it.
+    """Put steps[d] - 1 elements `fill` between any two neighbours along each dimension d of x, and around x.
 
     fill: one element of x's type; without it, zeros as stored. `paddings`: for each dimension how many
     elements of `fill` stand before and after, none if not given; where the number is below 0, so many of what

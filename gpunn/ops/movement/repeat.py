@@ -92,7 +92,7 @@ def _expand_broadcast_in_dim(call: Call, to: Expansion, x: Tensor) -> Tensor:
 
 @op(_infer_broadcast_in_dim, expand=_expand_broadcast_in_dim, raw=True, strings=True)
 def broadcast_in_dim(x: Array, *, shape: Sequence[int], dims: Sequence[int]) -> Array:
-    """x repeated to `shape`, of which its dimension k becomes dimension dims[k].
+    """Repeat x to `shape`; its dimension k becomes dimension dims[k].
 
     Raises ModelError for dimensions that are not there or named twice, and for an extent that is neither 1
     nor that of the result. TFLite schema, StablehloBroadcastInDimOptions; StableHLO, broadcast_in_dim.

@@ -135,7 +135,7 @@ def reduce_window(
     dilations: Sequence[int] | None = None,
     paddings: Pairs | None = None,
 ) -> Array:
-    """The elements of each window of x as one: their "sum", "prod", "max" or "min", of bools "any" or "all".
+    """Reduce each window of x to its "sum", "prod", "max" or "min", of bools to "any" or "all".
 
     x [...] of the dtypes of the reduction of that name; a window has `size` elements in every dimension,
     `dilations` apart, and the next one begins `strides` further. Before, x gets base_dilations - 1 elements

@@ -18,8 +18,8 @@ from gpunn.importers.common.answers import (
     StepList,
     Steps,
     as_steps,
+    at_once,
     constant,
-    when_known,
 )
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
@@ -142,14 +142,13 @@ def test_constants_take_names_as_far_as_there_are_some() -> None:
     assert [(o.name, o.type.shape) for o in found] == [("a", (1,)), ("", (2,))]
 
 
-def test_when_known_runs_the_rule_on_values(graph: Graph) -> None:
-    def rule(node: Node) -> Known:
-        return Known(np.array(node.ints(0, "numbers")) * 2)
-
+def test_at_once_is_what_a_step_gives_on_constants(graph: Graph) -> None:
     operand = graph.input("n", TensorType(DType.INT32, (2,)))
-    node = Node("here", (operand,))
+    step, node = Step("neg", (operand,)), Node("here", (operand,))
     with pytest.raises(ComputedError, match="the numbers are computed at run time"):
-        rule(node)
-    computed = when_known(rule, node)
-    assert computed.inputs == (operand,)
-    assert [v.tolist() for v in computed.function(np.array([3, 4], np.int32))] == [[6, 8]]
+        node.ints(0, "numbers")
+    assert at_once(step, node) is step
+    known = constant("n", np.array([3, 4], np.int32))
+    found = at_once(Step("neg", (known,)), Node("here", (known,)))
+    assert isinstance(found, Known)
+    assert [v.tolist() for v in found.values] == [[-3, -4]]

@@ -32,7 +32,6 @@ def scalar(value: int) -> Array:
 # Operator, inputs, all of which come with the run, dtype of the output, options.
 CASES: list[tuple[str, Sequence[Array], DType, Mapping[str, Any]]] = [
     ("ARG_MAX", [X, ints(1)], DType.INT32, {"output_type": "INT32"}),
-    ("BROADCAST_ARGS", [ints(2, 1, 4), ints(3, 1)], DType.INT32, {}),
     ("BROADCAST_TO", [X[:, :1], ints(2, 5, 4)], DType.FLOAT32, {}),
     ("EXPAND_DIMS", [X, scalar(-1)], DType.FLOAT32, {}),
     ("FILL", [ints(3, 2), np.float32(7)], DType.FLOAT32, {}),
@@ -75,6 +74,16 @@ def test_operator_with_parameters_of_the_run(
             assert found.shape == wanted.shape and found.dtype == wanted.dtype
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 if dtype is DType.FLOAT32 else 0)
         assert compiled.stats.programs == 2
+
+
+def test_the_shape_that_shapes_broadcast_to(backend: str) -> None:
+    """How long it is does not follow from values."""
+    inputs = [ints(2, 1, 4), ints(3, 1)]
+    data = single_op("BROADCAST_ARGS", [type_of(x) for x in inputs], [TensorType(DType.INT32, (3,))])
+    with gpunn.load(data).compile(backend) as compiled:
+        np.testing.assert_array_equal(compiled(*inputs), litert_run(data, inputs)[0])
+        assert compiled(ints(2, 1, 1), ints(3, 5)).tolist() == [2, 3, 5]
+        assert compiled.stats.programs == 1
 
 
 def test_there_may_be_no_place_at_all(backend: str) -> None:

@@ -117,7 +117,7 @@ def test_refused(operator: str, inputs: Sequence[Array | TensorType], reason: st
     [
         ("SKIP_GRAM", [float32(1)], "takes a string, got float32"),
         ("SKIP_GRAM", [LIST], "takes one text, got 3"),
-        ("WHERE", [LIST], "the condition is a string"),
+        ("WHERE", [LIST], "takes no strings"),
     ],
 )
 def test_wrong(operator: str, inputs: Sequence[Array | TensorType], reason: str) -> None:

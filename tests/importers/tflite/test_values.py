@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.errors import FormatError, ModelError
 from gpunn.importers.tflite.rules.value import MAX_RANGE
 from gpunn.model import load
 from gpunn.types import Array, TensorType, float32
@@ -103,5 +103,5 @@ def test_embeddings_side_by_side(dims: list[int], backend: str) -> None:
 def test_what_is_too_much_is_refused(
     operator: str, inputs: Sequence[Array | TensorType], reason: str
 ) -> None:
-    with pytest.raises(UnsupportedError, match=reason):
+    with pytest.raises(ModelError, match=reason):
         load(single_op(operator, inputs, [float32(1)]))

@@ -15,19 +15,17 @@ import tflite as schema
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import (
     PREVIOUS,
-    Computed,
     Known,
     Result,
     Step,
     Steps,
+    at_once,
     constant,
-    when_known,
 )
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, symmetric
 from gpunn.importers.tflite.rules.tensor import INDEX_TYPES
-from gpunn.ops.text import skip_gram
-from gpunn.types import Array, DType
+from gpunn.types import DType
 
 MAX_RANGE = 1 << 22  # elements that a few numbers may unfold to in the reader
 COMBINERS = {
@@ -84,19 +82,9 @@ def to_output_type(op: str) -> Callable[[Node], Step]:
     return rule
 
 
-def broadcast_args(node: Node) -> Known | Computed:
+def broadcast_args(node: Node) -> Step | Known:
     """BROADCAST_ARGS of two shapes: the shape that both broadcast to."""
-    a, b = (node.operand(k) for k in range(2))
-    if a.type.dtype is not b.type.dtype:
-        node.corrupt(f"the shapes are {a.type} and {b.type}")
-    shapes = [node.ints(k, "extents") if v.value is not None else () for k, v in enumerate((a, b))]
-    if not node.known:
-        return when_known(broadcast_args, node)
-    try:
-        shape = np.broadcast_shapes(*shapes)
-    except ValueError:
-        node.corrupt(f"shapes {list(shapes[0])} and {list(shapes[1])} cannot be broadcast together")
-    return Known(np.array(shape, a.type.dtype.numpy))
+    return at_once(Step("broadcast_args", (node.operand(0), node.operand(1))), node)
 
 
 def concat_embeddings(node: Node) -> Step:
@@ -176,19 +164,15 @@ def lsh_projection(node: Node) -> Step:
     return Step("lsh_projection", node.inputs, PROJECTIONS[number])
 
 
-def skip_grams(node: Node) -> Known | Computed:
+def skip_grams(node: Node) -> Step | Known:
     """SKIP_GRAM of a text."""
-    text = node.operand(0)
-    if text.type.dtype is not DType.STRING:
-        node.corrupt(f"takes a string, got {text.type}")
-    if text.value is None:
-        return when_known(skip_grams, node)
     options = node.options("SkipGramOptions")
-    size, skip = options.get("NgramSize"), options.get("MaxSkipSize")
-    grams = skip_gram(
-        text.value, ngram_size=size, max_skip_size=skip, include_all_ngrams=options.get("IncludeAllNgrams")
-    )
-    return Known(grams)
+    attrs = {
+        "ngram_size": options.get("NgramSize"),
+        "max_skip_size": options.get("MaxSkipSize"),
+        "include_all_ngrams": options.get("IncludeAllNgrams"),
+    }
+    return at_once(Step("skip_gram", (node.operand(0),), attrs), node)
 
 
 def bucketize(node: Node) -> Step:
@@ -266,17 +250,12 @@ def _real(node: Node, index: int, what: str) -> Operand:
     return constant(f"{node.origin}: {what}", np.array(_number(node, index, what), np.float32))
 
 
-def unique(node: Node) -> Known | Computed:
+def unique(node: Node) -> Step | Known:
     """UNIQUE of a list: its values as they first appear, and for each element the place of its value."""
-    x = node.operand(0)
     dtype = node.options("UniqueOptions").get("IdxOutType")
-    if dtype not in INDEX_TYPES or x.type.rank != 1 or x.type.dtype is DType.STRING:
-        node.corrupt(f"takes a list of numbers, and numbers places by INT32 or INT64, got {x.type}")
-    if x.value is None:
-        return when_known(unique, node)
-    values, first, places = np.unique(x.value, return_index=True, return_inverse=True, equal_nan=False)
-    order = np.argsort(first)
-    return Known(values[order], (np.argsort(order)[places].astype(INDEX_TYPES[dtype]),))
+    if dtype not in INDEX_TYPES:
+        node.corrupt(f"takes a list of numbers, and numbers places by INT32 or INT64, not by number {dtype}")
+    return at_once(Step("unique", (node.operand(0),), {"dtype": INDEX_TYPES[dtype]}), node)
 
 
 def one_hot(node: Node) -> Step:
@@ -286,23 +265,9 @@ def one_hot(node: Node) -> Step:
     return Step("one_hot", (node.operand(0), node.operand(2), node.operand(3)), attrs)
 
 
-def sequence(node: Node) -> Known | Computed:
+def sequence(node: Node) -> Step | Known:
     """RANGE from start to limit in steps of delta; reals add up in float32 as in TFLite."""
-    if not node.known:
-        return when_known(sequence, node)
-    start, limit, delta = (_number(node, k, name) for k, name in enumerate(("start", "limit", "delta")))
-    if len({v.dtype for v in (start, limit, delta)}) > 1:
-        node.corrupt(f"start, limit and delta are {start.dtype}, {limit.dtype} and {delta.dtype}")
-    first, last, step = start.item(), limit.item(), delta.item()
-    if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(step)) or step == 0:
-        node.corrupt(f"cannot go from {first} to {last} in steps of {step}")
-    if (last - first) * step < 0:
-        node.corrupt(f"steps of {step} do not lead from {first} to {last}")
-    count = math.ceil(abs((last - first) / step)) if start.dtype.kind == "f" else -((first - last) // step)
-    expect_few("numbers", [count])
-    terms: Array = np.full(count, delta, start.dtype)
-    terms[:1] = start
-    return Known(np.cumsum(terms, dtype=start.dtype))
+    return at_once(Step("range", tuple(node.operand(k) for k in range(3))), node)
 
 
 def _number(node: Node, index: int, what: str) -> Any:
@@ -325,11 +290,6 @@ def choose(node: Node) -> Sequence[Step]:
     return Step("reshape", (condition,), {"shape": shape}), Step("select", (PREVIOUS, a, b))
 
 
-def where(node: Node) -> Known | Computed:
+def where(node: Node) -> Step | Known:
     """WHERE of a condition: the places where it holds."""
-    condition = node.operand(0)
-    if condition.type.dtype is DType.STRING:
-        node.corrupt("the condition is a string")
-    if condition.value is None:
-        return when_known(where, node)
-    return Known(np.argwhere(condition.value != 0).astype(np.int64))
+    return at_once(Step("where", (node.operand(0),)), node)
