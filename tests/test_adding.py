@@ -123,6 +123,16 @@ def test_an_op_that_is_written_in_others_is_one_place_and_one_line_for_a_format(
         np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), atol=1e-5, rtol=7 * EPS)
 
 
+def test_an_operator_is_a_rule_and_one_line(tmp_path: Path) -> None:
+    require_gpu()
+    _, line, gathering = added = additions("An operator of TFLite")
+    assert {Path(a.file).parent.name for a in added} == {"rules"}
+    assert (line.text.count("\n"), gathering.file) == (1, line.file)
+    a, b = np.array([7.5, -7.5, 1.25, -0.5], np.float32), np.array([2, 2, -1, 0.125], np.float32)
+    for found in run(tmp_path, added, "STABLEHLO_REMAINDER", [a, b], a):
+        np.testing.assert_array_equal(found, np.fmod(a, b))
+
+
 @pytest.mark.parametrize("operator", ["STABLEHLO_REMAINDER", "STABLEHLO_CBRT"])
 def test_what_the_page_adds_is_not_there_yet(operator: str) -> None:
     with pytest.raises(gpunn.UnsupportedError, match=f"{operator} v1: this operator is not supported"):
