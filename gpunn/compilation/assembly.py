@@ -1,4 +1,4 @@
-"""built(): a stage of a model made ready for a device, or for the CPU backend, bodies included."""
+"""built(): a section of a model made ready for a device, or for the CPU backend, bodies included."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.compilation.runtime import Compilation
+from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
-from gpunn.compilation.stages import Stage
 from gpunn.graph.bodies import with_bodies, with_graphs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -38,25 +38,25 @@ def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> 
 
 
 def built(
-    stage: Stage, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
+    section: Section, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
 ) -> Specialisation:
-    """Make a stage ready for a device, or for the CPU backend if that is None.
+    """Make a section ready for a device, or for the CPU backend if that is None.
 
     With `hold` all its outputs stay there, else the last ones, as many as `state` says.
     """
-    optimised = optimise(stage.graph)
+    optimised = optimise(section.graph)
     ready = everywhere(relax)(optimised) if relaxed else optimised
-    return _assembled(replace(stage, graph=ready), gpu, frames, relaxed, hold, state)
+    return _assembled(replace(section, graph=ready), gpu, frames, relaxed, hold, state)
 
 
 def _assembled(
-    stage: Stage, gpu: Device | None, frames: int, relaxed: bool, hold: bool, state: int = 0
+    section: Section, gpu: Device | None, frames: int, relaxed: bool, hold: bool, state: int = 0
 ) -> Specialisation:
-    """Make an optimised stage, and the bodies in it, ready for a device, or for the CPU backend."""
+    """Make an optimised section, and the bodies in it, ready for a device, or for the CPU backend."""
     with ExitStack() as undo:
         compiled = partial(_with_compiled_bodies, gpu=gpu, frames=frames, relaxed=relaxed, undo=undo)
-        ready = stage.graph.with_operations(map(compiled, stage.graph.operations))
-        operations = tuple(map(compiled, stage.operations))
+        ready = section.graph.with_operations(map(compiled, section.graph.operations))
+        operations = tuple(map(compiled, section.operations))
         program: Program
         if gpu is None:
             placements = partition(ready, None)
@@ -64,13 +64,13 @@ def _assembled(
         else:
             properties = gpu.properties
             placements = partition(ready, lambda operation: lower(operation, properties))
-            held = _held(ready, stage, operations, len(ready.outputs) if hold else state)
+            held = _held(ready, section, operations, len(ready.outputs) if hold else state)
             program = WebGpuProgram(make_plan(ready, placements, held), gpu, frames)
         undo.pop_all()
         after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
         bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
         here, there = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
-        return Specialisation.of(stage, ready, here, program, bodies, operations, there)
+        return Specialisation.of(section, ready, here, program, bodies, operations, there)
 
 
 def _with_compiled_bodies(
@@ -95,15 +95,15 @@ def _with_compiled_bodies(
     return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
 
 
-def _held(model: Graph, stage: Stage, operations: Sequence[Operation], count: int) -> list[Operand]:
+def _held(model: Graph, section: Section, operations: Sequence[Operation], count: int) -> list[Operand]:
     """Return the outputs that other programs read: the last ones, or at a cut those that the host does not.
 
     What `operations` of the host read it reads itself, unless they run programs.
     """
-    if stage.cut is None:
+    if section.cut is None:
         return model.outputs[len(model.outputs) - count :]
     read = {o for operation in operations if not _compiled_bodies(operation) for o in operation.inputs}
-    return [o for k, o in enumerate(model.outputs) if k not in stage.cut.asked and o not in read]
+    return [o for k, o in enumerate(model.outputs) if k not in section.cut.asked and o not in read]
 
 
 @dataclass(frozen=True, slots=True)

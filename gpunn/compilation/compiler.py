@@ -18,7 +18,7 @@ from gpunn.backends.webgpu.device import (
 )
 from gpunn.compilation.assembly import built, compilation
 from gpunn.compilation.runtime import FRAMES_IN_FLIGHT, Compilation, Preference
-from gpunn.compilation.stages import Stage
+from gpunn.compilation.sections import Section
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.performance import Capabilities, Energy, Key, PerformanceInfo, best, measure, remembered
@@ -94,8 +94,8 @@ def capabilities(device: Device) -> Capabilities:
     return remembered(
         Key(info.name, info.driver, info.api),
         lambda: measure(
-            lambda model: built(Stage(model), device, 1, False).program,
-            lambda model: built(Stage(model), None, 1, False).program,
+            lambda model: built(Section(model), device, 1, False).program,
+            lambda model: built(Section(model), None, 1, False).program,
             Energy.of(info),
         ),
     )

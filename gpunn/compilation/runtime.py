@@ -94,10 +94,10 @@ class Compilation:
         loops = (o.definition is while_loop for m in model.walk() for o in m.operations)
         self._loops = bool(model.pending) or any(loops)  # what follows may hold some
         self._lock = threading.Lock()
-        self._one_at_a_time = threading.Lock()  # runs of several stages
+        self._one_at_a_time = threading.Lock()  # runs of several sections
         self._specialisations = Specialisations(model, build)
         self._closed = False
-        self._executor: ThreadPoolExecutor | None = None  # of submitted runs of several stages
+        self._executor: ThreadPoolExecutor | None = None  # of submitted runs of several sections
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
         with self._specialisations.lend(self._shapes) as first:
             self.placement = (*first.placements, *first.after)
@@ -228,12 +228,12 @@ class Compilation:
                 return results[:count] if inside else tuple(map(np.asarray, results[:count]))
 
     def _event(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> Event:
-        """Submit a run of several stages."""
+        """Submit a run of several sections."""
         carry_out = self._carrying_out()
         return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out)
 
     def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Later:
-        """Start a run of several stages."""
+        """Start a run of several sections."""
         return Later(self._submit(copy_context().run, self._run, arrays, tracer))
 
     def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
@@ -242,7 +242,7 @@ class Compilation:
             if self._closed:
                 raise DeviceError("this compilation has been closed")
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-stages")
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-sections")
             return self._executor.submit(work, *arguments)
 
     def _reset(self) -> None:

@@ -1,4 +1,4 @@
-"""Specialisations: the programs of a compilation, for each stage of a model and shapes that lead there."""
+"""Specialisations: the programs of a compilation, for each section of a model and shapes that lead there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from gpunn.backends.base import Program, Span, Stats, Trace
 from gpunn.compilation.lending_cache import LendingCache
-from gpunn.compilation.stages import Path, Stage, Stages, run_operations
+from gpunn.compilation.sections import Path, Section, Sections, run_operations
 from gpunn.errors import DeviceError
 from gpunn.graph.complete import Cut
 from gpunn.graph.graph import Graph
@@ -48,14 +48,14 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Specialisation:
-    """A stage of a model built for a backend.
+    """A section of a model built for a backend.
 
     `placements` has, below an operation with bodies, those of the bodies. `operations` are what the host runs
-    afterwards, compiled as well, `after` their placements. `state`, of a first stage that others follow, has
-    what variables hold and `initial` what they began with.
+    afterwards, compiled as well, `after` their placements. If this is a first section that others follow,
+    `state` has what variables hold and `initial` what they began with.
     """
 
-    stage: Stage
+    section: Section
     placements: tuple[Placement, ...]
     program: Program
     bodies: tuple[Body, ...]
@@ -68,7 +68,7 @@ class Specialisation:
     @classmethod
     def of(
         cls,
-        stage: Stage,
+        section: Section,
         ready: Graph,
         placements: tuple[Placement, ...],
         program: Program,
@@ -84,12 +84,12 @@ class Specialisation:
             for guard, operand in p.operation.guarded
             if operand in ready.inputs
         )
-        return cls(stage, placements, program, tuple(bodies), operations, after, tuple(guarded))
+        return cls(section, placements, program, tuple(bodies), operations, after, tuple(guarded))
 
     @property
     def whole(self) -> bool:
-        """Tell whether no other stage follows."""
-        return self.stage.cut is None
+        """Tell whether no other section follows."""
+        return self.section.cut is None
 
     def keeping(self, initial: Iterable[Array]) -> Specialisation:
         """Return the same with the state of variables that begin like this."""
@@ -115,7 +115,7 @@ class Specialisation:
             body.close()
 
     def count(self, total: Stats, *, later: bool, gone: bool = False) -> None:
-        """Add the counters up; a `later` stage makes no run more."""
+        """Add the counters up; a `later` section makes no run more."""
         stats = self.program.stats
         total.add(replace(stats, runs=0) if later else stats, gone=gone)
         for body in self.bodies:
@@ -130,7 +130,7 @@ class Specialisation:
 
 
 class Tracer:
-    """Runs one stage of a model after the other, and puts their traces together."""
+    """Runs one section of a model after the other, and puts their traces together."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -146,23 +146,23 @@ class Tracer:
         return trace.outputs
 
     def host(self, operations: Iterable[Operation], times: Iterable[tuple[float, float]]) -> None:
-        """Note what the host has done between two stages, with begins and ends by time.perf_counter()."""
+        """Note what the host has done between two sections, with begins and ends by time.perf_counter()."""
         for operation, (began, ended) in zip(operations, times, strict=True):
             self._spans.append(Span(operation.op, began - self._began, ended - began, operation))
 
     def trace(self, outputs: tuple[Array, ...]) -> Trace:
-        """Return all that was noted, with the outputs of the last stage."""
+        """Return all that was noted, with the outputs of the last section."""
         return Trace(tuple(self._spans), self._method, outputs)
 
 
 class Build(Protocol):
-    """Builds a stage for a backend; the next run reads its last outputs, as many as `state` says."""
+    """Builds a section for a backend; the next run reads its last outputs, as many as `state` says."""
 
-    def __call__(self, stage: Stage, *, state: int = 0) -> Specialisation: ...
+    def __call__(self, section: Section, *, state: int = 0) -> Specialisation: ...
 
 
 class Specialisations:
-    """The programs of a compilation: for the last used shapes, and for the stages that followed."""
+    """The programs of a compilation: for the last used shapes, and for the sections that followed."""
 
     def __init__(self, model: Graph, build: Build) -> None:
         self._model = model
@@ -170,8 +170,8 @@ class Specialisations:
         self._gone = Stats(programs=0)
         self._lock = threading.Lock()
         self._first: LendingCache[Hashable, Specialisation] = LendingCache(MAX_SPECIALISATIONS, self._discard)
-        self._later: list[LendingCache[Hashable, Specialisation]] = []  # second stages, third ones, ...
-        self._stages = Stages()
+        self._later: list[LendingCache[Hashable, Specialisation]] = []  # second sections, third ones, ...
+        self._sections = Sections()
         self._closed = False
 
     def lend(self, shapes: tuple[Shape, ...]) -> AbstractContextManager[Specialisation]:
@@ -180,7 +180,7 @@ class Specialisations:
         def make() -> Specialisation:
             same = shapes == tuple(i.type.shape for i in self._model.inputs)
             graph = self._model if same else rebuilt(self._model, shapes)
-            made = self._build(Stage.of(graph))
+            made = self._build(Section.of(graph))
             return made if made.whole else made.keeping(graph.variables.values())
 
         return self._first.lend((shapes,), make)
@@ -192,26 +192,26 @@ class Specialisations:
         results: tuple[Array, ...],
         tracer: Tracer | None = None,
     ) -> tuple[tuple[Array, ...], tuple[Placement, ...]]:
-        """Finish a run whose first stage gave `results`; return the outputs, and where operations ran."""
+        """Finish a run whose first section gave `results`; return the outputs, and where operations ran."""
         path: Path = (shapes,)
-        stage, part, placements = first.stage, first, first.placements
+        section, part, placements = first.section, first, first.placements
         for depth in itertools.count():
-            if stage.cut is None:
+            if section.cut is None:
                 break
-            inputs, times = run_operations(stage.cut, part.operations, results)
-            path, key, following = self._stages.follow(path, stage.cut, inputs)
-            begun = _begun(part.after, stage.cut, following.graph)
+            inputs, times = run_operations(section.cut, part.operations, results)
+            path, key, following = self._sections.follow(path, section.cut, inputs)
+            begun = _begun(part.after, section.cut, following.graph)
             if tracer is not None:
                 tracer.host((p.operation for p in begun if not p.depth), times)
-            with self._stage(depth).lend(key, partial(self._make, following)) as part:
+            with self._cache(depth).lend(key, partial(self._make, following)) as part:
                 part.check(inputs)
                 results = part.program.run(inputs) if tracer is None else tracer.run(part.program, inputs)
             placements = (*placements, *begun, *part.placements)
-            stage = following
+            section = following
         return results, placements
 
     def stats(self) -> Stats:
-        """Return the counters of all programs so far; those of later stages do not count as runs."""
+        """Return the counters of all programs so far; those of later sections do not count as runs."""
         with self._lock:
             total = replace(self._gone)
         for depth, cache in enumerate((self._first, *self._later)):
@@ -237,9 +237,9 @@ class Specialisations:
             self._closed = True
         for cache in (self._first, *self._later):
             cache.close()
-        self._stages.close()
+        self._sections.close()
 
-    def _stage(self, depth: int) -> LendingCache[Hashable, Specialisation]:
+    def _cache(self, depth: int) -> LendingCache[Hashable, Specialisation]:
         with self._lock:
             if self._closed:
                 raise DeviceError("this compilation has been closed")
@@ -247,9 +247,9 @@ class Specialisations:
                 self._later.append(LendingCache(MAX_SPECIALISATIONS, partial(self._discard, later=True)))
             return self._later[depth]
 
-    def _make(self, stage: Stage) -> Specialisation:
-        state = len(stage.graph.outputs) - len(self._model.outputs) if stage.cut is None else 0
-        return self._build(stage, state=state)
+    def _make(self, section: Section) -> Specialisation:
+        state = len(section.graph.outputs) - len(self._model.outputs) if section.cut is None else 0
+        return self._build(section, state=state)
 
     def _discard(self, part: Specialisation, later: bool = False) -> None:
         part.close()

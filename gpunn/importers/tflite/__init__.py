@@ -10,6 +10,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.format import Format
 from gpunn.importers.common.names import Names
+from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.custom import CUSTOM_OPERATORS
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.labels import labels
@@ -17,7 +18,6 @@ from gpunn.importers.tflite.reader import Reader
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.template import checked, template
-from gpunn.importers.tflite.work import Work
 
 IDENTIFIER = b"TFL3"  # TensorFlow Lite schema, file_identifier
 MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset
@@ -42,8 +42,8 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
         given = [operand for operand in inputs if operand is not None]
         # The file's shapes hold as long as only extents that it leaves open are others.
         as_stored = all(t.open.admits(o.type.shape) for t, o in zip(taken, given, strict=True))
-        work = Work(file, operators, as_stored)
-        Reader(work, graph, Target.outer(work, model)).read_model(given)
+        context = Context(file, operators, as_stored)
+        Reader(context, graph, Target.outer(context, model)).read_model(given)
         return ()
 
     inputs = _inputs(file, graph)

@@ -12,12 +12,12 @@ from gpunn.graph.operation import Operand
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.tensors import zeros
 from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.context import Key
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.resources import RESOURCES, UNCERTAIN
 from gpunn.importers.tflite.scope import Control, Scope
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import States, Target
-from gpunn.importers.tflite.work import Key
 from gpunn.types import DType, TensorType
 
 STATE_IN_OPEN = "shapes follow from what it runs (beside variables)"
@@ -42,7 +42,7 @@ def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...
     condition, arguments = node.operand(0), _arguments(node, 1)
     _expect_decision(node, "the condition", condition.type, scope.target.model.waits(condition))
     indices = options.get("ThenSubgraphIndex"), options.get("ElseSubgraphIndex")
-    around = scope.target.entered(scope.work)
+    around = scope.target.entered(scope.context)
     if condition.value is not None:
         return scope.nested(indices[0] if condition.value.item() else indices[1], arguments, names, around)
     constants = frozenset(i for i, a in enumerate(arguments) if a.value is not None)
@@ -96,10 +96,10 @@ def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     index = node.options("CallOnceOptions").get("InitSubgraphIndex")
     if not scope.target.certain:
         raise RefusedError(UNCERTAIN)
-    if index in scope.work.done_once:
+    if index in scope.context.done_once:
         return ()
-    scope.work.done_once.add(index)
-    target = scope.target.once(scope.work)
+    scope.context.done_once.add(index)
+    target = scope.target.once(scope.context)
     if scope.nested(index, (), target=target):
         node.corrupt(f"subgraph {index} should have no outputs")
     if target.model.pending:
@@ -109,9 +109,9 @@ def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
         if variable in outside.begun or variable in outside.written:
             raise RefusedError(f"variable {str(variable)!r} is used before")
         value = zeros(operand.type) if operand.value is None else operand.value
-        scope.work.initial_values[variable] = value
-    if any(o.value is None for o in written.values()) and not scope.work.unsupported:
-        around = scope.target.entered(scope.work)
+        scope.context.initial_values[variable] = value
+    if any(o.value is None for o in written.values()) and not scope.context.unsupported:
+        around = scope.target.entered(scope.context)
         first = around.model.variable(around.names.unique("first run"), _BOOL, np.array(True))
         around.model.update(first, around.model.constant("not the first", np.array(False)))
         bodies = [around.body(f"subgraph {index}"), around.body("later runs")]
@@ -130,9 +130,9 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     indices = options.get("CondSubgraphIndex"), options.get("BodySubgraphIndex")
     arguments = _arguments(node, 0)
     handed_on = _handed_on(scope.subgraph(indices[1]), arguments)
-    handles = {i for i, a in enumerate(arguments) if a in scope.work.resources} - handed_on
+    handles = {i for i, a in enumerate(arguments) if a in scope.context.resources} - handed_on
     fixed = handed_on | handles
-    around = scope.target.entered(scope.work)
+    around = scope.target.entered(scope.context)
     condition, body = bodies = [around.body(f"subgraph {i}", loop=True) for i in indices]
     templates = [
         scope.body(indices[0], arguments, fixed, condition),

@@ -41,11 +41,11 @@ class Ops:
         The outputs are called by `titles`, the states are given by input. Raises ComputedError where the rule
         needs a value that is not known yet, RefusedError where it says that it cannot be.
         """
-        work = self.tensors.work
-        answer = rule_of(operator.code, work.custom)(node)
+        context = self.tensors.context
+        answer = rule_of(operator.code, context.custom)(node)
         if isinstance(answer, Known):
             read = [o.value for o in node.inputs if o is not None and o.value is not None]
-            work.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
+            context.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
             return self.builder.constants(answer.values, titles), {}
         return self._run(node.origin, as_steps(answer), operator, titles)
 

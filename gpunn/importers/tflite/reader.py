@@ -10,6 +10,7 @@ from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.node import ComputedError, RefusedError
+from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.ops import Ops
@@ -19,7 +20,6 @@ from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.template import checked, template
 from gpunn.importers.tflite.tensors import Tensors
 from gpunn.importers.tflite.waiting import Waiting
-from gpunn.importers.tflite.work import Work
 
 
 class Reader:
@@ -30,18 +30,18 @@ class Reader:
 
     def __init__(
         self,
-        work: Work,
+        context: Context,
         graph: FileGraph,
         target: Target,
         path: tuple[int, ...] = (),
     ) -> None:
-        self.work = work
-        self.file = work.file
+        self.context = context
+        self.file = context.file
         self.graph = graph
         self.target = target
         self.model = target.model
         self.path = (*path, graph.index)
-        self.tensors: Tensors = Tensors(work, graph, target)
+        self.tensors: Tensors = Tensors(context, graph, target)
         self.ops = Ops(self.tensors, target)
 
     def read_model(self, inputs: Sequence[Operand]) -> None:
@@ -50,8 +50,8 @@ class Reader:
         for index in self.graph.inputs:
             self.tensors.input(index, given)
         self._operators()
-        if self.work.unsupported:
-            self.work.unsupported.fail()
+        if self.context.unsupported:
+            self.context.unsupported.fail()
         if not self.graph.outputs:
             self.file.fail("has no outputs")
         self.model.output(*self.tensors.results())
@@ -68,7 +68,7 @@ class Reader:
 
         `names` are what the results shall be called.
         """
-        reader = Reader(self.work, self.subgraph(index), target or self.target, self.path)
+        reader = Reader(self.context, self.subgraph(index), target or self.target, self.path)
         reader.tensors.titles.update(zip(reader.graph.outputs, names, strict=False))
         reader._read_on(inputs, self.graph)
         return reader.tensors.outputs()
@@ -90,17 +90,17 @@ class Reader:
         wanted = tuple(output for number, output in enumerate(graph.outputs) if number not in without)
         graph = replace(graph, outputs=wanted)
 
-        def read(work: Work, target: Target, inputs: Iterable[Operand]) -> tuple[Operand, ...]:
+        def read(context: Context, target: Target, inputs: Iterable[Operand]) -> tuple[Operand, ...]:
             given = iter(inputs)
-            reader = Reader(work, graph, target, self.path)
+            reader = Reader(context, graph, target, self.path)
             reader._read_on([a if i in fixed else next(given) for i, a in enumerate(arguments)], self.graph)
             return reader.tensors.outputs()
 
         def read_again(model: Graph, inputs: Sequence[Operand | None]) -> tuple[()]:
-            work = self.work.again(model)
-            outputs = read(work, Target.alone(model), [i for i in inputs if i is not None])
-            if work.unsupported:
-                work.unsupported.fail()
+            context = self.context.again(model)
+            outputs = read(context, Target.alone(model), [i for i in inputs if i is not None])
+            if context.unsupported:
+                context.unsupported.fail()
             model.output(*outputs)
             return ()
 
@@ -108,7 +108,7 @@ class Reader:
         waits = any(map(self.model.waits, arguments))
         add = model.unknown_input if waits else partial(model.input, open=None)
         inputs = [add(a.name, a.type) for i, a in enumerate(arguments) if i not in fixed]
-        model.output(*read(self.work, target, inputs))
+        model.output(*read(self.context, target, inputs))
         return template(model.name, inputs, checked(read_again))
 
     def _read_on(self, inputs: Sequence[Operand], caller: FileGraph) -> None:
@@ -125,27 +125,27 @@ class Reader:
 
     def _operators(self) -> None:
         """Add what stands for each operator, and collect what is unsupported."""
-        again = self.work.begin(self.graph)
+        again = self.context.begin(self.graph)
         for operator in self.graph.operators:
             if again:
-                self.work.count(1 + len(operator.inputs) + len(operator.outputs))
+                self.context.count(1 + len(operator.inputs) + len(operator.outputs))
             try:
                 self._add(operator)
             except RefusedError as refusal:
                 self._refuse(operator, refusal)
             except (FormatError, ModelError):
-                if not self.work.unsupported:
+                if not self.context.unsupported:
                     raise
                 self.tensors.stand_in(operator)  # what it works on may have come from a stand-in
 
     def _refuse(self, operator: FileOperator, refusal: RefusedError) -> None:
         """Note that an operator is unsupported, and go on as if it were not."""
-        self.work.unsupported.add(str(refusal), operator.kind, operator.place)
+        self.context.unsupported.add(str(refusal), operator.kind, operator.place)
         self.tensors.stand_in(operator)
 
     def subgraph(self, index: int) -> FileGraph:
         """Return a subgraph that an operator here calls."""
-        return self.work.enter(index, self.path)
+        return self.context.enter(index, self.path)
 
     def _add(self, operator: FileOperator) -> None:
         """Add what stands for one operator, or let it wait."""
@@ -155,7 +155,7 @@ class Reader:
         if operator.code in CONTROL:
             results = CONTROL[operator.code](node, titles, self)
         elif any(map(self.model.waits, node.inputs)):
-            rule_of(operator.code, self.work.custom)  # an operator without one is refused at once
+            rule_of(operator.code, self.context.custom)  # an operator without one is refused at once
             results, written = self._let_wait(operator, node, titles)
         else:
             try:
@@ -192,5 +192,5 @@ class Reader:
             operator.custom_options,
             tuple(self.graph.tensors[i].type for i in operator.intermediates),
             self.subgraph,
-            self.work.unfolding.count,
+            self.context.unfolding.count,
         )

@@ -9,10 +9,10 @@ import numpy as np
 
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.context import Contents, Table, Variable
 from gpunn.importers.tflite.file import TYPE_NAMES
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.scope import Control, Scope
-from gpunn.importers.tflite.work import Contents, Table, Variable
 
 CONTAINER, SHARED_NAME = 0, 1  # fields of VarHandleOptions
 TABLES = ("INT64", "STRING"), ("STRING", "INT64")  # types of keys and values
@@ -24,7 +24,7 @@ _Resource = TypeVar("_Resource", Variable, Table)
 def var_handle(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """VAR_HANDLE: the variable of a name; equal names in the whole file mean the same one."""
     options = node.options("VarHandleOptions")
-    return (scope.work.handle(Variable(options.name(CONTAINER), options.name(SHARED_NAME))),)
+    return (scope.context.handle(Variable(options.name(CONTAINER), options.name(SHARED_NAME))),)
 
 
 def read_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
@@ -37,9 +37,9 @@ def assign_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Ope
     variable, value = _resource(node, scope, Variable), node.operand(1)
     waits = scope.target.model.waits(value)
     type = (
-        scope.work.types.get(variable, value.type)
+        scope.context.types.get(variable, value.type)
         if waits
-        else scope.work.types.setdefault(variable, value.type)
+        else scope.context.types.setdefault(variable, value.type)
     )
     if value.type != type and not waits:
         raise RefusedError(f"it assigns {value.type} to variable {str(variable)!r}, which is {type}")
@@ -53,13 +53,13 @@ def table_handle(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operan
     key, value = (TYPE_NAMES.get(options.get(n), "") for n in ("KeyDtype", "ValueDtype"))
     if (key, value) not in TABLES:
         raise RefusedError(f"a table of {value} by {key}, only STRING by INT64 and INT64 by STRING are known")
-    return (scope.work.handle(Table(options.get("TableId"), key, value)),)
+    return (scope.context.handle(Table(options.get("TableId"), key, value)),)
 
 
 def table_import(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     """HASHTABLE_IMPORT: what the table holds from now on; it is filled but once."""
     table, keys, values = _resource(node, scope, Table), node.operand(1), node.operand(2)
-    if table in scope.work.tables:
+    if table in scope.context.tables:
         return ()
     if not scope.target.certain:
         raise RefusedError(UNCERTAIN)
@@ -67,7 +67,7 @@ def table_import(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operan
     if pair[0].shape != pair[1].shape:
         node.corrupt(f"expected a value for each key, got {values.type} for {keys.type}")
     flat = [scope.target.model.constant(f"{table}:{k}", v.reshape(-1)) for k, v in enumerate(pair)]
-    scope.work.tables[table] = Contents(flat[0], flat[1], len(set(pair[0].reshape(-1).tolist())))
+    scope.context.tables[table] = Contents(flat[0], flat[1], len(set(pair[0].reshape(-1).tolist())))
     return ()
 
 
@@ -88,15 +88,15 @@ def table_size(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand,
 def _contents(node: Node, scope: Scope) -> Contents:
     """Return what is in the table that input 0 stands for."""
     table = _resource(node, scope, Table)
-    if table not in scope.work.tables:
+    if table not in scope.context.tables:
         raise RefusedError(f"{table} is asked before anything is imported into it")
-    return scope.work.tables[table]
+    return scope.context.tables[table]
 
 
 def _resource(node: Node, scope: Scope, kind: type[_Resource]) -> _Resource:
     """Return what input 0 stands for."""
     operand = node.operand(0)
-    resource = scope.work.resources.get(operand)
+    resource = scope.context.resources.get(operand)
     if not isinstance(resource, kind):
         node.corrupt(f"input 0 should say which {kind.__name__.lower()} is meant, got {operand!r}")
     return resource

@@ -7,16 +7,16 @@ from typing import Protocol
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
+from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
-from gpunn.importers.tflite.work import Work
 
 
 class Scope(Protocol):
     """The reader of the subgraph that the operator stands in, and where it adds what it reads."""
 
-    work: Work
+    context: Context
     target: Target
 
     def subgraph(self, index: int) -> FileGraph:

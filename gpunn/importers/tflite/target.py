@@ -9,7 +9,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.node import RefusedError
-from gpunn.importers.tflite.work import Key, Work
+from gpunn.importers.tflite.context import Context, Key
 
 
 @dataclass(slots=True)
@@ -51,12 +51,12 @@ class Target:
     certain: bool = False
 
     @classmethod
-    def outer(cls, work: Work, model: Graph) -> Target:
+    def outer(cls, context: Context, model: Graph) -> Target:
         """Return the file's own model, in which state is kept from run to run."""
         names = Names()
 
         def variable(key: Key) -> Operand:
-            name, type, value = work.initial(key)
+            name, type, value = context.initial(key)
             return model.variable(names.unique(name), type, value)
 
         return cls(model, States(variable), States(variable), names, certain=True)
@@ -70,15 +70,15 @@ class Target:
 
         return cls(model, States(begin), States(begin), Names())
 
-    def entered(self, work: Work) -> Target:
+    def entered(self, context: Context) -> Target:
         """Return the same model, for a subgraph whose variable tensors begin anew."""
-        return replace(self, tensors=_constants(work, self.model, self.names))
+        return replace(self, tensors=_constants(context, self.model, self.names))
 
-    def once(self, work: Work) -> Target:
+    def once(self, context: Context) -> Target:
         """Return a model for what happens before the first run."""
         model, names = Graph(), Names()
         return Target(
-            model, _constants(work, model, names), _constants(work, model, names), names, certain=True
+            model, _constants(context, model, names), _constants(context, model, names), names, certain=True
         )
 
     def body(self, name: str, loop: bool = False) -> Target:
@@ -110,11 +110,11 @@ class Target:
                     self.model.update(variable, states.written[key])
 
 
-def _constants(work: Work, model: Graph, names: Names) -> States:
+def _constants(context: Context, model: Graph, names: Names) -> States:
     """Return state that begins as it is before the first run."""
 
     def constant(key: Key) -> Operand:
-        name, type, value = work.initial(key)
+        name, type, value = context.initial(key)
         return model.constant(names.unique(name), value, type)
 
     return States(constant)

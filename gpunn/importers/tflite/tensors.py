@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.types import expect_shape, expect_type
-from gpunn.importers.tflite.work import Work
 from gpunn.types import OpenShape
 
 
@@ -22,9 +22,9 @@ class Tensors:
     inlined and the caller has names for them.
     """
 
-    def __init__(self, work: Work, graph: FileGraph, target: Target) -> None:
-        self.work = work
-        self.file = work.file
+    def __init__(self, context: Context, graph: FileGraph, target: Target) -> None:
+        self.context = context
+        self.file = context.file
         self.graph = graph
         self.model = target.model
         self.names = target.names
@@ -40,7 +40,7 @@ class Tensors:
         """Let a tensor be the next of the inputs that are `given`, if it is of a type that can be one."""
         tensor = self.graph.tensors[index]
         if tensor.type is None:
-            self.work.unsupported.add(f"input {tensor.name} is {tensor.type_name}")
+            self.context.unsupported.add(f"input {tensor.name} is {tensor.type_name}")
         else:
             self.names.unique(tensor.name)
             self.operands[index] = next(given)
@@ -56,12 +56,13 @@ class Tensors:
     def _constant(self, index: int, reader: str) -> Operand:
         """Return the operand of a tensor that nothing writes; one for all calls of a subgraph."""
         key, tensor = (self.graph.index, index), self.graph.tensors[index]
-        if key not in self.work.constants:
-            value = self.work.value(tensor)
+        if key not in self.context.constants:
+            value = self.context.value(tensor)
             if value is None:
                 self.file.fail(f"{tensor}, {reader}, comes from nowhere")
-            self.work.constants[key] = self.model.constant(self.names.unique(tensor.name), value, tensor.type)
-        return self.work.constants[key]
+            name = self.names.unique(tensor.name)
+            self.context.constants[key] = self.model.constant(name, value, tensor.type)
+        return self.context.constants[key]
 
     def set(self, index: int, operand: Operand) -> None:
         """Let a tensor be an operand: a file may write it again, readers see the latest."""
@@ -106,14 +107,14 @@ class Tensors:
 
     def expect_type(self, origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
         """Raise FormatError unless the file's type of `what` is the one that follows from the inputs."""
-        if tensor.is_handle and operand in self.work.resources:
+        if tensor.is_handle and operand in self.context.resources:
             return
         if tensor.is_handle:
             raise RefusedError(f"{what}: which resource it stands for is computed")
-        if operand in self.work.resources:
+        if operand in self.context.resources:
             raise FormatError(f"{origin}: {what} is {tensor.type_name}, expected RESOURCE")
         expect_type(origin, what, tensor, operand)
-        if self.work.as_stored and not self.model.waits(operand):
+        if self.context.as_stored and not self.model.waits(operand):
             expect_shape(origin, what, tensor, operand)
 
     def stand_in(self, operator: FileOperator) -> None:

@@ -58,9 +58,9 @@ class Waiting:
     def __call__(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
         """Add the operator to a graph that knows the types of its inputs, and return its results there."""
         node = replace(self.node, inputs=tuple(inputs), value_of=graph.value_of)
-        work = self.tensors.work.again(graph)
+        context = self.tensors.context.again(graph)
         target = Target.alone(graph)
-        tensors = Tensors(work, self.tensors.graph, target)
+        tensors = Tensors(context, self.tensors.graph, target)
         count = len(self.operator.outputs)
         written_by = (self.operator.inputs[k] for k in self.states)
         tensors.titles.update(
@@ -72,8 +72,8 @@ class Waiting:
         except ComputedError as error:
             return self.pend(graph, node, error)
         except RefusedError as refusal:
-            work.unsupported.add(str(refusal), self.operator.kind, self.operator.place)
-            work.unsupported.fail()
+            context.unsupported.add(str(refusal), self.operator.kind, self.operator.place)
+            context.unsupported.fail()
         except FormatError as error:  # not the file's fault, but that of values
             raise ModelError(str(error)) from None
         return (*outputs, *(written.get(k, node.operand(k)) for k in self.states))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import FormatError, GpunnError, UnsupportedError
-from gpunn.importers.tflite.work import MAX_DEPTH, MAX_REPEATED
+from gpunn.importers.tflite.context import MAX_DEPTH, MAX_REPEATED
 from gpunn.model import load
 from gpunn.types import DType, TensorType, float32
 from tests import evaluator

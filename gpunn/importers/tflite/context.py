@@ -1,4 +1,4 @@
-"""What the readers of a file's subgraphs share: the file, what has been found, and how much was done."""
+"""Context: what the readers of a file's subgraphs share, with bounds of how much is read again."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ Key = tuple[int, int] | Variable  # of state: a variable tensor, by subgraph and
 
 
 @dataclass(slots=True)
-class Work:
-    """The work of reading one file. `as_stored`: tensors have the shapes that the file says.
+class Context:
+    """What is shared while one file is read. `as_stored`: tensors have the shapes that the file says.
 
     `constants` are operands by subgraph and tensor. `handles` are constants that stand for resources,
     `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
     hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported.
     `unfolding` counts constants that unfold; `repeated` what was read of subgraphs that had been read before,
-    which are in `begun`. `latest` are the graph that again() was called for last, and the work there.
+    which are in `begun`. `latest` are the graph that again() was called for last, and the context there.
     """
 
     file: TfliteFile
@@ -83,20 +83,22 @@ class Work:
     unfolding: Unfolding = field(init=False)
     begun: set[int] = field(default_factory=set)
     repeated: int = 0
-    latest: tuple[Graph, Work] | None = None
+    latest: tuple[Graph, Context] | None = None
 
     def __post_init__(self) -> None:
         self.unsupported = Refusals(self.file.name)
         self.unfolding = Unfolding(len(self.file.data), self.unsupported)
 
-    def again(self, graph: Graph) -> Work:
-        """Return the work of adding operators to another graph, where shapes are others than the file's.
+    def again(self, graph: Graph) -> Context:
+        """Return the context of adding operators to another graph, where shapes are others than the file's.
 
-        It is one for all of them, as its bounds are.
+        All operators of a graph share one, and its bounds.
         """
-        if self.latest is None or self.latest[0] is not graph:
-            self.latest = graph, replace(self, as_stored=False, begun=set(), repeated=0, latest=None)
-        return self.latest[1]
+        latest = self.latest  # other threads may change it
+        if latest is None or latest[0] is not graph:
+            context = replace(self, as_stored=False, begun=set(), repeated=0, latest=None)
+            latest = self.latest = graph, context
+        return latest[1]
 
     def handle(self, resource: Variable | Table) -> Operand:
         """Return the constant that stands for a resource, which only operators of resources understand."""

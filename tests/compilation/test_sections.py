@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.compilation.sections import MAX_SECTIONS
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
-from gpunn.compilation.stages import MAX_STAGES
 from gpunn.custom import op
 from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
@@ -101,14 +101,14 @@ def test_values_that_came_before_need_no_completion(monkeypatch: pytest.MonkeyPa
         for _ in range(3):
             check(compiled, X, 2)
         assert len(completed) == once > 0
-        for times in range(1, MAX_STAGES + 2):
+        for times in range(1, MAX_SECTIONS + 2):
             check(compiled, X, times)
         again = len(completed)
         check(compiled, X, 2)
         assert len(completed) > again, "others have come since, and only so many are kept"
 
 
-def test_stages_are_bounded(backend: str) -> None:
+def test_sections_are_bounded(backend: str) -> None:
     with chosen().compile(backend) as compiled:
         for times in range(1, MAX_SPECIALISATIONS + 4):
             check(compiled, X, times)
@@ -117,7 +117,7 @@ def test_stages_are_bounded(backend: str) -> None:
         assert compiled.stats.programs == MAX_SPECIALISATIONS + 4
 
 
-def test_state_goes_through_all_stages(backend: str) -> None:
+def test_state_goes_through_all_sections(backend: str) -> None:
     model = Model()
     x, times = model.input("x", float32(3)), model.input("times", COUNT)
     total = model.variable("total", float32(3))

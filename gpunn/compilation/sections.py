@@ -1,4 +1,4 @@
-"""Stages: a model with pending operations, stage after stage as values complete it; no device is needed."""
+"""Sections: a model with pending operations in pieces, each planned when values have completed it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gpunn.graph.operation import Operation
 from gpunn.graph.structure import structure
 from gpunn.types import Array
 
-MAX_STAGES = 64  # that are kept, so that their graphs need not be completed again
+MAX_SECTIONS = 64  # that are kept, so that their graphs need not be completed again
 
-# What leads to a stage: the shapes of a model's inputs, then for each stage shapes and digests of values.
+# What leads to a section: the shapes of a model's inputs, then for each section shapes and digests of values.
 Path = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A graph as far as it is known, ready to be planned.
+class Section:
+    """A piece of a model that can be planned: a graph as far as types are known.
 
     `graph` can run at once; `cut` says what follows, where values decide on that.
     """
@@ -34,8 +34,8 @@ class Stage:
     cut: Cut | None = None
 
     @classmethod
-    def of(cls, graph: Graph) -> Stage:
-        """Return the first stage of a graph that may have pending operations."""
+    def of(cls, graph: Graph) -> Section:
+        """Return the first section of a graph that may have pending operations."""
         if not graph.pending:
             return cls(graph)
         found = cut(without_state(graph))
@@ -47,7 +47,7 @@ class Stage:
         return () if self.cut is None else self.cut.operations
 
     def key(self) -> Hashable:
-        """Return what decides on the program: stages with equal keys share one."""
+        """Return what decides on the program: sections with equal keys share one."""
         asked = () if self.cut is None else self.cut.asked
         return structure(self.graph, self.operations), asked
 
@@ -59,20 +59,20 @@ def _digest(value: Array) -> Hashable:
     return hashlib.blake2b(np.ascontiguousarray(found).data, digest_size=16).digest() if found.size else b""
 
 
-# A stage, what decides on its program, and the inputs whose values must be known before it has one.
-_Found = tuple[Stage, Hashable, tuple[int, ...]]
+# A section, what decides on its program, and the inputs whose values must be known before it has one.
+_Found = tuple[Section, Hashable, tuple[int, ...]]
 
 
-class Stages:
-    """A cache of stages that values led to, the last used ones."""
+class Sections:
+    """A cache of sections that values led to, the last used ones."""
 
     def __init__(self) -> None:
-        self._kept: LendingCache[Path, _Found] = LendingCache(MAX_STAGES, lambda found: None)
+        self._kept: LendingCache[Path, _Found] = LendingCache(MAX_SECTIONS, lambda found: None)
 
-    def follow(self, path: Path, cut: Cut, inputs: Sequence[Array]) -> tuple[Path, Hashable, Stage]:
-        """Return the stage that follows a cut on these inputs, with what leads to it and its key.
+    def follow(self, path: Path, cut: Cut, inputs: Sequence[Array]) -> tuple[Path, Hashable, Section]:
+        """Return the section that follows a cut on these inputs, with what leads to it and its key.
 
-        `path` leads to the stage that is cut. Raises ModelError where values fit no operation.
+        `path` leads to the section that is cut. Raises ModelError where values fit no operation.
         """
         path = (*path, tuple(x.shape for x in inputs))
         numbers: tuple[int, ...] = ()
@@ -80,15 +80,15 @@ class Stages:
 
         def make() -> _Found:
             graph, asked = cut.follow(inputs, numbers)
-            stage = Stage.of(graph)
-            return stage, () if asked else stage.key(), asked
+            section = Section.of(graph)
+            return section, () if asked else section.key(), asked
 
         while True:
             numbers = (*numbers, *wanted)
             path = (*path, tuple(_digest(inputs[k]) for k in wanted))
-            with self._kept.lend(path, make) as (stage, key, wanted):
+            with self._kept.lend(path, make) as (section, key, wanted):
                 if not wanted:
-                    return path, key, stage
+                    return path, key, section
 
     def close(self) -> None:
         """Keep nothing any more."""
