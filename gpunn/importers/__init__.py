@@ -40,7 +40,7 @@ def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """The whole file. Not mapped: a mapped file that another process shortens would kill this one."""
+    """Read the whole file. It is not mapped: a mapped file that another process shortens kills this one."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -57,7 +57,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _why_unknown(data: bytes) -> str:
-    """One reason why no reader knows these bytes."""
+    """Give one reason why no reader knows these bytes."""
     if not data:
         return "is empty"
     if len(data) < min(format.min_bytes for format in FORMATS):

@@ -56,7 +56,7 @@ class Compilation:
         self._kept: LendingCache[_Key, Specialisation] = LendingCache(MAX_SPECIALISATIONS, _close)
 
     def set_preference(self, preference: PreferenceCode) -> None:
-        """What to optimise for. Raises BAD_STATE after finish(), BAD_DATA for an unknown preference."""
+        """Set what to optimise for. Raises BAD_STATE after finish(), BAD_DATA for an unknown preference."""
         self._expect_open("set_preference")
         expect_given("the preference", preference)
         if preference not in iter(PreferenceCode):
@@ -64,7 +64,7 @@ class Compilation:
         self.preference = PreferenceCode(preference)
 
     def finish(self) -> None:
-        """Compile. May be called once.
+        """Return compile. May be called once.
 
         A model that is fully specified is compiled now. One that waits for dimensions, or for inputs that are
         attributes or may be omitted, is compiled by the first execution that brings them. Raises OP_FAILED
@@ -81,7 +81,7 @@ class Compilation:
 
     @property
     def specialisations(self) -> Sequence[Specialisation]:
-        """What has been compiled and is kept, the last used last."""
+        """Return the compiled specialisations, the last used last."""
         return self._kept.values()
 
     def close(self) -> None:

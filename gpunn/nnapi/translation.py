@@ -35,7 +35,7 @@ class InputCheck:
     position: int
 
     def error(self, values: Array) -> NnapiError | None:
-        """What is wrong with the values, naming the operation."""
+        """Say what is wrong with the values, with the name of the operation."""
         found = self.check.test(values, self.node)
         return NnapiError(self.check.code, f"{self.node.origin}: {found}") if found else None
 
@@ -109,7 +109,7 @@ class _Translator:
         return self.found
 
     def _template(self) -> tuple[Graph, dict[int, Operand]]:
-        """The graph with everything pending, and its inputs by operand of the model."""
+        """Return the graph with everything pending, and its inputs by operand of the model."""
         graph = Graph(self.source.name)
         inputs = {
             k: graph.unknown_input(f"operand {k}", _any_shape(self.types[k]))
@@ -133,25 +133,25 @@ class _Translator:
         return graph, inputs
 
     def _result(self, k: int) -> Operand:
-        """What stands for a result that is not known yet."""
+        """Return a placeholder for a result that is not known yet."""
         type = _any_shape(self.types[k])
         return Operand(f"operand {k}", type, Lifetime.TEMPORARY, open=OpenShape(None))
 
     def _params(self, operation: GraphOperation) -> list[tuple[Param, int]]:
-        """The parameters of an operation with their operands; none where these do not fit."""
+        """Return the parameters of an operation with their operands; none if these do not fit."""
         form = OPERATIONS[operation.type].signature.match([self.types[k] for k in operation.inputs])
         return [] if isinstance(form, str) else list(zip(form, operation.inputs, strict=True))
 
     def _bound(self, k: int) -> Array | None:
-        """The value of an input of the model, where it is known."""
+        """Return the value of an input of the model, if it is known."""
         return None if self.binding is None else self.binding.values[self.position[k]]
 
     def _omitted(self, k: int) -> bool:
-        """Whether an input of the model is left out."""
+        """Tell whether an input of the model is left out."""
         return self.binding is not None and self._bound(k) is None
 
     def _certain(self, k: int) -> bool:
-        """Whether the type of an input of the model is known, and that it is there."""
+        """Tell whether the type of an input of the model is known, and that it is there."""
         if self.binding is not None:
             return True
         return self.types[k].specified and not any(p.optional for p, operand in self.read if operand == k)
@@ -204,7 +204,7 @@ class _Translator:
         return tuple(results)
 
     def _node(self, number: int, origin: str, graph: Graph, inputs: Inputs) -> Node:
-        """An operation as its rule sees it; BAD_DATA where it does not fit its signature."""
+        """Return an operation in the form for its rule; BAD_DATA if it does not fit its signature."""
         operation = self.source.operations[number]
         rule = OPERATIONS[operation.type]
         outputs = [self.types[k] for k in operation.outputs]
@@ -232,14 +232,14 @@ class _Translator:
         return node
 
     def _operand(self, k: int, operand: Operand | None, graph: Graph) -> Operand | None:
-        """Operand k as an operation has it, which is `operand` of the graph unless it is constant."""
+        """Return operand k as an operation has it, which is `operand` of the graph unless it is constant."""
         value = self.source.operands[k].value
         if value is None:
             return operand
         return graph.constant(f"operand {k}", value, self.types[k].tensor)
 
     def _expect_there(self, param: Param, k: int, origin: str) -> None:
-        """BAD_DATA where a mandatory operand has no value and never will."""
+        """Raise BAD_DATA if a mandatory operand has no value and never will."""
         lifetime = self.source.operands[k].lifetime
         if lifetime is OperandLifeTime.TEMPORARY_VARIABLE and k not in self.computed:
             bad(f"{origin}: {param.name} (operand {k}) has no value, nor does an operation compute it")
@@ -263,7 +263,7 @@ class _Translator:
         return results
 
     def _declare(self, k: int, result: Operand, origin: str) -> None:
-        """The result is operand k. BAD_DATA where the declared type says otherwise."""
+        """Declare a result as operand k; BAD_DATA if the declared type says otherwise."""
         declared, shape = self.types[k], result.type.shape
         if result.type.dtype.numpy != declared.type.numpy:
             bad(f"{origin}: operand {k} is {result.type.dtype.value}, but was declared {declared}")
@@ -285,5 +285,5 @@ class _Translator:
 
 
 def _any_shape(type: OperandType) -> TensorType:
-    """The type of a tensor, with 1 for dimensions that are not specified."""
+    """Return the type of a tensor, with 1 for dimensions that are not specified."""
     return replace(type, dimensions=tuple(d or 1 for d in type.dimensions)).tensor

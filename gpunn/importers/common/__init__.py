@@ -1,1 +1,1 @@
-"""What the importers of all formats share: rules' nodes and answers, and how an answer extends a graph."""
+"""The common part of all importers: nodes and answers of rules, and how an answer extends a graph."""

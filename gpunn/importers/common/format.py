@@ -12,13 +12,13 @@ from gpunn.graph.graph import Graph
 class Format:
     """A file format and how to read it.
 
-    name: what people call it.
-    suffixes: how names of its files usually end; the content alone decides on the format.
-    recognise: whether bytes say that they are such a file. It sees all bytes of any file.
+    name: the name for people.
+    suffixes: the usual ends of its files' names; only the content decides on the format.
+    recognise: whether bytes are such a file. It gets all bytes of any file.
     read: the Graph of a file, from its bytes, its name for messages, and options as keywords. It raises
         FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
     min_bytes: no file is shorter.
-    mark: how its files are recognised, in words; a file of no known format is told.
+    mark: how its files are recognised, in words, for the message about a file of no known format.
     found: what another file has in that place.
     options: the keywords of `read` that a caller may give.
     """

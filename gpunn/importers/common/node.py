@@ -1,4 +1,4 @@
-"""Node: an operator of a file as its rule sees it, without what only one format has."""
+"""Node: an operator of a file in the form for its rule, without what only one format has."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Node:
 
     @property
     def known(self) -> bool:
-        """Whether all inputs are constants."""
+        """Tell whether all inputs are constants."""
         return all(o is None or o.value is not None for o in self.inputs)
 
     def constant(self, index: int, what: str, *dtypes: str) -> Array:

@@ -1,4 +1,4 @@
-"""What a file holds that cannot run, in one message that names every operator and stays short."""
+"""The unsupported parts of a file, in one message that names every operator and stays short."""
 
 from __future__ import annotations
 

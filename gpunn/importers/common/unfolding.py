@@ -1,4 +1,4 @@
-"""Unfolding: how many bytes of constants a small file may unfold to."""
+"""Unfolding: a limit for the bytes of constants that a small file may unfold to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_UNFOLDED = 32  # times the size of a file that they may be
 
 @dataclass(slots=True)
 class Unfolding:
-    """The bytes of constants that unfolded so far, and of those they come from; a file has `file_bytes`."""
+    """The bytes of constants that unfolded so far, and of their sources; a file has `file_bytes`."""
 
     file_bytes: int
     refusals: Refusals

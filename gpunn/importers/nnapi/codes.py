@@ -1,7 +1,7 @@
-"""The numbers of NNAPI, as its documents have them, and OperandType.
+"""The numbers of NNAPI as its documents define them, and OperandType.
 
-NeuralNetworks.h and types.hal 1.0; the five
-operations BATCH_TO_SPACE_ND, MEAN, SPACE_TO_BATCH_ND, SQUEEZE and TRANSPOSE are those of types.hal 1.1.
+NeuralNetworks.h and types.hal 1.0; the five operations BATCH_TO_SPACE_ND, MEAN, SPACE_TO_BATCH_ND, SQUEEZE
+and TRANSPOSE are from types.hal 1.1.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class OperandCode(enum.IntEnum):
 
     @property
     def is_tensor(self) -> bool:
-        """Whether operands of this type have dimensions."""
+        """Tell whether operands of this type have dimensions."""
         return self >= OperandCode.TENSOR_FLOAT32
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype of the elements."""
+        """Return the numpy dtype of the elements."""
         return _NUMPY[self]
 
 
@@ -147,8 +147,8 @@ class DeviceStatus(enum.IntEnum):
 class OperandType:
     """The type of an operand: ANeuralNetworksOperandType.
 
-    dimensions: none for a scalar, at least one for a tensor; 0 where the size is given at execution.
-    scale, zero_point: of TENSOR_QUANT8_ASYMM, real = scale * (stored - zero_point); scale also of a
+    dimensions: none for a scalar, at least one for a tensor; 0 if the size is given at execution. scale,
+    zero_point: for TENSOR_QUANT8_ASYMM, real = scale * (stored - zero_point); the scale also for a
     TENSOR_INT32 that is a bias; else 0. A plain record: Model.add_operand checks it.
     """
 
@@ -159,24 +159,24 @@ class OperandType:
 
     @property
     def specified(self) -> bool:
-        """Whether all dimensions are known."""
+        """Tell whether all dimensions are known."""
         return 0 not in self.dimensions
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a value, 0 where a dimension is unspecified."""
+        """Return the bytes of a value; 0 if a dimension is unspecified."""
         return math.prod(self.dimensions) * self.type.numpy.itemsize
 
     @property
     def quantization(self) -> Quantization | None:
-        """Scale and zero point as gpunn has them, None where the type has none."""
+        """Return scale and zero point in gpunn's form; None if the type has none."""
         if self.type is OperandCode.TENSOR_QUANT8_ASYMM or (self.type.is_tensor and self.scale):
             return Quantization((float(np.float32(self.scale)),), (self.zero_point,))  # a C float
         return None
 
     @property
     def tensor(self) -> TensorType:
-        """The type as gpunn has it, for a tensor with specified dimensions."""
+        """Return the type in gpunn's form, for a tensor with specified dimensions."""
         return TensorType(DType.of(self.type.numpy), self.dimensions, self.quantization)
 
     def __str__(self) -> str:

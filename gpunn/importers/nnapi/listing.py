@@ -1,4 +1,4 @@
-"""The NNAPI operation table read backwards: which NNAPI operation says what an operation of a Model says."""
+"""The NNAPI operation table read backwards: the NNAPI operation for an operation of a Model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCHEMES = {name: code for code, name in PADDINGS.items()}
 class Listing:
     """An NNAPI operation: its tensors in order, absent ones None, and its other parameters by name.
 
-    A parameter is a number, or a sequence for a TENSOR_INT32, or None for one without a value.
+    A parameter is a number, or a sequence for a TENSOR_INT32, or None for a parameter without a value.
     """
 
     type: OperationCode
@@ -56,7 +56,7 @@ def _binary(code: OperationCode) -> Lister:
 
 
 def _window(operation: Operation) -> dict[str, Any]:
-    """Stride, padding and activation of a convolution or pool."""
+    """Return stride, padding and activation of a convolution or pool."""
     attrs = operation.attrs
     expect(attrs.get("dilation", (1, 1)) == (1, 1), f"dilation {attrs.get('dilation')}, NNAPI 1.1 has none")
     padding = attrs["padding"]
@@ -79,7 +79,7 @@ def _pool(code: OperationCode) -> Lister:
 
 
 def _biased(operation: Operation) -> list[Operand | None]:
-    """Input, filter and bias; NNAPI's bias is not optional, so a missing one is zeros."""
+    """Return input, filter and bias; NNAPI's bias is not optional, so a missing one becomes zeros."""
     x, filter, *rest = operation.inputs
     assert x is not None and filter is not None
     bias = rest[0] if rest else None
@@ -143,7 +143,7 @@ def _pad(operation: Operation) -> Listing:
 
 
 def _stored_zero(operation: Operation) -> int:
-    """What is stored for a real 0 in the first input."""
+    """Return the stored value for a real 0 in the first input."""
     x = operation.inputs[0]
     assert x is not None
     return 0 if x.type.quantization is None else x.type.quantization.zero_point[0]
@@ -239,7 +239,7 @@ def _recurrent(code: OperationCode, count: int, fuses: Mapping[str | None, int],
 
 
 def _filled(operation: Operation, count: int) -> list[Operand | None]:
-    """The inputs, those at the end that were left out as None."""
+    """Return the inputs, with None for those left out at the end."""
     return [*operation.inputs, *[None] * (count - len(operation.inputs))]
 
 

@@ -1,4 +1,4 @@
-"""What an NNAPI rule works on: an operation with its operands by name (Node)."""
+"""Node: an NNAPI operation with its operands by name, the input of a rule."""
 
 from __future__ import annotations
 
@@ -41,10 +41,7 @@ class Node(common.Node):
         raise NnapiError(ResultCode.BAD_DATA, f"{self.origin}: {what}")
 
     def has(self, name: str) -> bool:
-        """Return whether this form has the parameter and it has a value.
-
-        Raises ComputedError where an execution tells.
-        """
+        """Tell whether this form has the parameter and it has a value."""
         operand = self.inputs[self.parameters[name]] if name in self.parameters else None
         if operand is not None and operand not in self.computed:
             self._expect_dimensions(operand)
@@ -55,7 +52,7 @@ class Node(common.Node):
         return self.types[self.parameters[name]]
 
     def tensor(self, name: str) -> Operand:
-        """Return the tensor of a parameter. Raises ComputedError where its dimensions are not known."""
+        """Return the tensor of a parameter, with all dimensions known."""
         return self._tensor(self.parameters[name])
 
     def optional(self, name: str) -> Operand | None:
@@ -90,7 +87,7 @@ class Node(common.Node):
         return value
 
     def integer(self, name: str, low: int | None = None, high: int | None = None) -> int:
-        """An INT32 scalar, within bounds (ends included)."""
+        """Return an INT32 scalar, within bounds (ends included)."""
         value = int(self.value(name).item())
         if (low is not None and value < low) or (high is not None and value > high):
             limits = f"at least {low}" if high is None else f"at most {high}"
@@ -100,18 +97,18 @@ class Node(common.Node):
         return value
 
     def real(self, name: str) -> float:
-        """A FLOAT32 scalar."""
+        """Return a FLOAT32 scalar."""
         return float(self.value(name).item())
 
     def integers(self, name: str, count: int | None = None) -> tuple[int, ...]:
-        """The values of a vector, `count` of them where that is given."""
+        """Return the values of a vector; `count` of them if it is given."""
         values = self.value(name)
         if count is not None and values.size != count:
             self.corrupt(f"{name} must have {count} entries, got {values.size}")
         return tuple(int(v) for v in values.reshape(-1))
 
     def pairs(self, name: str, count: int) -> tuple[tuple[int, int], ...]:
-        """The values of a tensor [count, 2], none negative."""
+        """Return the values of a tensor [count, 2], none of them negative."""
         values = self.value(name)
         if values.shape != (count, 2):
             self.corrupt(f"{name} must have shape [{count}, 2], got {list(values.shape)}")
@@ -120,13 +117,13 @@ class Node(common.Node):
         return tuple((int(a), int(b)) for a, b in values)
 
     def code(self, name: str, known: Mapping[Any, str | None]) -> str | None:
-        """What an enumerated scalar stands for."""
+        """Return the meaning of an enumerated scalar."""
         number = self.integer(name)
         if number not in known:
             self.corrupt(f"{name} must be one of {', '.join(str(int(k)) for k in known)}, got {number}")
         return known[number]
 
     def activation(self) -> dict[str, str]:
-        """The fused activation as an attribute, none if there is none."""
+        """Return the fused activation as an attribute; nothing if there is none."""
         name = self.code("fuse", ACTIVATIONS)
         return {} if name is None else {"activation": name}

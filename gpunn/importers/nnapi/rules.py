@@ -1,10 +1,9 @@
-"""The NNAPI operation table: signatures, constraints, and which op with which attributes each stands for.
+"""The NNAPI operation table: signatures, constraints, and the op with attributes for each operation.
 
-Sources: types.hal 1.0, OperationType, and NeuralNetworks.h,
-OperationCode; for BATCH_TO_SPACE_ND, MEAN, SPACE_TO_BATCH_ND, SQUEEZE and
-TRANSPOSE types.hal 1.1. Where the two differ types.hal is followed, as Android does: RESIZE_BILINEAR takes
-the width first, the scratch buffer of LSTM is a matrix. Only the padding code 0 (NONE) of types.hal is
-refused, which NeuralNetworks.h does not have. A broken constraint is BAD_DATA.
+Sources: types.hal 1.0, OperationType, and NeuralNetworks.h, OperationCode; for BATCH_TO_SPACE_ND, MEAN,
+SPACE_TO_BATCH_ND, SQUEEZE and TRANSPOSE types.hal 1.1. If the two differ, types.hal is right, as in Android:
+RESIZE_BILINEAR takes the width first, the scratch buffer of LSTM is a matrix. Only the padding code 0 (NONE)
+of types.hal is refused, because NeuralNetworks.h does not have it. A broken constraint is BAD_DATA.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LSTM_ACTIVATIONS = {0: None, 1: "relu", 3: "relu6", 4: "tanh", 6: "logistic"}
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """A rule that the values of a tensor must keep at execution: `test` says what is wrong, or nothing."""
+    """A rule for the values of a tensor at execution: `test` says what is wrong, or nothing."""
 
     param: str
     code: ResultCode
@@ -43,7 +42,7 @@ class DataCheck:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One operation: its signature, its ops, what its scales must keep, and its values at execution."""
+    """One operation: its signature, its ops, the rule for its scales, and its values at execution."""
 
     signature: Signature
     steps: ToStep
@@ -55,11 +54,11 @@ class Rule:
 
 
 def free(node: Node) -> None:
-    """Any scales."""
+    """Allow any scales."""
 
 
 def same(*names: str) -> Scales:
-    """The output has the scale and zero point of the inputs `names`; of all inputs where none is named."""
+    """Require the output to have scale and zero point of the inputs `names`; without names of all inputs."""
 
     def check(node: Node) -> None:
         out = node.results[0]
@@ -74,14 +73,14 @@ def same(*names: str) -> Scales:
 
 
 def unit(node: Node) -> None:
-    """A quantised output has scale 1/256 and zero point 0."""
+    """Require a quantised output to have scale 1/256 and zero point 0."""
     out = node.results[0]
     if out.type is QUANT8 and (out.scale, out.zero_point) != (1 / 256, 0):
         node.corrupt(f"the output must have scale 1/256 and zero point 0, got {out}")
 
 
 def product(first: str, second: str) -> Scales:
-    """The output's scale is over the product of two, which a bias has as its own."""
+    """Require the output's scale to exceed the product of two scales, which is the scale of a bias."""
 
     def check(node: Node) -> None:
         out = node.results[0]
@@ -100,7 +99,7 @@ def product(first: str, second: str) -> Scales:
 
 
 def hits(node: Node) -> None:
-    """HASHTABLE_LOOKUP: the values keep their scale, the hits are truth values."""
+    """Check HASHTABLE_LOOKUP: the values keep their scale, the hits are truth values."""
     same("values")(node)
     found = node.results[1]
     if (found.scale, found.zero_point) != (1.0, 0):
@@ -124,12 +123,12 @@ def _ascending(keys: Array, node: Node) -> str:
 
 
 def plain(op: str) -> ToStep:
-    """The tensors in order, no attributes."""
+    """Make a rule for the tensors in order, without attributes."""
     return lambda node: Step(op, tuple(node.tensor(name) for name in node.parameters))
 
 
 def binary(op: str) -> ToStep:
-    """Two tensors and a fused activation."""
+    """Make a rule for two tensors and a fused activation."""
 
     def steps(node: Node) -> Step:
         attrs = node.activation()
@@ -139,7 +138,7 @@ def binary(op: str) -> ToStep:
 
 
 def pool(op: str) -> ToStep:
-    """A pool over windows."""
+    """Make a rule for a pool over windows."""
 
     def steps(node: Node) -> Step:
         attrs = {"size": (node.integer("filter_height", 1), node.integer("filter_width", 1)), **_window(node)}
@@ -149,7 +148,7 @@ def pool(op: str) -> ToStep:
 
 
 def _window(node: Node) -> dict[str, Any]:
-    """What convolutions and pools have in common: stride, padding, activation."""
+    """Return the common attributes of convolutions and pools: stride, padding, activation."""
     padding: Any
     if node.has("padding"):
         padding = node.code("padding", PADDINGS)
@@ -161,7 +160,7 @@ def _window(node: Node) -> dict[str, Any]:
 
 
 def conv(node: Node) -> Step:
-    """CONV_2D: the filter has as many input channels as the input."""
+    """Translate CONV_2D: the filter has as many input channels as the input."""
     attrs = _window(node)
     x, filter = node.tensor("x"), node.tensor("filter")
     if filter.type.shape[3] != x.type.shape[3]:
@@ -170,7 +169,7 @@ def conv(node: Node) -> Step:
 
 
 def depthwise_conv(node: Node) -> Step:
-    """DEPTHWISE_CONV_2D: depth_out = depth_in * multiplier."""
+    """Translate DEPTHWISE_CONV_2D: depth_out = depth_in * multiplier."""
     attrs, multiplier = _window(node), node.integer("multiplier", 1)
     x, filter = node.tensor("x"), node.tensor("filter")
     if filter.type.shape[3] != x.type.shape[3] * multiplier:
@@ -180,19 +179,19 @@ def depthwise_conv(node: Node) -> Step:
 
 
 def fully_connected(node: Node) -> Step:
-    """FULLY_CONNECTED of the input flattened to rows."""
+    """Translate FULLY_CONNECTED of the input flattened to rows."""
     attrs = node.activation()
     return Step("fully_connected", (node.tensor("x"), node.tensor("weights"), node.tensor("bias")), attrs)
 
 
 def concatenation(node: Node) -> Step:
-    """CONCATENATION of any number of tensors."""
+    """Translate CONCATENATION of any number of tensors."""
     axis = node.integer("axis", 0, len(node.types[0].dimensions) - 1)
     return Step("concat", node.tensors(), {"axis": axis})
 
 
 def blocks(op: str) -> ToStep:
-    """DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
+    """Make a rule for DEPTH_TO_SPACE or SPACE_TO_DEPTH."""
 
     def steps(node: Node) -> Step:
         size = node.integer("block_size", 1)
@@ -202,56 +201,56 @@ def blocks(op: str) -> ToStep:
 
 
 def batch_to_space(node: Node) -> Step:
-    """BATCH_TO_SPACE_ND, which in 1.1 has no crops."""
+    """Translate BATCH_TO_SPACE_ND, which has no crops in 1.1."""
     attrs = {"block_shape": node.integers("block_shape", 2), "crops": ((0, 0), (0, 0))}
     return Step("batch_to_space_nd", (node.tensor("x"),), attrs)
 
 
 def space_to_batch(node: Node) -> Step:
-    """SPACE_TO_BATCH_ND, padded with zeros; quantised, with the zero point."""
+    """Translate SPACE_TO_BATCH_ND, padded with zeros; quantised, with the zero point."""
     shape = node.integers("block_shape", 2)
     attrs = {"block_shape": shape, "paddings": node.pairs("paddings", 2), "value": _zero(node)}
     return Step("space_to_batch_nd", (node.tensor("x"),), attrs)
 
 
 def _zero(node: Node) -> float:
-    """What is stored for a real 0 in tensor x."""
+    """Return the stored value for a real 0 in tensor x."""
     return float(node.type("x").zero_point)
 
 
 def pad(node: Node) -> Step:
-    """PAD with zeros; quantised, with the zero point."""
+    """Translate PAD with zeros; quantised, with the zero point."""
     paddings = node.pairs("paddings", len(node.type("x").dimensions))
     return Step("pad", (node.tensor("x"),), {"paddings": paddings, "value": _zero(node)})
 
 
 def reshape(node: Node) -> Step:
-    """RESHAPE; one extent may be -1."""
+    """Translate RESHAPE; one extent may be -1."""
     shape = node.integers("shape")
     return Step("reshape", (node.tensor("x"),), {"shape": shape})
 
 
 def squeeze(node: Node) -> Step:
-    """SQUEEZE of the given dimensions, of all that are 1 when none is given."""
+    """Translate SQUEEZE of the given dimensions, or of all that are 1 if none is given."""
     axes = node.integers("axes") if node.has("axes") else ()
     return Step("squeeze", (node.tensor("x"),), {"axes": axes})
 
 
 def transpose(node: Node) -> Step:
-    """TRANSPOSE; without a permutation the dimensions are reversed."""
+    """Translate TRANSPOSE; without a permutation the dimensions are reversed."""
     rank = len(node.type("x").dimensions)
     perm = node.integers("perm", rank) if node.has("perm") else tuple(reversed(range(rank)))
     return Step("transpose", (node.tensor("x"),), {"perm": perm})
 
 
 def mean(node: Node) -> Step:
-    """MEAN; axes may be negative and may repeat."""
+    """Translate MEAN; axes may be negative and may repeat."""
     attrs = {"axes": node.integers("axes"), "keep_dims": node.integer("keep_dims") > 0}
     return Step("mean", (node.tensor("x"),), attrs)
 
 
 def strided_slice(node: Node) -> Step:
-    """STRIDED_SLICE: a bound that a mask hides is None."""
+    """Translate STRIDED_SLICE; a bound that a mask hides is None."""
     rank = len(node.type("x").dimensions)
     begin, end, strides = (node.integers(name, rank) for name in ("begin", "end", "strides"))
     hide_begin, hide_end, shrink = (
@@ -273,13 +272,13 @@ def strided_slice(node: Node) -> Step:
 
 
 def resize_bilinear(node: Node) -> Step:
-    """RESIZE_BILINEAR: the width comes first."""
+    """Translate RESIZE_BILINEAR; the width comes first."""
     size = node.integer("height", 1), node.integer("width", 1)
     return Step("resize_bilinear", (node.tensor("x"),), {"size": size})
 
 
 def softmax(node: Node) -> Step:
-    """SOFTMAX over the last dimension."""
+    """Translate SOFTMAX over the last dimension."""
     beta = node.real("beta")
     if not beta > 0:
         node.corrupt(f"beta must be positive, got {beta}")
@@ -287,7 +286,7 @@ def softmax(node: Node) -> Step:
 
 
 def local_response_normalization(node: Node) -> Step:
-    """LOCAL_RESPONSE_NORMALIZATION over the last dimension."""
+    """Translate LOCAL_RESPONSE_NORMALIZATION over the last dimension."""
     attrs = {
         "radius": node.integer("radius", 0),
         **{name: node.real(name) for name in ("bias", "alpha", "beta")},
@@ -298,7 +297,7 @@ def local_response_normalization(node: Node) -> Step:
 
 
 def lsh_projection(node: Node) -> Step:
-    """LSH_PROJECTION; a sparse signature must fit 32 bits."""
+    """Translate LSH_PROJECTION; a sparse signature must fit 32 bits."""
     kind = node.code("type", {LSHProjectionType.SPARSE: "sparse", LSHProjectionType.DENSE: "dense"})
     functions = node.tensor("hash")
     count, seeds = functions.type.shape
@@ -311,19 +310,19 @@ def lsh_projection(node: Node) -> Step:
 
 
 def _recurrent_activation(node: Node, known: Mapping[Any, str | None]) -> str | None:
-    """The activation of a recurrent layer, which is optional."""
+    """Return the activation of a recurrent operation, which is optional."""
     return node.code("fuse", known) if node.has("fuse") else None
 
 
 def rnn(node: Node) -> Step:
-    """RNN: one step."""
+    """Translate RNN, one step."""
     attrs = {"activation": _recurrent_activation(node, ACTIVATIONS)}
     inputs = ("x", "weights", "recurrent_weights", "bias", "state")
     return Step("rnn", tuple(node.tensor(name) for name in inputs), attrs)
 
 
 def svdf(node: Node) -> Step:
-    """SVDF: one step."""
+    """Translate SVDF, one step."""
     attrs = {"rank": node.integer("rank", 1), "activation": _recurrent_activation(node, ACTIVATIONS)}
     inputs = ("x", "weights_feature", "weights_time")
     tensors = tuple(node.tensor(name) for name in inputs)
@@ -331,7 +330,7 @@ def svdf(node: Node) -> Step:
 
 
 def lstm(node: Node) -> Step:
-    """LSTM: one step; the op itself checks which optional inputs go together."""
+    """Translate LSTM, one step; the op itself checks which optional inputs go together."""
     attrs: dict[str, Any] = {"activation": _recurrent_activation(node, LSTM_ACTIVATIONS)}
     attrs.update({name: node.real(name) for name in ("cell_clip", "proj_clip")})
     tensors = [name for name in node.parameters if node.type(name).type.is_tensor]

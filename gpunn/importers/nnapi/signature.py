@@ -40,11 +40,11 @@ class Param:
 
     @property
     def is_attribute(self) -> bool:
-        """Whether the value, not the tensor, is what the operation is made of."""
+        """Tell whether the value of the parameter, not its tensor, is an attribute of the operation."""
         return self.kind in "Vif"
 
     def codes(self, types: Sequence[OperandCode]) -> tuple[OperandCode, ...]:
-        """The operand codes that fit, where the operation's type is one of `types`."""
+        """Return the operand codes that fit if the operation's type is one of `types`."""
         if self.kind in "TA":
             return tuple(types)
         if self.kind == "B":
@@ -53,7 +53,7 @@ class Param:
 
 
 def parse(line: str) -> tuple[Param, ...]:
-    """The parameters of a line."""
+    """Return the parameters of a line."""
     found = [_TOKEN.fullmatch(token) for token in line.split()]
     return tuple(
         Param(m[1], m[2], tuple(map(_range, filter(None, m[3].split(",")))), m[4] == "?", m[4] == "*")
@@ -76,7 +76,7 @@ class Signature:
     types: tuple[OperandCode, ...]
 
     def match(self, inputs: Sequence[OperandType]) -> tuple[Param, ...] | str:
-        """The form that fits, one parameter for each input; else what is wrong, as of the nearest form."""
+        """Return the form that fits, one parameter for each input; else what is wrong with the nearest."""
         complaints = []
         for form in self.forms:
             params = _spread(form, len(inputs))
@@ -92,7 +92,7 @@ class Signature:
     def mismatch(
         self, form: Sequence[Param], inputs: Sequence[OperandType], outputs: Sequence[OperandType]
     ) -> str:
-        """What is wrong with the outputs, empty if nothing."""
+        """Say what is wrong with the outputs; empty if nothing is."""
         if len(outputs) != len(self.outputs):
             return f"has {len(self.outputs)} outputs, got {len(outputs)}"
         common = {t.type for p, t in zip(form, inputs, strict=True) if p.kind == "T"}
@@ -105,7 +105,7 @@ class Signature:
         what: str,
         types: Sequence[OperandCode] = (),
     ) -> str:
-        """The first parameter that its operand's type does not fit."""
+        """Describe the first parameter that its operand's type does not fit."""
         common: Sequence[OperandCode] = types or self.types
         for index, (param, operand) in enumerate(zip(params, found, strict=True)):
             codes = param.codes(common)
@@ -120,7 +120,7 @@ class Signature:
 
 
 def _spread(form: tuple[Param, ...], count: int) -> tuple[Param, ...] | None:
-    """The form with its variadic parameter, the first, as often as it takes; None when it does not fit."""
+    """Repeat the variadic parameter, the first, until the form has `count` parameters; None if it cannot."""
     if form and form[0].variadic:
         repeated = count - len(form) + 1
         return (form[0],) * repeated + form[1:] if repeated > 0 else None

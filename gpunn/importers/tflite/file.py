@@ -1,7 +1,7 @@
 """A .tflite flatbuffer read with bounds: tensors, operator codes and buffers as checked Python values.
 
 Field names are those of the TensorFlow Lite schema of November 2018 and later ones up to 2.18. The schema's
-classes follow whatever offsets a file holds; everything here bounds what they answer before it is used.
+classes follow any offset in a file; this module checks their answers before it uses them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OPERATOR_NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k
 
 
 class TfliteFile:
-    """One file's bytes; `subgraphs` says how many of them it holds."""
+    """The bytes of one file; `subgraphs` is the number of its subgraphs."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self.data = data
@@ -96,7 +96,7 @@ class TfliteFile:
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
-        """Errors that reading out of bounds raises come out as FormatError."""
+        """Convert the errors of reading out of bounds to FormatError."""
         try:
             yield
         except FormatError:

@@ -1,4 +1,4 @@
-"""Class names that TFLite metadata packs behind a model."""
+"""Class names from TFLite metadata behind a model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ZIP_ERRORS = (  # what zipfile raises on damaged archives
 
 
 def labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
-    """Class names from the files that TFLite metadata packs behind the model: a zip at the end.
+    """Return class names from the files of TFLite metadata behind the model: a zip archive at the end.
 
-    The first text file with one line for each class of an output is taken. A zip that cannot be read
-    counts as none: labels are decoration.
+    The first text file with one line for each class of an output counts. A zip archive that cannot be read
+    counts as none: a model works without labels.
     """
     classes = {o.shape[-1] for o in outputs if o.rank}
     for text in _texts(data):

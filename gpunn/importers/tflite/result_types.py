@@ -1,4 +1,4 @@
-"""Which element type an operator's results have, where the word of a TFLite file does not count."""
+"""The element types of operators' results for which the statement of a TFLite file does not count."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Sparse constants of TFLite files: what SparsityParameters say, and the dense values that they stand for.
+"""Sparse constants of TFLite files: SparsityParameters, and the dense values that they stand for.
 
 TensorFlow Lite schema, SparsityParameters: a tensor of n dimensions, k of which are cut into blocks, is
-walked as n + k dimensions, the blocks' own behind. Each of them, in the order of the walk, is dense or lists,
-for every place of those before it, the indices where something is.
+walked as n + k dimensions; those of the blocks come last. Each dimension, in the order of the walk, is dense,
+or lists the indices of its elements for every place of the dimensions before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_LEVELS = 16  # dimensions and blocks of them
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """One dimension of the walk: dense with `size` places, or those that a segment of `indices` lists."""
+    """One dimension of the walk: dense with `size` places, or places that a segment of `indices` lists."""
 
     size: int
     segments: Array | None = None
@@ -36,7 +36,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sparsity:
-    """How a tensor's values are walked: which dimension each level is (n + i: a block of blocks[i])."""
+    """The walk through a tensor's values: the dimension of each level (n + i: a block of blocks[i])."""
 
     order: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -103,7 +103,7 @@ def dense(sparsity: Sparsity, shape: Shape, values: Array) -> Array:
 
 
 def _walk(sparsity: Sparsity, shape: Shape) -> tuple[Sequence[int], Sequence[int]]:
-    """For each level how many elements a step is, and how many steps there are."""
+    """Return for each level the elements of a step, and the number of steps."""
     rank, blocks = len(shape), sparsity.blocks
     if sorted(sparsity.order) != list(range(rank + len(blocks))) or len(set(blocks)) != len(blocks):
         raise ValueError(f"is walked along {list(sparsity.order)} with blocks of {list(blocks)}")

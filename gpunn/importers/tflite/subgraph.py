@@ -20,8 +20,8 @@ SCALED = (
 class FileTensor:
     """An entry of SubGraph.tensors. `dtype` is None for types that gpunn has no name for.
 
-    `place` says which entry, for messages. `open` is the shape with what the file leaves open
-    (shape_signature -1, or no shape at all). `bits`: of an element, where several share a byte of the file.
+    `place` identifies the entry, for messages. `open` is the shape with the extents that the file leaves open
+    (shape_signature -1, or no shape at all). `bits`: of an element, if several share a byte of the file.
     """
 
     place: str

@@ -1,4 +1,4 @@
-"""Which types the TFLite reader takes: of what an operator reads, and of what the file says it writes."""
+"""The types that the TFLite reader accepts, for an operator's inputs and for its stated results."""
 
 from __future__ import annotations
 

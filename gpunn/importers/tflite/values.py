@@ -1,4 +1,4 @@
-"""What a buffer of a TFLite file holds of a constant: plain values, strings, small integers, sparse ones."""
+"""The content of a TFLite file's buffer for a constant: plain, sparse, small integers, strings."""
 
 from __future__ import annotations
 

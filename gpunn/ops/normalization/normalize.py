@@ -139,7 +139,7 @@ _LOG_SOFTMAX = {**_SOFTMAX, "relative": "x - top", "finish": "r - log(sum)"}
 
 
 def _log_softmax_error(evaluation: Evaluation) -> Array:
-    """The logarithm of a sum of n terms, which is off by n eps relative to itself."""
+    """Return the logarithm of a sum of n terms, which is off by n eps relative to itself."""
     return np.asarray(row_length(evaluation.call) * EPS)
 
 
@@ -244,7 +244,7 @@ def _local_response_kernel(call: Call) -> Kernel:
 
 
 def _local_response_error(evaluation: Evaluation) -> Array:
-    """x base^-beta, the base a sum of 2 radius + 1 squares."""
+    """Return x base^-beta, the base a sum of 2 radius + 1 squares."""
     beta, y = evaluation.call["beta"], evaluation.results[0]
     base = np.abs(evaluation.input(0) / y) ** (1 / beta) if beta else np.ones(())
     steps = 3 + beta * (2 * evaluation.call["radius"] + 3 + 5 * np.abs(np.log2(base)))

@@ -159,10 +159,11 @@ class _Cell:
 
 
 def _error(evaluation: Evaluation) -> Array:
-    """Gates of sums of n products in all, whose sizes add up to s at most: each is off by d = n eps s.
+    """Bound the error of an LSTM.
 
-    A new cell f c + i g is off by (|c| + 2) d, as the gates are of slope 1 at most and no larger than 1,
-    and a result no more; a projection multiplies that by the sum of a row's sizes.
+    Gates are sums of n products in all, whose magnitudes add up to s at most: each is off by d = n eps s. A
+    new cell f c + i g is off by (|c| + 2) d, as the gates have a slope of 1 at most and are no larger than 1,
+    and a result is off by no more; a projection multiplies that by the sum of a row's magnitudes.
     """
     size, terms, cell, projection = 0.0, 1, 1.0, 1.0
     x, state = np.abs(evaluation.input(0)), np.abs(evaluation.input(18))

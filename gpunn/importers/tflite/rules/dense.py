@@ -18,7 +18,7 @@ _ZERO = 128  # the zero point of input and weights there
 
 
 def fully_connected(node: Node) -> Step | Steps:
-    """FULLY_CONNECTED, with keep_num_dims (since version 5).
+    """Translate FULLY_CONNECTED, with keep_num_dims (since version 5).
 
     Shuffled weights are put in order when the file is read; x, which has no zero point of its own there,
     becomes int16, and int16 is what the operator yields.
@@ -48,7 +48,7 @@ def fully_connected(node: Node) -> Step | Steps:
 
 
 def _scale(node: Node, operand: Operand) -> float:
-    """The scale of 8-bit numbers around 128, for which TFLite's kernel takes them whatever the file says."""
+    """Return the scale of 8-bit numbers around 128; TFLite's kernel ignores what else the file says."""
     quantization = operand.type.quantization
     if quantization is None or quantization.zero_point != (_ZERO,):
         raise RefusedError(f"with shuffled weights, {operand.name} must have a scale and zero point {_ZERO}")
@@ -56,7 +56,7 @@ def _scale(node: Node, operand: Operand) -> float:
 
 
 def _in_rows(node: Node, filter: Operand, scale: float) -> Operand:
-    """Weights that are stored in blocks, their signs turned: int8, row by row."""
+    """Reorder weights from blocks, with their signs turned: int8, row by row."""
     value = node.constant(1, "shuffled weights", "uint8")
     rows, columns = value.shape if value.ndim == 2 else (1, 1)
     if rows % _ROWS or columns % _COLUMNS:

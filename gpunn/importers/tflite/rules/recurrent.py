@@ -1,8 +1,8 @@
 """Rules of TFLite operators with state (a part of the table in table.py).
 
-The state is an input, mostly a variable tensor, that the operator itself overwrites. Quantised constant
-weights below float32 activations are dequantised, where TFLite's hybrid kernels quantise the activations
-(docs/quantized.md); the option asymmetric_quantize_inputs says how these do that, so it means nothing here.
+The state is an input, usually a variable tensor, that the operator itself overwrites. Quantised constant
+weights below float32 activations are dequantised; TFLite's hybrid kernels instead quantise the activations
+(docs/quantized.md). The option asymmetric_quantize_inputs is about that, so it has no meaning here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTERMEDIATES = (5, 12)  # of an integer LSTM, by its form; sequences have the 
 
 
 class _Recurrent(StepList):
-    """Steps in the making, on real operands, or on quantised ones where x is and that is `integer`."""
+    """Steps under construction, on real operands, or on quantised ones if x is quantised and `integer`."""
 
     def __init__(self, node: Node, integer: bool = False) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class _Recurrent(StepList):
             raise RefusedError(f"input 0 ({x.name}) is {x.type.dtype.name}, only FLOAT32 is supported")
 
     def real(self, index: int) -> Value:
-        """Input `index`, dequantised where it is a quantised constant; None where it is absent."""
+        """Return input `index`, dequantised if it is a quantised constant; None if it is absent."""
         operand = self.node.inputs[index] if index < len(self.node.inputs) else None
         if operand is None or operand.value is None or operand.type.quantization is None or self.integer:
             return operand
@@ -44,33 +44,33 @@ class _Recurrent(StepList):
         return self.reals[operand]
 
     def inputs(self, *counts: int) -> tuple[Value, ...]:
-        """The operator's inputs, of which there must be one of these numbers."""
+        """Return the operator's inputs; their number must be one of these."""
         if len(self.node.inputs) not in counts:
             expected = " or ".join(map(str, counts))
             self.node.corrupt(f"expected {expected} inputs, got {len(self.node.inputs)}")
         return tuple(self.real(index) for index in range(len(self.node.inputs)))
 
     def side_by_side(self, a: Value, b: Value) -> Value:
-        """Two operands joined along their last axis; None where both are absent."""
+        """Concatenate two operands along their last axis; None if both are absent."""
         if a is None and b is None:
             return None
         return self.add("concat", (a, b), {"axis": -1})
 
     def diagonals(self, vectors: Sequence[Value]) -> Iterator[Value]:
-        """Square matrices instead of the diagonals that the operator has for them."""
+        """Yield square matrices for the diagonals that the operator has."""
         if self.integer:
             raise RefusedError("the recurrent weights are diagonals, which is not supported of integers")
         for value in vectors:
             yield None if value is None else self.add("matrix_diag", (value,))
 
     def expect_rank(self, rank: int) -> None:
-        """FormatError unless x has this rank."""
+        """Raise FormatError unless x has this rank."""
         shape = self.node.operand(0).type.shape
         if len(shape) != rank:
             self.node.corrupt(f"input 0 should have rank {rank}, got shape {list(shape)}")
 
     def recurrence(self, x: Value, operands: Sequence[Value], attrs: Mapping[str, Any]) -> Result:
-        """An RNN over a sequence: its last state; its second result is that of each step."""
+        """Add an RNN over a sequence; return its last state. Its second result is that of each step."""
         w, r, bias, h = operands
         sums = self.add("fully_connected", (x, w, bias), {"keep_dims": True})
         return self.add("recurrence", (sums, r, h), attrs)
@@ -78,9 +78,9 @@ class _Recurrent(StepList):
     def memory(
         self, gates: Sequence[Value], places: Sequence[int], norms: Sequence[Value], attrs: Mapping[str, Any]
     ) -> tuple[Result, dict[int, Result]]:
-        """An LSTM: its result, and what becomes of the states, which are the inputs at `places`.
+        """Add an LSTM; return its result, and the new values of the states, the inputs at `places`.
 
-        As vectors, which TFLite takes as well, these have the rows of the batch one after the other.
+        TFLite also takes states as vectors, with the rows of the batch one after the other.
         """
         x, states = self.node.operand(0).type, {place: self.node.operand(place) for place in places}
         batch = max(1, x.shape[1 if x.rank == 3 and attrs.get("time_major") else 0])
@@ -98,9 +98,10 @@ class _Recurrent(StepList):
     def joined(
         self, x: Value, auxiliary: Value, direction: int, weights: Sequence[Value], more: Sequence[Value]
     ) -> tuple[Value, list[Value]]:
-        """What a direction reads, and its weights for that.
+        """Return the input of a direction, and its weights for that input.
 
-        An auxiliary input that has weights is read beside x; one without is what the second direction reads.
+        An auxiliary input with weights is concatenated to x; without weights it is the input of the second
+        direction.
         """
         if auxiliary is None or all(w is None for w in more):
             return (x if auxiliary is None or direction == 0 else auxiliary), list(weights)
@@ -108,7 +109,7 @@ class _Recurrent(StepList):
         return self.side_by_side(x, auxiliary), [self.side_by_side(a, b) for a, b in pairs]
 
     def both(self, results: Sequence[Result], states: Mapping[int, Result], options: Options) -> Steps:
-        """The answer of two directions, whose results may be one."""
+        """Make the answer for two directions, whose results may be merged."""
         if options.get("MergeOutputs"):
             results = [self.add("concat", results, {"axis": -1})]
         return self.answer(*results, states=states)
@@ -119,7 +120,7 @@ def _activation(options: Options) -> str | None:
 
 
 def rnn(node: Node) -> Steps:
-    """RNN: one step; the state is input 4."""
+    """Translate RNN: one step; the state is input 4."""
     steps = _Recurrent(node)
     attrs = {"activation": _activation(node.options("RNNOptions"))}
     state = steps.add("rnn", steps.inputs(5), attrs)
@@ -127,7 +128,7 @@ def rnn(node: Node) -> Steps:
 
 
 def svdf(node: Node) -> Steps:
-    """SVDF: one step; the state is input 4."""
+    """Translate SVDF: one step; the state is input 4."""
     steps, options = _Recurrent(node, integer=True), node.options("SVDFOptions")
     attrs = {"rank": options.get("Rank"), "activation": _activation(options)}
     results = node.operand(4).type, *node.outputs
@@ -137,7 +138,7 @@ def svdf(node: Node) -> Steps:
 
 
 def lstm(node: Node) -> Steps:
-    """LSTM: one step; the states are inputs 18 and 19, those of the kernel BASIC 1 and 4."""
+    """Translate LSTM: one step; the states are inputs 18 and 19, those of the kernel BASIC 1 and 4."""
     options = node.options("LSTMOptions")
     if options.get("KernelType") == schema.LSTMKernelType.BASIC:
         steps = _Recurrent(node, integer=True)
@@ -150,7 +151,7 @@ def lstm(node: Node) -> Steps:
 
 
 def sequence_lstm(node: Node) -> Steps:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 18 and 19."""
+    """Translate UNIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 18 and 19."""
     steps, options = _Recurrent(node, integer=True), node.options("UnidirectionalSequenceLSTMOptions")
     steps.expect_rank(3)
     inputs = steps.inputs(*_FULL)
@@ -170,7 +171,7 @@ def _lstm_attributes(options: Options) -> dict[str, Any]:
 def _from_lstm(
     steps: _Recurrent, options: Options, inputs: Sequence[Value], attrs: Mapping[str, Any]
 ) -> Steps:
-    """The answer of one direction, of real or of quantised numbers."""
+    """Make the answer for one direction, of real or of quantised numbers."""
     attrs = {**_lstm_attributes(options), **attrs}
     if steps.integer:
         attrs["intermediates"] = _intermediates(steps.node, attrs["activation"], "time_major" in attrs)
@@ -181,7 +182,7 @@ def _from_lstm(
 def _intermediates(
     node: Node, activation: str | None, sequence: bool
 ) -> tuple[tuple[float, int] | None, ...]:
-    """Scales and zero points of the intermediate tensors of an integer LSTM, where they have some."""
+    """Return scales and zero points of the intermediate tensors of an integer LSTM, if they have some."""
     if activation != "tanh":
         raise RefusedError(f"on integers only the activation TANH is supported, got {activation}")
     expected = _INTERMEDIATES[:1] if sequence else _INTERMEDIATES
@@ -193,7 +194,9 @@ def _intermediates(
 
 
 def sequence_rnn(node: Node) -> Steps:
-    """UNIDIRECTIONAL_SEQUENCE_RNN: a product of all steps at once, and a recurrence; the state is input 4."""
+    """Translate UNIDIRECTIONAL_SEQUENCE_RNN: a product of all steps at once, and a recurrence; the state is
+    input 4.
+    """
     steps, options = _Recurrent(node), node.options("SequenceRNNOptions")
     steps.expect_rank(3)
     x, w, r, bias, h = steps.inputs(5)
@@ -203,7 +206,7 @@ def sequence_rnn(node: Node) -> Steps:
 
 
 def bidirectional_rnn(node: Node) -> Steps:
-    """BIDIRECTIONAL_SEQUENCE_RNN: the states are inputs 4 and 8."""
+    """Translate BIDIRECTIONAL_SEQUENCE_RNN: the states are inputs 4 and 8."""
     steps, options = _Recurrent(node), node.options("BidirectionalSequenceRNNOptions")
     steps.expect_rank(3)
     x, *rest = steps.inputs(12)
@@ -218,7 +221,7 @@ def bidirectional_rnn(node: Node) -> Steps:
 
 
 def bidirectional_lstm(node: Node) -> Steps:
-    """BIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 35 to 38."""
+    """Translate BIDIRECTIONAL_SEQUENCE_LSTM: the states are inputs 35 to 38."""
     steps, options = _Recurrent(node), node.options("BidirectionalSequenceLSTMOptions")
     steps.expect_rank(3)
     inputs = steps.inputs(48)

@@ -1,4 +1,4 @@
-"""Rules of the operators that take slices and put them in (a part of the table in table.py)."""
+"""Rules of the operators that read and write slices (a part of the table in table.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpunn.importers.tflite.node import Node, Options
 
 
 def cut(node: Node) -> Step:
-    """SLICE; a size of -1 reaches to the end. Begins that are computed decide on the shape alone."""
+    """Translate SLICE; a size of -1 reaches to the end. Computed begins are allowed with constant sizes."""
     x = node.operand(0)
     if node.operand(1).value is None:
         size = node.ints(2, "sizes", x.type.rank)
@@ -29,7 +29,7 @@ def cut(node: Node) -> Step:
 
 
 def strided_slice(node: Node) -> Sequence[Step]:
-    """STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape.
+    """Translate STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape.
 
     Begins may be computed where each of them names one element or says nothing, and so may ends. Elsewhere
     their values decide on shapes, and a begin within the input decides on nothing else.
@@ -54,7 +54,7 @@ def strided_slice(node: Node) -> Sequence[Step]:
 
 
 def _numbers(node: Node, index: int, what: str, used: Sequence[bool]) -> tuple[int, ...]:
-    """The integers of input `index`; none where they are computed and no shape follows from those `used`."""
+    """Return the integers of input `index`; none if they are computed and shapes use none of those `used`."""
     if node.operand(index).value is None and not any(used):
         node.expect_ints(index, what, len(used))
         return ()
@@ -62,7 +62,7 @@ def _numbers(node: Node, index: int, what: str, used: Sequence[bool]) -> tuple[i
 
 
 class _Masks:
-    """What the bits of STRIDED_SLICE's masks say of each entry.
+    """The bits of STRIDED_SLICE's masks for each entry.
 
     `begins` and `ends`: the entries whose begin and whose end bound a range.
     """
@@ -81,10 +81,10 @@ class _Masks:
 
 
 class _SliceSpec:
-    """Collects one entry per axis of x, and the shape with new axes as it would be without them.
+    """A collector of one entry for each axis of x, and of the shape that the result has with its new axes.
 
-    `computed`: begins that are no constants; each entry of these is an index, says nothing, or has a value
-    that is known by now.
+    `computed`: begins that are not constants; each entry of them is an index, has no meaning, or has a value
+    that is already known.
     """
 
     def __init__(self, node: Node, x: Operand, offset: bool, computed: Operand | None) -> None:
@@ -99,24 +99,26 @@ class _SliceSpec:
         self.reshaped = False
 
     def extent(self) -> int:
-        """The extent of the axis that comes next."""
+        """Return the extent of the next axis."""
         axis = len(self.begin)
         if axis >= self.x.type.rank:
             self.node.corrupt(f"has more slices than the {self.x.type.rank} axes of its input")
         return self.x.type.shape[axis]
 
     def skip(self, axes: int) -> None:
-        """Whole axes."""
+        """Append whole axes."""
         for _ in range(axes):
             self.slice(None, None, 1)
 
     def new_axis(self) -> None:
-        """An axis of extent 1 that x does not have."""
+        """Append an axis of extent 1 that x does not have."""
         self.shape.append(1)
         self.reshaped = True
 
     def index(self, begin: int | None, entry: int) -> None:
-        """One element; the axis goes. Without a begin this entry of the computed ones names it."""
+        """Append one element; the axis is removed. Without a begin, this entry of the computed begins names
+        it.
+        """
         self.extent()
         if begin is None:
             self._at(entry, 1)
@@ -130,7 +132,7 @@ class _SliceSpec:
         self.indexed[entry], self.sizes[axis] = axis, size
 
     def slice(self, begin: int | None, end: int | None, stride: int, entry: int | None = None) -> None:
-        """A range with Python's meaning; with the option `offset`, the end counts from the begin."""
+        """Append a range with Python's meaning; with the option `offset`, the end counts from the begin."""
         extent = self.extent()
         if stride == 0:
             self.node.corrupt("a stride is 0")
@@ -150,7 +152,7 @@ class _SliceSpec:
         self.strides.append(stride)
 
     def steps(self) -> Sequence[Step]:
-        """The slice, and the reshape if there are new axes."""
+        """Return the slice, and the reshape if there are new axes."""
         self.skip(self.x.type.rank - len(self.begin))
         attrs = {
             "begin": tuple(self.begin),
@@ -167,7 +169,7 @@ class _SliceSpec:
         return self._at_computed(self.computed), Step("strided_slice", (PREVIOUS,), kept), reshape
 
     def _at_computed(self, begins: Operand) -> Step:
-        """What lies at computed begins, along their axes; all along the others."""
+        """Slice at computed begins along their axes; keep all of the others."""
         attrs = {
             "sizes": tuple(self.sizes),
             "axes": tuple(self.indexed.get(entry) for entry in range(begins.type.size)),
@@ -178,7 +180,7 @@ class _SliceSpec:
 
 
 def reverse(node: Node) -> Step:
-    """REVERSE_V2 along constant axes, a slice with strides of -1 there."""
+    """Translate REVERSE_V2 along constant axes, a slice with strides of -1 there."""
     x = node.operand(0)
     axes = node.ints(1, "axes")
     rank = x.type.rank
@@ -191,7 +193,7 @@ def reverse(node: Node) -> Step:
 
 
 def dynamic_slice(node: Node) -> Step | Sequence[Step]:
-    """STABLEHLO_DYNAMIC_SLICE from where inputs say, as far inside as it takes for the slice to fit."""
+    """Translate STABLEHLO_DYNAMIC_SLICE; its start is an input, and moves so that the slice fits."""
     x, sizes = node.operand(0), node.options("StablehloDynamicSliceOptions").ints("SliceSizes")
     if len(sizes) != x.type.rank or len(node.inputs) != 1 + x.type.rank:
         node.corrupt(f"has {len(node.inputs) - 1} starts and {len(sizes)} sizes for {x.type}")
@@ -214,7 +216,7 @@ def dynamic_slice(node: Node) -> Step | Sequence[Step]:
 
 
 def dynamic_update_slice(node: Node) -> Steps:
-    """STABLEHLO_DYNAMIC_UPDATE_SLICE: a start for each dimension is an input of its own."""
+    """Translate STABLEHLO_DYNAMIC_UPDATE_SLICE: a start for each dimension is an input of its own."""
     starts = Step("stack", node.inputs[2:], {"axis": 0})
     return Steps(
         (starts, Step("dynamic_update_slice", (node.operand(0), node.operand(1), Result(0)))), (Result(1),)
@@ -222,7 +224,7 @@ def dynamic_update_slice(node: Node) -> Steps:
 
 
 def take(node: Node) -> Step:
-    """STABLEHLO_SLICE from starts to limits by strides over 0."""
+    """Translate STABLEHLO_SLICE from starts to limits by strides over 0."""
     x, options = node.operand(0), node.options("StablehloSliceOptions")
     begin, end = options.ints("StartIndices"), options.ints("LimitIndices")
     strides = options.ints("Strides") or (1,) * x.type.rank

@@ -1,7 +1,7 @@
 """Rules of the StableHLO operators of TFLite files (a part of the table in table.py).
 
 The option tables are those of StableHLO's operations of the same names (specification, version 1), whose
-shapes are all known: what a result is shaped like, the file says.
+shapes are all known: the file states the shape of a result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMPARISONS: Mapping[int, str] = {
 
 
 def _result(node: Node) -> TensorType:
-    """What the file says of the first output."""
+    """Return the type that the file states for the first output."""
     found = node.outputs[0] if node.outputs else None
     if found is None:
         raise RefusedError("the output is of a type that is not supported")
@@ -40,24 +40,26 @@ def _result(node: Node) -> TensorType:
 
 
 def by_type(truths: str, numbers: str) -> Callable[[Node], Step]:
-    """A rule for an operator that is one op on truth values and another on numbers."""
+    """Make a rule for an operator that is one op on truth values and another on numbers."""
     return lambda node: Step(truths if node.operand(0).type.dtype is DType.BOOL else numbers, node.inputs)
 
 
 def broadcast_in_dim(node: Node) -> Step:
-    """STABLEHLO_BROADCAST_IN_DIM: dimension i of the input becomes dimension broadcast_dimensions[i]."""
+    """Translate STABLEHLO_BROADCAST_IN_DIM: dimension i of the input becomes dimension
+    broadcast_dimensions[i].
+    """
     dims = node.options("StablehloBroadcastInDimOptions").ints("BroadcastDimensions")
     return Step("broadcast_in_dim", (node.operand(0),), {"shape": _result(node).shape, "dims": dims})
 
 
 def clamp(node: Node) -> Sequence[Step]:
-    """STABLEHLO_CLAMP of a lowest value, a tensor and a highest value."""
+    """Translate STABLEHLO_CLAMP of a lowest value, a tensor and a highest value."""
     low, x, high = (node.operand(k) for k in range(3))
     return [Step("maximum", (x, low)), Step("minimum", (PREVIOUS, high))]
 
 
 def compare(node: Node) -> Step:
-    """STABLEHLO_COMPARE in one of six ways."""
+    """Translate STABLEHLO_COMPARE in one of six ways."""
     number = node.options("StablehloCompareOptions").get("ComparisonDirection")
     if number not in COMPARISONS:
         node.corrupt(f"there is no comparison direction number {number}")
@@ -65,12 +67,12 @@ def compare(node: Node) -> Step:
 
 
 def concatenate(node: Node) -> Step:
-    """STABLEHLO_CONCATENATE of any number of inputs."""
+    """Translate STABLEHLO_CONCATENATE of any number of inputs."""
     return Step("concat", node.inputs, {"axis": node.options("StablehloConcatenateOptions").get("Dimension")})
 
 
 def dot_general(node: Node) -> Steps:
-    """STABLEHLO_DOT_GENERAL: dimensions in common, those that are summed over, then the rest of either."""
+    """Translate STABLEHLO_DOT_GENERAL: common dimensions, then summed ones, then those of each input."""
     options = node.options("StablehloDotGeneralOptions")
     names = {
         f"{side}_{kind}": f"{option}{title}Dimensions"
@@ -82,7 +84,7 @@ def dot_general(node: Node) -> Steps:
 
 
 def iota(node: Node) -> Known:
-    """STABLEHLO_IOTA: 0, 1, 2 ... along a dimension."""
+    """Translate STABLEHLO_IOTA: 0, 1, 2 ... along a dimension."""
     found = _result(node)
     dimension = node.options("StablehloIotaOptions").get("IotaDimension")
     if not 0 <= dimension < found.rank or found.dtype in (DType.STRING, DType.BOOL):
@@ -94,7 +96,7 @@ def iota(node: Node) -> Known:
 
 
 def pad(node: Node) -> Step:
-    """STABLEHLO_PAD with one value before, behind and between cells; less than none before or behind cuts."""
+    """Translate STABLEHLO_PAD with one value before, after and between cells; a negative padding crops."""
     x, options = node.operand(0), node.options("StablehloPadOptions")
     low, high, between = (
         options.ints(n) or (0,) * x.type.rank
@@ -107,7 +109,7 @@ def pad(node: Node) -> Step:
 
 
 def reduce(node: Node) -> Steps:
-    """STABLEHLO_REDUCE of one tensor by a body of one operator."""
+    """Translate STABLEHLO_REDUCE of one tensor by a body of one operator."""
     options = node.options("StablehloReduceOptions")
     if len(node.inputs) != 2:
         raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
@@ -119,7 +121,7 @@ def reduce(node: Node) -> Steps:
 
 
 def reduce_window(node: Node) -> Steps:
-    """STABLEHLO_REDUCE_WINDOW of one tensor by a body of one operator."""
+    """Translate STABLEHLO_REDUCE_WINDOW of one tensor by a body of one operator."""
     options = node.options("StablehloReduceWindowOptions")
     if len(node.inputs) != 2:
         raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
@@ -138,12 +140,12 @@ def reduce_window(node: Node) -> Steps:
 
 
 def reshape(node: Node) -> Step:
-    """STABLEHLO_RESHAPE to the shape of the output."""
+    """Translate STABLEHLO_RESHAPE to the shape of the output."""
     return Step("reshape", node.inputs, {"shape": _result(node).shape})
 
 
 def transpose(node: Node) -> Step:
-    """STABLEHLO_TRANSPOSE by a permutation."""
+    """Translate STABLEHLO_TRANSPOSE by a permutation."""
     return Step(
         "transpose", node.inputs, {"perm": node.options("StablehloTransposeOptions").ints("Permutation")}
     )

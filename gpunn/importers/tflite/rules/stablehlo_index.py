@@ -26,7 +26,7 @@ SCATTER = {
 
 
 def _attributes(options: Options, names: dict[str, str]) -> dict[str, Any]:
-    """The dimensions that options of these names tell."""
+    """Return the dimensions in the options of these names."""
     lists = {attr: options.ints(name) for attr, name in names.items()}
     return {**lists, "index_vector_dim": options.get("IndexVectorDim")}
 
@@ -38,14 +38,14 @@ def _expect_indices(node: Node) -> None:
 
 
 def gather(node: Node) -> Step:
-    """STABLEHLO_GATHER: slices of one size from where indices say, as far inside as it takes to fit."""
+    """Translate STABLEHLO_GATHER: slices of one size from the indices, moved so that they fit."""
     _expect_indices(node)
     attrs = _attributes(node.options("StablehloGatherOptions"), GATHER)
     return Step("gather_slices", (node.operand(0), node.operand(1)), attrs)
 
 
 def scatter(node: Node) -> Step:
-    """STABLEHLO_SCATTER: updates go where indices say, by a body of one operator, or none."""
+    """Translate STABLEHLO_SCATTER: updates at indices, combined by a body of one operator, or none."""
     options, x = node.options("StablehloScatterOptions"), node.operand(0)
     if len(node.inputs) != 3:
         raise RefusedError(f"it scatters into {len(node.inputs) // 3} tensors together")

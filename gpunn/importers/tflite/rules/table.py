@@ -1,4 +1,4 @@
-"""The TFLite operator table: which op and which attributes each builtin operator stands for.
+"""The TFLite operator table: the op and the attributes for each builtin operator.
 
 Operators and their option tables are those of the TensorFlow Lite schema of November 2018 (enum
 BuiltinOperator, union BuiltinOptions), with the fields that later schemas (2.18) added to them.
@@ -29,17 +29,17 @@ Rule = Callable[[Node], Answer]
 
 
 def plain(op: str) -> Rule:
-    """A rule for operators without options: the same inputs in the same order."""
+    """Make a rule for operators without options: the same inputs in the same order."""
     return lambda node: Step(op, node.inputs)
 
 
 def activated(op: str, options: str) -> Rule:
-    """A rule for operators whose only option is the fused activation."""
+    """Make a rule for operators whose only option is the fused activation."""
     return lambda node: Step(op, node.inputs, node.options(options).activation())
 
 
 def pool(op: str) -> Rule:
-    """A rule for the pools, which share Pool2DOptions."""
+    """Make a rule for the pools, which share Pool2DOptions."""
 
     def rule(node: Node) -> Step:
         options = node.options("Pool2DOptions")
@@ -50,7 +50,7 @@ def pool(op: str) -> Rule:
 
 
 def _window(options: Options) -> dict[str, Any]:
-    """What convolutions and pools have in common: stride, padding, activation."""
+    """Return the common attributes of convolutions and pools: stride, padding, activation."""
     padding = options.get("Padding")
     if padding not in tensor.PADDINGS:
         options.node.corrupt(f"there is no padding number {padding}")
@@ -63,35 +63,35 @@ def _dilation(options: Options) -> tuple[int, int]:
 
 
 def conv(node: Node) -> Step:
-    """CONV_2D: filter [O, KH, KW, I]; fewer filter than input channels mean groups."""
+    """Translate CONV_2D: filter [O, KH, KW, I]; fewer filter than input channels mean groups."""
     options = node.options("Conv2DOptions")
     return Step("conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
 
 
 def depthwise_conv(node: Node) -> Step:
-    """DEPTHWISE_CONV_2D: filter [1, KH, KW, O]; the option depth_multiplier only repeats O / C."""
+    """Translate DEPTHWISE_CONV_2D: filter [1, KH, KW, O]; the option depth_multiplier only repeats O / C."""
     options = node.options("DepthwiseConv2DOptions")
     return Step("depthwise_conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
 
 
 def concatenation(node: Node) -> Step:
-    """CONCATENATION of any number of inputs."""
+    """Translate CONCATENATION of any number of inputs."""
     options = node.options("ConcatenationOptions")
     return Step("concat", node.inputs, {"axis": options.get("Axis"), **options.activation()})
 
 
 def leaky_relu(node: Node) -> Step:
-    """LEAKY_RELU: alpha below zero."""
+    """Translate LEAKY_RELU: alpha below zero."""
     return Step("leaky_relu", node.inputs, {"alpha": node.options("LeakyReluOptions").get("Alpha")})
 
 
 def softmax(node: Node) -> Step:
-    """SOFTMAX over the last axis."""
+    """Translate SOFTMAX over the last axis."""
     return Step("softmax", node.inputs, {"axis": -1, "beta": node.options("SoftmaxOptions").get("Beta")})
 
 
 def pad(node: Node) -> Step:
-    """PAD with zeros, as quantised, PADV2 with its third input."""
+    """Translate PAD with zeros, as quantised, PADV2 with its third input."""
     x = node.operand(0)
     paddings = tensor.paddings(node, "int16", "int8", "bool")
     quantization = x.type.quantization
@@ -105,7 +105,7 @@ def pad(node: Node) -> Step:
 
 
 def quantize(node: Node) -> Step:
-    """QUANTIZE to what the file says of the output."""
+    """Translate QUANTIZE to the type that the file states for the output."""
     x = node.operand(0)
     result = node.outputs[0] if node.outputs else None
     if result is None or result.quantization is None or not result.quantization.per_tensor:
@@ -116,7 +116,7 @@ def quantize(node: Node) -> Step:
 
 
 def reshape(node: Node) -> Step:
-    """RESHAPE: the shape is the second input if that is a vector, else the option new_shape.
+    """Translate RESHAPE: the shape is the second input if it is a vector, else the option new_shape.
 
     One extent may be -1. Old converters wrote a scalar's shape as the option [0].
     """
@@ -130,7 +130,7 @@ def reshape(node: Node) -> Step:
 
 
 def resize_bilinear(node: Node) -> Step:
-    """RESIZE_BILINEAR to a constant height and width."""
+    """Translate RESIZE_BILINEAR to a constant height and width."""
     options = node.options("ResizeBilinearOptions")
     attrs = {
         "size": node.ints(1, "extents", 2),
@@ -141,12 +141,12 @@ def resize_bilinear(node: Node) -> Step:
 
 
 def squeeze(node: Node) -> Step:
-    """SQUEEZE of the given axes, of all that are 1 when none is given."""
+    """Translate SQUEEZE of the given axes, or of all that are 1 if none is given."""
     return Step("squeeze", node.inputs, {"axes": node.options("SqueezeOptions").ints("SqueezeDims")})
 
 
 def transpose(node: Node) -> Step:
-    """TRANSPOSE by a constant permutation, whose axes may be negative."""
+    """Translate TRANSPOSE by a constant permutation, whose axes may be negative."""
     x = node.operand(0)
     perm = node.ints(1, "axes", x.type.rank)
     return Step("transpose", (x,), {"perm": tuple(a + x.type.rank if a < 0 else a for a in perm)})
@@ -346,7 +346,9 @@ REFUSED: Mapping[str, str] = {
 
 
 def rule_of(code: str, custom: Mapping[str, CustomOperator]) -> Rule:
-    """The rule of an operator, refused when there is none; `custom` has those of custom operators by name."""
+    """Return the rule of an operator; refuse it if there is none. `custom` has those of custom operators by
+    name.
+    """
     if code in OPERATORS:
         return OPERATORS[code]
     if not code.startswith(PREFIX):

@@ -19,7 +19,7 @@ MIRRORS = {schema.MirrorPadMode.REFLECT: "reflect", schema.MirrorPadMode.SYMMETR
 
 
 def reduction(op: str) -> Callable[[Node], Step]:
-    """A rule for the reductions, which share ReducerOptions: axes may be negative and may repeat."""
+    """Make a rule for the reductions, which share ReducerOptions: axes may be negative and may repeat."""
 
     def rule(node: Node) -> Step:
         keep_dims = node.options("ReducerOptions").get("KeepDims")
@@ -29,7 +29,7 @@ def reduction(op: str) -> Callable[[Node], Step]:
 
 
 def arg_extreme(op: str, options: str) -> Callable[[Node], Step]:
-    """A rule for ARG_MAX and ARG_MIN along a constant axis."""
+    """Make a rule for ARG_MAX and ARG_MIN along a constant axis."""
 
     def rule(node: Node) -> Step:
         dtype = node.options(options).get("OutputType")
@@ -41,51 +41,51 @@ def arg_extreme(op: str, options: str) -> Callable[[Node], Step]:
 
 
 def batch_matmul(node: Node) -> Step:
-    """BATCH_MATMUL of any ranks, which broadcast."""
+    """Translate BATCH_MATMUL of any ranks, which broadcast."""
     options = node.options("BatchMatMulOptions")
     attrs = {"adj_a": options.get("AdjX"), "adj_b": options.get("AdjY")}
     return Step("batch_matmul", (node.operand(0), node.operand(1)), attrs)
 
 
 def cumsum(node: Node) -> Step:
-    """CUMSUM along a constant axis."""
+    """Translate CUMSUM along a constant axis."""
     options = node.options("CumsumOptions")
     attrs = {"exclusive": options.get("Exclusive"), "reverse": options.get("Reverse")}
     return Step("cumsum", (node.operand(0),), {"axis": _axis(node, 1), **attrs})
 
 
 def gather(node: Node) -> Step:
-    """GATHER along an axis; batch_dims since version 5."""
+    """Translate GATHER along an axis; batch_dims since version 5."""
     options = node.options("GatherOptions")
     attrs = {"axis": options.get("Axis"), "batch_dims": options.get("BatchDims")}
     return Step("gather", (node.operand(0), node.operand(1)), attrs)
 
 
 def sparse_to_dense(node: Node) -> Step:
-    """SPARSE_TO_DENSE into a constant shape; the option validate_indices is always on."""
+    """Translate SPARSE_TO_DENSE into a constant shape; the option validate_indices is always on."""
     inputs = (node.operand(0), node.operand(2), node.operand(3))
     return Step("sparse_to_dense", inputs, {"shape": node.ints(1, "extents")})
 
 
 def broadcast(node: Node) -> Step:
-    """BROADCAST_TO a constant shape."""
+    """Translate BROADCAST_TO a constant shape."""
     return Step("broadcast_to", (node.operand(0),), {"shape": node.ints(1, "extents")})
 
 
 def reverse_sequence(node: Node) -> Step:
-    """REVERSE_SEQUENCE of lengths that may be computed."""
+    """Translate REVERSE_SEQUENCE of lengths that may be computed."""
     options = node.options("ReverseSequenceOptions")
     attrs = {"axis": options.get("SeqDim"), "batch_axis": options.get("BatchDim")}
     return Step("reverse_sequence", (node.operand(0), node.operand(1)), attrs)
 
 
 def scatter_nd(node: Node) -> Step:
-    """SCATTER_ND into zeros of a constant shape."""
+    """Translate SCATTER_ND into zeros of a constant shape."""
     return Step("scatter_nd", (node.operand(0), node.operand(1)), {"shape": node.ints(2, "extents")})
 
 
 def segment_sum(node: Node) -> Step:
-    """SEGMENT_SUM by constant ids in ascending order: the last one says how many segments there are."""
+    """Translate SEGMENT_SUM by constant ids in ascending order; the last id gives the number of segments."""
     ids = node.constant(1, "segments' ids", "int32")
     if ids.ndim != 1 or (np.diff(ids) < 0).any():
         node.corrupt("the segments' ids should be a list in ascending order")
@@ -94,7 +94,7 @@ def segment_sum(node: Node) -> Step:
 
 
 def unsorted_segments(op: str) -> Callable[[Node], Step]:
-    """A rule for the operators of segments of a constant number; slices of a negative id belong to none."""
+    """Make a rule for the operators of a constant number of segments; negative ids belong to none."""
 
     def rule(node: Node) -> Step:
         (segments,) = node.ints(2, "numbers of segments", 1)
@@ -104,7 +104,7 @@ def unsorted_segments(op: str) -> Callable[[Node], Step]:
 
 
 def transpose_conv(node: Node) -> Step:
-    """TRANSPOSE_CONV to a constant shape (the first input); the bias, since version 3, is the last."""
+    """Translate TRANSPOSE_CONV to a constant shape (the first input); the bias (version 3) is the last."""
     options = node.options("TransposeConvOptions")
     padding = options.get("Padding")
     if padding not in PADDINGS:
@@ -121,12 +121,12 @@ def transpose_conv(node: Node) -> Step:
 
 
 def _axis(node: Node, index: int) -> int:
-    """The only element of constant input `index`."""
+    """Return the only element of constant input `index`."""
     return node.ints(index, "axes", 1)[0]
 
 
 def expand_dims(node: Node) -> Step:
-    """EXPAND_DIMS: a reshape; a negative axis counts in the result."""
+    """Translate EXPAND_DIMS: a reshape; a negative axis counts in the result."""
     x, axis = node.operand(0), _axis(node, 1)
     rank = x.type.rank + 1
     if not -rank <= axis < rank:
@@ -137,7 +137,7 @@ def expand_dims(node: Node) -> Step:
 
 
 def mirror_pad(node: Node) -> Step:
-    """MIRROR_PAD by constant paddings."""
+    """Translate MIRROR_PAD by constant paddings."""
     mode = node.options("MirrorPadOptions").get("Mode")
     if mode not in MIRRORS:
         node.corrupt(f"there is no mirror mode number {mode}")
@@ -145,7 +145,9 @@ def mirror_pad(node: Node) -> Step:
 
 
 def paddings(node: Node, *small: str) -> tuple[tuple[int, int], ...]:
-    """Constant input 1, of int32, int64 or `small`, as pairs (before, after), one for a dimension of x."""
+    """Return constant input 1, of int32, int64 or `small`, as pairs (before, after), one for a dimension of
+    x.
+    """
     rank = node.operand(0).type.rank
     found = node.constant(1, "paddings", "int32", "int64", *small)
     if found.shape != (rank, 2):
@@ -154,7 +156,7 @@ def paddings(node: Node, *small: str) -> tuple[tuple[int, int], ...]:
 
 
 def fill(node: Node, index: int) -> Operand:
-    """Input `index`, one element of the first input's type."""
+    """Return input `index`, one element of the first input's type."""
     x, found = node.operand(0), node.operand(index)
     node.expect_dtype(index, "padding values", x.type.dtype.value)
     if found.type.size != 1:
@@ -165,7 +167,7 @@ def fill(node: Node, index: int) -> Operand:
 
 
 def pack(node: Node) -> Step:
-    """PACK of any number of inputs."""
+    """Translate PACK of any number of inputs."""
     options = node.options("PackOptions")
     if options.get("ValuesCount") != len(node.inputs):
         node.corrupt(f"packs {options.get('ValuesCount')} values, got {len(node.inputs)} inputs")
@@ -173,7 +175,7 @@ def pack(node: Node) -> Step:
 
 
 def unpack(node: Node) -> Step:
-    """UNPACK along an axis, whose extent is the number of results."""
+    """Translate UNPACK along an axis, whose extent is the number of results."""
     x, options = node.operand(0), node.options("UnpackOptions")
     axis, count = options.get("Axis"), options.get("Num")
     extent = x.type.shape[axis] if -x.type.rank <= axis < x.type.rank else count
@@ -183,12 +185,12 @@ def unpack(node: Node) -> Step:
 
 
 def rank(node: Node) -> Known:
-    """RANK: known from the type of the input."""
+    """Translate RANK: known from the type of the input."""
     return Known(np.array(node.operand(0).type.rank, np.int32))
 
 
 def shape(node: Node) -> Known:
-    """SHAPE: known from the type of the input."""
+    """Translate SHAPE: known from the type of the input."""
     dtype = node.options("ShapeOptions").get("OutType")
     if dtype not in INDEX_TYPES:
         node.corrupt(f"the output type should be INT32 or INT64, got number {dtype}")
@@ -196,7 +198,7 @@ def shape(node: Node) -> Known:
 
 
 def resize_nearest(node: Node) -> Step:
-    """RESIZE_NEAREST_NEIGHBOR to a constant height and width."""
+    """Translate RESIZE_NEAREST_NEIGHBOR to a constant height and width."""
     options = node.options("ResizeNearestNeighborOptions")
     attrs = {
         "size": node.ints(1, "extents", 2),
@@ -207,7 +209,7 @@ def resize_nearest(node: Node) -> Step:
 
 
 def split(node: Node) -> Step:
-    """SPLIT along a constant axis (the first input) into equal parts."""
+    """Translate SPLIT along a constant axis (the first input) into equal parts."""
     x, axis = node.operand(1), _axis(node, 0)
     count = node.options("SplitOptions").get("NumSplits")
     extent = _extent(node, x.type.shape, axis)
@@ -217,7 +219,7 @@ def split(node: Node) -> Step:
 
 
 def split_v(node: Node) -> Step:
-    """SPLIT_V into parts of constant sizes, one of which may be -1, along a constant axis."""
+    """Translate SPLIT_V into parts of constant sizes, one of which may be -1, along a constant axis."""
     x, sizes, axis = node.operand(0), node.ints(1, "sizes"), _axis(node, 2)
     count = node.options("SplitVOptions").get("NumSplits")
     if not count == len(sizes) == len(node.outputs):
@@ -230,20 +232,20 @@ def split_v(node: Node) -> Step:
 
 
 def _extent(node: Node, shape: tuple[int, ...], axis: int) -> int:
-    """The extent of a shape along an axis that may be negative."""
+    """Return the extent of a shape along an axis that may be negative."""
     if not -len(shape) <= axis < len(shape):
         node.corrupt(f"axis {axis} is out of range for rank {len(shape)}")
     return shape[axis]
 
 
 def tile(node: Node) -> Step:
-    """TILE by constant multiples."""
+    """Translate TILE by constant multiples."""
     x = node.operand(0)
     return Step("tile", (x,), {"multiples": node.ints(1, "multiples", x.type.rank)})
 
 
 def top_k(node: Node) -> Steps:
-    """TOPK_V2 of a constant number of values; their places are int32, or int16 where the file says so."""
+    """Translate TOPK_V2 of a constant number of values; their places are int32, or int16 if the file says."""
     count = node.constant(1, "number of values", "int32", "int64", "int16")
     if count.size != 1:
         node.corrupt(f"expected 1 number of values, got {count.size}")
@@ -256,7 +258,7 @@ def top_k(node: Node) -> Steps:
 
 
 def hashtable_lookup(node: Node) -> Step | Steps:
-    """The rule of HASHTABLE_LOOKUP: files may quantise which lookups hit, 0 or 1, or leave that out."""
+    """Translate HASHTABLE_LOOKUP; files may quantise the hits, 0 or 1, or leave them out."""
     hits = node.outputs[1] if len(node.outputs) == 2 else None
     if hits is None or hits.quantization is not None:
         return Step("hashtable_lookup", node.inputs)

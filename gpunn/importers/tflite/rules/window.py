@@ -17,12 +17,12 @@ Move = tuple[str, Mapping[str, Any]]  # an op and its attributes
 
 
 def conv3d(node: Node) -> Step:
-    """CONV_3D: filter [KD, KH, KW, I, O]."""
+    """Translate CONV_3D: filter [KD, KH, KW, I, O]."""
     return Step("conv3d", node.inputs, _window(node.options("Conv3DOptions")))
 
 
 def _window(options: Options) -> dict[str, Any]:
-    """Stride, dilation, padding and activation over depth, height and width."""
+    """Return stride, dilation, padding and activation over depth, height and width."""
     padding = options.get("Padding")
     if padding not in PADDINGS:
         options.node.corrupt(f"there is no padding number {padding}")
@@ -32,7 +32,7 @@ def _window(options: Options) -> dict[str, Any]:
 
 
 def conv3d_transpose(node: Node) -> Step:
-    """CONV_3D_TRANSPOSE to a constant shape, filter [KD, KH, KW, O, I]."""
+    """Translate CONV_3D_TRANSPOSE to a constant shape, filter [KD, KH, KW, O, I]."""
     attrs = _window(node.options("Conv3DOptions"))
     x, filter = node.operand(2), node.operand(1)
     batch, *size, channels = node.ints(0, "extents", 5)
@@ -48,7 +48,7 @@ def conv3d_transpose(node: Node) -> Step:
 
 
 def chain(layers: list[Step], start: Value, *moves: Move) -> Value:
-    """What ops of one input, which are appended to the layers, make of a value one after the other."""
+    """Append ops of one input to the layers, one after the other; return the result for a value."""
     for op, attrs in moves:
         layers.append(Step(op, (start,), attrs))
         start = Result(len(layers) - 1)
@@ -56,13 +56,13 @@ def chain(layers: list[Step], start: Value, *moves: Move) -> Value:
 
 
 def dilate(node: Node) -> Step:
-    """DILATE by constant steps and one value: cells of each axis get room behind them, the last one not."""
+    """Translate DILATE by constant steps and one value, which goes between the cells of each axis."""
     x, steps = node.operand(0), node.ints(1, "steps", node.operand(0).type.rank)
     return Step("dilate", (x, fill(node, 2)), {"steps": steps})
 
 
 def cut(begin: Sequence[int], end: Sequence[int]) -> Move:
-    """What takes begin[d] ... end[d] - 1 of axis d."""
+    """Make the slice begin[d] ... end[d] - 1 of axis d."""
     attrs = {"begin": tuple(begin), "end": tuple(end), "strides": (1,) * len(begin)}
     return "strided_slice", attrs
 
@@ -92,7 +92,7 @@ BODIES: Mapping[str, str] = {
 
 
 def function(node: Node, index: int) -> str:
-    """What a subgraph of one operator on its two inputs, in either order, does; see JOININGS."""
+    """Return the function of a subgraph of one operator on its two inputs, in either order; see JOININGS."""
     graph = node.subgraph(index)
     if len(graph.operators) != 1 or len(graph.inputs) != 2 or len(graph.outputs) != 1:
         raise RefusedError(f"subgraph {index} is not of one operator on two inputs")
@@ -106,7 +106,7 @@ def function(node: Node, index: int) -> str:
 
 
 def reduce_window(node: Node) -> Steps:
-    """REDUCE_WINDOW by constant sizes, strides and dilations of windows inside the input."""
+    """Translate REDUCE_WINDOW by constant sizes, strides and dilations of windows inside the input."""
     number = node.options("ReduceWindowOptions").get("ReduceFunction")
     if number not in FUNCTIONS:
         node.corrupt(f"there is no function number {number} to reduce a window by")
@@ -117,5 +117,5 @@ def reduce_window(node: Node) -> Steps:
 
 
 def windowed(node: Node, attrs: Mapping[str, Any]) -> Steps:
-    """Input 0 reduced over windows, input 1 being the initial value; the quantisation stays."""
+    """Reduce input 0 over windows, from the initial value of input 1; the quantisation stays."""
     return Steps([Step("reduce_window", (node.operand(0), fill(node, 1)), attrs)], (PREVIOUS,))
