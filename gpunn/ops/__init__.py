@@ -13,11 +13,11 @@ from gpunn.ops.contraction import (
     transpose_conv3d,
 )
 from gpunn.ops.elementwise import binary, cast, quantize, select, unary
-from gpunn.ops.indexing import find, gather, lookup, place, scatter, segment, slices
+from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter, segment, slices
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
-from gpunn.ops.recurrent import lstm, rnn
+from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, reduce, scan, window
 from gpunn.ops.vision import detection, resize
 
@@ -54,11 +54,13 @@ _FAMILIES = (
     place.OPS,
     segment.OPS,
     slices.OPS,
+    embeddings.OPS,
     lookup.OPS,
     detection.OPS,
     random.OPS,
     text.OPS,
     rnn.OPS,
+    recurrence.OPS,
     lstm.OPS,
     control.OPS,
 )
