@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpunn.kernel import Unsupported
+from gpunn.ops.accuracy import Accuracy
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_dtype, expect_ints
 from gpunn.ops.expansion import Expansion, Tensor
@@ -117,11 +118,21 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
     )
 
 
+def _rounded(function: str) -> Callable[[Call], int]:
+    """Return how many elements each result of a function joins, none for other functions."""
+
+    def count(call: Call) -> int:
+        return math.prod(call["size"]) + 1 if call["function"] == function else 0
+
+    return count
+
+
 @op(
     _infer,
     expand=_expand,
     host_reason=f"windows of more than {MAX_PLACES} elements along an axis, or no initial value to quantise",
     flops=lambda call: call.y.size * math.prod(call["size"]),
+    accuracy=Accuracy(terms=_rounded("sum"), roundings=_rounded("prod")),
     dtypes=QUANTIZED,
 )
 def reduce_window(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gpunn
 from gpunn.errors import ModelError
 from gpunn.model import Model
+from gpunn.ops import OPS
+from gpunn.ops.accuracy import PROMISE
 from gpunn.ops.reduction import window
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import EPS, check, model_of, random
@@ -99,6 +103,20 @@ def test_too_many_windows_run_on_the_host(backend: str, monkeypatch: pytest.Monk
     attrs = {"function": "max", "size": (3,)}
     (y,) = check("reduce_window", [x], attrs, backend=backend, host="windows of more than")
     np.testing.assert_array_equal(y, joined(x, "max", None, (3,), {}))
+
+
+@pytest.mark.parametrize("function", ["sum", "prod"])
+def test_comparison_knows_how_far_many_terms_round(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum of 9000 terms that cancel, and a product of as many: they round more often than one result."""
+    monkeypatch.setattr(window, "MAX_PLACES", 0)
+    half = random(3, 4500, low=0.999, high=1.001)
+    terms = {"sum": [1e4 * half, -1e4 * half[::-1]], "prod": [half, 1e6 * half[:1], half[1:]]}[function]
+    x = np.concatenate(terms).astype(np.float32)
+    model = model_of("reduce_window", [x], {"function": function, "size": (9000,)})
+    found = gpunn.compare(model, [x], ["cpu"], per_layer=True)
+    assert found.ok and [layer.op for layer in found.layers] == ["reduce_window"]
+    monkeypatch.setitem(OPS, "reduce_window", replace(OPS["reduce_window"], accuracy=PROMISE))
+    assert not gpunn.compare(model, [x], ["cpu"], per_layer=True).ok
 
 
 @pytest.mark.parametrize(
