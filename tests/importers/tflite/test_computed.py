@@ -12,6 +12,7 @@ import gpunn
 from gpunn import nnapi
 from gpunn.backends.webgpu.device import open_device
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
+from gpunn.importers.tflite.file import TfliteFile
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.harness import random, type_of
 from tests.resources import shared
@@ -327,3 +328,20 @@ def test_a_model_that_was_changed_is_repeated_with_what_is_pending(backend: str)
         np.testing.assert_array_equal(last, -found[1])
         for y, wanted in zip(found, litert_run(chain(), SAMPLES[0]), strict=True):
             np.testing.assert_array_equal(y, wanted)
+
+
+def test_a_file_is_read_once(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its operators are added to other graphs, where shapes are others or follow from values."""
+    data, shapes = inside("CALL"), {"t0": (3,)}
+    inputs = [np.array([1, -2, 3], np.float32), ints(2)]
+    wanted = gpunn.load(data).compile("cpu", shapes=shapes)(*inputs)
+    model = gpunn.load(data)
+
+    def read(*arguments: Any) -> None:
+        raise AssertionError("the file is read again")
+
+    for name in ("_graph", "_tensor", "_operator"):
+        monkeypatch.setattr(TfliteFile, name, read)
+    with model.reshaped(shapes).compile(backend) as compiled:
+        for y, expected in zip(compiled(*inputs), wanted, strict=True):
+            np.testing.assert_array_equal(y, expected)
