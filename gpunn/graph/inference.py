@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,7 +81,14 @@ def call_of(
 def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
     """Return the types of the results. Raises what the op's infer raises."""
     types = definition.infer(call)
-    return types if isinstance(types, tuple) else (types,)
+    return tuple(map(_plain, types if isinstance(types, tuple) else (types,)))
+
+
+def _plain(type: TensorType) -> TensorType:
+    """Return the type with Python's integers as extents: an infer that counts has numpy's."""
+    if all(isinstance(n, int) for n in type.shape):
+        return type
+    return type.with_shape(tuple(map(operator.index, type.shape)))
 
 
 def expected(definition: Op, call: Call, count: int) -> tuple[TensorType, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,26 @@ def test_a_body_whose_shapes_follow_from_values(backend: str) -> None:
         programs = compiled.stats.programs
         compiled(x0[::-1].copy(), np.array([2], np.int32))
         assert compiled.stats.programs == programs
+
+
+@pytest.mark.parametrize("wrap", [lambda body: body, OpenBody])
+def test_branches_whose_shapes_follow_from_values(wrap: Callable[[Model], Any], backend: str) -> None:
+    """Graphs of fixed inputs may be bodies as they are."""
+    bodies = {}
+    for name, function in (("then", "relu"), ("otherwise", "neg")):
+        body = Model(name)
+        (changed,) = body.add(function, [body.input("x", float32(2, 3))])
+        _, found = body.add(positives, [changed], names=["places", "found"])
+        body.output(found)
+        bodies[name] = wrap(body)
+    model = Model()
+    condition, x = model.input("condition", TensorType(DType.BOOL, ())), model.input("x", float32(2, 3))
+    model.output(*model.add("tanh", model.add("if_else", [condition, x], bodies)))
+    with model.compile(backend) as compiled:
+        for sign in (True, False, True):
+            wanted = np.tanh(X[X > 0] if sign else -X[X < 0])
+            np.testing.assert_allclose(compiled(np.array(sign), X), wanted, rtol=0, atol=1e-6)
+        assert compiled.stats.programs == 2, "three numbers either way"
 
 
 def test_a_large_value_decides(backend: str) -> None:

@@ -87,6 +87,8 @@ def test_values_stay_operands_and_decide_on_types_alone() -> None:
     assert [second.inputs[k].name for k in asked] == ["times"], "which is needed once there are numbers"
     second, asked = first.follow(inputs, (*first.asked, *asked))
     assert not asked and not second.pending
+    extents = [n for operation in second.operations for o in operation.outputs for n in o.type.shape]
+    assert {type(n) for n in extents} == {int}, "positives() counts with numpy"
     assert all(o is None or o.value is None for r in second.operations for o in r.inputs)
 
 
