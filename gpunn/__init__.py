@@ -60,7 +60,7 @@ __all__ = [
 if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every attribute
 
     def __getattr__(name: str) -> ModuleType:
-        """gpunn.nnapi, imported when it is first asked for: most programs do without."""
+        """Return gpunn.nnapi, which is imported at its first use: most programs do without it."""
         if name == "nnapi":
             return import_module("gpunn.nnapi")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

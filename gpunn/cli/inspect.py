@@ -123,7 +123,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
 
 
 def _shader(compiled: gpunn.Compilation, dispatch: int) -> dict[str, Any]:
-    """The source of a dispatch and where its lines come from. Raises BadParameter where there is no such."""
+    """Return the source of a dispatch and the origin of its lines. Raises BadParameter for a wrong number."""
     rows = compiled.plan_rows()
     if compiled.backend != "webgpu":
         raise typer.BadParameter(f"--wgsl needs backend webgpu: {compiled.backend} compiles no shaders")

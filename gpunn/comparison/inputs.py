@@ -77,7 +77,7 @@ def _range(model: Graph, operand: Operand) -> tuple[float, float]:
 
 
 def _bounds(reader: Operation, operand: Operand) -> Iterator[int]:
-    """What integers must stay below where an operation checks them, as it does with indices."""
+    """Return exclusive bounds of integers that an operation checks, for example of indices."""
     for guard, guarded in reader.guarded:
         if guarded is operand:
             yield from (r.stop for r in guard.ranges(reader.call()) if r.stop < 2**31)

@@ -1,10 +1,10 @@
-"""How far rounding leads over many layers, by trial.
+"""The effect of rounding over many layers, by trial.
 
-CHAINS times the model is computed exactly, but to every result noise is added, evenly distributed within
-the spread that its operation's arithmetic has (gpunn.comparison.tolerance). MARGIN times the largest
-difference that makes is the tolerance of a tensor that a side computed from its own inputs. The noise is
-larger than real rounding errors, since it takes every rounding for a full one; the margin is for what a few
-draws miss of it.
+The model is computed exactly CHAINS times with added noise: every result gets noise, evenly distributed
+within the spread that its operation's arithmetic has (gpunn.comparison.tolerance). The tolerance of a tensor
+that a side computed from its own inputs is MARGIN times the largest difference that this noise makes. The
+noise is larger than real rounding errors, because it assumes that every rounding is a full one. The margin is
+for effects that a few draws miss.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Chains:
         variants: Mapping[Operation, Operation],
         seed: int = 0,
     ) -> None:
-        """`starts`: for each sample the model's inputs, as the exact walk has them. `variants`: see Walk."""
+        """Take `starts`, for each sample the model's inputs in the form of the exact walk, and `variants`,
+        see Walk.
+        """
         self.arithmetic = arithmetic
         self._variants = variants
         self._generator = np.random.default_rng(seed)

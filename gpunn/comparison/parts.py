@@ -31,12 +31,12 @@ def run_parts(model: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def path(found: Sequence[Part]) -> tuple[object, ...]:
-    """What decides on the parts: samples for which it is the same have the same ones."""
+    """Return the key of the parts: samples with the same key have the same parts."""
     return tuple(structure(part.front, part.cut.operations if part.cut else ()) for part in found[1:])
 
 
 def joined(found: Sequence[Part], *, relaxed: bool = False) -> Graph:
-    """The parts, optimised one by one, as one model; what the host does between them is an operation there.
+    """Join the parts, optimised one by one, to one model; the host's work between them is an operation.
 
     `relaxed`: with float16 in place of float32.
     """
@@ -72,7 +72,7 @@ def _following(part: Part) -> Graph:
 
 
 def _led_along(operation: Operation, values: tuple[Array, ...], relaxed: bool) -> Operation:
-    """An operation in a model that was made for its results, which replace those of other shapes.
+    """Return an operation for a model that was made for its results, which replace those of other shapes.
 
     So a backend whose own values lead to other shapes goes on with the exact ones.
     """

@@ -1,6 +1,6 @@
-"""How far one operation's result may be from the exact one: bounds per element, from the arithmetic.
+"""Tolerances of one operation's result: bounds for each element, from the arithmetic.
 
-Reals in float32, for the result y of an operation on inputs that both sides have to the bit:
+Real numbers in float32, for the result y of an operation on inputs that both sides have to the bit:
 
     |error| <= 1e-5 + 5 eps |y|     the general promise, which every op keeps
              + n eps sum |w x|      for sums of n products (Higham, Accuracy and Stability of Numerical
@@ -9,12 +9,12 @@ Reals in float32, for the result y of an operation on inputs that both sides hav
 
 and 0 for operations that only move elements, and for integers. A fused activation passes errors on by its
 steepest slope. Quantised tensors: 0 steps between gpunn's backends, 1 step to LiteRT, which rounds
-otherwise in some operations (docs/quantized.md). A result that is stored as float16 may be off by 2^-11 |y|
+differently in some operations (docs/quantized.md). A result that is stored as float16 may be off by 2^-11 |y|
 more.
 
-LiteRT interpolates at positions in float32, which in an image of extent s are off by up to s eps, and so is
-the result by as much of the difference of two neighbours. Where activations are reals and a filter is
-quantised it rounds the activations to 127 steps of the largest, half a step for each product.
+LiteRT interpolates at positions in float32. In an image of extent s these are off by up to s eps, and so is
+the result by as much of the difference of two neighbours. For real activations and a quantised filter LiteRT
+rounds the activations to 127 steps of the largest, half a step for each product.
 
 `spread` is the size of rounding errors that are independent of one another, as they are over many layers: the
 square root of n for n (Higham and Mary 2019, SIAM J. Sci. Comput. 41, A2815), and no 1e-5 for operations that
@@ -53,12 +53,14 @@ NOTHING = Bound(np.zeros(()), np.zeros(()))
 
 
 def _half(y: Array) -> Array:
-    """What storing as float16 costs: half a unit of its last of 11 digits, or of its smallest number."""
+    """Compute the cost of storing as float16: half a unit of its last of 11 digits, or of its smallest
+    number.
+    """
     return np.maximum(2.0**-11 * np.abs(y), 2.0**-25)
 
 
 def _moved(operand: Operand, y: Array) -> Bound:
-    """Nothing, unless float32 is moved into float16."""
+    """Return no tolerance, unless float32 is moved into float16."""
     if operand.type.dtype is not DType.FLOAT16:
         return NOTHING
     size = np.nan_to_num(_half(y), posinf=0.0)
@@ -68,7 +70,9 @@ def _moved(operand: Operand, y: Array) -> Bound:
 def bounds(
     operation: Operation, values: Mapping[Operand, Array], results: tuple[Array, ...], arithmetic: Arithmetic
 ) -> tuple[Bound, ...]:
-    """For each output how far a side may be from `results`, the exact ones for the inputs in `values`."""
+    """Return for each output the largest difference of a side from `results`, exact for the inputs in
+    `values`.
+    """
     if arithmetic is Arithmetic.EXACT:
         return (NOTHING,) * len(results)
     if operation.definition.raw:
@@ -89,7 +93,9 @@ def bounds(
 def _rounding(
     operation: Operation, evaluation: Evaluation, arithmetic: Arithmetic
 ) -> Sequence[tuple[tuple[Array, float], ...]]:
-    """What joins the general promise: for each source of errors, and each output, a size and its n."""
+    """Return the terms beside the general promise: for each source of errors and each output, a size and its
+    n.
+    """
     accuracy, call = operation.definition.accuracy, evaluation.call
     found: list[tuple[tuple[Array, float], ...]] = []
     if accuracy.terms is not None:
@@ -107,13 +113,13 @@ def _rounding(
 
 
 def _activation(operation: Operation) -> Fused | None:
-    """The activation that is applied to the results."""
+    """Return the activation that is applied to the results."""
     found = ACTIVATIONS.get(operation.attrs.get("activation") or "")
     return None if found is None else found.fused
 
 
 def _litert(operation: Operation, evaluation: Evaluation) -> Iterator[tuple[tuple[Array, float], ...]]:
-    """What LiteRT's kernels do besides."""
+    """Yield the additional terms of LiteRT's kernels."""
     x = evaluation.input(0)
     largest = float(np.abs(x).max(initial=0.0)) if x.dtype.kind == "f" else 0.0
     if operation.definition.accuracy.interpolates:
@@ -126,7 +132,7 @@ def _litert(operation: Operation, evaluation: Evaluation) -> Iterator[tuple[tupl
 
 
 def _sizes(operation: Operation, evaluation: Evaluation) -> tuple[Array, ...]:
-    """The op's results for absolute values, without an activation: the sums of the terms' sizes."""
+    """Compute the op for absolute values, without an activation: the sums of the terms' magnitudes."""
     attrs = {k: v for k, v in evaluation.call.attrs.items() if k in operation.definition.attributes}
     if "activation" in attrs:
         attrs["activation"] = None

@@ -44,7 +44,7 @@ class Walk:
         sides: Sequence[LayerSource],
         variants: Mapping[Arithmetic, Mapping[Operation, Operation]],
     ) -> None:
-        """`variants`: the operations that an arithmetic has in the place of the model's."""
+        """Take `variants`, the operations of an arithmetic in place of the model's."""
         self._model = model
         self._sides = sides
         self._exact = [start(model, s.arrays) for s in samples]

@@ -29,7 +29,7 @@ class Evaluation:
     results: tuple[Array, ...]
 
     def input(self, index: int) -> Array:
-        """A mandatory input."""
+        """Return a mandatory input."""
         found = self.inputs[index]
         assert found is not None
         return found
@@ -60,22 +60,22 @@ BASIC = Accuracy(arithmetic=True)  # of basic arithmetic
 
 
 def sums(terms: Count, *, interpolates: bool = False) -> Accuracy:
-    """Accuracy of an op that adds up products."""
+    """Make the Accuracy of an op that adds up products."""
     return Accuracy(terms=terms, arithmetic=True, interpolates=interpolates)
 
 
 def row_length(call: Call) -> int:
-    """The extent along attribute `axis`."""
+    """Return the extent along attribute `axis`."""
     axis: int = call["axis"]
     return call.x.shape[axis]
 
 
 def filter_terms(call: Call) -> int:
-    """Products in one sum: those of one output channel, which filter axis 0 counts, and the bias."""
+    """Count the products in one sum: those of one output channel, filter axis 0, and the bias."""
     filter = call.input(1)
     return filter.size // max(filter.shape[0], 1) + 1
 
 
 def matrix_terms(call: Call) -> int:
-    """Every product that goes into a result: those of all two-dimensional operands, row by row."""
+    """Count the products of a result: those of all two-dimensional operands, row by row."""
     return sum(t.shape[-1] for t in call.inputs[1:] if t is not None and t.rank == 2) + 1

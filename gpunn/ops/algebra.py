@@ -56,5 +56,5 @@ UNSTATED = Algebra()
 
 
 def same_shape(call: Call) -> bool:
-    """Algebra.identity of an op that keeps the order of elements: nothing came and nothing went."""
+    """Return Algebra.identity of an op that keeps the order of elements: it adds and removes none."""
     return call.x.shape == call.y.shape

@@ -60,19 +60,19 @@ class Call:
         return self.attrs[attr]
 
     def input(self, index: int) -> TensorType:
-        """The type of a mandatory input."""
+        """Return the type of a mandatory input."""
         found = self.inputs[index]
         assert found is not None
         return found
 
     @property
     def x(self) -> TensorType:
-        """The type of the first input."""
+        """Return the type of the first input."""
         return self.input(0)
 
     @property
     def y(self) -> TensorType:
-        """The type of the first output."""
+        """Return the type of the first output."""
         return self.outputs[0]
 
     def known(self, index: int) -> Array | None:
@@ -92,7 +92,7 @@ class Call:
         return found
 
     def has(self, index: int) -> bool:
-        """Whether optional input `index` is there."""
+        """Tell whether optional input `index` is there."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def fail(self, what: str) -> NoReturn:
@@ -100,7 +100,7 @@ class Call:
         raise ModelError(f"{self.op} ({self.origin}): {what}" if self.origin else f"{self.op}: {what}")
 
     def expect_rank(self, index: int, *ranks: int) -> TensorType:
-        """The type of input `index`, whose rank must be one of `ranks`."""
+        """Return the type of input `index`, whose rank must be one of `ranks`."""
         found = self.input(index)
         if found.rank not in ranks:
             self.fail(
@@ -109,7 +109,7 @@ class Call:
         return found
 
     def axis(self, axis: int, rank: int) -> int:
-        """A possibly negative axis made non-negative; ModelError when out of range."""
+        """Return a possibly negative axis as a non-negative one; raise ModelError if it is out of range."""
         if not -rank <= axis < rank:
             self.fail(f"axis {axis} is out of range for rank {rank}")
         return axis % rank
@@ -124,7 +124,7 @@ def like(call: Call) -> TensorType:
 
 
 def broadcast_shapes(call: Call, *shapes: Shape) -> Shape:
-    """The numpy broadcast of shapes; ModelError naming the call when they do not fit."""
+    """Return the numpy broadcast of shapes; raise ModelError with the name of the call if they do not fit."""
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:

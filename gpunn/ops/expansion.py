@@ -13,11 +13,11 @@ class Tensor(Protocol):
 
     @property
     def type(self) -> TensorType:
-        """Its type."""
+        """Return its type."""
 
     @property
     def value(self) -> Array | None:
-        """Its value where it is a constant."""
+        """Return its value if it is a constant."""
 
 
 class Expansion(Protocol):

@@ -27,6 +27,6 @@ class Filter:
 
 
 def by_groups(shape: Shape, factor: Array) -> Array:
-    """Filter.along_input of a filter [O, KH, KW, I] that I channels of one group go into."""
+    """Return Filter.along_input of a filter [O, KH, KW, I], where I channels belong to one group."""
     groups = factor.size // shape[3]
     return np.repeat(factor.reshape(groups, shape[3]), shape[0] // groups, axis=0)[:, None, None]

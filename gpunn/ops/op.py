@@ -107,13 +107,15 @@ class Op(Facets):
     variadic: bool
 
     def work(self, call: Call) -> int:
-        """Additions and multiplications of a call, by its textbook formula; of moving elements, none."""
+        """Return additions and multiplications of a call, by its textbook formula; moving elements counts as
+        0.
+        """
         if self.flops is not None:
             return self.flops(call)
         return 0 if self.raw else sum(t.size for t in call.outputs)
 
     def check_arity(self, call: Call) -> None:
-        """ModelError unless the number of inputs fits and every mandatory one is there."""
+        """Raise ModelError unless the number of inputs fits and every mandatory one is there."""
         required = len(self.operands) - self.optional
         got = len(call.inputs)
         if got < max(required, 1) or (got > len(self.operands) and not self.variadic):
@@ -123,13 +125,13 @@ class Op(Facets):
                 call.fail(f"input {index} must not be absent")
 
     def check_strings(self, call: Call) -> None:
-        """ModelError for a string tensor, unless the op says that it takes them."""
+        """Raise ModelError for a string tensor, unless the op says that it takes them."""
         for index, found in enumerate(call.inputs):
             if found is not None and found.dtype is DType.STRING and not self.strings:
                 call.fail(f"takes no strings, input {index} is {found}")
 
     def complete(self, call: Call, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes with defaults filled in; ModelError for unknown or missing ones."""
+        """Fill in the defaults of attributes; raise ModelError for unknown or missing ones."""
         known = {**self.attributes, "activation": None} if self.fusible else dict(self.attributes)
         unknown = attrs.keys() - known.keys()
         if unknown:
@@ -163,7 +165,7 @@ class op(Facets):  # noqa: N801 (a decorator)
 
 
 def matrices(*operands: int) -> Flops:
-    """Op.flops: every row of x times each of these matrices that is there."""
+    """Make Op.flops for the product of every row of x with each of these matrices that is there."""
 
     def flops(call: Call) -> int:
         present = (call.input(k).size for k in operands if call.has(k))
@@ -173,5 +175,5 @@ def matrices(*operands: int) -> Flops:
 
 
 def as_tuple(result: Array | tuple[Array, ...]) -> tuple[Array, ...]:
-    """A reference's result as a tuple of arrays."""
+    """Return a reference's result as a tuple of arrays."""
     return result if isinstance(result, tuple) else (result,)

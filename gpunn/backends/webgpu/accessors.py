@@ -1,4 +1,7 @@
-"""Operands in a shader: their layout on the device, and the functions that load and store them."""
+"""Operands in a shader: their layout on the device, and the functions that load and store them.
+
+shaders/README.md describes both for authors of shaders.
+"""
 
 from __future__ import annotations
 

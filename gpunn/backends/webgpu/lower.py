@@ -17,7 +17,10 @@ _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
 
 
 def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] | str:
-    """Return the kernels of an operation, or why a device with these properties cannot run it."""
+    """Return the kernels of an operation, or why a device with these properties cannot run it.
+
+    Raises ModelError if a constant contains values that the op must refuse.
+    """
     definition = operation.definition
     kernel = definition.kernel
     if operation.integer:

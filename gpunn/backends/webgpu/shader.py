@@ -121,7 +121,10 @@ def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
 
 
 def param_block(kernel: Kernel) -> bytes:
-    """Pack a kernel's `struct P` as bytes: little-endian 32-bit words, filled up to 16."""
+    """Pack a kernel's `struct P`: little-endian 32-bit words, filled up to a multiple of 16 bytes.
+
+    Raises DeviceError for an integer that does not fit 32 bits.
+    """
     block = b""
     for name, value in ordered_params(kernel):
         if isinstance(value, tuple):

@@ -41,7 +41,10 @@ class Node(common.Node):
         raise NnapiError(ResultCode.BAD_DATA, f"{self.origin}: {what}")
 
     def has(self, name: str) -> bool:
-        """Tell whether this form has the parameter and it has a value."""
+        """Tell whether this form has the parameter and it has a value.
+
+        Raises ComputedError if only an execution tells.
+        """
         operand = self.inputs[self.parameters[name]] if name in self.parameters else None
         if operand is not None and operand not in self.computed:
             self._expect_dimensions(operand)

@@ -97,7 +97,7 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
 
 
 def _tile_kernel(call: Call, window: Window) -> Kernel:
-    """The kernel for one group and constants."""
+    """Make the kernel for one group and constants."""
     _, height, width, depth = call.x.shape
     rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
     packed = ceil_div(channels, COLUMNS) * COLUMNS

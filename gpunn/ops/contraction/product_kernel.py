@@ -211,7 +211,11 @@ def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -
 def of_integers(
     call: Call, real: Kernel, terms: int, how: Rescaling, pack: Callable[..., Array] | None = None
 ) -> Kernel:
-    """Convert a kernel of sums of that many real products to one for integers."""
+    """Convert a kernel of sums of that many real products to one for integers.
+
+    pack: a function that converts the kernel's filter, a constant, to int32 without its zero point; without
+    it, the shader subtracts the zero point.
+    """
     x, w, bias = real.reads
     if pack is not None:
         w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32)

@@ -159,13 +159,13 @@ class Binary:
     accuracy: Accuracy = PROMISE
 
     def expression_for(self, dtype: DType) -> str:
-        """The expression for operands of a dtype."""
+        """Return the expression for operands of a dtype."""
         if dtype in FLOATS:
             return self.expression
         return (self.int64 if dtype is DType.INT64 else "") or self.integers or self.expression
 
     def libraries_for(self, dtype: DType) -> tuple[str, ...]:
-        """What the expression for operands of a dtype calls."""
+        """Return the libraries that the expression for operands of a dtype calls."""
         if "(" not in self.expression_for(dtype):  # a / b calls nothing
             return ()
         return ("int64_division",) if dtype is DType.INT64 and self.libraries else self.libraries
@@ -221,7 +221,7 @@ def _never(c: Array) -> None:
 
 
 def _power_error(evaluation: Evaluation) -> Array:
-    """5 eps |b ln a| |y|, since an error of the logarithm is multiplied by b."""
+    """Compute 5 eps |b ln a| |y|, because b multiplies an error of the logarithm."""
     a, b = evaluation.input(0), evaluation.input(1)
     return np.asarray(GENERAL * EPS * np.abs(b * np.log(np.abs(a)) * evaluation.results[0]))
 
@@ -351,7 +351,7 @@ def _infer(line: Binary) -> Callable[[Call], TensorType]:
 
 
 def joining(name: str, dtype: DType) -> Function:
-    """A line as a function of elements a and b of a dtype, for the kernels of other ops."""
+    """Make a function of elements a and b of a dtype from a line, for the kernels of other ops."""
     line = next(line for line in TABLE if line.name == name)
     return Function(("a", "b"), line.expression_for(dtype))
 
@@ -373,7 +373,9 @@ def _facet(line: Binary) -> Quantized | None:
 
 
 def _by_pairs(line: Binary) -> Quantized:
-    """The facet of an op without integer arithmetic: through reals, of 8 bits by a table of all pairs."""
+    """Make the facet of an op without integer arithmetic: through real numbers; for 8 bits a table of all
+    pairs.
+    """
 
     def meaning(a: Array, b: Array, *, activation: str | None = None) -> Array:
         return apply_activation(line.meaning(a, b), activation)

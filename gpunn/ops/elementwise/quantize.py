@@ -54,10 +54,10 @@ def _dequantize_kernel(call: Call) -> Kernel:
     accuracy=BASIC,
 )
 def dequantize(x: Array) -> Array:
-    """The float32 numbers that x stands for: scale * (stored - zero_point), or x itself where it is float16.
+    """Compute the real numbers of x in float32: scale * (stored - zero_point), or x itself if it is float16.
 
-    Shapes: any; the result has x's. dtype: quantised uint8, int8, int16 or int32, with one scale or one for
-    each index along an axis, or float16. Accuracy: the exact product, rounded once. Raises ModelError for
+    Shapes: any; the result has x's shape. dtype: quantised uint8, int8, int16 or int32, with one scale or one
+    for each index along an axis, or float16. Accuracy: the exact product, rounded once. Raises ModelError for
     any other dtype. NeuralNetworks.h, ANEURALNETWORKS_DEQUANTIZE; TFLite schema, DequantizeOptions.
     """
     return np.asarray(x, np.result_type(x.dtype, np.float32))
@@ -78,7 +78,7 @@ def _infer_quantize(call: Call) -> TensorType:
 
 
 def _stored(call: Call, x: Array) -> Array:
-    """Reals as stored, or stored integers under another quantisation."""
+    """Convert real numbers to stored integers, or stored integers to another quantisation."""
     if call.x.quantization is None:
         return _nearest(x, call.y.dtype, *scale_of(call, call.y))
     upwards = _upwards(call)
@@ -94,7 +94,7 @@ def _requantized(call: Call, x: Array, away: Array | bool) -> Array:
 
 
 def _upwards(call: Call) -> int:
-    """How many elements, the first ones, round halves upwards between two quantisations; the others do not.
+    """Return how many elements, from the first one on, round halves upwards between two quantisations.
 
     As in LiteRT's default kernels, whose vector instructions take sixteen 8-bit elements at a time.
     """
@@ -111,7 +111,7 @@ def _nearest(x: Array, dtype: DType, scale: float, zero: int) -> Array:
 
 
 def thresholds(dtype: DType, scale: float, zero: int) -> Array:
-    """For each stored value but the lowest the least float32 that reaches it; the lowest's is -inf."""
+    """Return for each stored value the smallest float32 that reaches it; for the lowest, -inf."""
     low, high = LIMITS[dtype]
     values = np.arange(low, high + 1)
     with np.errstate(over="ignore"):
@@ -126,7 +126,7 @@ def thresholds(dtype: DType, scale: float, zero: int) -> Array:
 
 
 def _ascending(reals: Array) -> Array:
-    """float32s as integers of the same order (shaders/lib/ascending.wgsl)."""
+    """Convert float32 numbers to integers of the same order (shaders/lib/ascending.wgsl)."""
     bits = reals.astype(np.float32).view(np.int32)
     magnitude = bits & np.int32(0x7FFFFFFF)
     return np.where(bits < 0, -magnitude, magnitude)
@@ -158,11 +158,11 @@ def _quantize_kernel(call: Call) -> Kernel:
     quantized=Quantized(_stored, _quantize_kernel, dtypes=QUANTIZED),
 )
 def quantize(x: Array, *, dtype: str, scale: float, zero_point: int = 0) -> Array:
-    """The stored integers of x: x / scale to the nearest integer, halves away from zero, plus zero_point.
+    """Compute the stored integers of x: x / scale to nearest, halves away from zero, plus zero_point.
 
-    Shapes: any; the result has x's. x: float32, or quantised itself, then its reals count. The result is
-    uint8, int8 or int16 as `dtype` says, clamped to its range; NaN becomes the zero point. Exact on every
-    backend: the quotient is float32's, as in TFLite's AffineQuantize, and between two quantisations the
+    Shapes: any; the result has x's shape. x: float32, or a quantised tensor, whose real numbers count. The
+    result is uint8, int8 or int16 as `dtype` says, clamped to its range; NaN becomes the zero point. Exact on
+    every backend: the quotient is float32's, as in TFLite's AffineQuantize, and between two quantisations the
     arithmetic is fixed-point, as in its Requantize. Raises ModelError for any other dtype, a scale that is
     not positive, and a zero point out of range. TFLite schema, QuantizeOptions.
     """

@@ -69,7 +69,7 @@ def _hard_swish(x: Array) -> Array:
 
 
 def _leave(function: Callable[..., Any]) -> Callable[[Array], Array]:
-    """numpy's function as it is."""
+    """Return numpy's function unchanged."""
 
     def meaning(x: Array) -> Array:
         return np.asarray(function(x))
@@ -86,7 +86,7 @@ def _elu(x: Array) -> Array:
 
 
 def _gated(x: Array, gate: Array) -> Array:
-    """x * gate, 0 where x is -inf."""
+    """Compute x * gate; 0 if x is -inf."""
     return np.asarray(np.where(x == -np.inf, 0, x * gate), x.dtype)
 
 
@@ -154,7 +154,7 @@ class Unary:
     accuracy: Accuracy = PROMISE
 
     def expression_for(self, dtype: DType) -> str:
-        """The expression for a dtype."""
+        """Return the expression for a dtype."""
         if self.int64 and dtype is DType.INT64:
             return self.int64
         return keep_nan(self.expression, "x") if self.nan and dtype in FLOATS else self.expression
@@ -169,7 +169,7 @@ def _leaked(call: Call) -> Array:
 
 
 def _fake_quant_range(low: float, high: float, steps: int) -> tuple[float, float, float, float]:
-    """Lowest and highest value, step, and which of the steps is 0: moved so that it is one."""
+    """Return lowest and highest value, step, and the number of the step at 0, to which the range is moved."""
     step = (high - low) / steps
     zero = min(max(math.floor(-low / step + 0.5), 0), steps)
     return -zero * step, (steps - zero) * step, step, float(zero)
@@ -182,7 +182,7 @@ def _fake_quant(x: Array, *, min: float, max: float, num_bits: int = 8, narrow_r
 
 
 def _fake_quant_error(evaluation: Evaluation) -> Array:
-    """The neighbouring step where x lies halfway between two, within what float32 makes of the quotient."""
+    """Return one step where x lies halfway between two, within float32's error of the quotient."""
     call = evaluation.call
     step = (call["max"] - call["min"]) / (2 ** call["num_bits"] - 1 - call["narrow_range"])
     inside = np.clip(evaluation.input(0), call["min"], call["max"])
@@ -207,7 +207,7 @@ _INT64_SIGN = "i64_from_i32((i32(x.y) >> 31u) | i32(any(x != T())))"
 
 
 def _between(name: str, low: int, high: int | None, domain: tuple[float, float]) -> Unary:
-    """The line of an activation that clips, which all numbers can take."""
+    """Make the line of an activation that clips, for all numbers."""
     above = f"i64_max(x, i64_from_i32({low}))"
     return Unary(
         name,
@@ -369,7 +369,8 @@ def _kernel(line: Unary) -> Callable[[Call], Kernel]:
 def elementwise(
     call: Call, expression: str, params: Mapping[str, Param] | None = None, libraries: tuple[str, ...] = ()
 ) -> Kernel:
-    """The kernel that applies an expression to every element, which may have another type than the result's.
+    """Make a kernel that applies an expression to every element, which may have another type than the
+    result's.
 
     Elements of less than a word are stored four at once; the last may lie in the padding of the tensors.
     """
@@ -390,7 +391,7 @@ def elementwise(
 
 
 def check_activation(call: Call) -> None:
-    """ModelError unless attribute `activation` is None or names one that fits the first input's dtype."""
+    """Raise ModelError unless attribute `activation` is None or fits the dtype of the first input."""
     name = call.attrs.get("activation")
     if name is None:
         return
@@ -402,13 +403,13 @@ def check_activation(call: Call) -> None:
 
 
 def activation_function(call: Call) -> dict[str, Function]:
-    """Kernel.functions for the call's fused activation: `apply`, or nothing (the identity)."""
+    """Return Kernel.functions for the call's fused activation: `apply`, or nothing (the identity)."""
     name = call.attrs.get("activation")
     return {} if name is None else {"apply": Function(("x",), ACTIVATIONS[name].expression_for(call.y.dtype))}
 
 
 def apply_activation(y: Array, name: str | None) -> Array:
-    """`y` after the activation of that name, in the same dtype."""
+    """Apply the activation of that name to `y`, in the same dtype."""
     return y if name is None else np.asarray(ACTIVATIONS[name].meaning(y))
 
 

@@ -51,10 +51,10 @@ def _infer_reshape(call: Call) -> TensorType:
 
 @op(_infer_reshape, alias=True, strings=True, algebra=Algebra(identity=same_shape, permutes=True))
 def reshape(x: Array, *, shape: Sequence[int]) -> Array:
-    """The same elements under another shape; one entry of `shape` may be -1 and is computed.
+    """Return the same elements under another shape; one entry of `shape` may be -1 and is computed.
 
-    Raises ModelError where the numbers of elements differ. NeuralNetworks.h, ANEURALNETWORKS_RESHAPE;
-    TFLite schema, ReshapeOptions.
+    Raises ModelError if the numbers of elements differ. NeuralNetworks.h, ANEURALNETWORKS_RESHAPE; TFLite
+    schema, ReshapeOptions.
     """
     return x.reshape(tuple(shape))
 
@@ -71,7 +71,7 @@ def _infer_squeeze(call: Call) -> TensorType:
 
 @op(_infer_squeeze, alias=True, strings=True, algebra=Algebra(identity=same_shape, permutes=True))
 def squeeze(x: Array, *, axes: Sequence[int] = ()) -> Array:
-    """Without the dimensions `axes`, which must be 1; without every dimension of 1 when none are named.
+    """Remove the dimensions `axes`, which must be 1; without axes, every dimension of 1.
 
     Axes may be negative. Raises ModelError for a dimension that is not 1. NNAPI 1.1 types.hal,
     OperationType::SQUEEZE; TFLite schema, SqueezeOptions.
@@ -106,7 +106,7 @@ def _in_order(call: Call) -> bool:
     algebra=Algebra(identity=_in_order, permutes=True),
 )
 def transpose(x: Array, *, perm: Sequence[int]) -> Array:
-    """Dimension i of the result is dimension perm[i] of x.
+    """Permute dimensions: dimension i of the result is dimension perm[i] of x.
 
     Raises ModelError when `perm` is no permutation of x's dimensions. NNAPI 1.1 types.hal,
     OperationType::TRANSPOSE; TFLite schema, TRANSPOSE.
@@ -119,7 +119,7 @@ def _shrunk(call: Call) -> list[int]:
 
 
 def _slices(call: Call) -> list[range]:
-    """For each dimension of x the indices that are taken, in order."""
+    """Return for each dimension of x the selected indices, in order."""
     shape, shrink = call.x.shape, _shrunk(call)
     bounds = []
     for attr in ("begin", "end"):
@@ -158,7 +158,7 @@ def _strided_slice_kernel(call: Call) -> Kernel:
 
 
 def _forwards(call: Call) -> bool:
-    """Whether a slice takes all: only one that walks backwards keeps the shape and yet moves elements."""
+    """Tell whether a slice selects everything in order; one that walks backwards keeps only the shape."""
     return same_shape(call) and all(s > 0 for s in call["strides"])
 
 
@@ -177,10 +177,10 @@ def strided_slice(
     strides: Sequence[int],
     shrink_axes: Sequence[int] = (),
 ) -> Array:
-    """x[begin:end:strides] in every dimension, as Python slices: None, negative and distant bounds included.
+    """Select x[begin:end:strides] in every dimension, as Python: None, negative and distant bounds included.
 
-    The dimensions `shrink_axes` take the one index `begin` and go; there `end` and `strides` say
-    nothing. Raises ModelError for a stride of 0, for lists that are not as long as x's rank, and for an
+    The dimensions `shrink_axes` take the one index `begin` and are removed; `end` and `strides` have no
+    meaning there. Raises ModelError for a stride of 0, for lists of another length than x's rank, and for an
     index outside of x. NNAPI 1.1 types.hal, OperationType::STRIDED_SLICE; TFLite schema, StridedSliceOptions.
     """
     index: list[Any] = [slice(*bounds) for bounds in zip(begin, end, strides, strict=True)]
@@ -210,10 +210,10 @@ def _pad_kernel(call: Call) -> Kernel:
 
 @op(_infer_pad, _pad_kernel, raw=True, algebra=Algebra(identity=same_shape))
 def pad(x: Array, *, paddings: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
-    """x with `value` around it: (before, after) for each dimension.
+    """Add `value` around x: (before, after) for each dimension.
 
-    Raises ModelError for negative paddings and unless there is one pair for each dimension.
-    NeuralNetworks.h, ANEURALNETWORKS_PAD; TFLite schema, PadOptions and PadV2Options.
+    Raises ModelError for negative paddings and unless there is one pair for each dimension. NeuralNetworks.h,
+    ANEURALNETWORKS_PAD; TFLite schema, PadOptions and PadV2Options.
     """
     if x.ndim == 0:
         return x
@@ -237,7 +237,7 @@ def _infer_concat(call: Call) -> TensorType:
 
 
 def _entered(call: Call, index: int) -> Array | None:
-    """Input `index` of a quantised concat as stored in the result, as a table; None where nothing changes.
+    """Return input `index` of a quantised concat as stored in the result, as a table; None if unchanged.
 
     Rescaled in float32 as by TFLite's ConcatenationWithScaling, and clamped to the fused activation.
     """
@@ -269,7 +269,7 @@ def _concat_kernels(call: Call) -> list[Kernel]:
 def _placed(
     call: Call, tables: Sequence[Array | None], functions: Mapping[str, Function] | None = None
 ) -> list[Kernel]:
-    """A copy for each input, through its table where it has one."""
+    """Make a copy for each input, through its table if it has one."""
     through = {"apply": Function(("x",), entry("table", "x", call.x.dtype))}
     steps = dense(call.y.shape)
     axis = call.axis(call["axis"], call.y.rank)
@@ -303,9 +303,9 @@ def _placed(
     algebra=Algebra(identity=lambda call: len(call.inputs) == 1),
 )
 def concat(*xs: Array, axis: int) -> Array:
-    """The inputs one after the other along `axis`, which may be negative.
+    """Join the inputs along `axis`, which may be negative.
 
-    Shapes are equal but for that axis. Quantised inputs are rescaled to the result's quantisation. Raises
+    All other dimensions must be equal. Quantised inputs are rescaled to the result's quantisation. Raises
     ModelError for other shapes and mixed dtypes. NeuralNetworks.h, ANEURALNETWORKS_CONCATENATION; TFLite
     schema, ConcatenationOptions.
     """

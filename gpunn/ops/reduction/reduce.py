@@ -72,7 +72,7 @@ def _mean(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
 
 
 def _axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
-    """Each axis once, for numpy."""
+    """Return each axis once, for numpy."""
     return tuple({axis % x.ndim for axis in axes})
 
 
@@ -87,7 +87,7 @@ def _reduce_prod(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> A
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """The lowest and the highest value of a dtype."""
+    """Return the lowest and the highest value of a dtype."""
     if dtype.kind == "f":
         return -np.inf, np.inf
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
@@ -185,7 +185,7 @@ def _infer(line: Reduction) -> Callable[[Call], TensorType]:
 
 
 def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
-    """Lanes, then sizes and strides of the kept and of the reduced dimensions, both merged.
+    """Return lanes, then sizes and strides of the kept and of the reduced dimensions, both merged.
 
     x is dense, so neighbours of one kind merge and at most half of them are left of each kind.
     """
@@ -216,7 +216,7 @@ def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
 
 
 def _reduction(call: Call, how: Folding) -> Kernel:
-    """The kernel of a reduction."""
+    """Make the kernel of a reduction."""
     lanes, kept, reduced = _spaces(call)
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
     share = terms >= WORKGROUP and not how.ordered and (outputs < _FEW or reduced[1][-1] == 1)
@@ -252,7 +252,7 @@ def _reduction(call: Call, how: Folding) -> Kernel:
 
 
 def _as_integers(line: Reduction) -> Quantized:
-    """The facet of an op that has integer arithmetic; where that does not serve, it goes through reals."""
+    """Make the facet of an op with integer arithmetic; other calls go through real numbers."""
     integer = INTEGER[line.name]
 
     def reference(call: Call, x: Array) -> Array:
@@ -269,7 +269,7 @@ def _as_integers(line: Reduction) -> Quantized:
 
 
 def _as_stored(line: Reduction) -> Quantized:
-    """The facet of an op that chooses among values, which compare as stored."""
+    """Make the facet of an op that chooses among values, which compare as stored."""
 
     def reference(call: Call, x: Array) -> Array:
         if call.x.quantization != call.y.quantization:

@@ -68,27 +68,29 @@ def _decode(boxes: Array, anchors: Array, scales: tuple[float, float, float, flo
     return np.concatenate([middle - half, middle + half], axis=1)
 
 
-def _overlap(box: Array, others: Array) -> Array:
-    """Intersection over union of one box with each of the others; 0 where a box has no area."""
+def _iou(box: Array, others: Array) -> Array:
+    """Compute the intersection over union of one box with each of the others; 0 for boxes without an area."""
     zero = box.dtype.type(0)
     area = (box[2] - box[0]) * (box[3] - box[1])
     areas = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
     sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     common = np.prod(np.maximum(sides, zero), axis=1)
     empty = (areas <= 0) | (area <= 0)
-    overlap: Array = np.where(empty, zero, common / np.where(empty, 1, area + areas - common))
-    return overlap
+    iou: Array = np.where(empty, zero, common / np.where(empty, 1, area + areas - common))
+    return iou
 
 
-def _suppress(corners: Array, scores: Array, most: int, least: float, overlap: float) -> Array:
-    """Numbers of up to `most` boxes, best first, none of which overlaps a better one too much."""
-    left = np.flatnonzero(scores >= scores.dtype.type(least))
+def _suppress(
+    corners: Array, scores: Array, count: int, score_threshold: float, iou_threshold: float
+) -> Array:
+    """Choose up to `count` boxes, best first; none has a higher IoU with a better one than the threshold."""
+    left = np.flatnonzero(scores >= scores.dtype.type(score_threshold))
     left = left[np.argsort(-scores[left], kind="stable")]
     chosen: list[int] = []
-    while left.size and len(chosen) < most:
+    while left.size and len(chosen) < count:
         first, left = int(left[0]), left[1:]
         chosen.append(first)
-        left = left[~(_overlap(corners[first], corners[left]) > scores.dtype.type(overlap))]
+        left = left[~(_iou(corners[first], corners[left]) > scores.dtype.type(iou_threshold))]
     return np.array(chosen, np.int64)
 
 
@@ -100,25 +102,25 @@ def _best(values: Array, count: int) -> Array:
 
 
 def _fast(
-    corners: Array, scores: Array, most: int, classes: int, limits: tuple[float, float]
+    corners: Array, scores: Array, max_detections: int, classes: int, thresholds: tuple[float, float]
 ) -> tuple[Array, Array, Array, int]:
     """Select boxes by their best scores. Return slots in the result, the box and class of each, and the
     number of boxes.
     """
-    kept = _suppress(corners, scores.max(axis=1, initial=-np.inf), most, *limits)
+    kept = _suppress(corners, scores.max(axis=1, initial=-np.inf), max_detections, *thresholds)
     number = _best(scores[kept], classes)
     slots = np.arange(len(kept))[:, None] * classes + np.arange(number.shape[1])
     return slots.reshape(-1), np.repeat(kept, number.shape[1]), number.reshape(-1), len(kept)
 
 
 def _regular(
-    corners: Array, scores: Array, most: int, per_class: int, limits: tuple[float, float]
+    corners: Array, scores: Array, max_detections: int, per_class: int, thresholds: tuple[float, float]
 ) -> tuple[Array, Array, Array, int]:
     """Select boxes within each class; otherwise as _fast."""
-    kept = [_suppress(corners, column, per_class, *limits) for column in scores.T]
+    kept = [_suppress(corners, column, per_class, *thresholds) for column in scores.T]
     box = np.concatenate(kept)
     number = np.repeat(np.arange(len(kept)), [len(k) for k in kept])
-    best = _best(scores[box, number], most)
+    best = _best(scores[box, number], max_detections)
     return np.arange(len(best)), box[best], number[best], len(best)
 
 
@@ -159,11 +161,11 @@ def detection_postprocess(
     if (corners[:, 2:] < corners[:, :2]).any():
         raise ModelError("detection_postprocess: a box has a negative height or width")
     of_class = scores[0, :, scores.shape[2] - num_classes :]
-    limits = nms_score_threshold, nms_iou_threshold
+    thresholds = nms_score_threshold, nms_iou_threshold
     if use_regular_nms:
-        found = _regular(corners, of_class, max_detections, detections_per_class, limits)
+        found = _regular(corners, of_class, max_detections, detections_per_class, thresholds)
     else:
-        found = _fast(corners, of_class, max_detections, max_classes_per_detection, limits)
+        found = _fast(corners, of_class, max_detections, max_classes_per_detection, thresholds)
     total = max_detections * max_classes_per_detection
     results = [np.zeros((1, total, *tail), boxes.dtype) for tail in ((4,), (), ())]
     slots, box, number, count = found
@@ -202,21 +204,21 @@ def _select(
     corners: Array, scores: Array, count: int, thresholds: tuple[float, float], sigma: float
 ) -> list[tuple[int, Array]]:
     """Choose up to `count` boxes, best first, with their scores, which overlaps with better boxes reduce."""
-    most_common, least_score = (scores.dtype.type(threshold) for threshold in thresholds)
+    max_iou, min_score = (scores.dtype.type(threshold) for threshold in thresholds)
     decay = scores.dtype.type(-0.5 / sigma if sigma else 0)
-    heap = [(-score, box, 0) for box, score in enumerate(scores) if score > least_score]
+    heap = [(-score, box, 0) for box, score in enumerate(scores) if score > min_score]
     heapq.heapify(heap)
     chosen: list[tuple[int, Array]] = []
     while heap and len(chosen) < count:
         negative, box, met = heapq.heappop(heap)
-        common = _overlap(corners[box], corners[[other for other, _ in chosen[met:]]])[::-1]
-        if (common >= most_common).any():
+        iou = _iou(corners[box], corners[[other for other, _ in chosen[met:]]])[::-1]
+        if (iou >= max_iou).any():
             continue
-        factors = np.exp(decay * common * common)
+        factors = np.exp(decay * iou * iou)
         score = np.multiply.accumulate(np.concatenate([[-negative], factors]))[-1]
         if score == -negative:
             chosen.append((box, score))
-        elif score > least_score:
+        elif score > min_score:
             heapq.heappush(heap, (-score, box, len(chosen)))
     return chosen
 
