@@ -82,7 +82,7 @@ class Compilation:
     """A model compiled for a backend. Safe to use from several threads; also a context manager.
 
     Inputs may have any extents where the model leaves these open, and shapes may depend on values: what was
-    built for the last used shapes and values is kept; weights are shared on the device. `placement` says
+    built for the last used shapes is kept; weights are shared on the device. `placement` says
     where each operation ran last, and before the first run where it will, as far as shapes are known.
     """
 

@@ -26,7 +26,7 @@ from gpunn.ops.guard import Guard
 from gpunn.planning.partition import Placement
 from gpunn.types import Array, Shape
 
-MAX_SPECIALISATIONS = 8  # programs for different shapes or values that are kept; the last used ones
+MAX_SPECIALISATIONS = 8  # programs of a section, for different shapes, that are kept; the last used ones
 
 
 class Body(Protocol):

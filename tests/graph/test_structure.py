@@ -1,0 +1,102 @@
+"""What decides on the program of a graph, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.custom import like, op
+from gpunn.graph.graph import Graph
+from gpunn.graph.structure import MAX_CONTENT_BYTES, Structure, structure
+from gpunn.types import Array, float32
+
+SMALL, LARGE = np.arange(3, dtype=np.float32), np.zeros((MAX_CONTENT_BYTES, 3), np.float32)
+
+
+def found(
+    attrs: Mapping[str, Any] | None = None, constant: Array = SMALL, name: str = "y", rows: int = 2
+) -> Structure:
+    """The structure of x + constant, and the leaky_relu of that."""
+    graph = Graph()
+    x = graph.input("x", float32(rows, 3))
+    (a,) = graph.add("add", [x, graph.constant("c", constant)])
+    graph.output(*graph.add("leaky_relu", [a], attrs or {"alpha": 0.5}, names=[name]))
+    return structure(graph)
+
+
+def test_graphs_that_were_made_alike_are_alike() -> None:
+    first, second = found(), found(constant=SMALL.copy())
+    assert first == second and hash(first) == hash(second) and first != "something else"
+    assert found(constant=LARGE[:2]) == found(constant=LARGE[:2])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"attrs": {"alpha": 0.25}},
+        {"attrs": {"alpha": -0.5}},
+        {"constant": SMALL + 1},
+        {"constant": SMALL[None]},
+        {"name": "z"},
+        {"rows": 3},
+    ],
+)
+def test_what_programs_differ_by(changed: dict[str, Any]) -> None:
+    assert found() != found(**changed)
+
+
+def test_zeros_of_either_sign_differ() -> None:
+    assert found({"alpha": 0.0}) != found({"alpha": -0.0})
+    assert found(constant=np.zeros(3, np.float32)) != found(constant=np.full(3, -0.0, np.float32))
+
+
+def test_large_constants_are_told_apart_by_place() -> None:
+    """Their contents would take long to compare."""
+    assert LARGE.nbytes > MAX_CONTENT_BYTES
+    one, other = (Graph() for _ in range(2))
+    for graph, value in ((one, LARGE), (other, LARGE.copy())):
+        graph.output(*graph.add("add", [graph.input("x", float32(3)), graph.constant("c", value)]))
+    assert structure(one) == structure(one) != structure(other)
+
+
+def test_nothing_comes_to_lie_in_the_place_of_a_constant() -> None:
+    """What is told apart by place is kept as long as the structure is."""
+    kept = found(constant=LARGE[:2].repeat(MAX_CONTENT_BYTES, 0), rows=2 * MAX_CONTENT_BYTES)
+    for k in range(10):
+        value = np.full((2 * MAX_CONTENT_BYTES, 3), k, np.float32)
+        assert found(constant=value, rows=2 * MAX_CONTENT_BYTES) != kept
+        del value
+
+
+def test_operations_of_ones_own_are_told_apart_by_op() -> None:
+    @op(like, name="same")
+    def first(x: Array) -> Array:
+        return x
+
+    @op(like, name="same")
+    def second(x: Array) -> Array:
+        return -x
+
+    graphs = [Graph() for _ in range(3)]
+    for graph, function in zip(graphs, (first, first, second), strict=True):
+        graph.output(*graph.add(function, [graph.input("x", float32(3))]))
+    a, b, c = map(structure, graphs)
+    assert a == b != c
+
+
+def test_bodies_count() -> None:
+    def branching(op: str) -> Structure:
+        bodies = {}
+        for name in ("then", "otherwise"):
+            body = Graph(name)
+            body.output(*body.add(op, [body.input("x", float32(3))]))
+            bodies[name] = body
+        graph = Graph()
+        condition = graph.constant("condition", np.array(True))
+        graph.output(*graph.add("if_else", [condition, graph.input("x", float32(3))], bodies))
+        return structure(graph)
+
+    assert branching("neg") == branching("neg") != branching("abs")
