@@ -33,7 +33,8 @@ from gpunn.comparison.exact import widen
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL, Evaluation
-from gpunn.ops.elementwise.unary import ACTIVATIONS, Fused
+from gpunn.ops.elementwise.unary import ACTIVATIONS
+from gpunn.ops.elementwise.unary_declaration import Fused
 from gpunn.ops.filter import FILTER
 from gpunn.ops.op import as_tuple
 from gpunn.types import Array, DType

@@ -37,7 +37,8 @@ from gpunn.ops.contraction.product_rescaling import (
     Rounding,
     rescaling,
 )
-from gpunn.ops.elementwise.unary import activation_function, elementwise
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params

@@ -21,23 +21,18 @@ Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32): WGSL's divisio
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, keep_nan
-from gpunn.ops.accuracy import BASIC, EPS, GENERAL, PROMISE, Accuracy, Evaluation
-from gpunn.ops.algebra import Affine, Algebra
-from gpunn.ops.call import Call, broadcast
-from gpunn.ops.check import FLOATS, NUMBERS, SMALL, expect_dtype
-from gpunn.ops.elementwise.binary_integer import COMPARISONS, INTEGER, Combine
-from gpunn.ops.elementwise.binary_kernel import pairwise
-from gpunn.ops.elementwise.unary import activation_function, apply_activation
-from gpunn.ops.fixed_point.affine import through_reals
-from gpunn.ops.fixed_point.tables import every_value
-from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, DType, TensorType
+from gpunn.kernel import Function, keep_nan
+from gpunn.ops.accuracy import BASIC, EPS, GENERAL, Accuracy, Evaluation
+from gpunn.ops.algebra import Affine
+from gpunn.ops.check import FLOATS, NUMBERS, SMALL
+from gpunn.ops.elementwise.binary_declaration import Binary, declare
+from gpunn.ops.elementwise.binary_integer import COMPARISONS
+from gpunn.ops.op import Op
+from gpunn.types import Array, DType
 
 
 def _add(a: Array, b: Array) -> Array:
@@ -135,40 +130,6 @@ def _prelu(x: Array, alpha: Array) -> Array:
 _ORDERED = (*NUMBERS, *SMALL)
 _ALIKE = (*_ORDERED, DType.BOOL, DType.STRING)
 _BITS = (DType.INT32, DType.INT64)
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
-
-    `integers`: the expression for integers, where it is another, `int64` that for int64. `compares`: the
-    result is bool. `libraries`: what the expressions call (for int64 int64_division stands for division).
-    `affine`: see Algebra; `accuracy`: see Op.
-    """
-
-    name: str
-    meaning: Callable[..., Any]
-    expression: str
-    dtypes: tuple[DType, ...]
-    fusible: bool = False
-    integers: str = ""
-    int64: str = ""
-    compares: bool = False
-    libraries: tuple[str, ...] = ()
-    affine: Affine | None = None
-    accuracy: Accuracy = PROMISE
-
-    def expression_for(self, dtype: DType) -> str:
-        """Return the expression for operands of a dtype."""
-        if dtype in FLOATS:
-            return self.expression
-        return (self.int64 if dtype is DType.INT64 else "") or self.integers or self.expression
-
-    def libraries_for(self, dtype: DType) -> tuple[str, ...]:
-        """Return the libraries that the expression for operands of a dtype calls."""
-        if "(" not in self.expression_for(dtype):  # a / b calls nothing
-            return ()
-        return ("int64_division",) if dtype is DType.INT64 and self.libraries else self.libraries
 
 
 def _compare(name: str, int64: str, dtypes: tuple[DType, ...] = _ORDERED) -> Binary:
@@ -337,74 +298,10 @@ TABLE = (
 )
 
 
-def _infer(line: Binary) -> Callable[[Call], TensorType]:
-    def infer(call: Call) -> TensorType:
-        types = [expect_dtype(call, index, *line.dtypes) for index in range(2)]
-        if len({t.quantization is None for t in types}) > 1:
-            call.fail(f"both inputs must be quantised or neither, got {types[0]} and {types[1]}")
-        result = broadcast(call)
-        if line.name == "prelu" and result.shape != call.x.shape:
-            call.fail(f"alpha must broadcast to {list(call.x.shape)}, got {list(call.input(1).shape)}")
-        return replace(result, dtype=DType.BOOL, quantization=None) if line.compares else result
-
-    return infer
-
-
 def joining(name: str, dtype: DType) -> Function:
     """Make a function of elements a and b of a dtype from a line, for the kernels of other ops."""
     line = next(line for line in TABLE if line.name == name)
     return Function(("a", "b"), line.expression_for(dtype))
 
 
-def _kernel(line: Binary) -> Callable[[Call], Kernel]:
-    def kernel(call: Call) -> Kernel:
-        combine = Function(("a", "b"), line.expression_for(call.x.dtype), ("a", "b"))
-        functions = {"combine": combine, **activation_function(call)}
-        return pairwise(call, Combine(functions, libraries=line.libraries_for(call.x.dtype)))
-
-    return kernel
-
-
-def _facet(line: Binary) -> Quantized | None:
-    if line.name in INTEGER:
-        reference, combine, dtypes = INTEGER[line.name]
-        return Quantized(reference, lambda call: pairwise(call, combine(call)), dtypes=dtypes)
-    return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
-
-
-def _by_pairs(line: Binary) -> Quantized:
-    """Make the facet of an op without integer arithmetic: through real numbers; for 8 bits a table of all
-    pairs.
-    """
-
-    def meaning(a: Array, b: Array, *, activation: str | None = None) -> Array:
-        return apply_activation(line.meaning(a, b), activation)
-
-    def reference(call: Call, a: Array, b: Array) -> Array:
-        return through_reals(call, meaning, a, b)
-
-    def kernel(call: Call) -> Kernel:
-        values = every_value(call.x)
-        with np.errstate(all="ignore"):
-            results = reference(call, np.repeat(values, len(values)), np.tile(values, len(values)))
-        pair = "load_table(((u32(a) & 255u) << 8u) | (u32(b) & 255u))"
-        table = Read("table", None, value=results.reshape(-1))
-        return pairwise(call, Combine({"combine": Function(("a", "b"), pair)}, tables=(table,)))
-
-    return Quantized(reference, kernel)
-
-
-OPS: tuple[Op, ...] = tuple(
-    op(
-        _infer(line),
-        _kernel(line),
-        name=line.name,
-        dtypes=line.dtypes,
-        fusible=line.fusible,
-        quantized=_facet(line),
-        strings=DType.STRING in line.dtypes,
-        algebra=Algebra(affine=line.affine),
-        accuracy=line.accuracy,
-    )(line.meaning)
-    for line in TABLE
-)
+OPS: tuple[Op, ...] = tuple(declare(line) for line in TABLE)

@@ -7,7 +7,7 @@ import numpy as np
 from gpunn.kernel import Kernel, is_nan
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
-from gpunn.ops.elementwise.unary import elementwise
+from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 

@@ -10,7 +10,7 @@ from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads
 from gpunn.ops.accuracy import BASIC
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
-from gpunn.ops.elementwise.unary import elementwise
+from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point import affine
 from gpunn.ops.fixed_point.affine import (
     LIMITS,

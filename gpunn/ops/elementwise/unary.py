@@ -21,27 +21,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, keep_nan, vec_width
-from gpunn.ops.accuracy import BASIC, EPS, PROMISE, Accuracy, Evaluation
-from gpunn.ops.algebra import Algebra
+from gpunn.kernel import Function, Param, keep_nan
+from gpunn.ops.accuracy import BASIC, EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
-from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype, expect_float, expect_int
+from gpunn.ops.check import FLOATS, expect_bool, expect_float, expect_int
+from gpunn.ops.elementwise.unary_declaration import Fused, Unary, declare
 from gpunn.ops.fixed_point import interpolation
-from gpunn.ops.fixed_point.affine import LIMITS, fixed_output
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.fixed_point.tables import (
     clamped_table,
     hard_swish_table,
-    real_table,
     rescale_table,
-    table_facet,
 )
-from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
-from gpunn.types import Array, DType, TensorType
+from gpunn.ops.op import Op
+from gpunn.types import Array, DType
 
 
 def _clip(low: int, high: int | None) -> Callable[[Array], Array]:
@@ -111,53 +108,6 @@ def _logical_not(x: Array) -> Array:
 
 def _leaky_relu(x: Array, *, alpha: float) -> Array:
     return np.where(x < 0, x.dtype.type(alpha) * x, x)
-
-
-@dataclass(frozen=True, slots=True)
-class Fused:
-    """How an activation passes on the errors of what it is applied to.
-
-    slope: its steepest. approximate: it adds errors of an elementary function.
-    """
-
-    slope: float = 1.0
-    approximate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unary:
-    """One line: name, meaning, expression, domain (bounds, ends included).
-
-    `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers.
-    `accuracy`: see Op. `nan`: the expression drops NaN, which has to be kept. `table`: all results on a
-    quantised tensor of 8 bits, where they are not the rounded real ones; `table16`: on one of 16. `output`:
-    scale and, above the lowest stored value, zero point of a result that the file does not quantise.
-    `dtypes`: what x may be. `params`: the numbers of the kernel, where these are not the attributes; checks
-    the attributes. `elementary`: whether the expression calls lib/elementary.wgsl. `int64`: the expression
-    for int64, where it is another.
-    """
-
-    name: str
-    meaning: Callable[..., Any]
-    expression: str
-    domain: tuple[float, float]
-    fused: Fused | None = None
-    nan: bool = False
-    integer: bool = False
-    table: Callable[[Call], Array] | None = None
-    table16: Callable[[Call], Array] | None = None
-    output: tuple[float, int] | None = None
-    dtypes: tuple[DType, ...] = FLOATS
-    params: Callable[[Call], Mapping[str, Param]] | None = None
-    elementary: bool = False
-    int64: str = ""
-    accuracy: Accuracy = PROMISE
-
-    def expression_for(self, dtype: DType) -> str:
-        """Return the expression for a dtype."""
-        if self.int64 and dtype is DType.INT64:
-            return self.int64
-        return keep_nan(self.expression, "x") if self.nan and dtype in FLOATS else self.expression
 
 
 def _clamped(call: Call) -> Array:
@@ -334,62 +284,6 @@ TABLE = (
 ACTIVATIONS = {line.name: line for line in TABLE if line.fused is not None}
 
 
-def _params(line: Unary, call: Call) -> Mapping[str, Param]:
-    if line.params is not None:
-        return line.params(call)
-    return {attr: expect_float(call, attr) for attr in call.attrs}
-
-
-def _infer(line: Unary) -> Callable[[Call], TensorType]:
-    def infer(call: Call) -> TensorType:
-        _params(line, call)
-        x = expect_dtype(call, 0, *line.dtypes)
-        return x if line.output is None or x.quantization is None else fixed_output(x, *line.output)
-
-    return infer
-
-
-def _facet(line: Unary) -> Quantized:
-    def table(call: Call) -> Array:
-        special = line.table if call.x.dtype in EIGHT_BITS else line.table16
-        return real_table(call, lambda x: line.meaning(x, **call.attrs)) if special is None else special(call)
-
-    return table_facet(table, QUANTIZED)
-
-
-def _kernel(line: Unary) -> Callable[[Call], Kernel]:
-    return lambda call: elementwise(
-        call,
-        line.expression_for(call.x.dtype),
-        _params(line, call),
-        ("elementary",) if line.elementary else (),
-    )
-
-
-def elementwise(
-    call: Call, expression: str, params: Mapping[str, Param] | None = None, libraries: tuple[str, ...] = ()
-) -> Kernel:
-    """Make a kernel that applies an expression to every element, which may have another type than the
-    result's.
-
-    Elements of less than a word are stored four at once; the last may lie in the padding of the tensors.
-    """
-    lanes = 4 if call.y.dtype.itemsize < 4 else vec_width(call.x.size)
-    count = ceil_div(call.x.size, lanes)
-    return Kernel(
-        body="unary",
-        threads=flat_threads(count),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", 0, width=lanes),),
-        writes=(Write(width=lanes),),
-        params={"count": count, **(params or {})},
-        functions={"apply": Function(("x",), expression, ("x",))},
-        libraries=libraries,
-        lanes=lanes,
-        reason="element by element",
-    )
-
-
 def check_activation(call: Call) -> None:
     """Raise ModelError unless attribute `activation` is None or fits the dtype of the first input."""
     name = call.attrs.get("activation")
@@ -413,15 +307,4 @@ def apply_activation(y: Array, name: str | None) -> Array:
     return y if name is None else np.asarray(ACTIVATIONS[name].meaning(y))
 
 
-OPS: tuple[Op, ...] = tuple(
-    op(
-        _infer(line),
-        _kernel(line),
-        name=line.name,
-        dtypes=line.dtypes,
-        quantized=_facet(line),
-        algebra=Algebra(pointwise=True),
-        accuracy=line.accuracy,
-    )(line.meaning)
-    for line in TABLE
-)
+OPS: tuple[Op, ...] = tuple(declare(line) for line in TABLE)

@@ -19,7 +19,7 @@ import gpunn
 from gpunn import CustomOperator
 from gpunn.custom import Call, Kernel, Op, flexbuffer_map, like, op
 from gpunn.errors import FormatError, GpunnError, ModelError, UnsupportedError
-from gpunn.ops.elementwise.unary import elementwise
+from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.quantized import quantized, stored
 from tests.resources import ROOT, shared

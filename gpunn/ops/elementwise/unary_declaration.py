@@ -1,0 +1,113 @@
+"""Lines of unary.TABLE, and how they become ops: shape rule, kernel, table for quantised tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunn.kernel import Kernel, Param, keep_nan
+from gpunn.ops.accuracy import PROMISE, Accuracy
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.call import Call
+from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float
+from gpunn.ops.elementwise.unary_kernel import elementwise
+from gpunn.ops.fixed_point.affine import fixed_output
+from gpunn.ops.fixed_point.tables import (
+    real_table,
+    table_facet,
+)
+from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
+from gpunn.types import Array, DType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """How an activation passes on the errors of what it is applied to.
+
+    slope: its steepest. approximate: it adds errors of an elementary function.
+    """
+
+    slope: float = 1.0
+    approximate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """One line: name, meaning, expression, domain (bounds, ends included).
+
+    `fused`: may stand as the attribute `activation` of other ops. `integer`: then also on integers.
+    `accuracy`: see Op. `nan`: the expression drops NaN, which has to be kept. `table`: all results on a
+    quantised tensor of 8 bits, where they are not the rounded real ones; `table16`: on one of 16. `output`:
+    scale and, above the lowest stored value, zero point of a result that the file does not quantise.
+    `dtypes`: what x may be. `params`: the numbers of the kernel, where these are not the attributes; checks
+    the attributes. `elementary`: whether the expression calls lib/elementary.wgsl. `int64`: the expression
+    for int64, where it is another.
+    """
+
+    name: str
+    meaning: Callable[..., Any]
+    expression: str
+    domain: tuple[float, float]
+    fused: Fused | None = None
+    nan: bool = False
+    integer: bool = False
+    table: Callable[[Call], Array] | None = None
+    table16: Callable[[Call], Array] | None = None
+    output: tuple[float, int] | None = None
+    dtypes: tuple[DType, ...] = FLOATS
+    params: Callable[[Call], Mapping[str, Param]] | None = None
+    elementary: bool = False
+    int64: str = ""
+    accuracy: Accuracy = PROMISE
+
+    def expression_for(self, dtype: DType) -> str:
+        """Return the expression for a dtype."""
+        if self.int64 and dtype is DType.INT64:
+            return self.int64
+        return keep_nan(self.expression, "x") if self.nan and dtype in FLOATS else self.expression
+
+
+def _params(line: Unary, call: Call) -> Mapping[str, Param]:
+    if line.params is not None:
+        return line.params(call)
+    return {attr: expect_float(call, attr) for attr in call.attrs}
+
+
+def _infer(line: Unary) -> Callable[[Call], TensorType]:
+    def infer(call: Call) -> TensorType:
+        _params(line, call)
+        x = expect_dtype(call, 0, *line.dtypes)
+        return x if line.output is None or x.quantization is None else fixed_output(x, *line.output)
+
+    return infer
+
+
+def _facet(line: Unary) -> Quantized:
+    def table(call: Call) -> Array:
+        special = line.table if call.x.dtype in EIGHT_BITS else line.table16
+        return real_table(call, lambda x: line.meaning(x, **call.attrs)) if special is None else special(call)
+
+    return table_facet(table, QUANTIZED)
+
+
+def _kernel(line: Unary) -> Callable[[Call], Kernel]:
+    return lambda call: elementwise(
+        call,
+        line.expression_for(call.x.dtype),
+        _params(line, call),
+        ("elementary",) if line.elementary else (),
+    )
+
+
+def declare(line: Unary) -> Op:
+    """Make the op of a line."""
+    return op(
+        _infer(line),
+        _kernel(line),
+        name=line.name,
+        dtypes=line.dtypes,
+        quantized=_facet(line),
+        algebra=Algebra(pointwise=True),
+        accuracy=line.accuracy,
+    )(line.meaning)
