@@ -41,7 +41,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "the table of custom operators that gpunn brings",
         {"detection_postprocess"},
     ),
-    "gpunn/importers/tflite/ops.py": ("adds it, for filters that meet reals", {"dequantize"}),
+    "gpunn/importers/tflite/operator_builder.py": ("adds it, for filters that meet reals", {"dequantize"}),
     "gpunn/importers/tflite/resources.py": ("rules of operators on resources", {"table_lookup"}),
     "gpunn/importers/tflite/types.py": (
         "TFLite's operators take less than these ops do",

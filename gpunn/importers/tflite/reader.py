@@ -13,7 +13,7 @@ from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
 from gpunn.importers.tflite.node import Node
-from gpunn.importers.tflite.ops import Ops
+from gpunn.importers.tflite.operator_builder import OperatorBuilder
 from gpunn.importers.tflite.rules.table import rule_of
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
 from gpunn.importers.tflite.target import Target
@@ -42,7 +42,7 @@ class Reader:
         self.model = target.model
         self.path = (*path, graph.index)
         self.tensors: Tensors = Tensors(context, graph, target)
-        self.ops = Ops(self.tensors, target)
+        self.builder = OperatorBuilder(self.tensors, target)
 
     def read_model(self, inputs: Sequence[Operand]) -> None:
         """Read the file's first subgraph on the model's inputs, and give the model its outputs."""
@@ -159,7 +159,7 @@ class Reader:
             results, written = self._let_wait(operator, node, titles)
         else:
             try:
-                results, written = self.ops.add(node, operator, titles)
+                results, written = self.builder.add(node, operator, titles)
             except ComputedError as error:
                 results, written = self._let_wait(operator, node, titles, error)
         self.tensors.store(node.origin, operator, results)

@@ -11,7 +11,7 @@ from gpunn.graph.operation import Lifetime, Operand
 from gpunn.graph.pending import FOR_SHAPES, FOR_VALUES, PendingOperation
 from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.tflite.node import Node
-from gpunn.importers.tflite.ops import Ops
+from gpunn.importers.tflite.operator_builder import OperatorBuilder
 from gpunn.importers.tflite.subgraph import FileOperator
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.tensors import Tensors
@@ -67,7 +67,7 @@ class Waiting:
             (i, title) for i, title in zip(written_by, self.titles[count:], strict=True) if i is not None
         )
         try:
-            outputs, written = Ops(tensors, target).add(node, self.operator, self.titles[:count])
+            outputs, written = OperatorBuilder(tensors, target).add(node, self.operator, self.titles[:count])
             tensors.store(node.origin, self.operator, outputs)
         except ComputedError as error:
             return self.pend(graph, node, error)

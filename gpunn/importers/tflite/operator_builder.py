@@ -1,4 +1,4 @@
-"""What an operator of a TFLite file stands for, as its rule says it, added to a model."""
+"""OperatorBuilder: adds what an operator of a TFLite file stands for, as its rule says it, to a graph."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from gpunn.strings import held_bytes
 from gpunn.types import DType, Quantization
 
 
-class Ops:
-    """The ops of a subgraph's operators."""
+class OperatorBuilder:
+    """Adds to a graph what the operators of a subgraph stand for, with what the file declares of them."""
 
     def __init__(self, tensors: Tensors, target: Target) -> None:
         self.tensors = tensors
         self.target = target
         self.model = target.model
-        self.builder = Builder(target.model, target.names, is_short)
+        self.answers = Builder(target.model, target.names, is_short)
 
     def add(
         self, node: Node, operator: FileOperator, titles: Sequence[str]
@@ -46,7 +46,7 @@ class Ops:
         if isinstance(answer, Known):
             read = [o.value for o in node.inputs if o is not None and o.value is not None]
             context.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
-            return self.builder.constants(answer.values, titles), {}
+            return self.answers.constants(answer.values, titles), {}
         return self._run(node.origin, as_steps(answer), operator, titles)
 
     def _run(
@@ -61,7 +61,7 @@ class Ops:
             for position, index in enumerate(operator.inputs)
             if index is not None and position in answer.states
         }
-        return self.builder.add(
+        return self.answers.add(
             replace(answer, steps=steps),
             origin,
             titles,
