@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -26,7 +25,7 @@ from gpunn.cli.show import (
 )
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.parts import OpenBody
+from gpunn.graph.parts import walk
 
 
 def inspect(
@@ -84,7 +83,7 @@ def inspect(
 
 
 def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str, Any]:
-    models = list(_models(model))
+    models = list(walk(model))
     operands = {o for m in models for o in m.operands()}
     names = [o.op for m in models for o in m.operations] + [e.op for m in models for e in m.pending]
     document: dict[str, Any] = {
@@ -139,17 +138,6 @@ def _shader(compiled: gpunn.Compilation, dispatch: int) -> dict[str, Any]:
         "parts": [{"file": p.file or None, "first_line": p.first, "lines": p.lines} for p in parts],
         "source": "\n".join(p.text for p in parts),
     }
-
-
-def _models(model: Graph) -> Iterator[Graph]:
-    """What is known of a model before it runs: itself and the bodies of its operations."""
-    for found in model.walk():
-        yield found
-        pending = (entry.operation for entry in found.pending)
-        for operation in (*found.operations, *pending):
-            for body in () if operation is None else operation.attrs.values():
-                if isinstance(body, OpenBody):
-                    yield from _models(body.model)
 
 
 _MEMORY = {  # counters of gpunn.backends.base.Stats and what they are for people

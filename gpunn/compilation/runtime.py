@@ -22,6 +22,7 @@ from gpunn.compilation.specialise import Build, Specialisation, Specialisations,
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
+from gpunn.graph.parts import walk
 from gpunn.graph.reshape import as_input
 from gpunn.kernel import Kernel
 from gpunn.ops.control import while_loop
@@ -91,7 +92,7 @@ class Compilation:
         self.backend = backend
         self.device = device
         self._frames = frames
-        loops = (o.definition is while_loop for m in model.walk() for o in m.operations)
+        loops = (o.definition is while_loop for m in walk(model) for o in m.operations)
         self._loops = bool(model.pending) or any(loops)  # what follows may hold some
         self._lock = threading.Lock()
         self._one_at_a_time = threading.Lock()  # runs of several sections

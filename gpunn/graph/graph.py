@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -277,14 +277,6 @@ class Graph:
         changed._known.update(*(entry.outputs for entry in self.pending))
         changed._known.update(*(o.outputs for o in changed.operations))
         return changed
-
-    def walk(self) -> Iterator[Graph]:
-        """Yield this model and then the bodies of its operations, with theirs."""
-        yield self
-        for operation in self.operations:
-            for body in operation.attrs.values():
-                if isinstance(body, Graph):
-                    yield from body.walk()
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunn.errors import ModelError, UnsupportedError
@@ -69,6 +69,18 @@ class OpenBody:
         same = shapes == [i.type.shape for i in self.model.inputs]
         last = parts(self.model if same else rebuilt(self.model, shapes), inputs, Graph.evaluate)[-1]
         return last.graph.evaluate(last.inputs)[: len(self.model.outputs)]
+
+
+def walk(graph: Graph) -> Iterator[Graph]:
+    """Yield a graph and then the bodies of its operations, with theirs, as known before a run."""
+    yield graph
+    pending = (entry.operation for entry in graph.pending if entry.operation is not None)
+    for operation in (*graph.operations, *pending):
+        for body in operation.attrs.values():
+            if isinstance(body, OpenBody):
+                yield from walk(body.model)
+            elif isinstance(body, Graph):
+                yield from walk(body)
 
 
 def expect_whole(graph: Graph, what: str) -> Graph:

@@ -16,6 +16,7 @@ import gpunn
 from gpunn.backends import interrupt as interrupt_module
 from gpunn.backends.webgpu.device import open_device
 from gpunn.errors import DeviceError, ModelError
+from gpunn.graph.parts import walk
 from gpunn.model import Model
 from gpunn.passes.fold import MAX_FOLDED_BYTES, fold_constants
 from gpunn.types import DType, TensorType, float32
@@ -228,5 +229,5 @@ def test_what_is_folded_is_bounded_over_all_bodies() -> None:
     for _ in range(4):
         (x,) = model.add("if_else", [flag, x], {"then": greedy(), "otherwise": greedy()})
     model.output(x)
-    folded = [[o.op for o in body.operations] for body in fold_constants(model).walk()][1:]
+    folded = [[o.op for o in body.operations] for body in walk(fold_constants(model))][1:]
     assert folded == [["add"]] * 4 + [["tanh", "add"]] * 4

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpunn.errors import GpunnError, ModelError, UnsupportedError
+from gpunn.graph.parts import walk
 from gpunn.model import load
 from gpunn.passes import optimise
 from gpunn.types import MAX_ELEMENTS, DType, Quantization, TensorType, float32
@@ -114,7 +115,7 @@ def survives(file: bytes) -> None:
 
 def test_the_samples_are_sound() -> None:
     assert len(load(SAMPLE).operations) == 15
-    found = [[o.op for o in body.operations] for body in load(NESTED).walk()]
+    found = [[o.op for o in body.operations] for body in walk(load(NESTED))]
     assert found == [
         ["while_loop"],
         ["reduce_sum", "less"],

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from gpunn.graph.parts import walk
 from gpunn.model import load
 from gpunn.types import DType, TensorType
 from tests.importers.tflite.test_resources import ONE, assign, first, once, one, plus, read, variable
@@ -104,5 +105,5 @@ def test_every_run_agrees_with_litert(seed: int) -> None:
 
 def test_they_do_nest() -> None:
     models = [load(Program(seed).build()) for seed in range(16)]
-    assert max(len([*model.walk()]) for model in models) > 8
-    assert {o.op for model in models for m in model.walk() for o in m.operations} > {"if_else", "while_loop"}
+    assert max(len([*walk(model)]) for model in models) > 8
+    assert {o.op for model in models for m in walk(model) for o in m.operations} > {"if_else", "while_loop"}
