@@ -90,6 +90,21 @@ def test_boundaries_are_not_read_without_end() -> None:
         load(main.build([y], called=[(inner, list(buckets))]))
 
 
+def test_boundaries_are_not_read_without_end_where_operators_wait() -> None:
+    """Their types are known when a run says the shape, and then they share the bound."""
+    inner, main = Graph(), Graph()
+    bits, places = {"boundaries": np.zeros(1 << 16, np.int32)}, TensorType(DType.INT32, (1,))
+    buckets = inner.add("BUCKETIZE", [inner.input(float32(1), signature=(-1,))], [places], bits)
+    x, shape = main.input(float32(4)), main.input(places)
+    (turned,) = main.add("RESHAPE", [x, shape], [float32(1)], signatures=[(-1,)])
+    for _ in range(64):
+        (y,) = main.add("CALL", [turned], [places], {"subgraph": 1}, signatures=[(-1,)])
+    with load(main.build([y], called=[(inner, list(buckets))])).compile("cpu") as compiled:
+        for _ in range(2):
+            with pytest.raises(UnsupportedError, match=r"BUCKETIZE: constants unfold to \d+ bytes, at most"):
+                compiled(np.ones(4, np.float32), np.array([4], np.int32))
+
+
 def test_constants_are_not_searched_without_end() -> None:
     """Each of many operators would read all of a constant to find nothing."""
     graph = Graph()
