@@ -84,6 +84,8 @@ def _attribute(value: Any) -> Hashable:
     if isinstance(value, Mapping):
         return tuple((key, _attribute(v)) for key, v in value.items())
     if isinstance(value, (tuple, list)):
+        if value and all(isinstance(v, float) for v in value):  # there may be thousands
+            return "floats", np.array(value).tobytes()
         return tuple(map(_attribute, value))
     if isinstance(value, np.ndarray):
         return _constant(value)

@@ -53,6 +53,16 @@ def test_zeros_of_either_sign_differ() -> None:
     assert found(constant=np.zeros(3, np.float32)) != found(constant=np.full(3, -0.0, np.float32))
 
 
+def test_lists_of_numbers_count() -> None:
+    def bucketing(*boundaries: float) -> Structure:
+        graph = Graph()
+        graph.output(*graph.add("bucketize", [graph.input("x", float32(3))], {"boundaries": boundaries}))
+        return structure(graph)
+
+    assert bucketing(0.0, 1.0) == bucketing(0.0, 1.0)
+    assert len({bucketing(0.0, 1.0), bucketing(-0.0, 1.0), bucketing(0.0), bucketing(0.0, 1.5)}) == 4
+
+
 def test_large_constants_are_told_apart_by_place() -> None:
     """Their contents would take long to compare."""
     assert LARGE.nbytes > MAX_CONTENT_BYTES

@@ -57,8 +57,9 @@ class Waiting:
 
     def __call__(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
         """Add the operator to a graph that knows the types of its inputs, and return its results there."""
-        node = replace(self.node, inputs=tuple(inputs), value_of=graph.value_of)
         context = self.tensors.context.again(graph)
+        unfold = context.unfolding.count
+        node = replace(self.node, inputs=tuple(inputs), value_of=graph.value_of, unfold=unfold)
         target = Target.alone(graph)
         tensors = Tensors(context, self.tensors.graph, target)
         count = len(self.operator.outputs)
