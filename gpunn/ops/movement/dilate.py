@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpunn.kernel import Unsupported, size_of
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_entries, expect_int, expect_ints
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.op import Op, op
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import MAX_ELEMENTS, Array, Shape, TensorType
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -66,13 +67,16 @@ def _infer(call: Call) -> TensorType:
 
 def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) -> Tensor:
     """Room behind each element makes a longer axis; the last element's is cut off."""
-    steps, paddings = call["steps"], signed_pairs(call, "paddings")
-    shape = call.x.shape
+    shape, paddings = call.x.shape, signed_pairs(call, "paddings")
+    steps = tuple(s if n > 1 else 1 for n, s in zip(shape, call["steps"], strict=True))
+    most = tuple(n * s for n, s in zip(shape, steps, strict=True))
+    if size_of(most) > MAX_ELEMENTS:
+        raise Unsupported("room behind the last elements is too large")
     spread = [(n, 1) if s > 1 else (n,) for n, s in zip(shape, steps, strict=True)]
     behind = [((0, 0), (0, s - 1)) if s > 1 else ((0, 0),) for s in steps]
     found = to.add("reshape", x, shape=tuple(itertools.chain.from_iterable(spread)))
     found = padded(to, found, tuple(itertools.chain.from_iterable(behind)), fill)
-    found = to.add("reshape", found, shape=tuple(n * s for n, s in zip(shape, steps, strict=True)))
+    found = to.add("reshape", found, shape=most)
     ends = dilated(shape, steps, ((0, 0),) * len(shape))
     begin = tuple(max(-before, 0) for before, _ in paddings)
     end = tuple(n - max(-after, 0) for n, (_, after) in zip(ends, paddings, strict=True))
@@ -90,7 +94,12 @@ def padded(to: Expansion, x: Tensor, paddings: Pairs, fill: Tensor | None) -> Te
     return to.add("dynamic_update_slice", to.add("fill", fill, shape=shape), x, starts)
 
 
-@op(_infer, expand=_expand, raw=True)
+@op(
+    _infer,
+    expand=_expand,
+    host_reason="with room behind the last elements, too, there are more than can be addressed",
+    raw=True,
+)
 def dilate(
     x: Array, fill: Array | None = None, *, steps: Sequence[int], paddings: Pairs | None = None
 ) -> Array:

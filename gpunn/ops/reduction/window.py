@@ -17,7 +17,7 @@ from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction import reduce
-from gpunn.types import Array, DType, Shape, TensorType, bounded
+from gpunn.types import MAX_ELEMENTS, Array, DType, Shape, TensorType, bounded
 
 MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, on the GPU
 
@@ -106,7 +106,8 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
     for axis, (count, k, s, d) in enumerate(zip(counts, size, strides, dilations, strict=True)):
         if k == s == 1:
             continue
-        if max(count, 1) * k > MAX_PLACES:
+        others = (n for other, n in enumerate(found.type.shape) if other != axis)
+        if max(count, 1) * k > MAX_PLACES or count * k * math.prod(others) > MAX_ELEMENTS:
             raise Unsupported("too many windows")
         places = np.arange(count)[:, None] * s + np.arange(k) * d
         beside = to.add("gather", found, to.constant(places.astype(np.int32)), axis=axis)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.passes import optimise
 from gpunn.types import Array
 from tests.ops.harness import check, model_of, random
 
@@ -54,6 +55,16 @@ def test_room_between_and_around(
         np.testing.assert_array_equal(y, expected)
     (y,) = check("dilate", [x], attrs, backend=backend, **EXACT)
     np.testing.assert_array_equal(y, placed(x, 0, steps, paddings))
+
+
+def test_room_behind_the_last_element_is_not_there(backend: str) -> None:
+    """One element has no neighbour, however far that would be; and the last of two needs no more room."""
+    x = random(0, 1, 2)
+    (y,) = check("dilate", [x], {"steps": (1 << 40, 1)}, backend=backend, **EXACT)
+    np.testing.assert_array_equal(y, x)
+    model = model_of("dilate", [x], {"steps": (1, (1 << 30) + 5)})
+    (operation,) = optimise(model).operations
+    assert (operation.op, operation.outputs[0].type.shape) == ("dilate", (1, (1 << 30) + 6))
 
 
 def test_one_program_for_any_fill(backend: str) -> None:

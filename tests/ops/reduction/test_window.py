@@ -16,7 +16,8 @@ from gpunn.model import Model
 from gpunn.ops import OPS
 from gpunn.ops.accuracy import PROMISE
 from gpunn.ops.reduction import window
-from gpunn.types import Array, DType, Quantization, TensorType
+from gpunn.passes import optimise
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.harness import EPS, check, model_of, random
 from tests.ops.movement.test_dilate import placed
 
@@ -103,6 +104,12 @@ def test_too_many_windows_run_on_the_host(backend: str, monkeypatch: pytest.Monk
     attrs = {"function": "max", "size": (3,)}
     (y,) = check("reduce_window", [x], attrs, backend=backend, host="windows of more than")
     np.testing.assert_array_equal(y, joined(x, "max", None, (3,), {}))
+
+
+def test_windows_with_more_elements_than_can_be_addressed_run_on_the_host() -> None:
+    model, attrs = Model(), {"function": "max", "size": (200, 1)}
+    model.output(*model.add("reduce_window", [model.input("x", float32(4000, 4000))], attrs))
+    assert [o.op for o in optimise(model).operations] == ["reduce_window"]
 
 
 @pytest.mark.parametrize("function", ["sum", "prod"])
