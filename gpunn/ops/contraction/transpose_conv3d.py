@@ -68,6 +68,7 @@ def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor |
     expand=_expand,
     flops=lambda call: 2 * call.x.size * math.prod(call.input(1).shape[:4]),
     fusible=True,
+    unbounded=True,
 )
 def transpose_conv3d(
     x: Array,

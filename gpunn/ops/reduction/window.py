@@ -135,6 +135,7 @@ def _rounded(function: str) -> Callable[[Call], int]:
     flops=lambda call: call.y.size * math.prod(call["size"]),
     accuracy=Accuracy(terms=_rounded("sum"), roundings=_rounded("prod")),
     dtypes=QUANTIZED,
+    unbounded=True,
 )
 def reduce_window(
     x: Array,
