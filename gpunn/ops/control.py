@@ -1,4 +1,4 @@
-"""Control flow: which graph runs, or how often; the host decides, the graphs run where they can."""
+"""Control flow: if_else, while_loop. The host decides; the graphs run on the GPU as far as they can."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from gpunn.types import Array, DType, TensorType
 
 
 class Body(Protocol):
-    """A graph as an attribute: what it takes and gives, and a way to run it."""
+    """A graph as an attribute: its types, and a way to run it."""
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
-        """The types of its inputs, in order."""
+        """Return the types of its inputs, in order."""
 
     @property
     def output_types(self) -> tuple[TensorType, ...]:
-        """The types of its outputs, in order."""
+        """Return the types of its outputs, in order."""
 
     @property
     def fixed(self) -> bool:
-        """Whether its inputs always have the types that they are said to have; else infer() is asked."""
+        """Tell whether its inputs always have their stated types; else infer() is asked."""
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
-        """The types of its outputs for inputs of these types; None where only a run tells."""
+        """Return the types of its outputs for inputs of these types; None if only a run tells."""
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs, in order."""
+        """Compute the outputs, in order."""
 
 
 def _types(call: Call) -> tuple[TensorType, ...]:
-    """The types of the inputs, all of which must be there."""
+    """Return the types of the inputs, all of which must be there."""
     if None in call.inputs:
         call.fail(f"input {call.inputs.index(None)} must not be absent")
     return tuple(call.input(i) for i in range(len(call.inputs)))
@@ -53,7 +53,7 @@ def _expect_same(call: Call, what: str, types: Sequence[TensorType], expected: S
 
 
 def _words(types: Sequence[TensorType]) -> str:
-    """Types for a message."""
+    """Format types for a message."""
     return f"({', '.join(map(str, types))})"
 
 
@@ -83,7 +83,7 @@ def _infer_if_else(call: Call) -> tuple[TensorType, ...]:
     unbounded=True,
 )
 def if_else(*inputs: Array, then: Body, otherwise: Body) -> tuple[Array, ...]:
-    """What one of two graphs makes of the inputs after the first, a single bool: `then` where it is true.
+    """Run one of two graphs on the inputs after the first, a single bool: `then` if it is true.
 
     Both graphs give results of the same types (TFLite schema, IF).
     """
@@ -115,10 +115,10 @@ def _infer_while_loop(call: Call) -> tuple[TensorType, ...]:
     unbounded=True,
 )
 def while_loop(*state: Array, condition: Body, body: Body) -> tuple[Array, ...]:
-    """The state after `body` was applied to it as long as `condition` of it is true (TFLite schema, WHILE).
+    """Apply `body` to the state as long as `condition` of it is true (TFLite schema, WHILE).
 
-    The condition is asked first, so the body may not run at all. How often it runs nobody can know
-    beforehand: a loop may never end. KeyboardInterrupt ends it, and so does closing the compilation.
+    The condition is asked first, so the body may not run at all. The number of rounds is unknown beforehand:
+    a loop may never end. KeyboardInterrupt ends it, and so does closing the compilation.
     """
     while _holds(condition.evaluate(state)[0]):
         state = body.evaluate(state)
@@ -126,7 +126,7 @@ def while_loop(*state: Array, condition: Body, body: Body) -> tuple[Array, ...]:
 
 
 def _holds(decision: Array) -> bool:
-    """What a condition gave; ModelError unless it is one bool: where shapes are open only a run tells."""
+    """Return the decision of a condition; raise ModelError unless it is one bool: only a run may tell."""
     if decision.size != 1:
         raise ModelError(f"while_loop: the condition must give one bool, got shape {list(decision.shape)}")
     return bool(decision.item())

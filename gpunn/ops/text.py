@@ -1,4 +1,4 @@
-"""Operations on words: skip-grams."""
+"""Operations on words: skip_gram."""
 
 from __future__ import annotations
 

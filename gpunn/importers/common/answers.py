@@ -92,7 +92,7 @@ class Known:
 
     @property
     def values(self) -> tuple[Array, ...]:
-        """All of them."""
+        """Return all constants."""
         return self.value, *self.more
 
 

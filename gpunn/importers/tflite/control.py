@@ -34,9 +34,9 @@ def call(options: str, field: str) -> Control:
 
 
 def branch(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """IF: one of two subgraphs on the inputs after the first; inlined where the condition is constant.
+    """Translate IF: one of two subgraphs on the inputs after the first; inlined for a constant condition.
 
-    Their variable tensors begin anew each time; of resources, what either assigns comes out of both.
+    Their variable tensors begin again each time. Resources that either subgraph assigns are results of both.
     """
     options = node.options("IfOptions")
     condition, arguments = node.operand(0), _arguments(node, 1)
@@ -89,9 +89,10 @@ def _choice(
 
 
 def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """CALL_ONCE: what a subgraph imports and assigns before the first run.
+    """Translate CALL_ONCE: the imports and assignments of a subgraph before the first run.
 
-    Constants are what variables begin with. Where it computes something, it is a branch of the first run.
+    Constants become the initial values of variables. If the subgraph computes something, it becomes a branch
+    of the first run.
     """
     index = node.options("CallOnceOptions").get("InitSubgraphIndex")
     if not scope.target.certain:
@@ -121,10 +122,10 @@ def once(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
 
 
 def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """WHILE: the inputs go through a subgraph as long as another says so; shapes may change, types must stay.
+    """Translate WHILE: a subgraph runs as long as another says so; shapes may change, types must stay.
 
-    A constant that the body hands on stays one, inside, too: it may be the shape or the axes of something.
-    Variable tensors begin anew when the loop does and go round with it, as resources do.
+    A constant that the body passes on stays a constant, inside, too: it may be a shape or axes. Variable
+    tensors begin again with the loop and keep their values from round to round, as resources do.
     """
     options = node.options("WhileOptions")
     indices = options.get("CondSubgraphIndex"), options.get("BodySubgraphIndex")

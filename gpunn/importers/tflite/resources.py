@@ -1,4 +1,4 @@
-"""Operators of resources: variables that have names, and tables, which are a whole file's."""
+"""Operators of resources: named variables, and tables, which belong to the whole file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _Resource = TypeVar("_Resource", Variable, Table)
 
 
 def var_handle(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """VAR_HANDLE: the variable of a name; equal names in the whole file mean the same one."""
+    """Translate VAR_HANDLE: the variable of a name; equal names in the whole file mean the same one."""
     options = node.options("VarHandleOptions")
     return (scope.context.handle(Variable(options.name(CONTAINER), options.name(SHARED_NAME))),)
 
 
 def read_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """READ_VARIABLE: what was assigned last."""
+    """Translate READ_VARIABLE: the value of the last assignment."""
     return (scope.target.resources.get(_resource(node, scope, Variable)),)
 
 
 def assign_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """ASSIGN_VARIABLE: what the operators that follow read, and those of the next run; the type must stay."""
+    """Translate ASSIGN_VARIABLE: the value for later operators and for the next run; the type must stay."""
     variable, value = _resource(node, scope, Variable), node.operand(1)
     waits = scope.target.model.waits(value)
     type = (
@@ -48,7 +48,7 @@ def assign_variable(node: Node, names: Sequence[str], scope: Scope) -> tuple[Ope
 
 
 def table_handle(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """HASHTABLE: the table of a number; equal numbers in the whole file mean the same one."""
+    """Translate HASHTABLE: the table of a number; equal numbers in the whole file mean the same one."""
     options = node.options("HashtableOptions")
     key, value = (TYPE_NAMES.get(options.get(n), "") for n in ("KeyDtype", "ValueDtype"))
     if (key, value) not in TABLES:
@@ -57,7 +57,7 @@ def table_handle(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operan
 
 
 def table_import(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """HASHTABLE_IMPORT: what the table holds from now on; it is filled but once."""
+    """Translate HASHTABLE_IMPORT: the content of a table from now on; it is filled only once."""
     table, keys, values = _resource(node, scope, Table), node.operand(1), node.operand(2)
     if table in scope.context.tables:
         return ()
@@ -72,7 +72,7 @@ def table_import(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operan
 
 
 def table_find(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """HASHTABLE_FIND: the values of keys, the first element of input 2 where there is none."""
+    """Translate HASHTABLE_FIND: the values of keys; the first element of input 2 for missing keys."""
     contents = _contents(node, scope)
     inputs = node.operand(1), contents.keys, contents.values, node.operand(2)
     named = [scope.target.names.unique(n) for n in names]
@@ -80,7 +80,7 @@ def table_find(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand,
 
 
 def table_size(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
-    """HASHTABLE_SIZE: the number of different keys."""
+    """Translate HASHTABLE_SIZE: the number of different keys."""
     count = np.array([_contents(node, scope).size], np.int64)
     return (scope.target.model.constant(scope.target.names.unique(names[0] if names else ""), count),)
 

@@ -17,7 +17,7 @@ from gpunn.types import Array, Shape, TensorType
 
 
 def _parts(call: Call, index: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """An input's dimensions in common with the other input, those that are summed over, and the rest."""
+    """Return an input's dimensions in common with the other input, the summed dimensions, and the others."""
     x, side = call.input(index), "ab"[index]
     batch, summed = (expect_ints(call, f"{side}_{kind}") for kind in ("batch", "contracting"))
     free = tuple(d for d in range(x.rank) if d not in (*batch, *summed))
@@ -27,7 +27,7 @@ def _parts(call: Call, index: int) -> tuple[tuple[int, ...], tuple[int, ...], tu
 
 
 def _matrices(call: Call, index: int) -> tuple[tuple[int, ...], Shape]:
-    """How an input's dimensions are ordered as matrices, and the shape of these: [batch, rows, columns]."""
+    """Return the order of an input's dimensions as matrices, and their shape [batch, rows, columns]."""
     batch, summed, free = _parts(call, index)
     parts = (batch, summed, free) if index else (batch, free, summed)
     shape = call.input(index).shape

@@ -1,4 +1,4 @@
-"""Finding elements: where, unique. How many there are only their values tell."""
+"""Search for elements: where, unique. The number of results depends on the values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Moving elements to and from places that values say: reverse_sequence, dynamic_slice, dynamic_update_slice.
+"""Slices and reversals at places from values: reverse_sequence, dynamic_slice, dynamic_update_slice.
 
-Lengths and starts are int32 or int64. Elements are of any dtype and keep their type, quantisation included.
+Lengths and starts are int32 or int64. Elements are of any dtype and keep their type, including quantisation.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def _lengths(call: Call) -> list[range]:
 
 @op(_infer_reverse, _reverse_kernel, guards=(Guard(1, _lengths, "lengths"),), raw=True)
 def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0) -> Array:
-    """x with the first lengths[i] slices along `axis` in reverse order, i counting along `batch_axis`.
+    """Reverse the first lengths[i] slices of x along `axis`, for each i along `batch_axis`.
 
-    Both axes may be negative. Raises ModelError for axes that are out of range or the same, and, in the
-    run, for lengths outside of 0 ... extent of the axis. TFLite schema, ReverseSequenceOptions.
+    Both axes may be negative. Raises ModelError for axes that are out of range or the same, and, in the run,
+    for lengths outside of 0 ... extent of the axis. TFLite schema, ReverseSequenceOptions.
     """
     axis, batch_axis = axis % x.ndim, batch_axis % x.ndim
     along = np.arange(x.shape[axis])
@@ -73,7 +73,7 @@ def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0
 
 
 def _sliced_axes(call: Call) -> tuple[int | None, ...]:
-    """For each start the axis that it belongs to; None for one that says nothing."""
+    """Return the axis of each start; None for a start without a meaning."""
     if call["axes"] is None:
         return tuple(range(call.x.rank))
     entries = expect_entries(call, "axes")
@@ -99,12 +99,12 @@ def _infer_slice(call: Call) -> TensorType:
 
 
 def _rooms(shape: Shape, sizes: Shape) -> Shape:
-    """How far a slice of `sizes` may start from the beginning of each dimension."""
+    """Return the largest start of a slice of `sizes`, for each dimension."""
     return tuple(n - m for n, m in zip(shape, sizes, strict=True))
 
 
 def _allowed_starts(call: Call) -> list[range]:
-    """For each start the numbers that it may be; none where a start is clipped."""
+    """Return the allowed numbers for each start; none if starts are clipped."""
     if call["clip"]:
         return []
     rooms = _rooms(call.x.shape, call.y.shape)
@@ -113,12 +113,12 @@ def _allowed_starts(call: Call) -> list[range]:
 
 
 def _starts(index: int, places: Sequence[tuple[int, int, int]]) -> tuple[Read, Read]:
-    """What lib/starts.wgsl reads: input `index` and, for each start, three numbers of which it tells."""
+    """Return the operands of lib/starts.wgsl: input `index` and three numbers for each start."""
     return Read("start", index), Read("place", None, value=np.array(places, np.int32).reshape(-1, 3))
 
 
 def _by_vectors(rooms: Shape, steps: Shape, sizes: Shape, *strides: Shape) -> bool:
-    """Whether a slice can be walked by fours from wherever it may start."""
+    """Tell whether a slice can be walked by fours from every possible start."""
     return aligned(sizes, *strides) and all(s % 4 == 0 for room, s in zip(rooms, steps, strict=True) if room)
 
 
@@ -221,7 +221,7 @@ def _update_kernels(call: Call) -> list[Kernel]:
 
 @op(_infer_update, _update_kernels, raw=True, strings=True)
 def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
-    """x with `update` in place of what lies there from `starts` on, moved as far as it takes to fit.
+    """Replace the slice of x at `starts` by `update`; the starts move so that the slice fits.
 
     x and update of any dtype, the same with the same quantisation, and rank; starts int32 or int64, one for
     each dimension. Raises ModelError for other dtypes and shapes. TFLite schema, DynamicUpdateSliceOptions.

@@ -31,7 +31,7 @@ _HOST_REASON = f"slices of more than {MAX_ELEMENTS} elements in all"
 
 
 def _batch(call: Call, length: int) -> Shape:
-    """The extents of the indices but for that of their vectors of `length`, which may be implied by 1."""
+    """Return the extents of the indices without that of their vectors; a length of 1 may be implied."""
     indices = expect_unquantised(call, 1, *INDICES)
     axis, rank = expect_int(call, "index_vector_dim", call["index_vector_dim"]), indices.rank
     extent = 1 if axis == rank else indices.shape[axis] if 0 <= axis < rank else -1
@@ -41,18 +41,19 @@ def _batch(call: Call, length: int) -> Shape:
 
 
 def _vectors(indices: Array, axis: int) -> Array:
-    """Indices [*batch, length]."""
+    """Return the indices as [*batch, length]."""
     return indices[..., None] if axis == indices.ndim else np.moveaxis(indices, axis, -1)
 
 
 def _few(extents: Sequence[int]) -> None:
-    """Unsupported where there would be many indices, also of slices of which there are none."""
+    """Raise Unsupported if there would be many indices, even of slices of which there are none."""
     if math.prod(max(n, 1) for n in extents) > MAX_ELEMENTS:
         raise Unsupported("too many indices")
 
 
 def _places(starts: Array, sizes: Sequence[int], named: Sequence[int]) -> list[Array]:
-    """For each dimension of x the indices of the elements of slices that begin at starts [*batch, named].
+    """Return for each dimension of x the indices of the elements of slices that begin at starts [*batch,
+    named].
 
     They broadcast to [*batch, *sizes].
     """
@@ -86,7 +87,7 @@ def _infer_gather(call: Call) -> TensorType:
 
 
 def _expand_gather(call: Call, to: Expansion, x: Tensor, indices: Tensor) -> Tensor:
-    """Along the axes that indices name, each element of a slice gets an index of its own."""
+    """Write the op as a gather: along the named axes, each element of a slice gets an index of its own."""
     named, sizes = expect_ints(call, "start_index_map"), expect_ints(call, "slice_sizes")
     collapsed, offsets = expect_ints(call, "collapsed_slice_dims"), expect_ints(call, "offset_dims")
     shape, batch = call.x.shape, _batch(call, len(named))
@@ -107,7 +108,7 @@ def _expand_gather(call: Call, to: Expansion, x: Tensor, indices: Tensor) -> Ten
 
 
 def _vectors_of(call: Call, to: Expansion, indices: Tensor, batch: Shape) -> Tensor:
-    """Indices [*batch, length]."""
+    """Return the indices as [*batch, length]."""
     axis, rank = call["index_vector_dim"], indices.type.rank
     perm = [*(d for d in range(rank) if d != axis), axis][:rank]
     length = indices.type.shape[axis] if axis < rank else 1
@@ -115,7 +116,7 @@ def _vectors_of(call: Call, to: Expansion, indices: Tensor, batch: Shape) -> Ten
 
 
 def _spread(to: Expansion, vectors: Tensor, batch: Shape, sizes: Sequence[int]) -> Tensor:
-    """Indices [*batch, *sizes, axes] of the elements of slices that begin at vectors [*batch, axes]."""
+    """Return the indices [*batch, *sizes, axes] of the elements of slices at vectors [*batch, axes]."""
     _few((*batch, *sizes, len(sizes)))
     grid = np.moveaxis(np.indices(tuple(sizes)), 0, -1)
     apart = to.add("reshape", vectors, shape=(*batch, *(1 for _ in sizes), len(sizes)))
@@ -123,7 +124,7 @@ def _spread(to: Expansion, vectors: Tensor, batch: Shape, sizes: Sequence[int]) 
 
 
 def _with(to: Expansion, op: str, x: Tensor, known: Array) -> Tensor:
-    """What an op makes of indices and a constant, which gets their type."""
+    """Apply an op to indices and a constant, which gets their type."""
     return to.add(op, x, to.constant(known.astype(x.type.dtype.numpy)))
 
 
@@ -156,9 +157,9 @@ def gather_slices(
 
 
 def _slices(call: Call) -> tuple[list[int], list[int]]:
-    """For each dimension of x the extent of a slice, and the order of the updates' dimensions that have it.
+    """Return the extent of a slice for each dimension of x, and the updates' dimensions in this order.
 
-    That order has the batch first; ModelError where slices do not go into x.
+    The order begins with the batch. Raises ModelError if slices do not fit into x.
     """
     x, updates = call.x, call.input(2)
     names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
@@ -190,7 +191,7 @@ def _infer_scatter(call: Call) -> TensorType:
 
 
 def _expand_scatter(call: Call, to: Expansion, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    """Every element of the updates gets the number of the element that it goes to; these are segments."""
+    """Write the op with segments: every element of the updates gets the number of its place in x."""
     if not call.x.size:
         return to.add("reshape", x, shape=call.x.shape)  # there is no place to go to
     _few(call.input(2).shape)
@@ -215,7 +216,7 @@ def _expand_scatter(call: Call, to: Expansion, x: Tensor, indices: Tensor, updat
 
 
 def _numbers(call: Call, to: Expansion, indices: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The number in x of the element that each of the updates, in order, goes to; below 0 for one outside."""
+    """Return the number of each update's place in x, in order; below 0 for a place outside."""
     shape, named = call.x.shape, expect_ints(call, "scatter_dims_to_operand_dims")
     batch = _batch(call, len(named))
     places = _spread(to, _vectors_of(call, to, indices, batch), batch, [sizes[d] for d in named])

@@ -108,7 +108,7 @@ def _infer_range(call: Call) -> TensorType:
 
 
 def _count(first: float, last: float, step: float) -> int:
-    """How many numbers there are from the first to before the last."""
+    """Count the numbers from the first to before the last."""
     if isinstance(step, int):
         return int(-((first - last) // step))
     return math.ceil(abs((last - first) / step))

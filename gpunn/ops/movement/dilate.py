@@ -27,7 +27,7 @@ def dilated(shape: Shape, steps: Sequence[int], paddings: Pairs) -> Shape:
 
 
 def expect_fill(call: Call, index: int) -> None:
-    """ModelError unless input `index`, where it is there, is one element of the first input's type."""
+    """Raise ModelError unless input `index`, if present, is one element of the first input's type."""
     if not call.has(index):
         return
     fill = call.input(index)
@@ -66,7 +66,7 @@ def _infer(call: Call) -> TensorType:
 
 
 def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) -> Tensor:
-    """Room behind each element makes a longer axis; the last element's is cut off."""
+    """Write the op as a pad of a new axis: room behind each element, cut off behind the last one."""
     shape, paddings = call.x.shape, signed_pairs(call, "paddings")
     steps = tuple(s if n > 1 else 1 for n, s in zip(shape, call["steps"], strict=True))
     most = tuple(n * s for n, s in zip(shape, steps, strict=True))

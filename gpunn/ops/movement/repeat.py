@@ -1,6 +1,6 @@
 """Copies beside or around a tensor: tile, broadcast_to, broadcast_in_dim, mirror_pad.
 
-dtype: any; the result has x's, quantisation included, and elements move as stored.
+dtype: any; the result has x's, including quantisation, and elements move as stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _infer_tile(call: Call) -> TensorType:
 
 
 def _tile_kernel(call: Call) -> Kernel:
-    """One walk through a space with two dimensions for each of x's: which copy, and where in it."""
+    """Make a kernel that walks a space with two dimensions for each of x's: the copy, and the place in it."""
     steps = dense(call.x.shape)
     pairs = zip(call["multiples"], call.x.shape, strict=True)
     sizes = tuple(n for pair in pairs for n in pair)
@@ -39,7 +39,7 @@ def _tile_kernel(call: Call) -> Kernel:
 
 @op(_infer_tile, _tile_kernel, raw=True, strings=True)
 def tile(x: Array, *, multiples: Sequence[int]) -> Array:
-    """x repeated multiples[d] times along each dimension d.
+    """Repeat x multiples[d] times along each dimension d.
 
     Raises ModelError unless there is one number >= 0 for each dimension. TFLite schema, TileOptions.
     """
@@ -61,7 +61,7 @@ def _broadcast_kernel(call: Call) -> Kernel:
 
 @op(_infer_broadcast, _broadcast_kernel, raw=True, strings=True)
 def broadcast_to(x: Array, *, shape: Sequence[int]) -> Array:
-    """x repeated along dimensions of 1, and along new ones in front, as numpy broadcasts, to `shape`.
+    """Repeat x along dimensions of 1, and along new ones in front, to `shape`, as numpy broadcasts.
 
     Raises ModelError for a shape that x does not broadcast to. TFLite schema, BroadcastToOptions.
     """
@@ -77,7 +77,7 @@ def _infer_broadcast_in_dim(call: Call) -> TensorType:
 
 
 def _in_order(shape: Shape, rank: int, dims: Sequence[int]) -> tuple[tuple[int, ...], Shape]:
-    """How dimensions are put in the order of `dims`, and the shape with 1 for those that are not there."""
+    """Return the permutation of dimensions to the order of `dims`, and the shape with 1 for missing ones."""
     extents = dict(zip(dims, shape, strict=True))
     return tuple(sorted(range(len(dims)), key=dims.__getitem__)), tuple(
         extents.get(d, 1) for d in range(rank)
@@ -113,7 +113,7 @@ def _infer_mirror(call: Call) -> TensorType:
 
 
 def _mirror_space(call: Call) -> list[tuple[int, int, int]]:
-    """For each dimension its size in y, its size in x, and the elements before; whole neighbours merged."""
+    """Return for each dimension its size in y, its size in x, and the elements before; merged if possible."""
     merged: list[tuple[int, int, int]] = []
     paddings = expect_pairs(call, "paddings", call.x.rank)
     for n, out, (front, _) in zip(call.x.shape, call.y.shape, paddings, strict=True):
@@ -133,11 +133,11 @@ def _mirror_kernel(call: Call) -> Kernel:
 
 @op(_infer_mirror, _mirror_kernel, raw=True, strings=True)
 def mirror_pad(x: Array, *, paddings: Sequence[tuple[int, int]], mode: str) -> Array:
-    """x with its mirror image around it: (before, after) elements for each dimension.
+    """Pad x with its mirror image: (before, after) elements for each dimension.
 
     mode "symmetric" repeats the border itself, "reflect" does not. Raises ModelError for another mode,
-    negative paddings, unless there is one pair for each dimension, and for more than there is to mirror:
-    the extent, less one for "reflect". TFLite schema, MirrorPadOptions.
+    negative paddings, unless there is one pair for each dimension, and for paddings over the extent (for
+    "reflect", over the extent less one). TFLite schema, MirrorPadOptions.
     """
     pairs = [tuple(pair) for pair in paddings]
     if x.ndim == 0:

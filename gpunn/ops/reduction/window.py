@@ -68,7 +68,7 @@ def window_counts(
 
 
 def _ones(call: Call, attr: str) -> tuple[int, ...]:
-    """An attribute of a number for each dimension, which is 1 if it is not given."""
+    """Return an attribute with a number for each dimension; by default all are 1."""
     return (1,) * call.x.rank if call[attr] is None else expect_ints(call, attr)
 
 
@@ -89,7 +89,8 @@ def _infer(call: Call) -> TensorType:
 
 
 def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None) -> Tensor:
-    """One axis after the other: a gather puts each window side by side, a reduction joins it.
+    """Write the op axis by axis: a gather puts the elements of each window side by side, a reduction combines
+    them.
 
     `initial` then joins every window once more.
     """

@@ -1,6 +1,7 @@
 """Rules of TFLite operators that choose, convert, make and find values (a part of the table in table.py).
 
-Versions need no rule of their own: a later one adds a type, or a field that has its default before.
+Versions need no rule of their own: a later version adds a type, or a field whose default is the earlier
+meaning.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ PROJECTIONS: Mapping[int, Mapping[str, Any]] = {
 
 
 def blocks(op: str, options: str) -> Callable[[Node], Step]:
-    """A rule for DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
+    """Make a rule for DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
     return lambda node: Step(op, node.inputs, {"block_size": node.options(options).get("BlockSize")})
 
 
 def batch_to_space(node: Node) -> Step:
-    """BATCH_TO_SPACE_ND by a constant block shape and crops."""
+    """Translate BATCH_TO_SPACE_ND by a constant block shape and crops."""
     attrs = {"block_shape": node.ints(1, "block extents"), "crops": _pairs(node, "crops")}
     return Step("batch_to_space_nd", (node.operand(0),), attrs)
 
 
 def space_to_batch(node: Node) -> Step:
-    """SPACE_TO_BATCH_ND by a constant block shape and paddings, which hold the real 0."""
+    """Translate SPACE_TO_BATCH_ND by a constant block shape and paddings, whose value is the real 0."""
     x = node.operand(0)
     quantization = x.type.quantization
     attrs = {
@@ -63,7 +64,7 @@ def space_to_batch(node: Node) -> Step:
 
 
 def _pairs(node: Node, what: str) -> tuple[tuple[int, int], ...]:
-    """Constant input 2 as pairs."""
+    """Return constant input 2 as pairs."""
     found = node.constant(2, what, "int32", "int64")
     if found.ndim != 2 or found.shape[1] != 2:
         node.corrupt(f"the {what} should be pairs, got shape {list(found.shape)}")
@@ -71,7 +72,7 @@ def _pairs(node: Node, what: str) -> tuple[tuple[int, int], ...]:
 
 
 def to_output_type(op: str) -> Callable[[Node], Step]:
-    """A rule for CAST and BITCAST to the type of the output, which CastOptions only repeat."""
+    """Make a rule for CAST and BITCAST to the type of the output, which CastOptions only repeat."""
 
     def rule(node: Node) -> Step:
         result = node.outputs[0] if node.outputs else None
@@ -83,12 +84,12 @@ def to_output_type(op: str) -> Callable[[Node], Step]:
 
 
 def broadcast_args(node: Node) -> Step | Known:
-    """BROADCAST_ARGS of two shapes: the shape that both broadcast to."""
+    """Translate BROADCAST_ARGS of two shapes: the shape that both broadcast to."""
     return at_once(Step("broadcast_args", (node.operand(0), node.operand(1))), node)
 
 
 def concat_embeddings(node: Node) -> Step:
-    """CONCAT_EMBEDDINGS of ids and a table for each channel, of which the schema's options tell the rest."""
+    """Translate CONCAT_EMBEDDINGS of ids and a table for each channel; the options give the other numbers."""
     options = node.options("ConcatEmbeddingsOptions")
     columns, dims = options.ints("NumColumnsPerChannel"), options.ints("EmbeddingDimPerChannel")
     tables = [node.operand(k) for k in range(1, len(node.inputs))]
@@ -102,7 +103,7 @@ def concat_embeddings(node: Node) -> Step:
 
 
 def embedding_lookup(node: Node) -> Sequence[Step]:
-    """EMBEDDING_LOOKUP; rows of a quantised table come out as reals where the file says FLOAT32."""
+    """Translate EMBEDDING_LOOKUP; rows of a quantised table become real if the file says FLOAT32."""
     rows, table = node.operand(0), node.operand(1)
     result, quantization = node.outputs[0] if node.outputs else None, table.type.quantization
     if quantization is None or result is None or result.dtype is not DType.FLOAT32:
@@ -114,7 +115,7 @@ def embedding_lookup(node: Node) -> Sequence[Step]:
 
 
 def embedding_lookup_sparse(node: Node) -> Step:
-    """EMBEDDING_LOOKUP_SPARSE of a constant dense shape."""
+    """Translate EMBEDDING_LOOKUP_SPARSE of a constant dense shape."""
     number = node.options("EmbeddingLookupSparseOptions").get("Combiner")
     if number not in COMBINERS:
         node.corrupt(f"there is no combiner number {number}")
@@ -123,7 +124,7 @@ def embedding_lookup_sparse(node: Node) -> Step:
 
 
 def fake_quant(node: Node) -> Step:
-    """FAKE_QUANT: to the values that num_bits tell apart, and back."""
+    """Translate FAKE_QUANT: rounding to the values that num_bits can represent."""
     options = node.options("FakeQuantOptions")
     attrs = {
         "min": options.get("Min"),
@@ -135,13 +136,13 @@ def fake_quant(node: Node) -> Step:
 
 
 def gelu(node: Node) -> Step:
-    """GELU, exact or with a hyperbolic tangent."""
+    """Translate GELU, exact or with a hyperbolic tangent."""
     approximate = node.options("GeluOptions").get("Approximate")
     return Step("gelu_tanh" if approximate else "gelu", node.inputs)
 
 
 def l2_normalization(node: Node) -> Sequence[Step]:
-    """L2_NORMALIZATION over the last axis, and the fused activation."""
+    """Translate L2_NORMALIZATION over the last axis, and the fused activation."""
     steps = [Step("l2_normalization", node.inputs, {"axis": -1})]
     activation = node.options("L2NormOptions").activation()
     if activation:
@@ -150,14 +151,14 @@ def l2_normalization(node: Node) -> Sequence[Step]:
 
 
 def local_response_normalization(node: Node) -> Step:
-    """LOCAL_RESPONSE_NORMALIZATION over the last axis."""
+    """Translate LOCAL_RESPONSE_NORMALIZATION over the last axis."""
     options = node.options("LocalResponseNormalizationOptions")
     attrs = {name: options.get(name.capitalize()) for name in ("radius", "bias", "alpha", "beta")}
     return Step("local_response_normalization", node.inputs, attrs)
 
 
 def lsh_projection(node: Node) -> Step:
-    """LSH_PROJECTION; a sparse signature has its function's number in the upper bits."""
+    """Translate LSH_PROJECTION; a sparse signature has its function's number in the upper bits."""
     number = node.options("LSHProjectionOptions").get("Type")
     if number not in PROJECTIONS:
         node.corrupt(f"there is no projection type number {number}")
@@ -165,7 +166,7 @@ def lsh_projection(node: Node) -> Step:
 
 
 def skip_grams(node: Node) -> Step | Known:
-    """SKIP_GRAM of a text."""
+    """Translate SKIP_GRAM of a text."""
     options = node.options("SkipGramOptions")
     attrs = {
         "ngram_size": options.get("NgramSize"),
@@ -176,14 +177,14 @@ def skip_grams(node: Node) -> Step | Known:
 
 
 def bucketize(node: Node) -> Step:
-    """BUCKETIZE by the option's boundaries."""
+    """Translate BUCKETIZE by the option's boundaries."""
     return Step(
         "bucketize", node.inputs, {"boundaries": node.options("BucketizeOptions").floats("Boundaries")}
     )
 
 
 def sum_of_all(node: Node) -> Sequence[Step]:
-    """ADD_N: one sum after the other."""
+    """Translate ADD_N: one sum after the other."""
     first, *others = (node.operand(k) for k in range(max(len(node.inputs), 1)))
     if any(o.type.shape != first.type.shape for o in others):
         node.corrupt("the terms should have one shape")
@@ -201,14 +202,14 @@ def expect_few(what: str, extents: Iterable[int]) -> None:
 
 
 def fill(node: Node) -> Step:
-    """FILL of constant extents."""
+    """Translate FILL of constant extents."""
     return Step("fill", (node.operand(1),), {"shape": node.ints(0, "extents")})
 
 
 def random(op: str) -> Callable[[Node], Steps]:
-    """A rule for what draws random numbers of a constant number; the last input counts what was drawn.
+    """Make a rule for operators that draw a constant number of random numbers; the last input counts draws.
 
-    LiteRT reads 32 bits of each seed. Where both are 0 the file leaves them open: any will do.
+    LiteRT reads 32 bits of each seed. If both are 0 the file leaves them open: any seed is allowed.
     """
 
     def rule(node: Node) -> Steps:
@@ -243,7 +244,7 @@ def suppression(outputs: Sequence[int]) -> Callable[[Node], Steps]:
 
 
 def _real(node: Node, index: int, what: str) -> Operand:
-    """Input `index`, one number, which an integer that is known may be as well."""
+    """Return input `index`, one real number; a known integer is allowed too."""
     operand = node.operand(index)
     if operand.value is None or operand.type.dtype is DType.FLOAT32:
         return operand
@@ -251,7 +252,7 @@ def _real(node: Node, index: int, what: str) -> Operand:
 
 
 def unique(node: Node) -> Step | Known:
-    """UNIQUE of a list: its values as they first appear, and for each element the place of its value."""
+    """Translate UNIQUE of a list: its values in order of appearance, and the place of each element."""
     dtype = node.options("UniqueOptions").get("IdxOutType")
     if dtype not in INDEX_TYPES:
         node.corrupt(f"takes a list of numbers, and numbers places by INT32 or INT64, not by number {dtype}")
@@ -259,19 +260,19 @@ def unique(node: Node) -> Step | Known:
 
 
 def one_hot(node: Node) -> Step:
-    """ONE_HOT of a constant depth."""
+    """Translate ONE_HOT of a constant depth."""
     (depth,) = node.ints(1, "depths", 1)
     attrs = {"depth": depth, "axis": node.options("OneHotOptions").get("Axis")}
     return Step("one_hot", (node.operand(0), node.operand(2), node.operand(3)), attrs)
 
 
 def sequence(node: Node) -> Step | Known:
-    """RANGE from start to limit in steps of delta; reals add up in float32 as in TFLite."""
+    """Translate RANGE from start to limit in steps of delta; real numbers add up in float32 as in TFLite."""
     return at_once(Step("range", tuple(node.operand(k) for k in range(3))), node)
 
 
 def _number(node: Node, index: int, what: str) -> Any:
-    """The only element of constant input `index`."""
+    """Return the only element of constant input `index`."""
     value = node.constant(index, what, "int32", "int64", "float32")
     if value.size != 1:
         node.corrupt(f"the {what} should be one number, got {value.size}")
@@ -279,7 +280,7 @@ def _number(node: Node, index: int, what: str) -> Any:
 
 
 def choose(node: Node) -> Sequence[Step]:
-    """SELECT: a condition of rank 1 before tensors of a higher rank chooses among their slices."""
+    """Translate SELECT: a condition of rank 1 chooses among slices of tensors with a higher rank."""
     condition, a, b = (node.operand(k) for k in range(3))
     if a.type.shape != b.type.shape:
         node.corrupt(f"chooses between shapes {list(a.type.shape)} and {list(b.type.shape)}")
@@ -291,5 +292,5 @@ def choose(node: Node) -> Sequence[Step]:
 
 
 def where(node: Node) -> Step | Known:
-    """WHERE of a condition: the places where it holds."""
+    """Translate WHERE of a condition: the places of its true elements."""
     return at_once(Step("where", (node.operand(0),)), node)
