@@ -19,7 +19,8 @@ from gpunn.model import load
 from gpunn.passes import optimise
 from gpunn.types import MAX_ELEMENTS, DType, Quantization, TensorType, float32
 from tests.importers.tflite.test_resources import adding, looping
-from tests.tflite_builder import Array, Graph, Sparsity
+from tests.tflite_builder import Array, Graph
+from tests.tflite_writer import Sparsity
 
 LIMIT_SECONDS = 5.0  # for files of a few KiB: hundreds of times what a sound one takes
 LIMIT_BYTES = 64 << 20  # of memory while reading: what folding may keep, and room for Python

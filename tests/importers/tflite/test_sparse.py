@@ -15,7 +15,8 @@ from gpunn.model import load
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.harness import random, type_of
 from tests.ops.quantized import quantized
-from tests.tflite_builder import Graph, Sparsity, litert_run
+from tests.tflite_builder import Graph, litert_run
+from tests.tflite_writer import Sparsity
 
 
 def sparse(value: Array, order: Sequence[int], blocks: dict[int, int], formats: str, width: str) -> Any:
