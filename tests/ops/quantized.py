@@ -1,4 +1,8 @@
-"""One call checks the integer arithmetic of an op: the GPU gives the reference's bits, and LiteRT its own."""
+"""Checks of integer arithmetic, by three comparisons.
+
+The GPU gives the reference's bits; the reference lies within a step of the real result; and LiteRT's kernels
+give the same bits, unless docs/quantized.md names a difference.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,15 @@ import numpy as np
 import pytest
 
 from gpunn.model import Model
-from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.ops.fixed_point.affine import LIMITS, dequantize
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.tflite_builder import Graph, litert_run
+
+DTYPES = (DType.UINT8, DType.INT8)
+SEEDS = range(6)
+both = pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.value)
+every_width = pytest.mark.parametrize("dtype", (*DTYPES, DType.INT16), ids=lambda d: d.value)
+seeds = pytest.mark.parametrize("seed", SEEDS)
 
 
 def quantized(dtype: DType, shape: Sequence[int], scale: float, zero_point: int = 0) -> TensorType:
@@ -122,3 +132,52 @@ def litert_integer(
     file = graph.build(graph.add(operator, numbers, outputs, options, version=version))
     fed = [v for k, v in enumerate(inputs) if v is not None and k not in constants]
     return litert_run(file, fed, reference)
+
+
+class Draw:
+    """Random types and values of one dtype."""
+
+    def __init__(self, seed: int, dtype: DType) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.dtype = dtype
+
+    def type(self, *shape: int, low: float = 0.005, high: float = 0.2) -> TensorType:
+        """A shape under a random scale and zero point; that of 16 bits is 0, as in TFLite's files."""
+        wide = self.dtype is DType.INT16
+        zero = 0 if wide else int(self.rng.integers(*LIMITS[self.dtype], endpoint=True))
+        return quantized(self.dtype, shape, float(self.rng.uniform(low, high)), zero)
+
+    def values(self, type: TensorType) -> Array:
+        """Stored values over the whole range."""
+        return stored(int(self.rng.integers(2**31)), type)
+
+
+def every(type: TensorType) -> Array:
+    """All stored values."""
+    return np.arange(LIMITS[type.dtype][0], LIMITS[type.dtype][1] + 1).astype(type.dtype.numpy)
+
+
+def computed(
+    op: str,
+    inputs: Sequence[Array],
+    types: Sequence[TensorType],
+    attrs: Mapping[str, Any] | None = None,
+    output: Quantization | None = None,
+) -> Array:
+    """The result of the op's integer reference."""
+    operation = integer_model(op, inputs, types, attrs, output).operations[0]
+    (result,) = operation.evaluate(inputs)
+    return result
+
+
+def near(got: Array, real: Array, type: TensorType, steps: float = 1.0) -> None:
+    """Assert that stored values lie within `steps` of what reals are, clamped to the type's range."""
+    quantization = type.quantization
+    assert quantization is not None
+    exact = np.clip(real / quantization.scale[0] + quantization.zero_point[0], *LIMITS[type.dtype])
+    assert np.abs(got.astype(np.float64) - exact).max(initial=0) <= steps
+
+
+def reals(values: Array, type: TensorType) -> Array:
+    """What stored values stand for, in float64."""
+    return dequantize(values, type).astype(np.float64)
