@@ -23,6 +23,9 @@ from gpunn.nnapi import (
 
 Array = npt.NDArray[Any]
 FLOAT, INT, QUANT8 = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM
+BAD_DATA, BAD_STATE, NULL = ResultCode.BAD_DATA, ResultCode.BAD_STATE, ResultCode.UNEXPECTED_NULL
+X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
+Y = np.maximum(X, 0)
 
 
 @contextmanager
@@ -98,3 +101,8 @@ def run(
     execution.set_output(0, out, types[-1] if len(types) > len(inputs) else None)
     execution.start_compute().wait()
     return out
+
+
+def empty(*shape: int) -> Any:
+    """Somewhere to write to."""
+    return np.full(shape, np.nan, np.float32)

@@ -15,11 +15,21 @@ from gpunn.nnapi import (
     OperandLifeTime,
     OperandType,
     OperationCode,
-    ResultCode,
 )
-from tests.nnapi.builder import FLOAT, INT, QUANT8, compiled, expect, relu, run, single, tensor
-
-BAD_DATA, BAD_STATE, NULL = ResultCode.BAD_DATA, ResultCode.BAD_STATE, ResultCode.UNEXPECTED_NULL
+from tests.nnapi.builder import (
+    BAD_DATA,
+    BAD_STATE,
+    FLOAT,
+    INT,
+    NULL,
+    QUANT8,
+    compiled,
+    expect,
+    relu,
+    run,
+    single,
+    tensor,
+)
 
 
 @pytest.fixture
