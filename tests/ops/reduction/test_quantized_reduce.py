@@ -1,0 +1,135 @@
+"""Reductions of stored values: sums, products, extremes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+from tests.ops.reduction.test_reduce import CASES, OPERATORS
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize("op", ["reduce_max", "reduce_min"])
+def test_extremes_of_stored_values(op: str, dtype: DType, backend: str) -> None:
+    for seed, (shape, axes) in enumerate(CASES[1:12]):
+        type = quantized(dtype, shape, 0.1, 3)
+        x = stored(seed, type)
+        (y,) = check_integer(op, [x], [type], {"axes": axes}, backend=backend)
+        extreme = np.max if op == "reduce_max" else np.min
+        np.testing.assert_array_equal(y, extreme(x, axis=tuple({a % x.ndim for a in axes})))
+    other, host = Quantization((0.05,), (1,)), "quantised differently"
+    check_integer(op, [x], [type], {"axes": axes}, other, backend=backend, host=host)
+
+
+Reduced = tuple[Array, TensorType, Quantization, Array]
+
+
+def reduced(op: str, dtype: DType, shape: tuple[int, ...], axes: tuple[int, ...], seed: int) -> Reduced:
+    """Stored values, their type, a quantisation that the results fill, and the real results.
+
+    Scales of odd seeds are powers of two, which makes halves of many results.
+    """
+    rng = np.random.default_rng(seed)
+    low, high = LIMITS[dtype]
+    zero, to_zero = (
+        (0, 0) if dtype is DType.INT16 else (int(z) for z in rng.integers(low, high, 2, endpoint=True))
+    )
+    axes = tuple({axis % len(shape) for axis in axes})
+    terms = int(np.prod([shape[axis] for axis in axes]))
+    # Magnitudes around 1, so that long products neither vanish nor leave the range.
+    scale = 2.0 ** -(7 if seed % 2 else 6.5) * (1 if dtype is not DType.INT16 else 2**-8)
+    type = quantized(dtype, shape, scale, zero)
+    x = stored(seed, type)
+    reals = (x.astype(np.float64) - zero) * type.quantization.scale[0]
+    real = (np.sum if op == "reduce_sum" else np.prod)(reals, axis=axes)
+    step = (
+        4 * scale * np.sqrt(terms) if op == "reduce_sum" else np.abs(real).max(initial=1e-30) / (high - low)
+    )
+    return x, type, Quantization((float(np.float32(step)),), (to_zero,)), real
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_quantised_sums(dtype: DType, backend: str) -> None:
+    """The nearest stored value, but for what float32 loses of sums far below 2^24 steps."""
+    for seed, (shape, axes) in enumerate(CASES):
+        x, type, y, real = reduced("reduce_sum", dtype, shape, axes, seed)
+        (found,) = check_integer("reduce_sum", [x], [type], {"axes": axes}, y, backend=backend)
+        exact = np.clip(real / y.scale[0] + y.zero_point[0], *LIMITS[dtype])
+        assert np.abs(found - exact).max(initial=0) <= 0.51
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_quantised_products(dtype: DType, backend: str) -> None:
+    """A factor of 15 bits for each of up to nine terms, and a rounding that later terms may enlarge."""
+    off = 3 + 9 * 2**-16 * (LIMITS[dtype][1] - LIMITS[dtype][0])
+    for seed, (shape, axes) in enumerate(CASES):
+        x, type, y, real = reduced("reduce_prod", dtype, shape, axes, seed)
+        (found,) = check_integer("reduce_prod", [x], [type], {"axes": axes}, y, backend=backend)
+        if len(axes) and np.prod([shape[axis] for axis in axes]) <= 9:
+            exact = np.clip(real / y.scale[0] + y.zero_point[0], *LIMITS[dtype])
+            assert np.abs(found - exact).max(initial=0) <= off
+
+
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_prod"])
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_quantised_reductions_have_the_bits_of_litert(op: str, dtype: DType) -> None:
+    """Those of its default kernels; there is no product of uint8."""
+    if (op, dtype) == ("reduce_prod", DType.UINT8):
+        return
+    for seed, (shape, axes) in enumerate(
+        [((60, 7), (1,)), ((9, 7), (0,)), ((3, 60, 2), (2, 0)), ((4, 2), (0, 1))] * 8
+    ):
+        x, type, y, real = reduced(op, dtype, shape, axes, seed)
+        result, operands = TensorType(dtype, real.shape, y), np.array(axes, np.int32)
+        (theirs,) = litert_integer(
+            OPERATORS[op],
+            [x, operands],
+            [type, TensorType(DType.INT32, operands.shape)],
+            [result],
+            {},
+            constants=(1,),
+            version=2,
+            reference=False,
+        )
+        operation = integer_model(op, [x], [type], {"axes": axes}, y).operations[0]
+        np.testing.assert_array_equal(operation.evaluate([x])[0], theirs)
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_quantised_reductions_saturate(dtype: DType, backend: str) -> None:
+    """Sums far beyond the range, and products of 200 factors of 2, 31 of which leave 32 bits."""
+    low, high = LIMITS[dtype]
+    for value, zero, ends in ((low, high, (low, high)), (high, low, (high, high))):
+        type = quantized(dtype, (3, 200), 2 / (high - low), zero)
+        x, y = np.full(type.shape, value, dtype.numpy), Quantization((0.5,), (low + 100,))
+        for op, expected in zip(("reduce_sum", "reduce_prod"), ends, strict=True):
+            (found,) = check_integer(op, [x], [type], {"axes": (1,)}, y, backend=backend)
+            assert (found == expected).all()
+
+
+def test_what_no_integer_reduction_serves(backend: str) -> None:
+    """Sums of 2^31 and more, and reductions of nothing, go through reals."""
+    type = quantized(DType.INT8, (1, 2**23 + 2**16), 2.0**-24, -128)
+    y = Quantization((1 / 32,), (0,))
+    x = np.full(type.shape, 127, np.int8)
+    for op, host in (("reduce_sum", "may not fit 32 bits"), ("mean", "may not fit 32 bits")):
+        (found,) = check_integer(op, [x], [type], {"axes": (1,)}, y, backend=backend, host=host)
+        assert found.tolist() == [127 if op == "reduce_sum" else 0]
+    (found,) = check_integer(
+        "reduce_prod",
+        [x[:, :0]],
+        [type.with_shape((1, 0))],
+        {"axes": (1,)},
+        y,
+        backend=backend,
+        host="no elements",
+    )
+    assert found.tolist() == [32]
+    (found,) = check_integer(
+        "reduce_sum", [x[:, :0]], [type.with_shape((1, 0))], {"axes": (1,)}, y, backend=backend
+    )
+    assert found.tolist() == [0]
