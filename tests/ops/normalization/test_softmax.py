@@ -1,0 +1,117 @@
+"""softmax and log_softmax of real numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from tests.ops.harness import check, check_litert, model_of, random
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((3,), 0),
+        ((2, 5), -1),
+        ((3, 64), 1),
+        ((3, 65), -1),
+        ((5, 1001), -1),
+        ((2, 3, 4, 7), 3),
+        ((2, 3, 4, 7), 1),
+        ((2, 70, 3), 1),
+        ((70, 2), 0),
+        ((130, 1), 1),
+        ((2, 2, 2, 2, 3), -2),
+        ((0, 4), 1),
+        ((4, 0), 1),
+    ],
+)
+def test_shapes_and_axes(shape: tuple[int, ...], axis: int, backend: str) -> None:
+    check("softmax", [random(0, *shape)], {"axis": axis}, backend=backend)
+
+
+@pytest.mark.parametrize("beta", [0.25, 1.0, 3.5])
+def test_beta(beta: float, backend: str) -> None:
+    for length in (10, 100):
+        check("softmax", [random(1, 4, length)], {"beta": beta}, backend=backend)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_large_values(length: int, backend: str) -> None:
+    x = random(2, 6, length, low=-1000, high=1000)
+    x[0] += 1e30
+    x[1, :4] = (3e38, -3e38, 3e38, 0)
+    x[2, 1::2] = -np.inf
+    x[3] = -3e38
+    check("softmax", [x], backend=backend)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_nan_and_infinities_fill_their_row(length: int, backend: str) -> None:
+    x = random(3, 4, length)
+    x[0, 5], x[1, 2], x[2] = np.nan, np.inf, -np.inf
+    (y,) = check("softmax", [x], backend=backend)
+    assert np.isnan(y[:3]).all()
+    assert np.isfinite(y[3]).all()
+
+
+def test_more_rows_than_one_dimension_of_the_grid_holds(backend: str) -> None:
+    check("softmax", [random(4, 66_000, 65)], backend=backend)
+
+
+def test_agrees_with_litert() -> None:
+    for beta in (1.0, 0.5):
+        for shape in ((3, 7), (2, 3, 4, 5)):
+            check_litert("softmax", [random(0, *shape)], {"beta": beta}, "SOFTMAX", {"beta": beta})
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"beta": 0.0}, "softmax: beta must be a positive number, got 0.0"),
+        ({"beta": float("nan")}, "softmax: beta must be a positive number, got nan"),
+        ({"axis": 2}, "softmax: axis 2 is out of range for rank 2"),
+        ({"axis": 1.0}, "softmax: axis must be an integer, got 1.0"),
+    ],
+)
+def test_errors(attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        model_of("softmax", [random(0, 2, 3)], attrs)
+
+
+def test_log_softmax(backend: str) -> None:
+    for shape, axis in (
+        ((3,), 0),
+        ((3, 65), -1),
+        ((2, 3, 4, 7), 1),
+        ((5, 1001), 1),
+        ((0, 4), 1),
+        ((4, 0), 1),
+    ):
+        check("log_softmax", [random(0, *shape)], {"axis": axis}, backend=backend)
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_log_softmax_of_large_values_and_nan(length: int, backend: str) -> None:
+    x = random(2, 7, length, low=-1000, high=1000)
+    x[0] += 1e30
+    x[1, :4] = (1e38, -1e38, 1e38, 0)
+    x[2, 1::2] = -np.inf
+    x[3] = -3e38
+    x[4, 5], x[5, 2], x[6] = np.nan, np.inf, -np.inf
+    (y,) = check("log_softmax", [x], backend=backend)
+    assert np.isnan(y[4:]).all()
+    assert (y[2, 1::2] == -np.inf).all()
+
+
+def test_log_softmax_agrees_with_litert() -> None:
+    for shape in ((3, 7), (2, 3, 4, 5)):
+        check_litert("log_softmax", [random(0, *shape)], {}, "LOG_SOFTMAX", {})
+
+
+def test_rank_and_dtype() -> None:
+    with pytest.raises(ModelError, match="softmax: axis -1 is out of range for rank 0"):
+        model_of("softmax", [random(0)], {})
+    with pytest.raises(ModelError, match="softmax: input 0 must be float32 or float16, got int32"):
+        model_of("softmax", [np.zeros(3, np.int32)], {})
