@@ -22,7 +22,8 @@ from gpunn.types import DType, float32
 from tests.importers.tflite.case import prepare
 from tests.importers.tflite.cases import CASES
 from tests.importers.tflite.test_custom import SSD, ssd_file, ssd_inputs
-from tests.importers.tflite.test_damage import EXTREMES, SAMPLE, runs_or_refuses
+from tests.importers.tflite.test_damage import SAMPLE
+from tests.importers.tflite.test_demands import EXTREMES, runs_or_refuses
 from tests.importers.tflite.test_resources import adding, branching, negating
 from tests.importers.tflite.test_tables import filling, finding
 from tests.tflite_builder import Graph
