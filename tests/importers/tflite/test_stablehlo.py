@@ -13,7 +13,7 @@ from gpunn.model import load
 from gpunn.passes import optimise
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.harness import random, type_of
-from tests.tflite_builder import Graph, litert_run, single_op
+from tests.tflite_builder import Graph, single_op
 
 X, Y = random(1, 3, 4, 5), random(2, 3, 4, 5)
 POSITIVE = np.abs(X) + np.float32(0.5)
@@ -127,115 +127,6 @@ def test_operator(
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
 
 
-def reducing(
-    operator: str, body: str, x: Array, start: Any, options: Mapping[str, Any], y: TensorType, **fused: Any
-) -> bytes:
-    """A file that reduces x by a body of one operator."""
-    main, inner = Graph(), Graph()
-    scalar = type_of(np.zeros((), x.dtype))
-    a, b = inner.input(scalar), inner.input(scalar)
-    done = inner.add(body, [b, a], [scalar], fused)
-    numbers = [main.input(type_of(x)), main.constant(np.array(start, x.dtype))]
-    name = f"{'dimensions' if operator == 'REDUCE' else 'window_dimensions'}"
-    assert name in options
-    found = main.add(f"STABLEHLO_{operator}", numbers, [y], {**options, "body_subgraph_index": 1})
-    return main.build(found, called=[(inner, [*done])])
-
-
-BODIES: list[tuple[str, Array, Any, Any]] = [
-    ("ADD", X, 0.5, np.add),
-    ("STABLEHLO_MULTIPLY", POSITIVE, 2, np.multiply),
-    ("MAXIMUM", X, 1, np.maximum),
-    ("STABLEHLO_MINIMUM", WHOLE, -50, np.minimum),
-    ("LOGICAL_OR", X > 3, False, np.logical_or),
-    ("STABLEHLO_AND", X > -3, True, np.logical_and),
-    ("STABLEHLO_MAXIMUM", X > 3, False, np.logical_or),
-]
-
-
-@pytest.mark.parametrize(("body", "x", "start", "function"), BODIES)
-def test_reduce(body: str, x: Array, start: Any, function: Any, backend: str) -> None:
-    for axes in ((0,), tuple(range(x.ndim)), ()):
-        expected = function(function.reduce(x, axis=axes) if axes else x, np.array(start, x.dtype))
-        options = {"dimensions": np.array(axes, np.int64)}
-        file = reducing("REDUCE", body, x, start, options, type_of(np.asarray(expected)))
-        with load(file).compile(backend=backend) as compiled:
-            np.testing.assert_allclose(compiled(x), expected, rtol=2e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize(("body", "x", "start", "function"), BODIES[:-1])
-def test_reduce_window(body: str, x: Array, start: Any, function: Any, backend: str) -> None:
-    rank = x.ndim
-    ways = {
-        "window_dimensions": longs(2, 3, 1)[:rank],
-        "window_strides": longs(1, 2, 3)[:rank],
-        "base_dilations": longs(2, 1, 2)[:rank],
-        "window_dilations": longs(1, 2, 1)[:rank],
-        "padding": longs(1, 0, 2, 3, -1, 1)[: 2 * rank],
-    }
-    draft = reducing("REDUCE_WINDOW", body, x, start, ways, TensorType(DType.of(x.dtype), (1,) * rank))
-    expected = litert_run(draft, [x])[0]
-    with load(reducing("REDUCE_WINDOW", body, x, start, ways, type_of(expected))).compile(
-        backend=backend
-    ) as compiled:
-        np.testing.assert_allclose(compiled(x), expected, rtol=2e-5, atol=2e-5)
-
-
-# Indices; dimensions that are windows, that are inserted, that indices name; that of vectors; updates' shape.
-SCATTERS: list[tuple[Any, Sequence[int], Sequence[int], Sequence[int], int, Sequence[int]]] = [
-    ([[2], [0], [2]], (1, 2), (0,), (0,), 1, (3, 4, 5)),
-    ([[0, 1], [2, 3], [0, 1]], (1,), (0, 1), (0, 1), 1, (3, 5)),
-    ([[0, 1, 1], [2, 0, 3]], (0,), (0, 2), (0, 2), 0, (4, 3)),
-    ([[[1, 1]], [[2, 0]]], (2, 3, 4), (), (2, 0), 2, (2, 1, 2, 4, 3)),
-]
-
-
-def scattering(body: str, x: Array, case: Any, dtype: Any) -> tuple[bytes, list[Array]]:
-    """A file that scatters into x, and a sample of what it takes."""
-    indices, window, inserted, named, vector, shape = case
-    updates = np.round(random(7, *shape) * 3).astype(x.dtype)
-    inner, main = Graph(), Graph()
-    scalar = type_of(np.zeros((), x.dtype))
-    pair = [inner.input(scalar), inner.input(scalar)]
-    done = [*inner.add(body, pair, [scalar])] if body else pair[1:]
-    samples = [x, np.array(indices, dtype), updates]
-    options = {
-        "update_window_dims": longs(*window),
-        "inserted_window_dims": longs(*inserted),
-        "scatter_dims_to_operand_dims": longs(*named),
-        "index_vector_dim": vector,
-        "update_computation_subgraph_index": 1,
-    }
-    found = main.add("STABLEHLO_SCATTER", [main.input(type_of(v)) for v in samples], [type_of(x)], options)
-    return main.build(found, called=[(inner, done)]), samples
-
-
-@pytest.mark.parametrize("case", SCATTERS)
-@pytest.mark.parametrize(
-    "body", ["", *(f"STABLEHLO_{name}" for name in ("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM"))]
-)
-def test_scatter(body: str, case: Any, backend: str) -> None:
-    """Indices that repeat, too; numbers are whole, so that sums in another order are the same."""
-    x = np.round(random(1, 3, 4, 5) * 3)
-    for dtype in (np.int32, np.int64):
-        file, samples = scattering(body, x, case, dtype)
-        with load(file).compile(backend=backend) as compiled:
-            found = compiled(*samples)
-            assert all(p.backend in (backend, "alias") for p in compiled.placement)
-        np.testing.assert_array_equal(found, litert_run(file, samples)[0])
-
-
-def test_what_is_scattered_outside_is_lost(backend: str) -> None:
-    """Element by element, whatever of a window is inside: worked out by hand, of -1, 0, 1 and 8, 9."""
-    x = np.zeros((1, 10), np.float32)
-    case = ([[-1], [8]], (1,), (0,), (1,), 1, (2, 3))
-    file, samples = scattering("ADD", x, case, np.int32)
-    (below, first, second), (eighth, ninth, beyond) = samples[2]
-    with load(file).compile(backend=backend) as compiled:
-        assert compiled(*samples).tolist() == [[first, second, *[0] * 6, eighth, ninth]]
-    assert below != 0 and beyond != 0
-
-
 ROW = np.ones((2, 3), np.float32)
 ZERO = np.float32(0)
 WRONG: list[tuple[str, Sequence[Array], Mapping[str, Any], str]] = [
@@ -299,97 +190,6 @@ def test_wrong_operators_say_what_is_wrong(
         load(single(operator, inputs, options, float32(2, 3)))
 
 
-@pytest.mark.parametrize(
-    ("body", "fused", "reason"),
-    [
-        ("SUB", {}, "SUB of subgraph 1 is nothing that reduces"),
-        ("ADD", {"fused_activation_function": "RELU"}, "ADD of subgraph 1 is nothing that reduces"),
-    ],
-)
-def test_bodies_that_do_not_reduce_are_refused(body: str, fused: Mapping[str, Any], reason: str) -> None:
-    file = reducing("REDUCE", body, ROW, 0, {"dimensions": longs(0)}, float32(3), **fused)
-    with pytest.raises(UnsupportedError, match=reason):
-        load(file)
-
-
-@pytest.mark.parametrize(
-    ("ways", "reason"),
-    [
-        ({"window_dimensions": longs(1)}, "has windows of .1. for float32.2, 3."),
-        ({"window_dimensions": longs(1, 0)}, "go below 1"),
-        ({"window_dimensions": longs(1, 1), "padding": longs(1, 1)}, "pads 2 dimensions by .1, 1."),
-        ({"window_dimensions": longs(1, 1), "window_strides": longs(0, 1)}, "go below 1"),
-    ],
-)
-def test_windows_that_are_none(ways: Mapping[str, Any], reason: str) -> None:
-    with pytest.raises((FormatError, ModelError), match=f"STABLEHLO_REDUCE_WINDOW.*{reason}"):
-        load(reducing("REDUCE_WINDOW", "ADD", ROW, 0, ways, float32(2, 3)))
-
-
-def test_windows_that_are_too_many_run_on_the_host(backend: str) -> None:
-    wide = np.ones((1, 4200), np.float32)
-    file = reducing("REDUCE_WINDOW", "ADD", wide, 0, {"window_dimensions": longs(1, 2100)}, float32(1, 2101))
-    with load(file).compile(backend=backend) as compiled:
-        (placement,) = compiled.placement
-        assert (placement.operation.op, placement.backend) == ("reduce_window", "cpu")
-        np.testing.assert_array_equal(compiled(wide), np.full((1, 2101), 2100, np.float32))
-
-
-def test_windows_that_fit_nowhere_are_not_counted_cell_by_cell(backend: str) -> None:
-    file = reducing("REDUCE_WINDOW", "ADD", ROW, 0, {"window_dimensions": longs(1, 1 << 40)}, float32(2, 0))
-    with load(file).compile(backend=backend) as compiled:
-        assert compiled(ROW).shape == (2, 0)
-
-
-def test_steps_may_lead_beyond_all_bounds(backend: str) -> None:
-    """Only the first place and the first cell are inside."""
-    far = 1 << 56
-    ways = {
-        "window_dimensions": longs(2, 1),
-        "window_strides": longs(far, far),
-        "window_dilations": longs(1, far),
-    }
-    with load(reducing("REDUCE_WINDOW", "ADD", ROW, 0, ways, float32(1, 1))).compile(
-        backend=backend
-    ) as compiled:
-        assert compiled(ROW).tolist() == [[2]]
-    around = {"window_dimensions": longs(2, 2), "padding": longs(0, 0, 1 << 60, 0)}
-    with pytest.raises(ModelError, match="can be addressed"):
-        load(
-            reducing(
-                "REDUCE_WINDOW", "ADD", ROW, 0, {**around, "window_strides": longs(1, far)}, float32(1, 17)
-            )
-        )
-
-
-@pytest.mark.parametrize(
-    ("case", "reason"),
-    [
-        (([[0]], (0,), (0,), (0,), 3, (3,)), "no vectors of 1 indices along dimension 3"),
-        (([[0]], (0,), (0,), (0,), 1, (3,)), "do not go into float32.2, 3. from"),
-        (([[0]], (1,), (0,), (0,), 1, (1, 4)), "do not go into float32.2, 3. from"),
-        (([[0]], (1, 1), (), (0,), 1, (1, 3)), "along .0. by windows .1, 1."),
-        (([[0]], (1,), (0,), (2,), 1, (1, 3)), "along .2. by windows .1."),
-        (([[0]], (-1,), (0,), (0,), 1, (1, 3)), "along .0. by windows .-1."),
-    ],
-)
-def test_what_does_not_go_where_indices_say(case: Any, reason: str) -> None:
-    with pytest.raises((FormatError, ModelError), match=f"STABLEHLO_SCATTER.*{reason}"):
-        load(scattering("", ROW, case, np.int32)[0])
-
-
-def test_updates_that_no_segments_join_are_refused() -> None:
-    case = ([[0]], (1,), (0,), (0,), 1, (1, 3))
-    with pytest.raises(UnsupportedError, match="updates are joined by logical_and, only add"):
-        load(scattering("STABLEHLO_AND", ROW > 0, case, np.int32)[0])
-
-
-def test_narrow_indices_are_refused() -> None:
-    """As by LiteRT; they may not count the elements."""
-    with pytest.raises(UnsupportedError, match=r"its indices are uint8.2, 1., only int32 and int64"):
-        load(scattering("", ROW, ([[0], [1]], (1,), (0,), (0,), 1, (2, 3)), np.uint8)[0])
-
-
 def test_extents_around_no_elements_are_bounded() -> None:
     """Nothing is made of extents that a file may say for nothing."""
     none = TensorType(DType.INT32, (0, 2))
@@ -400,19 +200,3 @@ def test_extents_around_no_elements_are_bounded() -> None:
     assert [o.op for o in optimise(model).operations] == ["gather_slices"]
     with pytest.raises(UnsupportedError, match="2147483647 numbers are too many"):
         load(single_op("STABLEHLO_IOTA", [], [float32(0, (1 << 31) - 1)], {"iota_dimension": 1}))
-
-
-@pytest.mark.parametrize("shape", [(1 << 22, 2), (0, 1 << 15, 1 << 15)])
-def test_large_scatters_run_on_the_host(shape: tuple[int, ...]) -> None:
-    """A small file may say of its inputs whatever it likes, but no index is made for each element."""
-    huge = float32(*shape)
-    inner, main = Graph(), Graph()
-    pair = [inner.input(float32()), inner.input(float32())]
-    options = {
-        "update_window_dims": longs(*range(len(shape))),
-        "scatter_dims_to_operand_dims": longs(0),
-    }
-    inputs = [main.input(huge), main.input(TensorType(DType.INT32, (1,))), main.input(huge)]
-    found = main.add("STABLEHLO_SCATTER", inputs, [huge], {**options, "update_computation_subgraph_index": 1})
-    (operation,) = optimise(load(main.build(found, called=[(inner, pair[1:])]))).operations
-    assert operation.op == ("scatter_slices" if shape[0] else "reshape"), "nothing goes where nothing is"
