@@ -152,7 +152,7 @@ class Graph:
             types = inferred(definition, call)
         except ValueNeededError as needed:
             types = needed.results or expected(definition, call, len(names))
-            asked = [o for k, o in enumerate(inputs) if k == needed.index and o is not None]
+            asked = [o for k, o in enumerate(inputs) if k in needed.indices and o is not None]
             return self._wait(definition, call, inputs, declared, types, asks=asked)
         except ResultsNeededError as needed:
             return self._wait(definition, call, inputs, declared, needed.results, runs=True)

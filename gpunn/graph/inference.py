@@ -73,7 +73,7 @@ def call_of(
 
     types = tuple(None if i is None else i.type for i in inputs)
     constant = tuple(i is not None and i.value is not None for i in inputs)
-    call = Call(definition.name, origin, types, attrs, constant=constant, values=value)
+    call = Call(definition.name, origin, types, attrs, constant=constant, value_of=value)
     definition.check_arity(call)
     return replace(call, attrs=definition.complete(call, attrs))
 

@@ -150,7 +150,7 @@ class Operation:
             attrs=self.attrs,
             outputs=tuple(o.type for o in self.outputs),
             constant=tuple(i is not None and i.value is not None for i in self.inputs),
-            values=self._constant,
+            value_of=self._constant,
         )
 
     def _constant(self, index: int) -> Array | None:

@@ -16,14 +16,14 @@ Values = Callable[[int], Array | None]  # the value of an input by number, where
 
 
 class ValueNeededError(Exception):
-    """An infer's answer that the types of the results follow from the value of input `index`.
+    """An infer's answer that the types of the results follow from the values of the inputs `indices`.
 
-    `results` are these types as far as they are known without it, with 1 for extents that are not.
+    `results` are these types as far as they are known without them, with 1 for extents that are not.
     """
 
-    def __init__(self, index: int, results: Sequence[TensorType] = ()) -> None:
-        super().__init__(f"the types of the results follow from the value of input {index}")
-        self.index = index
+    def __init__(self, indices: Sequence[int], results: Sequence[TensorType] = ()) -> None:
+        super().__init__(f"the types of the results follow from the values of inputs {list(indices)}")
+        self.indices = tuple(indices)
         self.results = tuple(results)
 
 
@@ -54,7 +54,7 @@ class Call:
     constant: tuple[bool, ...] = ()
     device: DeviceProperties = BASELINE
 
-    values: Values | None = None
+    value_of: Values | None = None
 
     def __getitem__(self, attr: str) -> Any:
         return self.attrs[attr]
@@ -77,7 +77,7 @@ class Call:
 
     def known(self, index: int) -> Array | None:
         """Return the value of input `index` if an op's infer can know it now, else None."""
-        return None if self.values is None else self.values(index)
+        return None if self.value_of is None else self.value_of(index)
 
     def value(self, index: int, *results: TensorType) -> Array:
         """Return the value of input `index`, from which an op's infer finds the types of the results.
@@ -86,10 +86,15 @@ class Call:
         Raises ValueNeededError for a value that is not known yet: the graph then keeps the operation as
         pending, and asks again when a run has computed the value.
         """
-        found = self.known(index)
-        if found is None:
-            raise ValueNeededError(index, results)
-        return found
+        return self.values([index], *results)[0]
+
+    def values(self, indices: Sequence[int], *results: TensorType) -> list[Array]:
+        """Return the values of several inputs, as value() does; those not known are asked for at once."""
+        found = {index: self.known(index) for index in indices}
+        unknown = [index for index, value in found.items() if value is None]
+        if unknown:
+            raise ValueNeededError(unknown, results)
+        return [value for value in found.values() if value is not None]
 
     def has(self, index: int) -> bool:
         """Tell whether optional input `index` is there."""

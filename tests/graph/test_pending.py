@@ -126,6 +126,16 @@ def test_one_value_after_the_other() -> None:
     assert run(graph, np.array([1, -1, 2, 0], np.float32))[0].tolist() == [[0], [1], [2], [3]]
 
 
+def test_several_values_are_asked_for_at_once() -> None:
+    graph = Graph()
+    numbers = [graph.input(name, TensorType(DType.INT32, ())) for name in ("start", "limit", "delta")]
+    (doubled,) = graph.add("add", [numbers[1], numbers[1]])
+    graph.output(*graph.add("range", [numbers[0], doubled, numbers[2]]))
+    (entry,) = graph.pending
+    assert entry.asks == (numbers[0], doubled, numbers[2])
+    assert run(graph, *np.array([1, 4, 3], np.int32))[0].tolist() == [1, 4, 7]
+
+
 def test_state_goes_on_behind_what_is_pending() -> None:
     graph = Graph()
     x, times = graph.input("x", float32(2)), graph.input("times", COUNT)

@@ -95,7 +95,7 @@ def _infer_range(call: Call) -> TensorType:
     for name, type in zip(("start", "limit", "delta"), types, strict=True):
         if type.size != 1:
             call.fail(f"the {name} should be one number, got {type.size}")
-    numbers = [call.value(index, types[0].with_shape((1,))) for index in range(3)]
+    numbers = call.values(range(3), types[0].with_shape((1,)))
     first, last, step = (v.item() for v in numbers)
     if not all(map(math.isfinite, (first, last, step))) or step == 0:
         call.fail(f"cannot go from {first} to {last} in steps of {step}")
