@@ -13,6 +13,7 @@ from gpunn.compilation import compiler, runtime
 from gpunn.compilation.lending_cache import LendingCache
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.errors import GpunnError, NnapiError, ResultCode
+from gpunn.graph.structure import Structure, structure
 from gpunn.importers.nnapi.codes import PreferenceCode
 from gpunn.nnapi.description import Binding
 from gpunn.nnapi.model import Model
@@ -20,13 +21,17 @@ from gpunn.nnapi.translation import Translation, translate
 from gpunn.nnapi.values import bad, expect_given, translated
 from gpunn.types import Array, Shape
 
+MAX_TRANSLATIONS = 64  # that are kept, for values that lead to few graphs
 Outcome = Callable[[], Array | tuple[Array, ...]]
 _Key = tuple[tuple[tuple[Shape, bool], ...], tuple[bytes, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Specialisation:
-    """A model for certain dimensions, omitted inputs and attribute values, compiled."""
+    """A model for certain dimensions, omitted inputs and attribute values, compiled.
+
+    It serves for all translations whose graphs have the same structure.
+    """
 
     translation: Translation
     compiled: runtime.Compilation
@@ -53,7 +58,8 @@ class Compilation:
         self.finished = False
         self.valid = False
         self._translation = model.translation
-        self._kept: LendingCache[_Key, Specialisation] = LendingCache(MAX_SPECIALISATIONS, _close)
+        self._translations: LendingCache[_Key, Translation] = LendingCache(MAX_TRANSLATIONS, _leave)
+        self._kept: LendingCache[Structure, Specialisation] = LendingCache(MAX_SPECIALISATIONS, _close)
 
     def set_preference(self, preference: PreferenceCode) -> None:
         """Set what to optimise for. Raises BAD_STATE after finish(), BAD_DATA for an unknown preference."""
@@ -75,7 +81,11 @@ class Compilation:
         if self._translation.refused or not self._translation.deferred:
             binding = Binding(tuple(self.model.operands[k].type for k in self.model.inputs), ())
             key = (tuple((type.dimensions, False) for type in binding.types), ())
-            with translated(), self._kept.lend(key, lambda: self._compile(self._translation)):
+            with (
+                translated(),
+                self._translations.lend(key, lambda: self._translation) as found,
+                self._compiled(found),
+            ):
                 pass  # kept from now on
         self.valid = True
 
@@ -88,6 +98,7 @@ class Compilation:
         """Free the device memory. Executions that have been started run to their end, others do not start."""
         self.valid = False
         self._kept.close()
+        self._translations.close()
 
     def __enter__(self) -> Compilation:
         return self
@@ -107,28 +118,30 @@ class Compilation:
             raise NnapiError(ResultCode.BAD_STATE, "the compilation has been closed")
         with ExitStack() as lent:
             with translated():
-                found = lent.enter_context(self._specialised(binding))
+                translation = lent.enter_context(self._translated(binding))
+                found = lent.enter_context(self._compiled(translation))
             try:
-                check(found.translation)
-                inputs = [binding.values[position] for position in found.translation.inputs]
+                check(translation)
+                inputs = [binding.values[position] for position in translation.inputs]
                 return found.compiled.submit(*inputs).result
             except (GpunnError, MemoryError) as error:
                 if isinstance(error, NnapiError) and error.code is not ResultCode.OP_FAILED:
                     raise
                 return partial(_raise, error)
 
-    def _specialised(self, binding: Binding) -> AbstractContextManager[Specialisation]:
+    def _translated(self, binding: Binding) -> AbstractContextManager[Translation]:
         values = tuple(_bytes(binding.values[k]) for k in sorted(self._translation.attributes))
         omitted = [value is None for value in binding.values]
         forms = tuple((t.dimensions, o) for t, o in zip(binding.types, omitted, strict=True))
-        return self._kept.lend(
-            (forms, values), lambda: self._compile(translate(self.model.description, binding))
-        )
+        return self._translations.lend((forms, values), lambda: translate(self.model.description, binding))
 
-    def _compile(self, translation: Translation) -> Specialisation:
+    def _compiled(self, translation: Translation) -> AbstractContextManager[Specialisation]:
         refused = translation.refused
         if refused:
             raise NnapiError(ResultCode.OP_FAILED, "\n".join(refused[k] for k in sorted(refused)))
+        return self._kept.lend(structure(translation.graph), lambda: self._compile(translation))
+
+    def _compile(self, translation: Translation) -> Specialisation:
         preference = runtime.Preference(int(self.preference))
         compiled = compiler.compile_model(
             translation.graph, self.backend, preference, relaxed=self.model.relaxed, device=self.device
@@ -138,6 +151,10 @@ class Compilation:
     def _expect_open(self, call: str) -> None:
         if self.finished:
             raise NnapiError(ResultCode.BAD_STATE, f"{call}: the compilation has been finished")
+
+
+def _leave(translation: Translation) -> None:
+    """Do nothing: a translation holds no memory of a device."""
 
 
 def _close(specialisation: Specialisation) -> None:

@@ -247,13 +247,16 @@ class _Translator:
         if not param.optional and (omitted or lifetime is OperandLifeTime.NO_VALUE):
             bad(f"{origin}: {param.name} (operand {k}) is not optional, but has no value")
 
-    def _run(self, graph: Graph, step: Step, operation: GraphOperation, origin: str) -> list[Operand]:
-        """Add the op; its results, a tensor of rank 0 as one of shape [1], for NNAPI has no rank 0."""
+    def _run(
+        self, graph: Graph, answer: Step | Sequence[Step], operation: GraphOperation, origin: str
+    ) -> list[Operand]:
+        """Add the ops; their results, a tensor of rank 0 as one of shape [1], for NNAPI has no rank 0."""
         declared = [self.types[k] for k in operation.outputs]
+        *steps, last = as_steps(answer).steps
         if any(type.type is QUANT8 for type in declared):
-            step = replace(step, quantization=[type.quantization for type in declared])
+            last = replace(last, quantization=[type.quantization for type in declared])
         names = [f"operand {k}" for k in operation.outputs]
-        outputs, _ = Builder(graph, self.names).add(as_steps(step), origin, names)
+        outputs, _ = Builder(graph, self.names).add(as_steps([*steps, last]), origin, names)
         results = list(outputs)
         for position, result in enumerate(results):
             if result.type.rank == 0:

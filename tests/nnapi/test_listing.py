@@ -77,6 +77,8 @@ def test_every_conformance_case_survives_the_round_trip(operation: str) -> None:
         graph = found.compiled.model
         if any(operation.outputs[0].type.rank == 0 for operation in graph.operations):
             continue  # a result of shape [1] was made by a reshape, which is an operation of its own
+        if any(operation.op == "dynamic_slice" for operation in graph.operations):
+            continue  # its begins came with an execution; NNAPI has no slice of a fixed size
         listed = from_model(graph)
         types = tuple(listed.operands[k].type for k in listed.inputs)
         binding = Binding(types, tuple(np.zeros(t.dimensions) for t in types))

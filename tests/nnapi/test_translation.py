@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,36 @@ def test_everything_wrong_is_said_at_once_in_order() -> None:
     in_order = r"operation 0, ADD: fuse.*\noperation 1, RELU: .*\noperation 2, ADD: fuse"
     with expect(ResultCode.BAD_DATA, in_order):
         model.finish()
+
+
+def slicing(shrink: int) -> Model:
+    """A finished model of STRIDED_SLICE of X from begins to ends that are inputs."""
+    model = Model()
+    x, begin, end = (model.add_operand(t) for t in (tensor(2, 3), *[OperandType(INT, (2,))] * 2))
+    strides, zero, mask = (add_constant(model, v) for v in ([1, 1], 0, shrink))
+    y = model.add_operand(tensor(2) if shrink else tensor(1, 2))
+    model.add_operation(OperationCode.STRIDED_SLICE, [x, begin, end, strides, zero, zero, mask], [y])
+    model.identify_inputs_and_outputs([x, begin, end], [y])
+    model.finish()
+    return model
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    return np.array(values, np.int32)
+
+
+def test_one_program_for_all_begins_of_an_execution(backend: str) -> None:
+    with compiled(slicing(2), backend) as compilation:
+        for row, column in ((0, 0), (0, 2), (0, -1), (0, 1), (0, -3)):
+            out = np.zeros(2, np.float32)
+            run(compilation, X, ints(row, column), ints(2, 9), out=out)
+            np.testing.assert_array_equal(out, X[:, column])
+        assert len(compilation.specialisations) == 1
+        with expect(ResultCode.BAD_DATA, r"begin\[1\] must be an index into float32\[2, 3\], got 3"):
+            run(compilation, X, ints(0, 3), ints(2, 9), out=out)
+    with compiled(slicing(0), backend) as compilation:
+        for column in (0, 1):
+            out = np.zeros((1, 2), np.float32)
+            run(compilation, X, ints(column, column), ints(column + 1, column + 2), out=out)
+            np.testing.assert_array_equal(out, X[column : column + 1, column : column + 2])
+        assert len(compilation.specialisations) == 1

@@ -17,12 +17,13 @@ import numpy as np
 
 from gpunn.errors import ResultCode
 from gpunn.importers.common.answers import Step
+from gpunn.importers.common.strided_slice import StridedSlice
 from gpunn.importers.nnapi.codes import LSHProjectionType, OperandCode, OperationCode
 from gpunn.importers.nnapi.node import ACTIVATIONS, PADDINGS, Node
 from gpunn.importers.nnapi.signature import FLOAT, INT, QUANT8, Signature, parse
 from gpunn.types import Array
 
-ToStep = Callable[[Node], Step]
+ToStep = Callable[[Node], Step | Sequence[Step]]
 Scales = Callable[[Node], None]
 
 FLOATS = (FLOAT,)
@@ -249,8 +250,11 @@ def mean(node: Node) -> Step:
     return Step("mean", (node.tensor("x"),), attrs)
 
 
-def strided_slice(node: Node) -> Step:
-    """Translate STRIDED_SLICE; a bound that a mask hides is None."""
+def strided_slice(node: Node) -> Step | Sequence[Step]:
+    """Translate STRIDED_SLICE; a bound that a mask hides is None.
+
+    Begins that come with an execution decide on the shape alone.
+    """
     rank = len(node.type("x").dimensions)
     begin, end, strides = (node.integers(name, rank) for name in ("begin", "end", "strides"))
     hide_begin, hide_end, shrink = (
@@ -261,6 +265,18 @@ def strided_slice(node: Node) -> Step:
     shrunk = tuple(i for i in range(rank) if shrink >> i & 1)
     if any(strides[i] < 0 for i in shrunk):
         node.corrupt(f"strides of shrunk dimensions must be positive, got {list(strides)}")
+    given = node.operand(node.parameters["begin"])
+    if given.value is None:
+        spec = StridedSlice(node, node.tensor("x"), False, given)
+        for i, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+            unread = bool(hide_begin >> i & 1)
+            if i in shrunk:
+                if not unread and not -spec.extent() <= first < spec.extent():
+                    node.corrupt(f"begin[{i}] must be an index into {spec.x.type}, got {first}")
+                spec.index(0 if unread else None, i)
+            else:
+                spec.slice(None if unread else first, None if hide_end >> i & 1 else last, step, i)
+        return spec.steps()
     hidden = [0 if i in shrunk else None for i in range(rank)]  # a shrunk dimension needs an index
     attrs = {
         "begin": tuple(hidden[i] if hide_begin >> i & 1 else b for i, b in enumerate(begin)),

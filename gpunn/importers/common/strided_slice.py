@@ -1,0 +1,108 @@
+"""StridedSlice: what an operator that slices along each axis stands for, put together axis by axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import PREVIOUS, Step
+from gpunn.importers.common.node import Node
+
+
+class StridedSlice:
+    """A collector of one entry for each axis of x, and of the shape that the result has with its new axes.
+
+    `computed`: begins that are not constants; each entry of them is an index, has no meaning, or has a value
+    that is already known.
+    """
+
+    def __init__(self, node: Node, x: Operand, offset: bool, computed: Operand | None) -> None:
+        self.node, self.x, self.offset, self.computed = node, x, offset, computed
+        self.indexed: dict[int, int] = {}  # the axis that each computed begin belongs to
+        self.sizes = list(x.type.shape)  # of what is taken from these
+        self.begin: list[int | None] = []
+        self.end: list[int | None] = []
+        self.strides: list[int] = []
+        self.shrink: list[int] = []
+        self.shape: list[int] = []
+        self.reshaped = False
+
+    def extent(self) -> int:
+        """Return the extent of the next axis."""
+        axis = len(self.begin)
+        if axis >= self.x.type.rank:
+            self.node.corrupt(f"has more slices than the {self.x.type.rank} axes of its input")
+        return self.x.type.shape[axis]
+
+    def skip(self, axes: int) -> None:
+        """Append whole axes."""
+        for _ in range(axes):
+            self.slice(None, None, 1)
+
+    def new_axis(self) -> None:
+        """Append an axis of extent 1 that x does not have."""
+        self.shape.append(1)
+        self.reshaped = True
+
+    def index(self, begin: int | None, entry: int) -> None:
+        """Append one element; the axis is removed. Without a begin, this entry of the computed begins names
+        it.
+        """
+        self.extent()
+        if begin is None:
+            self._at(entry, 1)
+            begin = 0
+        self.shrink.append(len(self.begin))
+        self._append(begin, None, 1)
+
+    def _at(self, entry: int, size: int) -> None:
+        """Let an entry of the computed begins say where a slice of the next axis lies."""
+        axis = len(self.begin)
+        self.indexed[entry], self.sizes[axis] = axis, size
+
+    def slice(self, begin: int | None, end: int | None, stride: int, entry: int | None = None) -> None:
+        """Append a range with Python's meaning; with the option `offset`, the end counts from the begin."""
+        extent = self.extent()
+        if stride == 0:
+            self.node.corrupt("a stride is 0")
+        if self.offset and end is not None:
+            end += slice(begin, None, stride).indices(extent)[0]
+            end = None if end < 0 and stride < 0 else end
+        found = range(*slice(begin, end, stride).indices(extent))
+        self.shape.append(len(found))
+        if self.computed is not None and entry is not None and begin == found.start and stride == 1:
+            self._at(entry, len(found))
+            begin = end = None
+        self._append(begin, end, stride)
+
+    def _append(self, begin: int | None, end: int | None, stride: int) -> None:
+        self.begin.append(begin)
+        self.end.append(end)
+        self.strides.append(stride)
+
+    def steps(self) -> Sequence[Step]:
+        """Return the slice, and the reshape if there are new axes."""
+        self.skip(self.x.type.rank - len(self.begin))
+        attrs = {
+            "begin": tuple(self.begin),
+            "end": tuple(self.end),
+            "strides": tuple(self.strides),
+            "shrink_axes": tuple(self.shrink),
+        }
+        reshape = Step("reshape", (PREVIOUS,), {"shape": tuple(self.shape)})
+        if not self.indexed or self.computed is None:
+            cut = Step("strided_slice", (self.x,), attrs)
+            return (cut, reshape) if self.reshaped else (cut,)
+        kept = {**attrs, "shrink_axes": ()}  # the reshape takes these axes away
+        kept["end"] = tuple(1 if d in self.shrink else e for d, e in enumerate(self.end))
+        return self._at_computed(self.computed), Step("strided_slice", (PREVIOUS,), kept), reshape
+
+    def _at_computed(self, begins: Operand) -> Step:
+        """Slice at computed begins along their axes; keep all of the others."""
+        attrs = {
+            "sizes": tuple(self.sizes),
+            "axes": tuple(self.indexed.get(entry) for entry in range(begins.type.size)),
+            "clip": False,
+            "negative": True,
+        }
+        return Step("dynamic_slice", (self.x, begins), attrs)
