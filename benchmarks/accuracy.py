@@ -1,9 +1,9 @@
-"""How far the backends are apart on real classifiers: python -m benchmarks.accuracy FOLDER
+"""The distance between the backends on real classifiers: python -m benchmarks.accuracy FOLDER
 
 FOLDER holds MANIFEST.json, which lists models with their tasks, inputs and normalisation, the models,
 labels/, images/ and labelled/. Every .tflite classifier of pictures is compared with gpunn.compare: those
-with ten classes on labelled pictures, the others on photos. Models of digits that take rows of numbers,
-not pictures, are compared on these, without their accuracy. Prints two Markdown tables.
+with ten classes on labelled pictures, the others on photos. Models of digits that take rows of numbers, not
+pictures, are compared on these, without their accuracy. Prints two Markdown tables.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Case:
 
 
 def cases(folder: Path) -> Iterator[Case]:
-    """gpunn's own classifier, and those of the manifest."""
+    """List gpunn's own classifier, and those of the manifest."""
     cifar, mnist = folder / "labelled" / "cifar10", folder / "labelled" / "mnist"
     labels = tuple((folder / "labels" / "cifar10.txt").read_text().split())
     yield Case(default_model(), cifar, truth=True, labels=labels)
@@ -68,7 +68,7 @@ def cases(folder: Path) -> Iterator[Case]:
 
 
 def _numbers(entry: dict[str, Any]) -> tuple[float | None, float | None]:
-    """Mean and std of a float model; a quantised one takes the pixels."""
+    """Return mean and std of a float model; a quantised one takes the pixels."""
     preprocessing = entry["preprocessing"]
     if "scale" in entry["inputs"][0]:
         return None, None
@@ -76,7 +76,7 @@ def _numbers(entry: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def compared(case: Case) -> Comparison:
-    """One model on all backends."""
+    """Compare one model on all backends."""
     print(case.model.name, file=sys.stderr)
     return gpunn.compare(
         case.model,
@@ -90,25 +90,25 @@ def compared(case: Case) -> Comparison:
 
 
 def _digits(case: Case) -> list[Array]:
-    """Grey pictures as numbers in the shape that a model asks for."""
+    """Convert grey pictures to numbers in the model's input shape."""
     greys = (np.asarray(Image.open(path).convert("L"), np.float32) for path in _photos(case.pictures))
     return [(grey / 255).reshape(case.shape) for grey in greys]
 
 
 def _photos(folder: Path) -> list[Path]:
-    """The photos of a folder, without its subfolders."""
+    """List the photos of a folder, without its subfolders."""
     return sorted(path for path in folder.iterdir() if path.is_file())
 
 
 def circumstances(found: Sequence[Comparison]) -> str:
-    """What stands behind the names of the backends, and versions."""
+    """Describe the backends and the versions."""
     versions = ", ".join(f"{name} {number}" for name, number in found[0].versions.items() if name != "system")
     devices = "; ".join(f"{side.name}: {side.device}" for side in found[0].sides)
     return f"{devices}. {versions}."
 
 
 def agreement(found: Sequence[Comparison]) -> str:
-    """Every pair of backends, model by model."""
+    """Make the table of every pair of backends, model by model."""
     rows = [
         "| model | pictures | pair | largest error | of allowed | SNR, dB | same best class | best five |",
         "|---|---|---|---|---|---|---|---|",
@@ -139,7 +139,7 @@ def _share(error: float, tolerance: float | None) -> str:
 
 
 def accuracy(found: Sequence[Comparison]) -> str:
-    """Where the truth is known, how often each backend is right."""
+    """Make the table of accuracies, for pictures with known classes."""
     rows = ["| model | backend | right | of | share | 95 % interval |", "|---|---|---|---|---|---|"]
     for comparison in found:
         for row in comparison.accuracy:

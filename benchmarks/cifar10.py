@@ -21,7 +21,7 @@ from gpunn.vision import default_model
 
 
 def test_pictures(archive: Path, folder: Path) -> Path:
-    """The archive's folder `test`, unpacked in `folder`."""
+    """Unpack the archive's folder `test` into `folder` and return it."""
     with tarfile.open(archive) as files:
         members = [m for m in files if m.isfile() and m.name.startswith("test/") and ".." not in m.name]
         files.extractall(folder, members)
@@ -29,7 +29,7 @@ def test_pictures(archive: Path, folder: Path) -> Path:
 
 
 def compared(model: Path, pictures: Path) -> Comparison:
-    """A model on all backends, with a bar that shows how far it is."""
+    """Compare a model on all backends, with a progress bar."""
     with progress_bars(quiet=False) as told:
         return gpunn.compare(model, backends=BACKENDS, truth=pictures, progress=told)
 

@@ -1,7 +1,7 @@
-"""Measures a page of documentation again: python -m benchmarks.document docs/performance.md
+"""A tool that measures a page of documentation again: python -m benchmarks.document docs/performance.md
 
-Every shell block that is followed by a pair of figures comments is run, one after the other, and
-what it prints goes between them. A command may set variables first and go on over several lines.
+Every shell block that is followed by a pair of figures comments is run, one after the other, and its output
+replaces the text between them. A command may set variables first and continue over several lines.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def refresh(path: Path, run: Run) -> None:
 
 
 def run_here(arguments: list[str], variables: dict[str, str]) -> str:
-    """What a command prints in the root of the repository; `python` and `gpunn` are those that run this."""
+    """Return the output of a command in the root of the repository; `python` and `gpunn` are the running
+    ones.
+    """
     print(shlex.join(arguments), file=sys.stderr)
     own = {"python": [sys.executable], "gpunn": [sys.executable, "-m", "gpunn"]}
     command = [*own.get(arguments[0], arguments[:1]), *arguments[1:]]

@@ -1,12 +1,12 @@
-"""What a Preference changes, on each backend: python -m benchmarks.preferences MODEL.tflite
+"""The effect of a Preference on each backend: python -m benchmarks.preferences MODEL.tflite
 
 run ms: median time of one run(). CPU ms: of all threads, for one run(). frames/s: of stream() over many
-frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default; medians over
-rounds in which every preference has its turn. host us/dispatch: host time of encoding and
-submitting a run, divided by its dispatches, median over the runs (compiled.stats.encode_seconds and
-dispatches, before and after a run). The rest is compiled.stats: upload bytes/run and read-back bytes/run are
-differences over the timed runs, so that whatever compiling or the first run uploaded would not show
-here; arena bytes are what intermediates take on the device, peak live bytes what they must take.
+frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default; medians over rounds in
+which every preference has its turn. host us/dispatch: host time of encoding and submitting a run, divided by
+its dispatches, median over the runs (compiled.stats.encode_seconds and dispatches, before and after a run).
+The rest is compiled.stats: upload bytes/run and read-back bytes/run are differences over the timed runs, so
+that whatever compiling or the first run uploaded would not show here; arena bytes are what intermediates take
+on the device, peak live bytes what they must take.
 
 The number of threads is the environment's: LP_NUM_THREADS (Mesa's lavapipe), OPENBLAS_NUM_THREADS (numpy).
 """
@@ -49,7 +49,7 @@ class Row:
     read_back: list[int] = field(default_factory=list)
 
     def time_runs(self, inputs: Sequence[Array], runs: int) -> None:
-        """One round of run()."""
+        """Time one round of run()."""
         times = []
         cpu = time.process_time()
         for _ in range(runs):
@@ -70,14 +70,14 @@ class Row:
         self.read_back.append(after.bytes_read_back - before.bytes_read_back)
 
     def time_stream(self, inputs: Sequence[Array], frames: int) -> None:
-        """One round of stream()."""
+        """Time one round of stream()."""
         start = time.perf_counter()
         for _ in self.compiled.stream(itertools.repeat(tuple(inputs), frames)):
             pass
         self.frames.append(frames / (time.perf_counter() - start))
 
     def cells(self, base: Row) -> tuple[str, ...]:
-        """A column of the table, without its head."""
+        """Return a column of the table, without its head."""
         stats = self.compiled.stats
         on_device = bool(self.host_s)
         counted = (stats.arena_bytes, stats.peak_live_bytes, stats.resident_bytes, stats.staging_bytes)
@@ -118,7 +118,7 @@ FIGURES = (
 def measure(
     model: gpunn.Model, backend: str, device: str | None, rounds: int, runs: int, frames: int
 ) -> tuple[str, Grid]:
-    """The device, and a column for each preference."""
+    """Measure each preference; return the device, and a column for each."""
     (sample,) = random_source(model).samples
     inputs = sample.arrays
     with ExitStack() as stack:
@@ -139,7 +139,7 @@ def measure(
 
 
 def _orders(rows: list[Row], rounds: int) -> Iterator[list[Row]]:
-    """The rows for each round, every round beginning one further on."""
+    """Return the rows for each round; every round begins with the next row."""
     for turn in range(rounds):
         first = turn % len(rows)
         yield rows[first:] + rows[:first]

@@ -29,7 +29,7 @@ COLUMNS = "device", "preference", "ready", "median", "95 %", "in a row", "stream
 
 
 def random_inputs(model: gpunn.Model) -> tuple[np.ndarray, ...]:
-    """One array for each input; whole numbers are 0 or 1, which every use of them allows."""
+    """Draw one array for each input; whole numbers are 0 or 1, which every use of them allows."""
     generator = np.random.default_rng(0)
     drawn = []
     for operand in model.inputs:
@@ -40,7 +40,7 @@ def random_inputs(model: gpunn.Model) -> tuple[np.ndarray, ...]:
 
 
 def calls(compiled: gpunn.Compilation, inputs: tuple[np.ndarray, ...], seconds: float) -> np.ndarray:
-    """The times of single calls in seconds, for so long, but three at least."""
+    """Return the times of single calls in seconds, for that many seconds, but at least three calls."""
     times: list[float] = []
     while len(times) < 3 or sum(times) < seconds:
         start = time.perf_counter()
@@ -50,7 +50,7 @@ def calls(compiled: gpunn.Compilation, inputs: tuple[np.ndarray, ...], seconds: 
 
 
 def streamed(compiled: gpunn.Compilation, inputs: tuple[np.ndarray, ...], seconds: float) -> float:
-    """Answers a second of a stream that lasts so long."""
+    """Return answers per second of a stream that lasts that many seconds."""
     start = time.perf_counter()
     frames: Iterator[tuple[np.ndarray, ...]] = (
         inputs for _ in takewhile(lambda n: n < 3 or time.perf_counter() < start + seconds, count())
@@ -60,7 +60,7 @@ def streamed(compiled: gpunn.Compilation, inputs: tuple[np.ndarray, ...], second
 
 
 def row(model: gpunn.Model, backend: str, preference: gpunn.Preference, seconds: float) -> list[str]:
-    """What is measured of one backend and preference."""
+    """Measure one backend and preference; return a line of text."""
     inputs = random_inputs(model)
     start = time.perf_counter()
     with model.compile(backend=backend, preference=preference) as compiled:

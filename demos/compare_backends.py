@@ -20,7 +20,7 @@ from gpunn import vision
 
 
 def errors(found: gpunn.Comparison) -> Table:
-    """Every two backends: the largest error, the SNR, and how often their best class is the same."""
+    """Describe every two backends: the largest error, the SNR, and how often their best class is the same."""
     table = Table("one", "the other", "largest error", "allowed", "SNR, dB", "same best class", box=None)
     for pair in found.pairs:
         for output in pair.outputs:
@@ -37,7 +37,7 @@ def errors(found: gpunn.Comparison) -> Table:
 
 
 def answers(found: gpunn.Comparison) -> Table:
-    """Each photo's best class on every backend."""
+    """Describe each photo's best class on every backend."""
     names = [side.name for side in found.sides]
     table = Table("photo", *names, box=None)
     for answer in found.answers:

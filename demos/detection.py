@@ -30,7 +30,7 @@ class Thing:
 
 
 def detect(model: gpunn.Model, photo: Image.Image, backend: str, least: float) -> list[Thing]:
-    """What the network finds with a score of `least` or more, best first."""
+    """Return the model's objects with a score of `least` or more, best first."""
     if [len(o.type.shape) for o in model.outputs] != [3, 2, 2, 1]:
         raise SystemExit(f"{model.name} is no detector: expected boxes, classes, scores and their number")
     wanted = vision.photo_input(model)
@@ -45,7 +45,7 @@ def detect(model: gpunn.Model, photo: Image.Image, backend: str, least: float) -
 
 
 def draw_boxes(photo: Image.Image, things: list[Thing], names: list[str]) -> Image.Image:
-    """A copy of the photo with boxes, names over them, the best on top."""
+    """Return a copy of the photo with boxes, names over them, the best on top."""
     drawn = photo.copy()
     draw, size = ImageDraw.Draw(drawn), text_size(photo)
     for thing in reversed(things):

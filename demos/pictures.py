@@ -1,4 +1,4 @@
-"""What the demos share: a photo to begin with, class names, and text that can be read on any picture."""
+"""Helpers of the demos: a photo to begin with, class names, and text that can be read on any picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Colour = tuple[int, int, int]
 
 
 def the_cat() -> Path:
-    """Chelsea, who lives in scikit-image."""
+    """Return the path of chelsea.png, scikit-image's photo of a cat."""
     try:
         import skimage.data
     except ImportError:
@@ -23,27 +23,27 @@ def the_cat() -> Path:
 
 
 def class_names(model: gpunn.Model, file: Path | None, count: int) -> list[str]:
-    """`count` names: from `file`, one a line, else from the model, else "class 0", "class 1" ..."""
+    """Return `count` names: from `file`, one a line, else from the model, else "class 0", "class 1" ..."""
     lines = file.read_text("utf-8").splitlines() if file else list(model.labels)
     names = [line.strip() for line in lines[:count]]
     return names + [f"class {index}" for index in range(len(names), count)]
 
 
 def colour(index: int) -> Colour:
-    """A bright colour for a class, the same in every picture."""
+    """Return a bright colour for a class, the same in every picture."""
     red, green, blue = colorsys.hsv_to_rgb(index * GOLDEN % 1, 0.75, 1.0)
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def text_size(picture: Image.Image) -> int:
-    """The height of letters that suits a picture, in pixels."""
+    """Return the height of letters that suits a picture, in pixels."""
     return max(12, min(picture.size) // 24)
 
 
 def write(draw: ImageDraw.ImageDraw, x: float, y: float, text: str, ground: Colour, size: int) -> None:
-    """Text in black or white on a box of colour `ground` with its top left corner at (x, y).
+    """Write text in black or white on a box of colour `ground` with its top left corner at (x, y).
 
-    Where it would stick out of the picture on the right it begins further left.
+    If it does not fit into the picture on the right, it begins further left.
     """
     font = ImageFont.load_default(size)
     gap = size // 4

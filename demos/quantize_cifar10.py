@@ -26,7 +26,7 @@ Range = tuple[float, float]
 
 
 def training_pictures(archive: Path, every: int) -> list[Image.Image]:
-    """Each `every`-th picture of each class, by number."""
+    """Yield each `every`-th picture of each class, by number."""
     found = []
     with tarfile.open(archive) as files:
         for member in files:
@@ -38,7 +38,7 @@ def training_pictures(archive: Path, every: int) -> list[Image.Image]:
 
 
 def ranges(pictures: list[Image.Image]) -> dict[str, Range]:
-    """The smallest and the largest value of every operation's result, by its name."""
+    """Return the smallest and the largest value of every operation's result, by its name."""
     model = gpunn.load(vision.default_model())
     results = [operation.outputs[0] for operation in model.operations]
     model.output(*results[:-1])  # the last one is the model's output already
@@ -54,7 +54,7 @@ def ranges(pictures: list[Image.Image]) -> dict[str, Range]:
 
 
 def quantised(model: gpunn.Model, found: dict[str, Range]) -> bytes:
-    """The model in int8, as a TFLite flatbuffer."""
+    """Return the model in int8, as a TFLite flatbuffer."""
     writer = ModelWriter(DESCRIPTION)
     source = model.inputs[0]
     numbers = {source.name: writer.input(source.name, source.type.shape, Scales.covering(-1, 1))}

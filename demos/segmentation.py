@@ -23,7 +23,7 @@ STRENGTH = 0.55  # of the colours on the photo
 
 
 def segment(model: gpunn.Model, photo: Image.Image, backend: str) -> np.ndarray:
-    """The best class [height, width] for each pixel of the network's."""
+    """Return the best class [height, width] of each pixel of the model's output."""
     wanted = vision.photo_input(model)
     (x,) = wanted.batches(iter([wanted.values(photo)]))
     with model.compile(backend=backend) as compiled:
@@ -34,7 +34,7 @@ def segment(model: gpunn.Model, photo: Image.Image, backend: str) -> np.ndarray:
 
 
 def paint(photo: Image.Image, classes: np.ndarray, names: list[str]) -> Image.Image:
-    """The photo with every class but the background in its colour, and their shares written on it."""
+    """Paint every class except the background in its colour on the photo, and write their shares on it."""
     share = np.bincount(classes.ravel(), minlength=len(names)) / classes.size
     found = [index for index in np.argsort(-share) if index and share[index] >= SMALLEST]
     palette = np.array([colour(index) for index in range(len(names))], np.uint8)

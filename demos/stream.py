@@ -27,7 +27,7 @@ CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}  # FFmpe
 
 
 def frames(source: str) -> Iterator[Image.Image]:
-    """The pictures of a source, one after the other."""
+    """Yield the pictures of a source, one after the other."""
     path = Path(source)
     if source.startswith("camera:"):
         yield from video(source.removeprefix("camera:"), CAMERAS.get(sys.platform))
@@ -47,7 +47,7 @@ def frames(source: str) -> Iterator[Image.Image]:
 
 
 def video(file: str, system: str | None) -> Iterator[Image.Image]:
-    """The frames of a video file, or of a camera of FFmpeg's input device `system`."""
+    """Yield the frames of a video file, or of a camera of FFmpeg's input device `system`."""
     try:
         import av
     except ImportError:

@@ -52,7 +52,7 @@ INT8_VERSIONS = {  # of operators, from which on they take int8 (TensorFlow Lite
 
 @dataclass(frozen=True)
 class Scales:
-    """How a tensor is stored in integers: real = scale * (stored - zero_point).
+    """The quantisation of a tensor: real = scale * (stored - zero_point).
 
     `scale` has one element, or one for each slice of the tensor along `axis`.
     """
@@ -63,7 +63,7 @@ class Scales:
 
     @classmethod
     def covering(cls, low: float, high: float) -> Scales:
-        """The 256 values of int8 spread evenly from `low` to `high`, of which one is exactly 0."""
+        """Spread the 256 values of int8 evenly from `low` to `high`, so that one of them is exactly 0."""
         low, high = min(low, 0.0), max(high, 0.0)
         scale = max(high - low, 1e-6) / 255
         return cls(np.array([scale]), round(-128 - low / scale))
@@ -222,7 +222,7 @@ class ModelWriter:
         return bytes(builder.Output())
 
     def _parameters(self, name: str, weights: Array, bias: Array, x: int, axis: int | None) -> list[int]:
-        """Weights and bias for an operator on `x`; where that is quantised they are, too, along `axis`."""
+        """Return weights and bias for an operator on `x`, quantised along `axis` if x is quantised."""
         names, given = (f"{name}/weights", f"{name}/bias"), self._scales[x]
         if given is None:
             return [self._constant(names[0], np.float32(weights)), self._constant(names[1], np.float32(bias))]

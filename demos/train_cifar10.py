@@ -85,7 +85,7 @@ class ConvNorm(nn.Module):
         return functional.relu6(x) if self.active else x
 
     def folded(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Weights [out, in, height, width] and bias [out] with the normalisation folded in."""
+        """Return weights [out, in, height, width] and bias [out] with the normalisation folded in."""
         norm = self.norm
         assert norm.running_mean is not None and norm.running_var is not None
         scale = norm.weight.double() / torch.sqrt(norm.running_var.double() + norm.eps)
@@ -103,12 +103,12 @@ class Residual(nn.Sequential):
 
 
 def plain(width: int) -> Residual:
-    """Residual block of two full 3x3 convolutions."""
+    """Make a residual block of two full 3x3 convolutions."""
     return Residual(ConvNorm(width, width, 3), ConvNorm(width, width, 3, active=False))
 
 
 def inverted(width: int, expanded: int) -> Residual:
-    """MobileNetV2's inverted residual: 1x1 to `expanded` channels, 3x3 depthwise, 1x1 back."""
+    """Make MobileNetV2's inverted residual: 1x1 to `expanded` channels, 3x3 depthwise, 1x1 back."""
     return Residual(
         ConvNorm(width, expanded, 1),
         ConvNorm(expanded, expanded, 3, groups=expanded),
@@ -132,7 +132,7 @@ class Classifier(nn.Module):
         self.head = nn.Linear(256, len(LABELS))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [N, 10] of x [N, 3, 32, 32]."""
+        """Compute logits [N, 10] of x [N, 3, 32, 32]."""
         return self.head(self.features(x).mean((2, 3)))
 
 
@@ -154,12 +154,12 @@ def read_archive(path: Path) -> dict[str, Pictures]:
 
 
 def to_input(pictures: Tensor) -> Tensor:
-    """Pictures [N, 32, 32, 3] uint8 to float32 [N, 3, 32, 32] in [-1, 1], channels last."""
+    """Convert pictures [N, 32, 32, 3] uint8 to float32 [N, 3, 32, 32] in [-1, 1], channels last."""
     return ((pictures.float() - 127.5) / 127.5).permute(0, 3, 1, 2)
 
 
 def batches(pictures: Tensor, classes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """One epoch of shuffled, augmented batches; `pictures` are padded to [N, 40, 40, 3].
+    """Yield one epoch of shuffled, augmented batches; `pictures` are padded to [N, 40, 40, 3].
 
     Random crop, random horizontal flip, and one grey square of 8x8 pixels in each picture.
     """
@@ -176,7 +176,7 @@ def batches(pictures: Tensor, classes: Tensor) -> Iterator[tuple[Tensor, Tensor]
 
 
 def learning_rate(progress: float) -> float:
-    """Rate at `progress` 0..1 through the budget: linear warm-up, then a half cosine to 0."""
+    """Return the rate at `progress` 0..1 through the budget: linear warm-up, then a half cosine to 0."""
     if progress < WARM_UP:
         return PEAK_RATE * (0.05 + 0.95 * progress / WARM_UP)
     return PEAK_RATE * 0.5 * (1 + math.cos(math.pi * (progress - WARM_UP) / (1 - WARM_UP)))

@@ -32,7 +32,7 @@ CALLS = 9  # whose median time is shown, unless they take more than a second
 
 @dataclass(frozen=True)
 class Choice:
-    """What to ask: a model file, its class names if it has none itself, where and what for."""
+    """A question: a model file, its class names if the file has none, the backend and the preference."""
 
     model: Path
     labels: Path | None
@@ -42,7 +42,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of it. seconds: the median of some calls; ready: of what went before it, if anything did."""
+    """The answer to a question. seconds: the median of some calls; ready: the preparation before them, if
+    any.
+    """
 
     backend: str
     device: str
@@ -54,25 +56,27 @@ class Answer:
 
     @property
     def other(self) -> str:
-        """The backend to ask for a second opinion."""
+        """Return the backend for a second opinion."""
         return "cpu" if self.backend == "webgpu" else "webgpu"
 
     @property
     def places(self) -> str:
-        """How many operations ran where."""
+        """Describe how many operations ran in each place."""
         where = Counter(place for _, _, place, _ in self.placement)
         return ", ".join(f"{count} {'on ' * (p != 'alias')}{p}" for p, count in where.most_common())
 
 
 class Compiled:
-    """Compilations, the last KEPT that were used; those before them are closed. One thread asks at a time."""
+    """The last KEPT compilations that were used; older ones are closed. One thread asks at a time."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Path, str, gpunn.Preference], gpunn.Compilation] = OrderedDict()
         self._lock = threading.Lock()
 
     def ask(self, choice: Choice, photo: Path) -> Answer:
-        """The best classes of a photo. Raises what gpunn raises, OSError for files that cannot be opened."""
+        """Return the best classes of a photo. Raises gpunn's errors, and OSError for files that cannot be
+        opened.
+        """
         with self._lock:
             start = time.perf_counter()
             key = choice.model, choice.backend, choice.preference
@@ -103,7 +107,7 @@ class Compiled:
 
 
 def placement(compiled: gpunn.Compilation) -> tuple[tuple[str, str, str, str], ...]:
-    """Each operation of a run with its result, where it ran, and why not on the GPU."""
+    """List each operation of a run with its result, where it ran, and why not on the GPU."""
     rows = []
     for place in compiled.placement:
         operation, activation = place.operation, place.operation.attrs.get("activation")
@@ -133,7 +137,7 @@ HINT = "<p class='gpunn'>Drop a photo on the left.</p>"
 
 
 def wrong(error: Exception, files: Sequence[Path]) -> str:
-    """An error for people, without the folders that files were put into."""
+    """Return an error as HTML, without the folders of uploaded files."""
     text = str(error)
     for file in files:
         text = text.replace(str(file), file.name)
@@ -141,7 +145,7 @@ def wrong(error: Exception, files: Sequence[Path]) -> str:
 
 
 def result(photo: Path, first: Answer, second: Answer | None) -> str:
-    """The photo, with one or two answers side by side."""
+    """Return the photo and one or two answers side by side as HTML."""
     cards = card(first) + (card(second) if second else "")
     return (
         f"<div class='gpunn'><img class='photo' alt='the photo' src='{_thumbnail(photo)}'>"
@@ -150,7 +154,7 @@ def result(photo: Path, first: Answer, second: Answer | None) -> str:
 
 
 def card(answer: Answer) -> str:
-    """One backend's answer: the best classes as bars, the time, the place of every operation."""
+    """Return one backend's answer as HTML: best classes as bars, the time, the place of every operation."""
     ready = f"; {_time(answer.ready)} to make it ready" if answer.ready is not None else ""
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in answer.placement
@@ -165,7 +169,7 @@ def card(answer: Answer) -> str:
 
 
 def _bars(answer: Answer) -> str:
-    """Probabilities from 0 to 1; other scores from 0 to the best one."""
+    """Return bars as HTML: probabilities from 0 to 1, other scores from 0 to the best one."""
     whole = 1.0 if answer.probabilities else max(answer.best[0].score, 1e-30)
     made = []
     for guess in answer.best:
@@ -203,7 +207,7 @@ PREFERENCES = {p.name.replace("_", " ").lower(): p for p in gpunn.Preference}
 
 
 def show(photo: str | None, model: str | None, labels: str | None, backend: str, preference: str) -> str:
-    """HTML with the answers of the chosen backend and of the other one, or with what is wrong."""
+    """Return HTML with the answers of the chosen backend and of the other one, or with what is wrong."""
     if photo is None:
         return HINT
     files = [Path(file) for file in (photo, model, labels) if file]
@@ -220,7 +224,7 @@ def show(photo: str | None, model: str | None, labels: str | None, backend: str,
 
 
 def page() -> Any:
-    """The page as gradio's Blocks."""
+    """Make the page as gradio's Blocks."""
     import gradio as gr
 
     with gr.Blocks(title="gpunn", analytics_enabled=False, delete_cache=(600, 86400)) as blocks:

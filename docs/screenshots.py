@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def report(browser: Browser, folder: Path) -> bytes:
-    """The report of our own model on the cat, without its longer parts."""
+    """Return the report of our own model on the cat, without its longer parts."""
     page = folder / "report.html"
     write_report(gpunn.compare(vision.default_model(), CAT, per_layer=True), page)
     browser.open(page.as_uri())
@@ -47,7 +47,7 @@ def report(browser: Browser, folder: Path) -> bytes:
 
 
 def web_app(browser: Browser, folder: Path) -> bytes:
-    """The page of demos/web_app.py with its answers on the cat."""
+    """Return the page of demos/web_app.py with its answers on the cat."""
     with serving(folder) as (address, _):
         browser.show(1060, 760)
         browser.open(address)
@@ -59,7 +59,7 @@ def web_app(browser: Browser, folder: Path) -> bytes:
 
 
 def save(name: str, picture: bytes) -> None:
-    """A picture as PNG file in this folder."""
+    """Save a picture as PNG file in this folder."""
     colours = Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     colours.save(FOLDER / name, optimize=True)
 

@@ -79,7 +79,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
+    """An operand that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
     """

@@ -13,7 +13,7 @@ from gpunn.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Which library runs which model on which inputs; all fields can be sent as JSON.
+    """A task for a worker: a library, a model and its inputs; all fields can be sent as JSON.
 
     peer: a name of gpunn.bench.peers.PEERS. inputs, answers: .npz files of arrays in the model's layout.
     shapes: of the inputs in order, if they differ from the file's. outputs: dtype and shape of each.

@@ -63,7 +63,7 @@ def joined(found: Sequence[Part], *, relaxed: bool = False) -> Graph:
 
 
 def _following(part: Part) -> Graph:
-    """What runs of a later part; operations whose shapes followed from values keep these shapes."""
+    """Return the operations of a later part; if their shapes followed from values, they keep these shapes."""
     values, changed = start(part.front, part.inputs), []
     for operation in evaluations(part.front, values):
         found = tuple(values[o] for o in operation.outputs) if operation.asks else ()

@@ -44,7 +44,7 @@ LITERT_STEPS = 1
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Of one output, per element or one number for all: the largest error, and its usual size."""
+    """Bounds of one output, for each element or one for all: the largest error, and its usual size."""
 
     limit: Array
     spread: Array

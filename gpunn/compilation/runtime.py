@@ -33,18 +33,17 @@ _T = TypeVar("_T")
 
 
 class _CarryOut(Protocol):
-    """How the pieces of one run are done: directly, or so that they can be interrupted."""
+    """A way to run the pieces of one run: directly, or so that they can be interrupted."""
 
     def __call__(self, work: Callable[[], _T]) -> _T: ...
 
 
 class Preference(enum.Enum):
-    """What a compilation is for (NeuralNetworks.h, PreferenceCode; the values are its values).
+    """The purpose of a compilation (NeuralNetworks.h, PreferenceCode; the values are its values).
 
     LOW_POWER takes the low-power adapter (what uses least energy, where backend is "auto" and counters tell),
-    FAST_SINGLE_ANSWER the fastest, for one run() at a time.
-    SUSTAINED_SPEED takes the fastest adapter and keeps several frames in flight in stream() and submit().
-    All wait in the operating system.
+    FAST_SINGLE_ANSWER the fastest, for one run() at a time. SUSTAINED_SPEED takes the fastest adapter and
+    keeps several frames in flight in stream() and submit(). All wait in the operating system.
     """
 
     LOW_POWER = 0

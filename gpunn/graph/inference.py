@@ -1,4 +1,4 @@
-"""What is known of an operation while it is added to a graph: its call, and the types of its results."""
+"""The call of an operation that is added to a graph, and the types of its results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpunn.types import Array, OpenShape, Quantization, TensorType, bounded
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is declared of an operation's results, see Graph.add: names, quantisations, shapes, hybrid."""
+    """Declarations about an operation's results, see Graph.add: names, quantisations, shapes, hybrid."""
 
     names: tuple[str, ...] = ()
     quantization: tuple[Quantization | None, ...] = ()

@@ -19,7 +19,7 @@ from gpunn.types import Array, DType, OpenShape, TensorType
 
 
 class Lifetime(enum.Enum):
-    """Where an operand's value comes from (types.hal 1.0, OperandLifeTime); VARIABLE: the run before."""
+    """The origin of an operand's value (types.hal 1.0, OperandLifeTime); VARIABLE: the run before."""
 
     INPUT = "input"
     CONSTANT = "constant"

@@ -16,7 +16,9 @@ MAX_CONTENT_BYTES = 1 << 14  # constants up to this size are the same where thei
 
 
 class Structure:
-    """What structure() gives, to be compared. Its hash is computed once: a graph may have many operations."""
+    """The result of structure(), for comparisons. Its hash is computed once: a graph may have many
+    operations.
+    """
 
     __slots__ = ("_described", "_hash")
 

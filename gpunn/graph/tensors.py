@@ -1,4 +1,4 @@
-"""What tensors of a graph may be: values that fit their types, zeros."""
+"""Limits of the tensors of a graph: values that fit their types, zeros."""
 
 from __future__ import annotations
 

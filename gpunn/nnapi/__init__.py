@@ -1,4 +1,4 @@
-"""NeuralNetworks.h in Python: Model, Compilation, Execution, Event, Memory, and what they are made of.
+"""NeuralNetworks.h in Python: Model, Compilation, Execution, Event, Memory, and their types and codes.
 
     model = Model()
     x = model.add_operand(OperandType(OperandCode.TENSOR_FLOAT32, (1, 4)))
@@ -13,8 +13,8 @@
     execution.set_output(0, result := np.empty((1, 4), np.float32))
     execution.start_compute().wait()
 
-Where a call of the documents returns a ResultCode other than NO_ERROR, its method raises NnapiError with that
-code. The calls that create are constructors; what they free is freed by garbage collection. Documents:
+If a call of the documents returns a ResultCode other than NO_ERROR, its method raises NnapiError with that
+code. Constructors replace the calls that create, and garbage collection those that free. Documents:
 NeuralNetworks.h, types.hal 1.0.
 """
 

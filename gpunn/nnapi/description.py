@@ -43,7 +43,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What an execution knows of the model's inputs, in their order: types in full, and values.
+    """An execution's knowledge of the model's inputs, in their order: full types, and values.
 
     The value of an omitted optional input is None.
     """

@@ -21,7 +21,7 @@ DEVICE_BACKENDS = ("webgpu", "cpu")
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether a device runs an operation of a model itself, and why not."""
+    """The support of a device for an operation of a model, and the reason if there is none."""
 
     operation: OperationCode
     supported: bool

@@ -37,7 +37,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """What an op's float32 results may be off by, beside the general promise.
+    """The error of an op's float32 results, beside the general promise.
 
     * terms: how many products, at most, a sum has. Their sizes add up to the op's own result for absolute
       values, and n eps of that is what the sum may be off by (Higham, Accuracy and Stability of Numerical

@@ -13,7 +13,7 @@ Line = Callable[[Array], tuple[Array, Array] | None]
 
 
 class Border(enum.Enum):
-    """What stands around the image where the window of an op pads it by itself."""
+    """The values around the image if the window of an op pads it by itself."""
 
     ZERO = "what stands for 0"
     LOWEST = "nothing that is above any element"
@@ -35,7 +35,7 @@ class Affine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algebra:
-    """What is known of an op's meaning; without a statement passes leave its operations alone.
+    """The algebra of an op, for passes; without a statement passes leave its operations unchanged.
 
     * identity: whether the result of a call has the elements of the first input as they are, if both have
       the same quantisation and there is no activation.

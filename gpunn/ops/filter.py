@@ -14,7 +14,7 @@ FILTER, BIAS = 1, 2  # positions of the operands
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Of an op whose results are sums of products of its first operand and a filter, operand FILTER.
+    """The filter of an op whose results are sums of products of its first operand and operand FILTER.
 
     * output_axis: the axis of the filter that counts the output channels, which are the last axis of the
       result. Operand BIAS, if it is there, is added to each channel. None: the op takes no bias.

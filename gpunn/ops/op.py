@@ -1,4 +1,4 @@
-"""How an op is declared: its Facets, @op, and the Op that they make."""
+"""The declaration of an op: its Facets, @op, and the Op that they make."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Quantized:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """What an op states of itself, beside its meaning.
+    """The statements of an op about itself, beside its meaning.
 
     * infer: the types of the results, from those of the operands; raises ModelError.
     * kernel: the GPU form, or several candidates; may raise Unsupported.

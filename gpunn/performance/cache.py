@@ -32,7 +32,7 @@ _known: dict[tuple[Key, Path], Capabilities] = {}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a measurement depends on: an adapter with its driver, and the CPU that it is compared with."""
+    """The key of a measurement: an adapter with its driver, and the CPU that it is compared with."""
 
     adapter: str
     driver: str

@@ -40,7 +40,7 @@ LAVAPIPE_LOOP_ITERATIONS = 65_000
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What gpunn can run on: an adapter of the system, or the CPU backend. `pci`: vendor and device id."""
+    """A device for gpunn: an adapter of the system, or the CPU backend. `pci`: vendor and device id."""
 
     name: str
     backend: str

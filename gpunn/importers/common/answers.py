@@ -1,4 +1,4 @@
-"""What a rule answers: the steps that stand for an operator, constants, or what the host must compute."""
+"""The answers of rules: steps that stand for an operator, constants, or a computation for the host."""
 
 from __future__ import annotations
 

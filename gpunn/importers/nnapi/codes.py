@@ -124,7 +124,7 @@ class LSHProjectionType(enum.IntEnum):
 
 
 class OperandLifeTime(enum.IntEnum):
-    """How an operand is used (types.hal)."""
+    """The use of an operand (types.hal)."""
 
     TEMPORARY_VARIABLE = 0
     MODEL_INPUT = 1

@@ -1,4 +1,4 @@
-"""What an NNAPI operation takes and gives: a line of text for each form, and the check against it.
+"""Inputs and outputs of an NNAPI operation: a line of text for each form, and the check against it.
 
 A line lists parameters as `name:kind`. A kind begins with
     T  a tensor of the operation's type, which is one of Signature.types

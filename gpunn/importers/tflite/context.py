@@ -25,7 +25,7 @@ MAX_REPEATED = 1 << 14  # operators and their operands that are read again, as t
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a file names to keep a tensor in (VAR_HANDLE)."""
+    """A named variable of a file (VAR_HANDLE), which keeps a tensor."""
 
     container: bytes
     name: bytes
@@ -36,7 +36,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a file keeps pairs of strings and numbers in, by key (HASHTABLE); types by their names."""
+    """A table of a file (HASHTABLE): pairs of strings and numbers by key; types by their names."""
 
     number: int
     key: str
@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What was imported into a table: keys, a value for each, and how many different keys there are."""
+    """The imported content of a table: keys, a value for each, and the number of different keys."""
 
     keys: Operand
     values: Operand

@@ -196,7 +196,7 @@ def _go_round(condition: Target, body: Target, kind: Callable[[Target], States])
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """That bodies are completed for the shapes of each call, from templates where there are any."""
+    """A request to complete bodies for the shapes of each call, from templates if there are any."""
 
     templates: Sequence[Graph] = ()
 

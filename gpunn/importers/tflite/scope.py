@@ -1,4 +1,4 @@
-"""What the reader of a subgraph offers to operators that call other subgraphs or name resources."""
+"""The reader of a subgraph, for operators that call other subgraphs or name resources."""
 
 from __future__ import annotations
 

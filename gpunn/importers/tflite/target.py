@@ -1,4 +1,4 @@
-"""Where a reader of TFLite operators adds what they stand for: a model, and what state holds in it by now."""
+"""The target of a reader of TFLite operators: a model, and the current values of its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpunn.importers.tflite.context import Context, Key
 
 @dataclass(slots=True)
 class States:
-    """What state holds while a model is read, by key.
+    """The values of state while a model is read, by key.
 
     `begun` is what it held at first, which `begin` makes, `written` what has become of it.
     """

@@ -1,4 +1,4 @@
-"""How integer sums of products become stored results, and which way their halves are rounded.
+"""The conversion of integer sums of products to stored results, and the rounding of their halves.
 
 What shaders/lib/requantize.wgsl does with FINISH on the GPU, integer_product.py does on the CPU.
 """
@@ -31,7 +31,7 @@ FINISH_INT64 = Function(
 
 @dataclass(frozen=True, slots=True)
 class Rescaling:
-    """How sums of products become stored results; one multiplier and shift for each output channel.
+    """The conversion of sums of products to stored results: a multiplier and a shift for each output channel.
 
     upwards: how many of the output channels, the first ones, have halves rounded upwards, see Rounding.
     """
@@ -63,11 +63,11 @@ class Rescaling:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """How LiteRT's default kernels of one op round, on x86-64 (AVX2 and later), found by experiment.
+    """The rounding of LiteRT's default kernels of one op, on x86-64 (AVX2 and later), found by experiment.
 
-    upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix
-    product does, and its vector instructions, which take eight channels at a time. The others, and all of 16
-    bits, round halves away from zero, as its reference kernels do. single: scales of input and filter are
+    upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix product
+    does, and its vector instructions, which take eight channels at a time. The others, and all of 16 bits,
+    round halves away from zero, as its reference kernels do. single: scales of input and filter are
     multiplied in float32 (as in GetQuantizedConvolutionMultipler), as those of uint8 always are; else in
     float64 (as in PopulateConvolutionQuantizationParams).
     """

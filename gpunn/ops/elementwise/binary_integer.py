@@ -40,7 +40,7 @@ Factor = tuple[int, int]  # (m, shift), see quantize_multiplier
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """What a kernel makes of two elements: `combine` and other functions, and what these read."""
+    """A kernel's function of two elements: `combine` and other functions, and the operands that they read."""
 
     functions: Mapping[str, Function]
     params: Mapping[str, Param] = field(default_factory=dict)

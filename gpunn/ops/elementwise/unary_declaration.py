@@ -23,7 +23,7 @@ from gpunn.types import Array, DType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """How an activation passes on the errors of what it is applied to.
+    """The effect of an activation on the errors of its input.
 
     slope: its steepest. approximate: it adds errors of an elementary function.
     """

@@ -38,7 +38,8 @@ _NONE = -(2**31)  # stands for a product of nothing so far
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """What a reduction's kernel does: expressions as in reduce.Reduction, and what these read.
+    """The functions of a reduction's kernel: expressions as in reduce.Reduction, and the operands that they
+    read.
 
     `enter`: what makes an accumulator, of dtype `accumulator` where it is not the result's, of a term.
     `ordered`: the terms must be joined one after the other.
@@ -104,7 +105,7 @@ WHOLE_MEAN: Mapping[DType, Folding] = {
 
 @dataclass(frozen=True, slots=True)
 class _MeanRescaling:
-    """How a sum of stored values becomes a mean: after + rescale(sum - before, m, shift).
+    """The conversion of a sum of stored values to a mean: after + rescale(sum - before, m, shift).
 
     upwards: for how many of the last dimension's results, the first ones, halves are rounded upwards.
     """

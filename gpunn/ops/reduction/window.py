@@ -24,7 +24,7 @@ MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, on the GP
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How elements become one: the op that reduces, the op that joins two, and what changes nothing."""
+    """The way to combine elements: the op that reduces, the op that combines two, and the neutral element."""
 
     reduce: str
     join: str
