@@ -9,6 +9,7 @@ from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.graph.pending import FOR_SHAPES, FOR_VALUES, PendingOperation
+from gpunn.graph.tensors import is_short
 from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.operator_builder import OperatorBuilder
@@ -33,7 +34,10 @@ class Waiting:
     states: tuple[int, ...]
 
     def pend(self, graph: Graph, node: Node, error: ComputedError | None = None) -> tuple[Operand, ...]:
-        """Let the operator wait in a graph, for types of its inputs, or for the value that an error names."""
+        """Let the operator wait in a graph, for types of its inputs, or for the value that an error names.
+
+        With that it asks for all that may be shapes, which are read back together.
+        """
         tensors = self.tensors.graph.tensors
         outputs = []
         for index, title in zip(self.operator.outputs, self.titles, strict=False):
@@ -44,13 +48,15 @@ class Waiting:
             outputs.append(Operand(title, tensor.type, Lifetime.TEMPORARY, open=shape))
         states = zip((node.operand(k) for k in self.states), self.titles[len(outputs) :], strict=True)
         after = (Operand(title, o.type, Lifetime.TEMPORARY, open=OpenShape(None)) for o, title in states)
+        others = (o for o in node.inputs if o is not None and is_short(o.type))
+        unknown = (o for o in others if graph.value_of(o) is None)
         entry = PendingOperation(
             self.operator.code.lower(),
             node.origin,
             node.inputs,
             (*outputs, *after),
             self,
-            () if error is None else (error.operand,),
+            () if error is None else tuple(dict.fromkeys((error.operand, *unknown))),
             reason=FOR_SHAPES if error is None else f"{error}: {FOR_VALUES}",
         )
         return graph.pend(entry)

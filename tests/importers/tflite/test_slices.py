@@ -209,7 +209,9 @@ def test_one_program_for_all_ranges_of_a_size(backend: str) -> None:
     strides = graph.constant(ints(1, 1, 1))
     (y,) = graph.add("STRIDED_SLICE", [x, begin, end, strides], [float32(1, 1)], masks, signatures=[(-1, -1)])
     data = graph.build([y])
-    with gpunn.load(data).compile(backend) as compiled:
+    model = gpunn.load(data)
+    assert model.pending[0].asks == tuple(model.inputs[1:]), "which are read back together"
+    with model.compile(backend) as compiled:
 
         def run(a: int, b: int, c: int) -> None:
             found = compiled(X, ints(a, 1, c), ints(b, 0, 0))
