@@ -9,7 +9,8 @@
 `op` makes an Op from a numpy function: its positional parameters are the operands, the keyword-only ones the
 attributes. `op` needs a rule that gives the types of the results (here `like`: the first input's type). It
 also takes a function that returns a Kernel, whose body is a file of shaders/ or a .wgsl file of your own, or
-that yields Candidates for different devices. Without a kernel the op runs on the CPU, inside the same plan.
+that yields Candidates for different devices. Instead of a kernel, `expand=` takes a function that writes the
+op in gpunn's ops, with an Expansion. Without both the op runs on the CPU, inside the same plan.
 Quantised operands arrive as real numbers, unless the op is `quantized`. `Facets` lists everything that an op
 can state, for example its Accuracy, which comparisons use, and its Algebra, which passes use.
 """
@@ -28,6 +29,7 @@ from gpunn.kernel import Candidate, Function, Kernel, Read, Unsupported, Write
 from gpunn.ops.accuracy import Accuracy
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.call import Call, broadcast, like
+from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.op import Facets, Op, Quantized, op
 
 __all__ = [
@@ -36,12 +38,14 @@ __all__ = [
     "Call",
     "Candidate",
     "CustomOperator",
+    "Expansion",
     "Facets",
     "Function",
     "Kernel",
     "Op",
     "Quantized",
     "Read",
+    "Tensor",
     "Unsupported",
     "Write",
     "broadcast",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import gpunn
 from gpunn import CustomOperator
-from gpunn.custom import Call, Kernel, Op, flexbuffer_map, like, op
+from gpunn.custom import Call, Expansion, Kernel, Op, Tensor, flexbuffer_map, like, op
 from gpunn.errors import FormatError, GpunnError, ModelError, UnsupportedError
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.types import Array, DType, TensorType, float32
@@ -66,6 +66,29 @@ def test_a_custom_operator_in_numpy_runs_inside_the_plan(backend: str) -> None:
         np.testing.assert_allclose(compiled(X), np.sinh(np.maximum(X, 0)) * 0.5, rtol=1e-6)
         places = {p.operation.op: p.backend for p in compiled.placement}
     assert places == {"relu": backend, "scaled_sinh": "cpu"}
+
+
+def _write_swish(call: Call, to: Expansion, x: Tensor) -> Tensor:
+    slope = to.constant(np.array(call["slope"], np.float32))
+    return to.add("mul", x, to.add("logistic", to.add("mul", x, slope)))
+
+
+@op(like, expand=_write_swish)
+def swish(x: Array, *, slope: float = 1.0) -> Array:
+    """x * logistic(slope * x)."""
+    return np.asarray(x / (1 + np.exp(-x.dtype.type(slope) * x)))
+
+
+def test_a_custom_operator_that_is_written_in_ops_runs_on_the_gpu(backend: str) -> None:
+    """The activations in it, and the one behind it, become part of the products that it is written in."""
+    options = bytes(flexbuffers.Dumps({"slope": 2.0}))
+    model = load(custom_file(options), swish)
+    assert [o.op for o in model.operations] == ["relu", "swish", "relu"]
+    with model.compile(backend=backend) as compiled:
+        expected = swish.reference(np.maximum(X, 0).astype(np.float64), slope=2.0)
+        np.testing.assert_allclose(compiled(X), expected, atol=1e-5, rtol=1e-6)
+        placed = [(p.operation.op, p.backend, p.operation.origin) for p in compiled.placement[1:]]
+    assert placed == [("mul", backend, model.operations[1].origin)] * 2
 
 
 def test_custom_options_behind_the_flatbuffer() -> None:
