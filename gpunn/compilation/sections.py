@@ -48,8 +48,8 @@ class Section:
 
     def key(self) -> Hashable:
         """Return what decides on the program: sections with equal keys share one."""
-        asked = () if self.cut is None else self.cut.asked
-        return structure(self.graph, self.operations), asked
+        found = structure(self.graph, self.operations)
+        return found if self.cut is None else (found, self.cut.asked, len(self.cut.following.inputs))
 
 
 def _digest(value: Array) -> Hashable:

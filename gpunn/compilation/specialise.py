@@ -196,11 +196,12 @@ class Specialisations:
         path: Path = (shapes,)
         section, part, placements = first.section, first, first.placements
         for depth in itertools.count():
-            if section.cut is None:
+            built = part.section.cut  # of a section with the same key; what is pending behind it may differ
+            if section.cut is None or built is None:
                 break
-            inputs, times = run_operations(section.cut, part.operations, results)
+            inputs, times = run_operations(built, part.operations, results)
             path, key, following = self._sections.follow(path, section.cut, inputs)
-            begun = _begun(part.after, section.cut, following.graph)
+            begun = _begun(part.after, built, following.graph)
             if tracer is not None:
                 tracer.host((p.operation for p in begun if not p.depth), times)
             with self._cache(depth).lend(key, partial(self._make, following)) as part:

@@ -180,6 +180,28 @@ def test_branches_whose_shapes_follow_from_values(wrap: Callable[[Model], Any], 
         assert compiled.stats.programs == 2, "three numbers either way"
 
 
+def test_what_the_host_runs_in_a_later_section_serves_for_all_values(backend: str) -> None:
+    """A branch keeps what is still above 0 after 1 is taken, or all: only its run tells how many."""
+    less, same = Model("less"), Model("same")
+    x = less.input("x", float32(2), open=None)
+    _, kept = less.add(positives, less.add("sub", [x, less.constant("one", np.float32(1))]), names=["p", "k"])
+    less.output(kept)
+    same.output(*same.add("abs", [same.input("x", float32(2), open=None)]))
+    model = Model()
+    condition, x = model.input("condition", TensorType(DType.BOOL, ())), model.input("x", float32(2, 3))
+    _, found = model.add(positives, [x], names=["places", "found"])
+    bodies = {"then": OpenBody(less), "otherwise": OpenBody(same)}
+    (chosen,) = model.add("if_else", [condition, found], bodies, names=["chosen"])
+    model.output(*model.add("neg", [chosen]))
+    with model.compile(backend) as compiled:
+        for more in (0, 0.5, 3, 0):  # as many numbers above 0, but others, and other ones of these above 1
+            x = np.where(X > 0, X + np.float32(more), X)
+            wanted = [v - 1 for v in x[x > 0] if v > 1]
+            np.testing.assert_array_equal(compiled(np.array(True), x), np.negative(wanted))
+            np.testing.assert_array_equal(compiled(np.array(False), x), -x[x > 0])
+        assert compiled.stats.programs == 4, "before, the choice, and two after it"
+
+
 def test_a_large_value_decides(backend: str) -> None:
     model = Model()
     x = model.input("x", TensorType(DType.BOOL, (300, 300)))
