@@ -26,7 +26,7 @@ class Model(Graph):
         return cls(**{f.name: getattr(graph, f.name) for f in fields(graph)})
 
     def reshaped(self, shapes: Mapping[str, Sequence[int]]) -> Model:
-        """Return the same network, on the same weights, for inputs of other shapes, given by name.
+        """Return the same model, on the same weights, for inputs of other shapes, given by name.
 
         Inputs that are not named keep their shape. Extents may change, and ranks where the operations allow
         it (as with ResizeInputTensor of TFLite's interpreter). Raises ModelError for an unknown name and for

@@ -224,7 +224,7 @@ def _row(
     operands = dict.fromkeys(o for o in (*operation.outputs, *operation.inputs) if o is not None)
     shown = next(iter(operands))
     moved = sum(o.type.nbytes for o in operands)
-    flops = operation.definition.work(operation.call())
+    flops = operation.definition.count_flops(operation.call())
     return Row(
         index=index,
         name=shown.name,

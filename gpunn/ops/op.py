@@ -106,8 +106,8 @@ class Op(Facets):
     optional: int
     variadic: bool
 
-    def work(self, call: Call) -> int:
-        """Return additions and multiplications of a call, by its textbook formula; moving elements counts as
+    def count_flops(self, call: Call) -> int:
+        """Count additions and multiplications of a call, by its textbook formula; moving elements counts as
         0.
         """
         if self.flops is not None:

@@ -115,8 +115,8 @@ def _histogram(mode: str, check: Check, bins: range) -> Histogram:
     width = (100 - ZERO) / len(bins)
     shown = [(0.0, ZERO * 0.8, 0), *((ZERO + (k - bins[0]) * width, width * 0.9, k) for k in bins)]
     bars = [
-        Bar(x, wide, 100 * math.log10(1 + counts[k]) / tallest, f"{_range(k)}: {counts[k]} of {sum(counts)}")
-        for x, wide, k in shown
+        Bar(x, width, 100 * math.log10(1 + counts[k]) / tallest, f"{_range(k)}: {counts[k]} of {sum(counts)}")
+        for x, width, k in shown
         if counts[k]
     ]
     tolerance = _place(check.tolerance, bins) if _tolerance_shown(check) else None

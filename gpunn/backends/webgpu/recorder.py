@@ -46,7 +46,9 @@ class Recorder:
             submit(self._device.wgpu, (), before)
         began = time.perf_counter() - self._started
         timed = self._by_timestamps if self.method == "timestamps" else self._by_submissions
-        for (operation, kernel), (begin, seconds) in zip(stage.work, timed(stage.dispatches), strict=True):
+        for (operation, kernel), (begin, seconds) in zip(
+            stage.dispatched, timed(stage.dispatches), strict=True
+        ):
             self.spans.append(Span(kernel.name, began + begin, seconds, operation, kernel))
         return submit(self._device.wgpu, (), copies)
 

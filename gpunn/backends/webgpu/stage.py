@@ -15,15 +15,16 @@ from gpunn.planning.plan import Segment
 class Stage:
     """A segment made ready: host operations, or uploads, dispatches and read-backs.
 
-    `work` says what each dispatch does. `readbacks` pairs operands and notes with their byte offset in the
-    staging buffer. `updates` follow the dispatches: they give variables on the device their next values.
+    `dispatched` has the operation and the kernel of each dispatch. `readbacks` pairs operands and notes with
+    their byte offset in the staging buffer. `updates` follow the dispatches: they give variables on the
+    device their next values.
     """
 
     segment: Segment
     dispatches: tuple[Dispatch, ...] = ()
     updates: tuple[Copy, ...] = ()
     readbacks: tuple[tuple[Operand | Note, int], ...] = ()
-    work: tuple[tuple[Operation, Kernel], ...] = ()
+    dispatched: tuple[tuple[Operation, Kernel], ...] = ()
 
     @property
     def on_device(self) -> bool:

@@ -73,9 +73,9 @@ def _check_bias(call: Call, products: Array) -> None:
     if not call.has(2):
         return
     bias = call.input(2)
-    wide = call.x.dtype is DType.INT16
-    if bias.dtype is not DType.INT32 and not (wide and bias.dtype is DType.INT64):
-        call.fail(f"the bias of a quantised operation must be int32{' or int64' * wide}, got {bias}")
+    has_16_bits = call.x.dtype is DType.INT16
+    if bias.dtype is not DType.INT32 and not (has_16_bits and bias.dtype is DType.INT64):
+        call.fail(f"the bias of a quantised operation must be int32{' or int64' * has_16_bits}, got {bias}")
     if bias.quantization is None:
         return
     scales = np.asarray(bias.quantization.scale)
@@ -103,9 +103,9 @@ def integer_product(
     """
     attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
     if call.x.quantization is None:
-        wide = dequantize(filter, call.input(1)).astype(x.dtype)
+        real_filter = dequantize(filter, call.input(1)).astype(x.dtype)
         biases = bias if bias is None or not call.input(2).quantization else dequantize(bias, call.input(2))
-        return apply_activation(real(x, wide, biases, **attrs), call.attrs.get("activation"))
+        return apply_activation(real(x, real_filter, biases, **attrs), call.attrs.get("activation"))
     how = rescaling(call, rounding)
     centred = filter.astype(np.float32) - np.float32(how.zero_w)
     low, high = LIMITS[call.x.dtype]

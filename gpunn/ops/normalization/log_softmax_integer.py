@@ -75,8 +75,8 @@ def _reference(call: Call, x: Array) -> Array:
     if not x.size:
         return x
     weights, logarithms = _table(call).astype(np.int64).reshape(2, 256)
-    wide = x.astype(np.int64)
-    below = np.max(wide, axis=call["axis"], keepdims=True) - wide
+    values = x.astype(np.int64)
+    below = np.max(values, axis=call["axis"], keepdims=True) - values
     total = np.sum(divide_by_power(weights[below], SUM_BITS), axis=call["axis"], keepdims=True)
     low, high = LIMITS[call.y.dtype]
     return store(divide_by_power(logarithms[below] - logarithm(total), 22) + high, call.y, (low, high))

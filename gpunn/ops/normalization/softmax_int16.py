@@ -50,8 +50,8 @@ def _reference(call: Call, x: Array) -> Array:
     if not x.size:
         return x
     exponential, reciprocal = _tables()
-    wide = x.astype(np.int64)
-    below = wide - np.max(wide, axis=call["axis"], keepdims=True)
+    values = x.astype(np.int64)
+    below = values - np.max(values, axis=call["axis"], keepdims=True)
     terms = between(_saturated(rescale(below, *_factor(call)) + ONE), exponential)
     total = np.sum(terms, axis=call["axis"], keepdims=True)
     digits = np.frexp(total.astype(np.float64))[1].astype(np.int64)

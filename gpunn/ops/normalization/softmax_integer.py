@@ -112,8 +112,8 @@ def _reference(call: Call, x: Array) -> Array:
     if not x.size:
         return x
     weights = exponentials(call).astype(np.int64)
-    wide = x.astype(np.int64)
-    weight = weights[np.max(wide, axis=call["axis"], keepdims=True) - wide]
+    values = x.astype(np.int64)
+    weight = weights[np.max(values, axis=call["axis"], keepdims=True) - values]
     total = np.sum(divide_by_power(weight, SUM_BITS), axis=call["axis"], keepdims=True)
     r, exponent = _reciprocal(total)
     shares = divide_by_power(high_multiply(weight, r), exponent + 31 - 8)

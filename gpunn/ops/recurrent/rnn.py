@@ -64,8 +64,8 @@ def expect_operands(call: Call, names: Mapping[int, str], indices: tuple[int, ..
 
 def product(x: Array, w: Array) -> Array:
     """Compute x . w^T in float32 or a wider dtype."""
-    wide = np.result_type(x, np.float32)
-    return np.asarray(x.astype(wide, copy=False) @ w.astype(wide, copy=False).T)
+    dtype = np.result_type(x, np.float32)
+    return np.asarray(x.astype(dtype, copy=False) @ w.astype(dtype, copy=False).T)
 
 
 def _gate(x: Array, w: Array, h: Array, r: Array, bias: Array) -> Array:

@@ -77,13 +77,13 @@ def _axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _reduce_sum(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
-    wide = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
-    return np.asarray(np.sum(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=wide), x.dtype)
+    dtype = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
+    return np.asarray(np.sum(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=dtype), x.dtype)
 
 
 def _reduce_prod(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
-    wide = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
-    return np.asarray(np.prod(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=wide), x.dtype)
+    dtype = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
+    return np.asarray(np.prod(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=dtype), x.dtype)
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:

@@ -161,19 +161,19 @@ def reduce_window(
     how = joining(function, x.dtype == bool)
     base, apart, steps = ((1,) * x.ndim if v is None else v for v in (base_dilations, dilations, strides))
     fill = how.neutral_of(x.dtype) if initial is None else initial
-    wide: Array = dilate.reference(x, fill, steps=base, paddings=paddings)
+    found: Array = dilate.reference(x, fill, steps=base, paddings=paddings)
     for axis, (k, s, d) in enumerate(zip(size, steps, apart, strict=True)):
         reach = (k - 1) * d + 1
-        if reach > wide.shape[axis]:
-            wide = np.empty((*wide.shape[:axis], 0, *wide.shape[axis + 1 :]), wide.dtype)
+        if reach > found.shape[axis]:
+            found = np.empty((*found.shape[:axis], 0, *found.shape[axis + 1 :]), found.dtype)
             continue
-        seen = np.lib.stride_tricks.sliding_window_view(wide, reach, axis)
+        seen = np.lib.stride_tricks.sliding_window_view(found, reach, axis)
         index: list[Any] = [slice(None)] * seen.ndim
         index[axis], index[-1] = slice(None, None, s), slice(None, None, d)
-        wide = np.asarray(_MEANING[how.reduce].meaning(seen[tuple(index)], axes=(x.ndim,)))
+        found = np.asarray(_MEANING[how.reduce].meaning(seen[tuple(index)], axes=(x.ndim,)))
     if initial is None:
-        return wide
-    return np.asarray(_JOIN[how.join](wide, initial.reshape(())))
+        return found
+    return np.asarray(_JOIN[how.join](found, initial.reshape(())))
 
 
 _JOIN: Mapping[str, Any] = {

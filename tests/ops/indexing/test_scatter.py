@@ -94,10 +94,10 @@ def test_work_is_counted_by_updates() -> None:
         ("segment_sum", [random(0, 7, 3), index[:, 0]], {"segments": 2}),
     ):
         (operation,) = model_of(op, inputs, attrs).operations
-        assert operation.definition.work(operation.call()) == 21
+        assert operation.definition.count_flops(operation.call()) == 21
     sums = [index[:, 0], index, random(0, 7), random(0, 2, 3)]
     (operation,) = model_of("embedding_lookup_sparse", sums, {"shape": (1,)}).operations
-    assert operation.definition.work(operation.call()) == 42
+    assert operation.definition.count_flops(operation.call()) == 42
 
 
 def test_sums_are_in_the_order_of_the_updates(backend: str) -> None:
