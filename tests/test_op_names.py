@@ -19,6 +19,7 @@ TABLES = (
     "gpunn/ops/",
     "gpunn/importers/tflite/rules/",
     "gpunn/importers/nnapi/rules.py",
+    "gpunn/importers/nnapi/recurrent.py",
     "gpunn/importers/nnapi/listing.py",
     "gpunn/bench/peers/ncnn_",
 )

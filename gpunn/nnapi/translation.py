@@ -15,9 +15,10 @@ from gpunn.importers.common.answers import Step, as_steps
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.node import ComputedError, RefusedError
+from gpunn.importers.nnapi.checks import DataCheck
 from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType
 from gpunn.importers.nnapi.node import Node
-from gpunn.importers.nnapi.rules import OPERATIONS, DataCheck
+from gpunn.importers.nnapi.rules import OPERATIONS
 from gpunn.importers.nnapi.signature import QUANT8, Param
 from gpunn.nnapi.description import Binding, Description, GraphOperation
 from gpunn.nnapi.values import bad

@@ -19,7 +19,8 @@ import numpy as np
 from gpunn.backends.webgpu.lower import lower
 from gpunn.compilation.compiler import compile_model
 from gpunn.device import BASELINE
-from gpunn.importers.nnapi.rules import OPERATIONS, unit
+from gpunn.importers.nnapi.checks import unit
+from gpunn.importers.nnapi.rules import OPERATIONS
 from gpunn.importers.nnapi.signature import Param
 from gpunn.nnapi import Model, OperandCode, OperandType, OperationCode
 from gpunn.passes.relax import relax

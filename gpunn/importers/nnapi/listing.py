@@ -12,7 +12,7 @@ from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.nnapi.codes import FuseCode, LSHProjectionType, OperationCode
 from gpunn.importers.nnapi.node import ACTIVATIONS, PADDINGS
-from gpunn.importers.nnapi.rules import LSTM_ACTIVATIONS
+from gpunn.importers.nnapi.recurrent import LSTM_ACTIVATIONS
 from gpunn.types import DType, Quantization, TensorType
 
 _FUSES = {name: code for code, name in ACTIVATIONS.items()}

@@ -13,32 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from gpunn.errors import ResultCode
 from gpunn.importers.common.answers import Step
 from gpunn.importers.common.strided_slice import StridedSlice
+from gpunn.importers.nnapi.checks import IN_RANGE, SORTED, DataCheck, Scales, free, hits, product, same, unit
 from gpunn.importers.nnapi.codes import LSHProjectionType, OperandCode, OperationCode
-from gpunn.importers.nnapi.node import ACTIVATIONS, PADDINGS, Node
+from gpunn.importers.nnapi.node import PADDINGS, Node
+from gpunn.importers.nnapi.recurrent import lstm, rnn, svdf
 from gpunn.importers.nnapi.signature import FLOAT, INT, QUANT8, Signature, parse
-from gpunn.types import Array
 
 ToStep = Callable[[Node], Step | Sequence[Step]]
-Scales = Callable[[Node], None]
 
 FLOATS = (FLOAT,)
 QUANTISED = (FLOAT, QUANT8)
 ANY = (FLOAT, INT, QUANT8)
-LSTM_ACTIVATIONS = {0: None, 1: "relu", 3: "relu6", 4: "tanh", 6: "logistic"}
-
-
-@dataclass(frozen=True, slots=True)
-class DataCheck:
-    """A rule for the values of a tensor at execution: `test` says what is wrong, or nothing."""
-
-    param: str
-    code: ResultCode
-    test: Callable[[Array, Node], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,78 +36,6 @@ class Rule:
     steps: ToStep
     scales: Scales
     checks: tuple[DataCheck, ...] = ()
-
-
-# ---- scales and zero points
-
-
-def free(node: Node) -> None:
-    """Allow any scales."""
-
-
-def same(*names: str) -> Scales:
-    """Require the output to have scale and zero point of the inputs `names`; without names of all inputs."""
-
-    def check(node: Node) -> None:
-        out = node.results[0]
-        types = [node.type(name) for name in names] or node.types[: node.variadic]
-        for found in types:
-            if out.type is QUANT8 and (found.scale, found.zero_point) != (out.scale, out.zero_point):
-                node.corrupt(
-                    f"the output must have the scale and zero point of the input, {found}, got {out}"
-                )
-
-    return check
-
-
-def unit(node: Node) -> None:
-    """Require a quantised output to have scale 1/256 and zero point 0."""
-    out = node.results[0]
-    if out.type is QUANT8 and (out.scale, out.zero_point) != (1 / 256, 0):
-        node.corrupt(f"the output must have scale 1/256 and zero point 0, got {out}")
-
-
-def product(first: str, second: str) -> Scales:
-    """Require the output's scale to exceed the product of two scales, which is the scale of a bias."""
-
-    def check(node: Node) -> None:
-        out = node.results[0]
-        if out.type is not QUANT8:
-            return
-        scale = node.type(first).scale * node.type(second).scale
-        if not out.scale > scale:
-            node.corrupt(
-                f"the output's scale must be over {first} scale * {second} scale = {scale:g}, got {out}"
-            )
-        if "bias" in node.parameters and not math.isclose(node.type("bias").scale, scale, rel_tol=1e-6):
-            bias = node.type("bias")
-            node.corrupt(f"the bias must have scale {first} scale * {second} scale = {scale:g}, got {bias}")
-
-    return check
-
-
-def hits(node: Node) -> None:
-    """Check HASHTABLE_LOOKUP: the values keep their scale, the hits are truth values."""
-    same("values")(node)
-    found = node.results[1]
-    if (found.scale, found.zero_point) != (1.0, 0):
-        node.corrupt(f"the hits must have scale 1 and zero point 0, got {found}")
-
-
-# ---- values at execution
-
-
-def _rows_exist(lookups: Array, node: Node) -> str:
-    rows = node.type("values").dimensions[0]
-    outside = lookups[(lookups < 0) | (lookups >= rows)]
-    return f"lookup {int(outside[0])} is not an index into {rows} rows" if outside.size else ""
-
-
-def _ascending(keys: Array, node: Node) -> str:
-    return "the keys must be sorted in ascending order" if np.any(keys[1:] < keys[:-1]) else ""
-
-
-# ---- operations
 
 
 def plain(op: str) -> ToStep:
@@ -325,34 +240,6 @@ def lsh_projection(node: Node) -> Step:
     return Step("lsh_projection", (functions, x, weight), {"type": kind})
 
 
-def _recurrent_activation(node: Node, known: Mapping[Any, str | None]) -> str | None:
-    """Return the activation of a recurrent operation, which is optional."""
-    return node.code("fuse", known) if node.has("fuse") else None
-
-
-def rnn(node: Node) -> Step:
-    """Translate RNN, one step."""
-    attrs = {"activation": _recurrent_activation(node, ACTIVATIONS)}
-    inputs = ("x", "weights", "recurrent_weights", "bias", "state")
-    return Step("rnn", tuple(node.tensor(name) for name in inputs), attrs)
-
-
-def svdf(node: Node) -> Step:
-    """Translate SVDF, one step."""
-    attrs = {"rank": node.integer("rank", 1), "activation": _recurrent_activation(node, ACTIVATIONS)}
-    inputs = ("x", "weights_feature", "weights_time")
-    tensors = tuple(node.tensor(name) for name in inputs)
-    return Step("svdf", (*tensors, node.optional("bias"), node.tensor("state")), attrs)
-
-
-def lstm(node: Node) -> Step:
-    """Translate LSTM, one step; the op itself checks which optional inputs go together."""
-    attrs: dict[str, Any] = {"activation": _recurrent_activation(node, LSTM_ACTIVATIONS)}
-    attrs.update({name: node.real(name) for name in ("cell_clip", "proj_clip")})
-    tensors = [name for name in node.parameters if node.type(name).type.is_tensor]
-    return Step("lstm", tuple(node.optional(name) for name in tensors), attrs)
-
-
 def _rule(
     types: Sequence[OperandCode],
     forms: Sequence[str],
@@ -384,8 +271,6 @@ _SLICE = "x:T1-4 begin:V1 end:V1 strides:V1 begin_mask:i end_mask:i shrink_axis_
 _RNN = "x:F2 weights:F2 recurrent_weights:F2 bias:F1 state:F2 fuse:i?"
 _SVDF = "x:F2 weights_feature:F2 weights_time:F2 bias:F1? state:F2 rank:i fuse:i?"
 
-_IN_RANGE = DataCheck("lookups", ResultCode.OP_FAILED, _rows_exist)
-_SORTED = DataCheck("keys", ResultCode.BAD_DATA, _ascending)
 
 _TABLE: Mapping[str, Rule] = {
     "ADD": _rule(QUANTISED, _BINARY, "y:T1-4", binary("add")),
@@ -398,7 +283,7 @@ _TABLE: Mapping[str, Rule] = {
     "DEQUANTIZE": _rule((QUANT8,), ["x:Q1-4"], "y:F1-4", plain("dequantize")),
     "DIV": _rule(FLOATS, _BINARY, "y:T1-4", binary("div")),
     "EMBEDDING_LOOKUP": _rule(
-        ANY, ["lookups:I1 values:T2-"], "y:T2-", plain("embedding_lookup"), same("values"), _IN_RANGE
+        ANY, ["lookups:I1 values:T2-"], "y:T2-", plain("embedding_lookup"), same("values"), IN_RANGE
     ),
     "FLOOR": _rule(FLOATS, _UNARY, "y:T1-4", plain("floor")),
     "FULLY_CONNECTED": _rule(
@@ -409,7 +294,7 @@ _TABLE: Mapping[str, Rule] = {
         product("x", "weights"),
     ),
     "HASHTABLE_LOOKUP": _rule(
-        ANY, ["lookups:I1 keys:I1 values:T2-"], "y:T2- hits:Q1", plain("hashtable_lookup"), hits, _SORTED
+        ANY, ["lookups:I1 keys:I1 values:T2-"], "y:T2- hits:Q1", plain("hashtable_lookup"), hits, SORTED
     ),
     "L2_NORMALIZATION": _rule(FLOATS, ["x:T4"], "y:T4", plain("l2_normalization")),
     "L2_POOL_2D": _rule(FLOATS, _POOL, "y:T4", pool("l2_pool2d")),
