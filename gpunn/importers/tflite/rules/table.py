@@ -7,14 +7,14 @@ BuiltinOperator, union BuiltinOptions), with the fields that later schemas (2.18
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from gpunn.custom import CustomOperator
 from gpunn.importers.common.answers import Answer, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.custom import PREFIX, custom_rule
-from gpunn.importers.tflite.node import Node, Options
+from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules import (
+    convolution,
     dense,
     recurrent,
     slices,
@@ -36,42 +36,6 @@ def plain(op: str) -> Rule:
 def activated(op: str, options: str) -> Rule:
     """Make a rule for operators whose only option is the fused activation."""
     return lambda node: Step(op, node.inputs, node.options(options).activation())
-
-
-def pool(op: str) -> Rule:
-    """Make a rule for the pools, which share Pool2DOptions."""
-
-    def rule(node: Node) -> Step:
-        options = node.options("Pool2DOptions")
-        size = options.get("FilterHeight"), options.get("FilterWidth")
-        return Step(op, node.inputs, {"size": size, **_window(options)})
-
-    return rule
-
-
-def _window(options: Options) -> dict[str, Any]:
-    """Return the common attributes of convolutions and pools: stride, padding, activation."""
-    padding = options.get("Padding")
-    if padding not in tensor.PADDINGS:
-        options.node.corrupt(f"there is no padding number {padding}")
-    stride = options.get("StrideH"), options.get("StrideW")
-    return {"stride": stride, "padding": tensor.PADDINGS[padding], **options.activation()}
-
-
-def _dilation(options: Options) -> tuple[int, int]:
-    return options.get("DilationHFactor"), options.get("DilationWFactor")
-
-
-def conv(node: Node) -> Step:
-    """Translate CONV_2D: filter [O, KH, KW, I]; fewer filter than input channels mean groups."""
-    options = node.options("Conv2DOptions")
-    return Step("conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
-
-
-def depthwise_conv(node: Node) -> Step:
-    """Translate DEPTHWISE_CONV_2D: filter [1, KH, KW, O]; the option depth_multiplier only repeats O / C."""
-    options = node.options("DepthwiseConv2DOptions")
-    return Step("depthwise_conv2d", node.inputs, {"dilation": _dilation(options), **_window(options)})
 
 
 def concatenation(node: Node) -> Step:
@@ -159,7 +123,7 @@ OPERATORS: Mapping[str, Rule] = {
     "ARG_MAX": tensor.arg_extreme("arg_max", "ArgMaxOptions"),
     "ARG_MIN": tensor.arg_extreme("arg_min", "ArgMinOptions"),
     "ATAN2": plain("atan2"),
-    "AVERAGE_POOL_2D": pool("average_pool2d"),
+    "AVERAGE_POOL_2D": convolution.pool("average_pool2d"),
     "BATCH_MATMUL": tensor.batch_matmul,
     "BATCH_TO_SPACE_ND": value.batch_to_space,
     "BIDIRECTIONAL_SEQUENCE_LSTM": recurrent.bidirectional_lstm,
@@ -173,13 +137,13 @@ OPERATORS: Mapping[str, Rule] = {
     "CEIL": plain("ceil"),
     "CONCATENATION": concatenation,
     "CONCAT_EMBEDDINGS": value.concat_embeddings,
-    "CONV_2D": conv,
-    "CONV_3D": window.conv3d,
-    "CONV_3D_TRANSPOSE": window.conv3d_transpose,
+    "CONV_2D": convolution.conv,
+    "CONV_3D": convolution.conv3d,
+    "CONV_3D_TRANSPOSE": convolution.conv3d_transpose,
     "COS": plain("cos"),
     "CUMSUM": tensor.cumsum,
     "DENSIFY": lambda node: Steps((), (node.operand(0),)),  # a constant, unfolded when it was read
-    "DEPTHWISE_CONV_2D": depthwise_conv,
+    "DEPTHWISE_CONV_2D": convolution.depthwise_conv,
     "DEPTH_TO_SPACE": value.blocks("depth_to_space", "DepthToSpaceOptions"),
     "DEQUANTIZE": plain("dequantize"),
     "DILATE": window.dilate,
@@ -205,7 +169,7 @@ OPERATORS: Mapping[str, Rule] = {
     "HARD_SWISH": plain("hard_swish"),
     "HASHTABLE_LOOKUP": tensor.hashtable_lookup,
     "L2_NORMALIZATION": value.l2_normalization,
-    "L2_POOL_2D": pool("l2_pool2d"),
+    "L2_POOL_2D": convolution.pool("l2_pool2d"),
     "LEAKY_RELU": leaky_relu,
     "LESS": plain("less"),
     "LESS_EQUAL": plain("less_equal"),
@@ -221,7 +185,7 @@ OPERATORS: Mapping[str, Rule] = {
     "MATRIX_DIAG": plain("matrix_diag"),
     "MATRIX_SET_DIAG": plain("matrix_set_diag"),
     "MAXIMUM": plain("maximum"),
-    "MAX_POOL_2D": pool("max_pool2d"),
+    "MAX_POOL_2D": convolution.pool("max_pool2d"),
     "MEAN": tensor.reduction("mean"),
     "MINIMUM": plain("minimum"),
     "MIRROR_PAD": tensor.mirror_pad,
@@ -325,7 +289,7 @@ OPERATORS: Mapping[str, Rule] = {
     "TILE": tensor.tile,
     "TOPK_V2": tensor.top_k,
     "TRANSPOSE": transpose,
-    "TRANSPOSE_CONV": tensor.transpose_conv,
+    "TRANSPOSE_CONV": convolution.transpose_conv,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": recurrent.sequence_lstm,
     "UNIDIRECTIONAL_SEQUENCE_RNN": recurrent.sequence_rnn,
     "UNIQUE": value.unique,

@@ -13,7 +13,6 @@ from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.types import DType
 
-PADDINGS = {schema.Padding.SAME: "same", schema.Padding.VALID: "valid"}
 INDEX_TYPES = {schema.TensorType.INT32: "int32", schema.TensorType.INT64: "int64"}
 MIRRORS = {schema.MirrorPadMode.REFLECT: "reflect", schema.MirrorPadMode.SYMMETRIC: "symmetric"}
 
@@ -101,23 +100,6 @@ def unsorted_segments(op: str) -> Callable[[Node], Step]:
         return Step(op, (node.operand(0), node.operand(1)), {"segments": segments, "drops": True})
 
     return rule
-
-
-def transpose_conv(node: Node) -> Step:
-    """Translate TRANSPOSE_CONV to a constant shape (the first input); the bias (version 3) is the last."""
-    options = node.options("TransposeConvOptions")
-    padding = options.get("Padding")
-    if padding not in PADDINGS:
-        node.corrupt(f"there is no padding number {padding}")
-    filter, x = node.operand(1), node.operand(2)
-    batch, *size, channels = node.ints(0, "extents", 4)
-    if (batch, channels) != (x.type.shape[:1] + filter.type.shape[:1]):
-        node.corrupt(
-            f"an output of {batch} images x {channels} channels does not fit {x.type}, {filter.type}"
-        )
-    stride = options.get("StrideH"), options.get("StrideW")
-    attrs = {"size": tuple(size), "stride": stride, "padding": PADDINGS[padding], **options.activation()}
-    return Step("transpose_conv2d", (x, filter, *node.inputs[3:]), attrs)
 
 
 def _axis(node: Node, index: int) -> int:

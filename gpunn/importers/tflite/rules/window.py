@@ -9,42 +9,11 @@ import tflite as schema
 
 from gpunn.importers.common.answers import PREVIOUS, Result, Step, Steps, Value
 from gpunn.importers.common.node import RefusedError
-from gpunn.importers.tflite.node import Node, Options
-from gpunn.importers.tflite.rules.tensor import PADDINGS, fill
+from gpunn.importers.tflite.node import Node
+from gpunn.importers.tflite.rules.tensor import fill
 
 MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all
 Move = tuple[str, Mapping[str, Any]]  # an op and its attributes
-
-
-def conv3d(node: Node) -> Step:
-    """Translate CONV_3D: filter [KD, KH, KW, I, O]."""
-    return Step("conv3d", node.inputs, _window(node.options("Conv3DOptions")))
-
-
-def _window(options: Options) -> dict[str, Any]:
-    """Return stride, dilation, padding and activation over depth, height and width."""
-    padding = options.get("Padding")
-    if padding not in PADDINGS:
-        options.node.corrupt(f"there is no padding number {padding}")
-    stride = tuple(options.get(f"Stride{axis}") for axis in "DHW")
-    dilation = tuple(options.get(f"Dilation{axis}Factor") for axis in "DHW")
-    return {"stride": stride, "dilation": dilation, "padding": PADDINGS[padding], **options.activation()}
-
-
-def conv3d_transpose(node: Node) -> Step:
-    """Translate CONV_3D_TRANSPOSE to a constant shape, filter [KD, KH, KW, O, I]."""
-    attrs = _window(node.options("Conv3DOptions"))
-    x, filter = node.operand(2), node.operand(1)
-    batch, *size, channels = node.ints(0, "extents", 5)
-    if x.type.rank != 5 or filter.type.rank != 5 or min(*attrs["stride"], *attrs["dilation"]) < 1:
-        node.corrupt(
-            f"takes five dimensions and strides over 0, got {x.type}, {filter.type}, {attrs['stride']}"
-        )
-    if (batch, channels) != (x.type.shape[0], filter.type.shape[3]):
-        node.corrupt(
-            f"a result of {size} and {channels} channels does not come of {x.type} and {filter.type}"
-        )
-    return Step("transpose_conv3d", (x, filter, *node.inputs[3:]), {"size": tuple(size), **attrs})
 
 
 def chain(layers: list[Step], start: Value, *moves: Move) -> Value:
