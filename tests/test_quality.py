@@ -1,4 +1,4 @@
-"""The tree is clean: ruff over everything, mypy --strict over the package, lines of shaders."""
+"""The tree is clean: ruff over everything, mypy --strict over the package, short files and lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from tests.resources import ROOT
+
+MAX_LINES = 350  # of a file: it has one subject, and is read at one time
+FOLDERS = ("benchmarks", "demos", "docs", "gpunn", "shaders", "tests")
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,11 @@ def test_shaders_have_short_lines() -> None:
         f"{file.name}: {line}" for file in files for line in file.read_text().splitlines() if len(line) > 120
     ]
     assert files and not lines
+
+
+def test_files_are_short() -> None:
+    """A long file is cut between two of its subjects."""
+    files = [f for folder in FOLDERS for kind in ("py", "wgsl") for f in (ROOT / folder).rglob(f"*.{kind}")]
+    lengths = {f.relative_to(ROOT).as_posix(): len(f.read_text("utf-8").splitlines()) for f in files}
+    assert len(lengths) > 100  # else the folders have other names now
+    assert not {name: n for name, n in lengths.items() if n > MAX_LINES}
