@@ -29,6 +29,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/cli/compare.py": (A_WORD, {"equal"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
     "gpunn/report/layers.py": (A_WORD, {"equal"}),
+    "gpunn/importers/common/strided_slice.py": (
+        "rules of STRIDED_SLICE that formats share",
+        {"dynamic_slice", "reshape", "strided_slice"},
+    ),
     "gpunn/importers/nnapi/node.py": (ACTIVATIONS_OF_A_FORMAT, {"relu", "relu1", "relu6"}),
     "gpunn/importers/tflite/node.py": (
         ACTIVATIONS_OF_A_FORMAT,
