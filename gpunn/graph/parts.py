@@ -18,8 +18,8 @@ Evaluate = Callable[[Graph, Sequence[Array]], tuple[Array, ...]]
 class Part:
     """A part of a graph and its inputs.
 
-    `graph` is the whole of what was left. `cut` says where it is cut, if something follows, and `following`
-    are the inputs of that.
+    `graph` is everything that was left. If something follows, `cut` says where it is cut, and `following` are
+    the inputs of the next part.
     """
 
     graph: Graph

@@ -60,13 +60,14 @@ Key = tuple[int, int] | Variable  # of state: a variable tensor, by subgraph and
 
 @dataclass(slots=True)
 class Context:
-    """What is shared while one file is read. `as_stored`: tensors have the shapes that the file says.
+    """The shared data of all readers of one file. `as_stored`: tensors have the shapes in the file.
 
-    `constants` are operands by subgraph and tensor. `handles` are constants that stand for resources,
-    `resources` what they stand for, `types` what was assigned to these first, and `initial_values` what they
-    hold before the first run, which the subgraphs in `done_once` assign; `tables` what was imported.
-    `unfolding` counts constants that unfold; `repeated` what was read of subgraphs that had been read before,
-    which are in `begun`. `latest` are the graph that again() was called for last, and the context there.
+    `constants` are operands by subgraph and tensor. `handles` are the constants for resources, `resources`
+    the resources for these constants. `types` are the types of the first assignments to resources.
+    `initial_values` are the values before the first run; the subgraphs in `done_once` assign them. `tables`
+    are the imported contents. `unfolding` counts constants that unfold. `repeated` counts what is read again
+    of subgraphs in `begun`, which were read before. `latest` are the last graph for which again() was called,
+    and its context.
     """
 
     file: TfliteFile
