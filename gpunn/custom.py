@@ -59,7 +59,7 @@ MAX_ENTRIES = 256  # of an options map, and of a list in it
 MAX_KEY = 128  # characters of an option's name
 Value = bool | int | float | str | tuple[bool | int | float, ...] | None
 
-# What flexbuffers raises on damaged bytes: it follows whatever offsets it finds.
+# The errors of flexbuffers for damaged bytes: it follows any offset that it finds.
 _DAMAGE = (struct.error, LookupError, ValueError, TypeError, OverflowError, AssertionError, AttributeError)
 
 

@@ -163,7 +163,7 @@ class Candidate:
     needs: frozenset[str] = frozenset()
 
 
-# What a kernel function gives: a dispatch, consecutive ones, or ways to choose from, the preferred one first.
+# A kernel function's result: a dispatch, consecutive ones, or ways to choose from, the preferred one first.
 Kernels = Kernel | Sequence[Kernel] | Iterator[Candidate]
 
 

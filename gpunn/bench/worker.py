@@ -22,7 +22,7 @@ from gpunn.types import Array
 MIN_CALLS = 2  # of a turn
 MIN_FRAMES = 4  # of a turn's stream: a ring of three is full once
 
-# What python -c runs, so that the import that is timed is the process's first; this module is in gpunn.
+# The code for python -c, so that the timed import is the process's first; this module is in gpunn.
 # The parent reads what was stdout; what libraries print goes to stderr.
 COMMAND = """\
 import os, sys, time, numpy

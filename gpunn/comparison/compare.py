@@ -30,7 +30,7 @@ from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
 from gpunn.types import Array
 
-RANDOM_SAMPLES = 4  # where no inputs are given
+RANDOM_SAMPLES = 4  # if no inputs are given
 PACKAGES = ("gpunn", "numpy", "wgpu", "ai-edge-litert")
 
 

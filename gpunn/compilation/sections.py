@@ -19,7 +19,7 @@ from gpunn.types import Array
 
 MAX_SECTIONS = 64  # that are kept, so that their graphs need not be completed again
 
-# What leads to a section: the shapes of a model's inputs, then for each section shapes and digests of values.
+# The way to a section: the shapes of a model's inputs, then for each section shapes and digests of values.
 Path = tuple[Hashable, ...]
 
 

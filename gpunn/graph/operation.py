@@ -113,7 +113,7 @@ class Operation:
 
     def _real(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         attrs = {k: v for k, v in self.attrs.items() if k in self.definition.attributes}
-        # What only moves elements may look at their bytes.
+        # An op that only moves elements may look at their bytes.
         if not self.definition.raw or self.outputs[0].type.dtype is DType.FLOAT32:
             inputs = [v if v is None or v.dtype != np.float16 else v.astype(np.float32) for v in inputs]
         results = as_tuple(self.definition.reference(*inputs, **attrs))

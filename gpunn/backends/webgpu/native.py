@@ -99,7 +99,7 @@ class _Outcome:
         self.error: str | None = None
 
 
-# What callbacks under way write to, by handle: they may outlive their MappedRead.
+# The outcomes that pending callbacks write to, by handle: they may outlive their MappedRead.
 _expected: dict[Any, _Outcome] = {}
 
 

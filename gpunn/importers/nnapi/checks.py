@@ -1,4 +1,4 @@
-"""What NNAPI demands of scales and zero points, and of values that come with an execution."""
+"""NNAPI's constraints for scales and zero points, and for values that come with an execution."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Options:
             self.node.corrupt(f"option {name} cannot be read ({error})")
 
     def name(self, field: int) -> bytes:
-        """Return a short string, by the number of its field; empty where there is none."""
+        """Return a short string, by the number of its field; empty if there is none."""
         table = self.table._tab
         try:
             place = table.Offset(4 + 2 * field)

@@ -1,6 +1,6 @@
 """The conversion of integer sums of products to stored results, and the rounding of their halves.
 
-What shaders/lib/requantize.wgsl does with FINISH on the GPU, integer_product.py does on the CPU.
+integer_product.py does on the CPU what shaders/lib/requantize.wgsl does with FINISH on the GPU.
 """
 
 from __future__ import annotations
