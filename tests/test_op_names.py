@@ -18,6 +18,7 @@ from tests.resources import ROOT
 TABLES = (
     "gpunn/ops/",
     "gpunn/importers/tflite/rules/",
+    "gpunn/importers/coreml/rules/",
     "gpunn/importers/nnapi/rules.py",
     "gpunn/importers/nnapi/recurrent.py",
     "gpunn/importers/nnapi/listing.py",
@@ -33,6 +34,11 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "rules of STRIDED_SLICE that formats share",
         {"dynamic_slice", "reshape", "strided_slice"},
     ),
+    "gpunn/importers/coreml/features.py": (
+        "what an input goes through before the first layer",
+        {"add", "dequantize", "mul", "reshape", "strided_slice", "sub", "transpose"},
+    ),
+    "gpunn/importers/coreml/reader.py": ("default values, and outputs of a lower rank", {"fill", "reshape"}),
     "gpunn/importers/nnapi/node.py": (ACTIVATIONS_OF_A_FORMAT, {"relu", "relu1", "relu6"}),
     "gpunn/importers/tflite/node.py": (
         ACTIVATIONS_OF_A_FORMAT,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from gpunn.errors import FormatError
 from gpunn.graph.graph import Graph
-from gpunn.importers import tflite
+from gpunn.importers import coreml, tflite
 from gpunn.importers.common.format import Format
 
-FORMATS: tuple[Format, ...] = (tflite.FORMAT,)  # the first that recognises a file reads it
+FORMATS: tuple[Format, ...] = (tflite.FORMAT, coreml.FORMAT)  # the first that recognises a file reads it
 MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths end there
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview

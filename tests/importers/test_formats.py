@@ -85,12 +85,14 @@ def test_what_the_reader_raises_is_raised(letters: None) -> None:
 
 def test_an_unknown_file_is_told_how_each_format_is_recognised(letters: None) -> None:
     tflite = ".tflite files have 'TFL3' at byte 4"
+    coreml = ".mlmodel files have a version and a description at byte 0"
     ops = ".ops and .letters files have the word OPS at the start"
     messages = {
         b"ab": "model: has only 2 bytes, which is no model",
-        b"a text about something else": f"model: not a model: {tflite}; {ops}, this looks like text",
+        b"a text about something else": f"model: not a model: {tflite}; {coreml}; {ops}, "
+        "this looks like text",
         PHOTO: f"model: not a model: {tflite}, this one has b'\\r\\n\\x1a\\n'; "
-        f"{ops}, this one has b'\\x89PN'",
+        f"{coreml}, this one has b'\\x89PNG'; {ops}, this one has b'\\x89PN'",
     }
     for data, message in messages.items():
         with pytest.raises(FormatError) as caught:
@@ -100,9 +102,12 @@ def test_an_unknown_file_is_told_how_each_format_is_recognised(letters: None) ->
 
 @pytest.mark.parametrize(
     ("data", "found"),
-    [(PHOTO, "this one has b'\\r\\n\\x1a\\n'"), (b"nothing but a text", "this looks like text")],
+    [(PHOTO, ", this one has b'\\r\\n\\x1a\\n'"), (b"nothing but a text", ", this looks like text")],
 )
-def test_an_unknown_file_beside_one_format(data: bytes, found: str) -> None:
+def test_an_unknown_file_beside_one_format(
+    data: bytes, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importers, "FORMATS", importers.FORMATS[:1])
     with pytest.raises(FormatError) as caught:
         load(data)
-    assert str(caught.value) == f"model: not a model: .tflite files have 'TFL3' at byte 4, {found}"
+    assert str(caught.value) == f"model: not a model: .tflite files have 'TFL3' at byte 4{found}"

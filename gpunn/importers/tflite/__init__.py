@@ -10,6 +10,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.format import Format
 from gpunn.importers.common.names import Names
+from gpunn.importers.common.template import checked, template
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.custom import CUSTOM_OPERATORS
 from gpunn.importers.tflite.file import TfliteFile
@@ -17,7 +18,6 @@ from gpunn.importers.tflite.labels import labels
 from gpunn.importers.tflite.reader import Reader
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
-from gpunn.importers.tflite.template import checked, template
 
 IDENTIFIER = b"TFL3"  # TensorFlow Lite schema, file_identifier
 MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset

@@ -10,6 +10,7 @@ from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.node import ComputedError, RefusedError
+from gpunn.importers.common.template import checked, template
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
 from gpunn.importers.tflite.node import Node
@@ -17,7 +18,6 @@ from gpunn.importers.tflite.operator_builder import OperatorBuilder
 from gpunn.importers.tflite.rules.table import rule_of
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
 from gpunn.importers.tflite.target import Target
-from gpunn.importers.tflite.template import checked, template
 from gpunn.importers.tflite.tensors import Tensors
 from gpunn.importers.tflite.waiting import Waiting
 

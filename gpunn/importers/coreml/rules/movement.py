@@ -1,0 +1,202 @@
+"""Rules of layers that move elements: permutations, joins, parts, repetitions, borders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gpunn.importers.common.node import RefusedError
+from gpunn.importers.coreml.node import Node, Value
+from gpunn.importers.coreml.rules.windows import MAX_BORDER, channel_first, images
+
+_PERMUTED = {4: (0, 1, 2, 3), 5: (0, 2, 3, 4)}  # the axes [sequence, C, H, W] of tensors, by their rank
+
+
+def permute(node: Node) -> Value:
+    """Return x with the axes [sequence, channel, height, width] in another order; the batch stays."""
+    x = node.only()
+    order = node.ints_of(node.params.axis, "axis", 4)
+    if x.type.rank not in _PERMUTED or sorted(order) != [0, 1, 2, 3]:
+        node.corrupt(f"axis {list(order)} is no order of 4 axes of an input of shape {list(x.type.shape)}")
+    places = _PERMUTED[x.type.rank]
+    moved = [places[k] for k in order]
+    return node.add("transpose", x, perm=tuple(moved if x.type.rank == 4 else [moved[0], 1, *moved[1:]]))
+
+
+def transpose(node: Node) -> Value:
+    """Return x with its axes in another order."""
+    x = node.only()
+    axes = tuple(int(a) for a in node.params.axes)
+    if sorted(axes) != list(range(x.type.rank)):
+        node.corrupt(f"axes {list(axes[:16])} are no order of the axes of shape {list(x.type.shape)}")
+    return node.add("transpose", x, perm=axes)
+
+
+def concat(node: Node) -> Value:
+    """Return all inputs side by side, along the channels or the sequence."""
+    rank = node.operand(0).type.rank
+    axis = node.axis(-5 if node.params.sequenceConcat else -3, rank)
+    return node.add("concat", *_all(node), axis=axis)
+
+
+def _all(node: Node) -> list[Value]:
+    """Return all inputs, numbers as tensors of one element."""
+    inputs = [node.operand(k) for k in range(len(node.inputs))]
+    return [node.add("reshape", x, shape=(1,)) if x.type.rank == 0 else x for x in inputs]
+
+
+def concat_nd(node: Node) -> Value:
+    """Return all inputs side by side along an axis, or interleaved along it."""
+    inputs = _all(node)
+    if not inputs:
+        node.corrupt("has no inputs")
+    shape = node.shape(inputs[0])
+    axis = node.axis(node.params.axis, len(shape))
+    if not node.params.interleave:
+        return node.add("concat", *inputs, axis=axis)
+    stacked = node.add("stack", *inputs, axis=axis + 1)
+    return node.add("reshape", stacked, shape=(*shape[:axis], shape[axis] * len(inputs), *shape[axis + 1 :]))
+
+
+def stack(node: Node) -> Value:
+    """Return all inputs along a new axis."""
+    inputs = [node.operand(k) for k in range(len(node.inputs))]
+    return node.add("stack", *inputs, axis=node.axis(node.params.axis, node.operand(0).type.rank + 1))
+
+
+def _parts(node: Node, x: Value, sizes: Sequence[int], axis: int) -> Sequence[Value]:
+    extent = node.shape(x)[axis]
+    if sum(sizes) != extent or min(sizes, default=0) < 1 or len(sizes) != node.count:
+        node.corrupt(f"{extent} elements cannot be divided into the {node.count} outputs")
+    first = node.add("split", x, sizes=tuple(sizes), axis=axis)
+    return [first.beside(k) for k in range(len(sizes))]
+
+
+def split(node: Node) -> Sequence[Value]:
+    """Return the channels in equal parts."""
+    x = node.only()
+    axis, count = node.axis(-3, x.type.rank), max(1, int(node.params.nOutputs))
+    if count != node.count:
+        node.corrupt(f"nOutputs is {count}, there are {node.count} outputs")
+    return _parts(node, x, [x.type.shape[axis] // count] * count, axis)
+
+
+def split_nd(node: Node) -> Sequence[Value]:
+    """Return parts along an axis, of stated sizes, or equal; the first ones are larger by one if need be."""
+    params, x = node.params, node.only()
+    axis = node.axis(params.axis, x.type.rank)
+    if len(params.splitSizes):
+        return _parts(node, x, [int(n) for n in params.splitSizes], axis)
+    size, larger = divmod(x.type.shape[axis], node.count)
+    return _parts(node, x, [size + (k < larger) for k in range(node.count)], axis)
+
+
+def sliced(node: Node, x: Value, axis: int, *bounds: int | None) -> Value:
+    """Return x[start:end:step] along one axis."""
+    rank = len(node.shape(x))
+    start, end, step = bounds
+    whole: list[Any] = [None] * rank
+    begin, stop = list(whole), list(whole)
+    begin[axis], stop[axis] = start, end
+    strides = [1] * rank
+    strides[axis] = step or 1
+    return node.add(
+        "strided_slice", x, begin=tuple(begin), end=tuple(stop), strides=tuple(strides), shrink_axes=()
+    )
+
+
+def slice_(node: Node) -> Value:
+    """Return a range of channels, rows or columns; negative bounds count from the end."""
+    params, x = node.params, node.only()
+    if params.axis not in (0, 1, 2):
+        raise RefusedError(f"its axis number {params.axis} is not in the format's document")
+    axis = node.axis(params.axis - 3, x.type.rank)
+    return sliced(node, x, axis, params.startIndex, params.endIndex, int(params.stride) or 1)
+
+
+def slice_static(node: Node) -> Value:
+    """Return x[begin:end:stride] in all dimensions; masks leave bounds open, or take one index only."""
+    params, x = node.params, node.only()
+    rank = x.type.rank
+    begins, ends = (node.ints_of(v, "bounds", rank) for v in (params.beginIds, params.endIds))
+    strides = node.ints_of(params.strides, "strides", rank, 1)
+    if 0 in strides:
+        node.corrupt("a stride is 0")
+    masks = (params.beginMasks, params.endMasks, params.squeezeMasks)
+    no_begin, no_end, one = (node.ints_of(mask, "masks", rank, 0) for mask in masks)
+    begin = tuple(
+        None if mask and not only else b for b, mask, only in zip(begins, no_begin, one, strict=True)
+    )
+    return node.add(
+        "strided_slice",
+        x,
+        begin=tuple(0 if b is None and only else b for b, only in zip(begin, one, strict=True)),
+        end=tuple(None if mask else e for e, mask in zip(ends, no_end, strict=True)),
+        strides=strides,
+        shrink_axes=tuple(k for k, only in enumerate(one) if only),
+    )
+
+
+def sequence_repeat(node: Node) -> Value:
+    """Return x several times along the sequence."""
+    x = node.only()
+    multiples = [1] * x.type.rank
+    multiples[node.axis(-5, x.type.rank)] = int(node.params.nRepetitions) or 1
+    return node.add("tile", x, multiples=tuple(multiples))
+
+
+def reorganize(node: Node) -> Value:
+    """Return blocks of pixels as channels, or channels as blocks of pixels."""
+    params, x = node.params, node.only()
+    block = int(params.blockSize)
+    if params.mode not in (0, 1, 2):
+        raise RefusedError(f"its mode number {params.mode} is not in the format's document")
+    leading = x.type.shape[:-3]
+    if params.mode == 2:
+        return _pixel_shuffle(node, x, block)
+    op = "depth_to_space" if params.mode else "space_to_depth"
+    return channel_first(node, node.add(op, images(node, x), block_size=block), leading)
+
+
+def _pixel_shuffle(node: Node, x: Value, block: int) -> Value:
+    """Return [N, C b b, H, W] as [N, C, H b, W b]: the blocks of a channel lie together."""
+    shape = node.shape(x)
+    if len(shape) < 3 or block < 1 or shape[-3] % block**2:
+        node.corrupt(f"channels of shape {list(shape)} are no blocks of {block} x {block}")
+    channels, height, width = shape[-3] // block**2, *shape[-2:]
+    count = math.prod(shape[:-3])
+    y = node.add("reshape", x, shape=(count * channels, block, block, height, width))
+    y = node.add("transpose", y, perm=(0, 3, 1, 4, 2))
+    return node.add("reshape", y, shape=(*shape[:-3], channels, height * block, width * block))
+
+
+def tile(node: Node) -> Value:
+    """Return x repeated along its last axes; a second input overrides the parameter."""
+    x = node.operand(0)
+    reps = list(node.numbers(1, "repetitions") if len(node.inputs) > 1 else node.params.reps)
+    if len(reps) > x.type.rank:
+        node.corrupt(f"there are {len(reps)} repetitions for an input of shape {list(x.type.shape)}")
+    return node.add("tile", x, multiples=(*(1,) * (x.type.rank - len(reps)), *(int(n) for n in reps)))
+
+
+def reverse(node: Node) -> Value:
+    """Return x with some axes reversed."""
+    x = node.only()
+    flips = node.ints_of(node.params.reverseDim, "reverseDim", x.type.rank)
+    strides = tuple(-1 if flip else 1 for flip in flips)
+    open_ = (None,) * x.type.rank
+    return node.add("strided_slice", x, begin=open_, end=open_, strides=strides, shrink_axes=())
+
+
+def constant_pad(node: Node) -> Value:
+    """Return x with borders of one value, as wide as stated or as brings the axis to a stated extent."""
+    params, x = node.params, node.operand(0)
+    stored = node.numbers(1, "paddings") if len(node.inputs) > 1 else params.padAmounts
+    amounts = node.ints_of(stored, "padAmounts", 2 * x.type.rank)
+    if not all(0 <= n <= MAX_BORDER for n in amounts):
+        node.corrupt(f"padAmounts must be 0 to {MAX_BORDER}, got {list(amounts)}")
+    if params.padToGivenOutputSizeMode:
+        amounts = tuple(max(0, n - x.type.shape[k // 2]) if n else 0 for k, n in enumerate(amounts))
+    pairs = tuple(zip(amounts[::2], amounts[1::2], strict=True))
+    return node.add("pad", x, paddings=pairs, value=params.value)

@@ -1,0 +1,135 @@
+"""The table of layer types: which op, or which function, stands for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gpunn.importers.coreml.node import Node, Value
+from gpunn.importers.coreml.rules import (
+    arithmetic,
+    dense,
+    movement,
+    normalization,
+    reductions,
+    shapes,
+    windows,
+)
+
+Rule = Callable[[Node], Value | Sequence[Value]]
+
+
+def _one(op: str) -> Rule:
+    """Return the rule of a layer without parameters that is one op on its one input."""
+    return lambda node: node.add(op, node.only())
+
+
+def _two(op: str) -> Rule:
+    """Return the rule of a layer without parameters that is one op on its two inputs."""
+    return lambda node: node.add(op, *arithmetic.pair(node))
+
+
+RULES: Mapping[str, Rule] = {
+    # windows
+    "convolution": windows.convolution,
+    "pooling": windows.pooling,
+    "upsample": windows.upsample,
+    "padding": windows.padding,
+    "crop": windows.crop,
+    # products
+    "innerProduct": dense.inner_product,
+    "batchedMatmul": dense.batched_matmul,
+    "embedding": dense.embedding,
+    "embeddingND": dense.embedding_nd,
+    # normalisation
+    "batchnorm": normalization.batchnorm,
+    "mvn": normalization.mvn,
+    "l2normalize": normalization.l2_normalize,
+    "lrn": normalization.lrn,
+    "softmax": normalization.softmax,
+    "softmaxND": normalization.softmax_nd,
+    "layerNormalization": normalization.layer_normalization,
+    # functions of one tensor
+    "activation": arithmetic.activation,
+    "unary": arithmetic.unary,
+    "clip": arithmetic.clip,
+    "clampedReLU": arithmetic.clamped_relu,
+    "gelu": arithmetic.gelu,
+    "ceil": _one("ceil"),
+    "floor": _one("floor"),
+    "sign": _one("sign"),
+    "round": _one("round"),
+    "sin": _one("sin"),
+    "cos": _one("cos"),
+    "tanh": _one("tanh"),
+    "exp2": lambda node: node.add("pow", node.scalar(2), node.only()),
+    "atan": lambda node: node.add("atan2", node.only(), node.scalar(1)),
+    "copy": lambda node: node.only(),
+    # functions of several tensors
+    "add": lambda node: arithmetic.fold(node, "add", node.params.alpha),
+    "multiply": lambda node: arithmetic.fold(node, "mul", node.params.alpha),
+    "max": lambda node: arithmetic.fold(node, "maximum"),
+    "min": lambda node: arithmetic.fold(node, "minimum"),
+    "average": arithmetic.average,
+    "scale": arithmetic.scale,
+    "bias": arithmetic.bias,
+    "dot": arithmetic.dot,
+    "addBroadcastable": lambda node: arithmetic.fold(node, "add"),
+    "multiplyBroadcastable": lambda node: arithmetic.fold(node, "mul"),
+    "maxBroadcastable": lambda node: arithmetic.fold(node, "maximum"),
+    "minBroadcastable": lambda node: arithmetic.fold(node, "minimum"),
+    "subtractBroadcastable": _two("sub"),
+    "divideBroadcastable": _two("div"),
+    "powBroadcastable": _two("pow"),
+    "modBroadcastable": _two("floor_mod"),
+    "floorDivBroadcastable": _two("floor_div"),
+    # comparison and logic
+    "equal": arithmetic.comparison("equal"),
+    "notEqual": arithmetic.comparison("not_equal"),
+    "lessThan": arithmetic.comparison("less"),
+    "lessEqual": arithmetic.comparison("less_equal"),
+    "greaterThan": arithmetic.comparison("greater"),
+    "greaterEqual": arithmetic.comparison("greater_equal"),
+    "logicalAnd": arithmetic.logic("logical_and"),
+    "logicalOr": arithmetic.logic("logical_or"),
+    "logicalXor": arithmetic.logic("not_equal"),
+    "logicalNot": arithmetic.logic("logical_not"),
+    "whereBroadcastable": arithmetic.where_broadcastable,
+    # reductions
+    "reduce": reductions.reduce,
+    **{name: reductions.reduction(how) for name, how in reductions.FUNCTIONS.items()},
+    "argMax": reductions.index_of("arg_max"),
+    "argMin": reductions.index_of("arg_min"),
+    # shapes and movement
+    "loadConstant": shapes.load_constant,
+    "loadConstantND": shapes.load_constant,
+    "reshape": shapes.reshape,
+    "flatten": shapes.flatten,
+    "permute": movement.permute,
+    "concat": movement.concat,
+    "concatND": movement.concat_nd,
+    "split": movement.split,
+    "splitND": movement.split_nd,
+    "slice": movement.slice_,
+    "sliceStatic": movement.slice_static,
+    "sequenceRepeat": movement.sequence_repeat,
+    "reorganizeData": movement.reorganize,
+    "transpose": movement.transpose,
+    "squeeze": shapes.squeeze,
+    "expandDims": shapes.expand_dims,
+    "flattenTo2D": shapes.flatten_to_2d,
+    "reshapeStatic": shapes.reshape_static,
+    "reshapeLike": lambda node: node.add("reshape", node.operand(0), shape=node.operand(1).type.shape),
+    "rankPreservingReshape": shapes.rank_preserving_reshape,
+    "stack": movement.stack,
+    "tile": movement.tile,
+    "reverse": movement.reverse,
+    "constantPad": movement.constant_pad,
+    "reshapeDynamic": shapes.reshape_dynamic,
+    "getShape": shapes.get_shape,
+    "broadcastToDynamic": shapes.broadcast_to_dynamic,
+    "fillDynamic": shapes.fill_dynamic,
+    "broadcastToStatic": shapes.broadcast_to_static,
+    "broadcastToLike": shapes.broadcast_to_like,
+    "fillStatic": shapes.fill_static,
+    "fillLike": lambda node: shapes.filled(node, node.only().type.shape),
+}

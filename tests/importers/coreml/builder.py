@@ -1,0 +1,59 @@
+"""Small .mlmodel files for tests, made of the reader's own messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpunn.importers.coreml.messages import model_class
+
+Message = Any
+
+
+def model(shape: Sequence[int] = (2, 4, 4), *, exact: bool = False, kind: str = "neuralNetwork") -> Message:
+    """A specification with the input "x" and the output "y", without layers."""
+    made = model_class()(specificationVersion=4)
+    given = made.description.input.add(name="x")
+    given.type.multiArrayType.shape.extend(shape)
+    given.type.multiArrayType.dataType = 65568
+    made.description.output.add(name="y").type.multiArrayType.dataType = 65568
+    getattr(made, kind).arrayInputShapeMapping = int(exact)
+    return made
+
+
+def image_model(color_space: int, height: int = 3, width: int = 2) -> Message:
+    """A specification whose input "x" is an image, and that copies it to "y"."""
+    made = model()
+    image = made.description.input[0].type.imageType
+    image.height, image.width, image.colorSpace = height, width, color_space
+    layer(made, "activation").linear.alpha = 1
+    return made
+
+
+def layer(
+    made: Message, kind: str, inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",)
+) -> Message:
+    """Add a layer, and return its parameters."""
+    added = made.neuralNetwork.layers.add(name=f"the {kind}", input=inputs, output=outputs)
+    getattr(added, kind).SetInParent()
+    return getattr(added, kind)
+
+
+def inner_product(outputs: int = 3, inputs: int = 4) -> Message:
+    """A specification with one inner product, whose weights are not set."""
+    made = model((inputs,), exact=True)
+    params = layer(made, "innerProduct")
+    params.inputChannels, params.outputChannels = inputs, outputs
+    return made
+
+
+def weights_of(made: Message) -> Message:
+    """The weights of inner_product()."""
+    return made.neuralNetwork.layers[0].innerProduct.weights
+
+
+def floats(values: Any) -> bytes:
+    """Bytes of packed floats."""
+    return np.asarray(values, "<f4").tobytes()

@@ -1,0 +1,83 @@
+"""The conformance cases of ../shared, run by gpunn."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import gpunn
+from gpunn.importers.coreml.rules.table import RULES
+from tests.resources import shared
+
+FOLDER = "conformance/coreml"
+Case = Any  # Case of load_cases.py: id layer meta model_bytes inputs expected
+
+# Cases whose declared input does not run, mostly one step [C] of a sequence, on which a window of several
+# steps does not fit. They are called with other shapes, but the reader needs a declared shape that runs.
+DECLARED_SHAPE_FAILS = {
+    "keras2_numeric.average_pooling_1d.d6c23362",
+    "keras2_numeric.clickbait_cnn_half_precision.a7857c4f",
+    "keras2_numeric.conv1d_flatten.418d4698",
+    "keras2_numeric.conv_batch_1d.8e413ecc",
+    "keras2_numeric.embedding_fixed_length.549b9ad2",
+    "keras2_numeric.global_average_pooling_1d.2e6b8afb",
+    "keras2_numeric.imdb_fasttext_first_2.487a6e20",
+    "keras2_numeric.intermediate_outputs_conv1d.15c2d211",
+    "keras2_numeric.max_pooling_1d.bb65a16f",
+    "keras2_numeric.model_with_duplicated_edges.4b9782bd",
+    "keras2_numeric.tiny_conv1d_dilated_random.450effcc",
+    "keras2_numeric.tiny_conv1d_valid_random.642a9a3f",
+    "keras2_numeric.tiny_conv_crop_1d_random.4c1e781f",
+    "ours.target4_first.53b10e20",
+    "torch_ops.unflatten.24178791",
+}
+# The suite gets five axes here, although it asserts for the same kind of network that [1, 1, C, 1, 1] is [C].
+FIVE_AXES = "nn_builder.linear_quant_convolution_8bit_float_scale_and_bias.2d0c730c"
+
+
+@cache
+def loader() -> ModuleType:
+    """load_cases.py of the conformance material."""
+    spec = importlib.util.spec_from_file_location("load_cases", shared(f"{FOLDER}/load_cases.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def cases(group: str) -> Iterator[Case]:
+    """The cases of a group, which is mostly a layer type."""
+    shared(f"{FOLDER}/cases/{group}.zip")
+    yield from loader().load(group)
+
+
+def covered(case: Case) -> bool:
+    """Whether every layer of a case has a rule."""
+    return set(case.meta["layers"]) <= set(RULES)
+
+
+def run(case: Case, backend: str) -> dict[str, Any]:
+    """What gpunn computes, in the form that load_cases.compare() wants."""
+    model = gpunn.load(case.model_bytes)
+    inputs, shapes = {}, {}
+    for operand in model.inputs:
+        x = np.asarray(case.inputs[operand.name], operand.type.dtype.numpy)
+        if x.dtype == np.uint8:
+            x = x.reshape(operand.type.shape)
+        if x.shape != operand.type.shape:
+            shapes[operand.name] = x.shape
+        inputs[operand.name] = x
+    with model.compile(backend, shapes=shapes) as compiled:
+        found = compiled.run(inputs)
+    if case.meta["rule"] not in ("classifier", "label"):
+        return dict(found)
+    (scores,) = found.values()
+    label = model.labels[int(np.argmax(scores))]
+    if case.meta["rule"] == "label":
+        return dict.fromkeys(case.expected, label)
+    return {"__label": label, "__probs": np.reshape(scores, -1)}

@@ -1,0 +1,128 @@
+"""Damaged and hostile .mlmodel files end in an error of gpunn's, at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+import gpunn
+from tests.importers.coreml.builder import Message, floats, inner_product, layer, model, weights_of
+
+ROUNDS = 400
+
+
+def network() -> Message:
+    """A specification with several layers and weights."""
+    made = model((2, 6, 6))
+    params = layer(made, "convolution", ["x"], ["a"])
+    params.outputChannels, params.kernelChannels = 3, 2
+    params.kernelSize.extend([3, 3])
+    params.weights.floatValue.append(floats(range(54)))
+    pool = layer(made, "pooling", ["a"], ["b"])
+    pool.kernelSize.extend([2, 2])
+    pool.stride.extend([2, 2])
+    layer(made, "softmax", ["b"], ["y"])
+    return made
+
+
+def test_damaged_bytes() -> None:
+    data = network().SerializeToString()
+    gpunn.load(data)
+    random_ = random.Random(7)
+    for _ in range(ROUNDS):
+        changed = bytearray(data)
+        for _ in range(random_.randint(1, 3)):
+            changed[random_.randrange(len(changed))] = random_.randrange(256)
+        try:
+            gpunn.load(bytes(changed))
+        except gpunn.GpunnError as error:
+            assert len(str(error)) < 5000
+
+
+def test_truncated_files() -> None:
+    data = network().SerializeToString()
+    for length in range(len(data)):
+        with pytest.raises(gpunn.GpunnError):
+            gpunn.load(data[:length])
+
+
+def _unpacked_and_packed(made: Message) -> None:
+    weights = weights_of(made)
+    weights.MergeFromString(b"\x0d\0\0\0\0")  # field 1 as a float of its own
+    weights.floatValue.append(floats(range(11)))
+
+
+CONTENTS: dict[str, tuple[Callable[[Message], object], str]] = {
+    "count": (lambda m: weights_of(m).floatValue.append(floats(range(11))), "have 11 values, expected 12"),
+    "bytes": (lambda m: weights_of(m).floatValue.append(b"12345"), "no whole number of floats"),
+    "mixture": (_unpacked_and_packed, "floatValue is partly packed"),
+    "half": (lambda m: weights_of(m).MergeFromString(b"\x12\x01a"), "no whole number of float16"),
+    "none": (lambda m: None, "have 0 values, expected 12"),
+    "several": (
+        lambda m: weights_of(m).MergeFromString(b"\x12\x02aa\x0a\x04aaaa"),
+        "several forms: floatValue, float16Value",
+    ),
+    "bits": (lambda m: weights_of(m).MergeFromString(b"\xf2\x01\x01a"), "quantised to 0 bits"),
+    "huge": (lambda m: setattr(m.neuralNetwork.layers[0].innerProduct, "outputChannels", 2**63), "expected"),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_weights_that_contradict_themselves(name: str) -> None:
+    change, message = CONTENTS[name]
+    made = inner_product()
+    change(made)
+    with pytest.raises(gpunn.FormatError, match=message):
+        gpunn.load(made.SerializeToString())
+
+
+def test_names_that_lead_nowhere_or_twice() -> None:
+    made = model()
+    layer(made, "softmax", ["nothing"])
+    with pytest.raises(gpunn.FormatError, match="input 'nothing' is computed by no layer before"):
+        gpunn.load(made.SerializeToString())
+    made = model()
+    layer(made, "softmax", outputs=["x"])
+    with pytest.raises(gpunn.FormatError, match="output 'x' is there already"):
+        gpunn.load(made.SerializeToString())
+    made = model()
+    layer(made, "softmax", outputs=["z"])
+    with pytest.raises(gpunn.FormatError, match="no layer computes 'y'"):
+        gpunn.load(made.SerializeToString())
+
+
+def test_all_refusals_are_in_one_message() -> None:
+    made = model()
+    layer(made, "gru", outputs=["a"])
+    layer(made, "softmax", ["a"], ["b"])
+    layer(made, "custom", ["b"], ["y"])
+    with pytest.raises(gpunn.UnsupportedError, match=r"0 'the gru', gru: .*2 'the custom', custom"):
+        gpunn.load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (-1,), (2**40,), (1,) * 9])
+def test_inputs_of_impossible_shapes(shape: tuple[int, ...]) -> None:
+    made = model(shape, exact=True)
+    layer(made, "sin")
+    with pytest.raises(gpunn.FormatError, match="input 'x' has"):
+        gpunn.load(made.SerializeToString())
+
+
+def test_deep_nesting_is_refused() -> None:
+    data = b""
+    for _ in range(1000):  # a loop in the body of a loop
+        loop = b"\x22" + _length(data) + data
+        layer_ = b"\xba\x26" + _length(loop) + loop
+        data = b"\x0a" + _length(layer_) + layer_
+    with pytest.raises(gpunn.FormatError, match="is no complete Core ML model"):
+        gpunn.load(b"\x08\x01\x12\x00\xa2\x1f" + _length(data) + data)
+
+
+def _length(data: bytes) -> bytes:
+    length, found = len(data), b""
+    while length > 127:
+        found += bytes([length & 127 | 128])
+        length >>= 7
+    return found + bytes([length])
