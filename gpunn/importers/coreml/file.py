@@ -74,7 +74,7 @@ class CoreMLFile:
 
     @property
     def legacy(self) -> bool:
-        """Whether all tensors have the five axes of the first versions of the format."""
+        """Tell whether all tensors have the five axes of the first versions of the format."""
         network = self.network
         if network.arrayInputShapeMapping or network.imageInputShapeMapping:
             return False
@@ -87,7 +87,7 @@ class CoreMLFile:
 
     @property
     def probabilities(self) -> str:
-        """The tensor with the probabilities of the classes."""
+        """Return the tensor with the probabilities of the classes."""
         named: str = self.network.labelProbabilityLayerName
         if named or not self.network.layers:
             return named
