@@ -38,7 +38,8 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what an input goes through before the first layer",
         {"add", "dequantize", "mul", "reshape", "strided_slice", "sub", "transpose"},
     ),
-    "gpunn/importers/coreml/reader.py": ("default values, and outputs of a lower rank", {"fill", "reshape"}),
+    "gpunn/importers/coreml/layer.py": ("outputs of a lower rank", {"reshape"}),
+    "gpunn/importers/coreml/reader.py": ("default values", {"fill"}),
     "gpunn/importers/nnapi/node.py": (ACTIVATIONS_OF_A_FORMAT, {"relu", "relu1", "relu6"}),
     "gpunn/importers/tflite/node.py": (
         ACTIVATIONS_OF_A_FORMAT,

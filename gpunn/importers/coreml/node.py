@@ -43,8 +43,10 @@ class Node(common.Node):
         definition = lookup(op)
         try:
             types = inferred(definition, call_of(definition, stand_ins, attrs, self.origin, self.value_of))
-        except (ValueNeededError, ResultsNeededError):
-            raise RefusedError("the shape of its result depends on values") from None
+        except (ValueNeededError, ResultsNeededError) as needed:
+            types = needed.results  # the graph keeps the op as pending, and what follows as well
+            if not types:
+                raise RefusedError("the shape of its result depends on values") from None
         result = self.steps.add(op, inputs, attrs)
         self.types.update({result.beside(k): type for k, type in enumerate(types)})
         return result

@@ -11,12 +11,12 @@ from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
-from gpunn.importers.coreml.features import Feature, into_network, out_of_network
+from gpunn.importers.coreml.features import Feature, into_network
 from gpunn.importers.coreml.file import CoreMLFile, shown
+from gpunn.importers.coreml.layer import Layer, Output
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node
 from gpunn.importers.coreml.rules.table import RULES
-from gpunn.types import Shape
 
 OVERWRITES = "copy"  # the one layer type that may give a tensor a new value
 
@@ -98,23 +98,8 @@ class Reader:
         if None in inputs:
             self.tensors.update(dict.fromkeys(layer.output))
             return
-        if any(map(self.graph.waits, inputs)):
-            raise RefusedError("the shapes of its inputs depend on values")
-        node = Node(
-            origin,
-            tuple(inputs),
-            value_of=self.graph.value_of,
-            params=getattr(layer, kind),
-            legacy=self.legacy,
-            count=len(layer.output),
-        )
-        answer = node.answer(RULES[kind](node))
-        if len(answer.outputs or ()) != len(layer.output):
-            node.corrupt(f"expected {len(answer.outputs or ())} outputs, got {len(layer.output)}")
-        pairs = zip(layer.output, answer.outputs or (), strict=True)
-        titles = [self._title(name, node.shape(value)) for name, value in pairs]
-        found, _ = self.builder.add(answer, origin, titles)
-        self.tensors.update(zip(layer.output, found, strict=True))
+        added = Layer(kind, origin, getattr(layer, kind), self.legacy, self._titles(layer))
+        self.tensors.update(zip(layer.output, added.add(self.graph, inputs), strict=True))
 
     def _check(self, layer: Message, kind: str, origin: str) -> None:
         """Raise FormatError for inputs that nothing computes, and for outputs that are there already."""
@@ -125,26 +110,26 @@ class Reader:
             if (name in self.tensors and kind != OVERWRITES) or list(layer.output).count(name) > 1:
                 raise FormatError(f"{origin}: output {shown(name)} is there already")
 
-    def _title(self, name: str, shape: Shape) -> str:
-        """Return the name of a tensor in the graph: those of outputs are kept for what callers get."""
-        if name in self.outputs.values() and out_of_network(self.legacy, shape) != shape:
-            return f"{name} (tensor)"
-        return next((title for title, tensor in self.outputs.items() if tensor == name), name)
+    def _titles(self, layer: Message) -> tuple[str, ...]:
+        """Return what a layer's outputs are called in the graph.
+
+        Outputs of the network get their names when they have the shape that callers get.
+        """
+        names = self.builder.names
+        hidden = self.outputs.values()
+        return tuple(names.unique(f"{name} (tensor)" if name in hidden else name) for name in layer.output)
 
     def _output(self, name: str, title: str) -> Operand:
         """Return an output as callers get it."""
         operand = self.tensors.get(name)
         if operand is None:
             self.file.fail(f"output {shown(title)}: no layer computes {shown(name)}")
-        shape = operand.type.shape
-        if not self.graph.waits(operand):
-            shape = out_of_network(self.legacy, shape)
-            if shape == operand.type.shape and operand.name == title:
-                return operand
-            node = Node(f"{self.file.name}: output {shown(title)}", (operand,))
-            answer = node.answer(node.add("reshape", operand, shape=shape))
-            ((operand,), _) = self.builder.add(answer, node.origin, [title])
-        return operand
+        if operand in self.graph.inputs and operand.name == title:
+            return operand
+        origin = f"{self.file.name}: output {shown(title)}"
+        added = Output("output", origin, None, self.legacy, (self.builder.names.unique(title),))
+        (found,) = added.add(self.graph, (operand,))
+        return found
 
 
 def _place(number: int, layer: Message) -> str:

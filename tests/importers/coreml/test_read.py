@@ -135,3 +135,18 @@ def test_class_labels_may_be_numbers() -> None:
     loaded = gpunn.load(made.SerializeToString())
     assert loaded.labels == ("7", "8", "9")
     assert [o.name for o in loaded.outputs] == ["p"]
+
+
+def test_a_shape_in_an_input_is_found_in_the_run(backend: str) -> None:
+    made = model((6,), exact=True)
+    shape = made.description.input.add(name="shape")
+    shape.type.multiArrayType.shape.append(2)
+    layer(made, "reshapeDynamic", ["x", "shape"], ["a"])
+    layer(made, "sin", ["a"])
+    loaded = gpunn.load(made.SerializeToString())
+    assert [entry.op for entry in loaded.pending] == ["reshapeDynamic", "sin", "output"]
+    x = np.arange(6, dtype=np.float32)
+    with loaded.compile(backend) as compiled:
+        for target in ((2, 3), (3, -1)):
+            got = compiled(x, np.array(target, np.float32))
+            np.testing.assert_allclose(got, np.sin(x).reshape(target), atol=1e-6)

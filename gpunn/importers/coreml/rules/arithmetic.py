@@ -253,3 +253,31 @@ def where_broadcastable(node: Node) -> Value:
 
 def _broadcast(node: Node, x: Value, shape: tuple[int, ...]) -> Value:
     return x if node.shape(x) == shape else node.add("broadcast_to", x, shape=shape)
+
+
+def _one_less_square(node: Node, x: Value) -> Value:
+    """Return sqrt(1 - x^2), as sqrt((1 - x) (1 + x)), which is exact near 1."""
+    one = node.scalar(1)
+    product = node.add("mul", node.add("sub", one, x), node.add("add", one, x))
+    return node.add("sqrt", product)
+
+
+def asin(node: Node) -> Value:
+    """Return the angle of a sine."""
+    return node.add("atan2", node.only(), _one_less_square(node, node.only()))
+
+
+def acos(node: Node) -> Value:
+    """Return the angle of a cosine."""
+    return node.add("atan2", _one_less_square(node, node.only()), node.only())
+
+
+def tan(node: Node) -> Value:
+    """Return the tangent."""
+    return node.add("div", node.add("sin", node.only()), node.add("cos", node.only()))
+
+
+def cosh(node: Node) -> Value:
+    """Return (exp(x) + exp(-x)) / 2."""
+    total = node.add("add", node.add("exp", node.only()), node.add("exp", node.add("neg", node.only())))
+    return node.add("mul", total, node.scalar(0.5))

@@ -117,25 +117,57 @@ def slice_(node: Node) -> Value:
 
 def slice_static(node: Node) -> Value:
     """Return x[begin:end:stride] in all dimensions; masks leave bounds open, or take one index only."""
-    params, x = node.params, node.only()
+    params = node.params
+    lists = (params.beginIds, params.endIds, params.strides)
+    return _masked_slice(node, lists, (params.beginMasks, params.endMasks, params.squeezeMasks))
+
+
+def slice_dynamic(node: Node) -> Value:
+    """Return the same as slice_static(); inputs after the first two override parameters, in their order."""
+    params = node.params
+    given = [node.numbers(index, "bounds") for index in range(1, len(node.inputs))]
+    parameters = (params.endIds, params.strides, params.beginMasks, params.endMasks, params.squeezeMasks)
+    rank = node.operand(0).type.rank
+    stated = [v if len(v) == rank else () for v in parameters]  # those not meant may have any length
+    whole: list[Sequence[int]] = [*given, *stated[max(0, len(given) - 1) :]]
+    return _masked_slice(node, whole[:3], whole[3:])
+
+
+def _masked_slice(node: Node, lists: Sequence[Sequence[int]], masks: Sequence[Sequence[int]]) -> Value:
+    """Return a slice by lists of begins, ends and strides, and masks of begins, ends and dropped axes."""
+    x = node.operand(0)
     rank = x.type.rank
-    begins, ends = (node.ints_of(v, "bounds", rank) for v in (params.beginIds, params.endIds))
-    strides = node.ints_of(params.strides, "strides", rank, 1)
+    if len(lists) != 3 or len(masks) != 3:
+        node.corrupt(f"it has {len(node.inputs)} inputs")
+    begins, ends = (node.ints_of(stated, "bounds", rank, 0) for stated in lists[:2])
+    strides = node.ints_of(lists[2], "strides", rank, 1)
     if 0 in strides:
         node.corrupt("a stride is 0")
-    masks = (params.beginMasks, params.endMasks, params.squeezeMasks)
     no_begin, no_end, one = (node.ints_of(mask, "masks", rank, 0) for mask in masks)
-    begin = tuple(
-        None if mask and not only else b for b, mask, only in zip(begins, no_begin, one, strict=True)
-    )
+    begin = [
+        b if only or not mask else None for b, mask, only in zip(begins, no_begin, one, strict=True)
+    ]
     return node.add(
         "strided_slice",
         x,
-        begin=tuple(0 if b is None and only else b for b, only in zip(begin, one, strict=True)),
+        begin=tuple(begin),
         end=tuple(None if mask else e for e, mask in zip(ends, no_end, strict=True)),
         strides=strides,
         shrink_axes=tuple(k for k, only in enumerate(one) if only),
     )
+
+
+def slice_by_size(node: Node) -> Value:
+    """Return a stated number of elements along an axis, from the index that the second input holds."""
+    x = node.operand(0)
+    axis = node.axis(node.params.axis, x.type.rank)
+    (start,) = node.ints_of(node.numbers(1, "begin"), "begin", 1)
+    start = start + x.type.shape[axis] if start < 0 else start
+    size = int(node.params.size)
+    end = x.type.shape[axis] if size == -1 else start + size
+    if not 0 <= start < end <= x.type.shape[axis]:
+        node.corrupt(f"{size} elements from {start} are not in shape {list(x.type.shape)}")
+    return sliced(node, x, axis, start, end, 1)
 
 
 def sequence_repeat(node: Node) -> Value:

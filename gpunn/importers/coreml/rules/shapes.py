@@ -168,3 +168,23 @@ def broadcast_to_like(node: Node) -> Value:
 def broadcast_to_dynamic(node: Node) -> Value:
     """Return the first input repeated to the shape that the second holds."""
     return _to_shape(node, node.operand(0), shape_of(node, node.numbers(1, "shape")))
+
+
+def range_static(node: Node) -> Value:
+    """Return numbers from a start to before an end."""
+    params = node.params
+    return _range(node, params.startValue, params.endValue, params.stepSizeValue)
+
+
+def range_dynamic(node: Node) -> Value:
+    """Return numbers from a start to before an end; the inputs are the end, the start and the step."""
+    stated = [float("nan"), node.params.startValue, node.params.stepSizeValue]
+    for index in range(len(node.inputs)):
+        stated[index : index + 1] = [float(v) for v in node.constant(index, "bounds", "float32").reshape(-1)]
+    if len(stated) != 3:
+        node.corrupt("expected one number for each of end, start and step")
+    return _range(node, stated[1], stated[0], stated[2])
+
+
+def _range(node: Node, start: float, end: float, step: float) -> Value:
+    return node.add("range", *(node.scalar(v) for v in (start, end, step)))

@@ -284,3 +284,15 @@ def crop(node: Node) -> Value:
         strides=(1,) * rank,
         shrink_axes=(),
     )
+
+
+def resize_bilinear(node: Node) -> Value:
+    """Return images of a stated size; the grid ends at the corners, or has the spacing of an upsampling."""
+    params, x = node.params, node.only()
+    image = images(node, x)
+    size = _pair(node, params.targetSize, "targetSize", 1)
+    mode = params.mode.samplingMethod
+    if mode not in (0, 1, 2) or (mode == 1 and 1 in size):
+        raise RefusedError(f"sampling method {mode} with target size {list(size)} has no rule")
+    y = node.add("resize_bilinear", image, size=size, align_corners=mode != 2)
+    return channel_first(node, y, node.shape(x)[:-3])
