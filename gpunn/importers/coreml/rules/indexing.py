@@ -15,7 +15,7 @@ from gpunn.types import Array, Shape
 MAX_MASK = 1 << 24  # elements of a mask that is a constant
 
 
-def _indices(node: Node, x: Value, extents: Sequence[int]) -> Value:
+def indices_into(node: Node, x: Value, extents: Sequence[int]) -> Value:
     """Return numbers as indices into `extents`, along the last axis if these are many; negative ones wrap."""
     found = node.add("cast", x, dtype="int32")
     limits = node.integers(extents[0] if len(extents) == 1 else extents)
@@ -27,7 +27,7 @@ def gather(node: Node) -> Value:
     """Return the parts of the first input along an axis that the second one names."""
     x, indices = node.operand(0), node.operand(1)
     axis = node.axis(node.params.axis, x.type.rank)
-    return node.add("gather", x, _indices(node, indices, [x.type.shape[axis]]), axis=axis)
+    return node.add("gather", x, indices_into(node, indices, [x.type.shape[axis]]), axis=axis)
 
 
 def gather_nd(node: Node) -> Value:
@@ -36,7 +36,7 @@ def gather_nd(node: Node) -> Value:
     count = indices.type.shape[-1] if indices.type.rank else 0
     if not 1 <= count <= x.type.rank:
         node.corrupt(f"indices of shape {list(indices.type.shape)} for an input of {list(x.type.shape)}")
-    return node.add("gather_nd", x, _indices(node, indices, x.type.shape[:count]))
+    return node.add("gather_nd", x, indices_into(node, indices, x.type.shape[:count]))
 
 
 def gather_along_axis(node: Node) -> Value:
@@ -46,12 +46,12 @@ def gather_along_axis(node: Node) -> Value:
     others = [n for k, n in enumerate(x.type.shape) if k != axis]
     if others != [n for k, n in enumerate(indices.type.shape) if k != axis] or indices.type.rank != rank:
         node.corrupt(f"indices of shape {list(indices.type.shape)} for an input of {list(x.type.shape)}")
-    rows = [_rows(node, value, axis) for value in (x, _indices(node, indices, [x.type.shape[axis]]))]
+    rows = [along_rows(node, value, axis) for value in (x, indices_into(node, indices, [x.type.shape[axis]]))]
     found = node.add("gather", *rows, axis=1, batch_dims=1)
-    return _from_rows(node, found, indices.type.shape, axis)
+    return from_rows(node, found, indices.type.shape, axis)
 
 
-def _rows(node: Node, x: Value, axis: int) -> Value:
+def along_rows(node: Node, x: Value, axis: int) -> Value:
     """Return x as a matrix with rows along an axis."""
     shape = node.shape(x)
     if axis != len(shape) - 1:
@@ -59,7 +59,7 @@ def _rows(node: Node, x: Value, axis: int) -> Value:
     return node.add("reshape", x, shape=(math.prod(shape) // max(1, shape[axis]), shape[axis]))
 
 
-def _from_rows(node: Node, rows: Value, shape: Shape, axis: int) -> Value:
+def from_rows(node: Node, rows: Value, shape: Shape, axis: int) -> Value:
     """Return a matrix with rows along an axis as a tensor of `shape`, but for the length of rows."""
     order = _moved(len(shape), axis)
     extents = [shape[k] for k in order[:-1]]
@@ -96,24 +96,24 @@ def top_k(node: Node) -> Sequence[Value]:
     params, x = node.params, node.operand(0)
     axis = node.axis(params.axis, x.type.rank)
     count = int(node.numbers(1, "number of elements")[0] if len(node.inputs) > 1 else params.K)
-    rows = _rows(node, x, axis)
+    rows = along_rows(node, x, axis)
     if params.useBottomK:
         rows = node.add("neg", rows)
     best = node.add("top_k", rows, k=count)
     values: Value = node.add("neg", best) if params.useBottomK else best
     indices = as_number(node, best.beside(1))
-    return [_from_rows(node, found, x.type.shape, axis) for found in (values, indices)]
+    return [from_rows(node, found, x.type.shape, axis) for found in (values, indices)]
 
 
 def arg_sort(node: Node) -> Value:
     """Return the indices that sort x along an axis, upwards unless stated; equal elements stay in order."""
     params, x = node.params, node.only()
     axis = node.axis(params.axis, x.type.rank)
-    rows = _rows(node, x, axis)
+    rows = along_rows(node, x, axis)
     best = node.add(
         "top_k", rows if params.descending else node.add("neg", rows), k=node.shape(rows)[1]
     )
-    return _from_rows(node, as_number(node, best.beside(1)), x.type.shape, axis)
+    return from_rows(node, as_number(node, best.beside(1)), x.type.shape, axis)
 
 
 def sliding_windows(node: Node) -> Value:
