@@ -106,7 +106,8 @@ class Node(common.Node):
     def weights(self, message: Message, *shape: int, what: str = "weights") -> Array:
         """Return weights as float32 of a shape. Raises FormatError if there are more or fewer."""
         try:
-            return weights.weights(message, math.prod(shape), shape[0] if shape else 1).reshape(shape)
+            with np.errstate(all="ignore"):  # scales may be anything
+                return weights.weights(message, math.prod(shape), shape[0] if shape else 1).reshape(shape)
         except FormatError as error:
             self.corrupt(f"{what}: {error}")
 

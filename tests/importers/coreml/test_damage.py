@@ -126,3 +126,20 @@ def _length(data: bytes) -> bytes:
         found += bytes([length & 127 | 128])
         length >>= 7
     return found + bytes([length])
+
+
+def test_choice_between_shapes_that_do_not_fit() -> None:
+    made = model((3,), exact=True)
+    made.description.input.add(name="z").type.multiArrayType.shape.append(4)
+    layer(made, "whereBroadcastable", ["x", "x", "z"])
+    with pytest.raises(gpunn.FormatError, match=r"shapes \[3\], \[3\], \[4\] cannot be broadcast"):
+        gpunn.load(made.SerializeToString())
+
+
+def test_weights_that_are_no_numbers_raise_no_warning() -> None:
+    made = model((1, 1, 1))
+    params = layer(made, "batchnorm")
+    params.channels = 1
+    for weights in (params.gamma, params.beta, params.mean, params.variance):
+        weights.floatValue.append(b"\x01\x00\x80\x7f")  # a signalling NaN
+    gpunn.load(made.SerializeToString())

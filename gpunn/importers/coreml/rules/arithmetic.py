@@ -246,7 +246,11 @@ def where_broadcastable(node: Node) -> Value:
     """Return the second input where the first is true, else the third."""
     if len(node.inputs) != 3:
         node.corrupt(f"expected 3 inputs, got {len(node.inputs)}")
-    shape = np.broadcast_shapes(*(node.operand(k).type.shape for k in range(3)))
+    shapes = [node.operand(k).type.shape for k in range(3)]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        node.corrupt(f"shapes {', '.join(str(list(s)) for s in shapes)} cannot be broadcast together")
     condition = truth(node, node.operand(0))
     return node.add("select", *(_broadcast(node, v, shape) for v in (condition, *node.inputs[1:]) if v))
 

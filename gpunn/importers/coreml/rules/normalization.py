@@ -30,18 +30,20 @@ def batchnorm(node: Node) -> Value:
     if params.channels != channels:
         node.corrupt(f"expected {params.channels} channels, got shape {list(node.shape(x))}")
     epsilon = params.epsilon or 1e-5
-    gamma = node.weights(params.gamma, channels, what="gamma").astype(np.float64).reshape(-1, 1, 1)
-    beta = node.weights(params.beta, channels, what="beta").astype(np.float64).reshape(-1, 1, 1)
+    stored = {
+        name: node.weights(getattr(params, name), channels, what=name).reshape(-1, 1, 1)
+        for name in ("gamma", "beta", *(() if params.computeMeanVar else ("mean", "variance")))
+    }
     if params.computeMeanVar:
         if not params.instanceNormalization:
             raise RefusedError("mean and variance are computed, but not for each instance")
         y = _standardised(node, x, IMAGE, epsilon)
-        return node.add("add", node.add("mul", y, node.floats(gamma)), node.floats(beta))
-    mean = node.weights(params.mean, channels, what="mean").astype(np.float64).reshape(-1, 1, 1)
-    variance = node.weights(params.variance, channels, what="variance").astype(np.float64).reshape(-1, 1, 1)
-    with np.errstate(invalid="ignore", divide="ignore"):
+        return node.add("add", node.add("mul", y, node.floats(stored["gamma"])), node.floats(stored["beta"]))
+    with np.errstate(all="ignore"):  # weights may be anything
+        gamma, beta, mean, variance = (stored[k].astype(np.float64) for k in stored)
         factor = gamma / np.sqrt(variance + epsilon)
-    return node.add("add", node.add("mul", x, node.floats(factor)), node.floats(beta - mean * factor))
+        scale, shift = factor.astype(np.float32), (beta - mean * factor).astype(np.float32)
+    return node.add("add", node.add("mul", x, node.floats(scale)), node.floats(shift))
 
 
 def _centred(node: Node, x: Value, axes: tuple[int, ...]) -> Value:
