@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gpunn.errors import ModelError
@@ -28,8 +29,9 @@ class Declared:
         """Give types the declared quantisations, if there are any; ModelError for a wrong number of them."""
         if self.quantization and len(self.quantization) != len(types):
             call.fail(f"has {len(types)} results, got quantisations for {len(self.quantization)}")
-        pairs = zip(types, self.quantization or [t.quantization for t in types], strict=True)
-        return tuple(replace(t, quantization=q) for t, q in pairs)
+        if not self.quantization:
+            return tuple(types)
+        return tuple(replace(t, quantization=q) for t, q in zip(types, self.quantization, strict=True))
 
     def operands(self, call: Call, types: Sequence[TensorType], number: int) -> tuple[Operand, ...]:
         """Make the results of operation `number` of a graph."""
@@ -73,9 +75,10 @@ def call_of(
 
     types = tuple(None if i is None else i.type for i in inputs)
     constant = tuple(i is not None and i.value is not None for i in inputs)
-    call = Call(definition.name, origin, types, attrs, constant=constant, value_of=value)
+    given = partial(Call, definition.name, origin, types, constant=constant, value_of=value)
+    call = given(attrs=attrs)
     definition.check_arity(call)
-    return replace(call, attrs=definition.complete(call, attrs))
+    return given(attrs=definition.complete(call, attrs))
 
 
 def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:

@@ -102,9 +102,7 @@ class CoreMLFile:
         kind = next((OTHER_MODELS[n] for n in _field_numbers(data) if n in OTHER_MODELS), None)
         if kind is None:
             self.fail("is a Core ML model of no known kind")
-        raise UnsupportedError(
-            f"{self.name}: is a Core ML model of the kind {kind}, not a neural network"
-        )
+        raise UnsupportedError(f"{self.name}: is a Core ML model of the kind {kind}, not a neural network")
 
 
 def shown(name: str) -> str:

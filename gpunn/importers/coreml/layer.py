@@ -63,9 +63,7 @@ class Layer:
         """Return what the rule of the layer's type answers."""
         return node.answer(RULES[self.kind](node))
 
-    def _wait(
-        self, graph: Graph, inputs: Sequence[Operand | None], *asks: Operand
-    ) -> tuple[Operand, ...]:
+    def _wait(self, graph: Graph, inputs: Sequence[Operand | None], *asks: Operand) -> tuple[Operand, ...]:
         """Keep the layer as pending; return its outputs, whose shapes are unknown."""
         type, open = TensorType(DType.FLOAT32, ()), OpenShape(None)
         outputs = tuple(Operand(title, type, Lifetime.TEMPORARY, open=open) for title in self.titles)

@@ -43,10 +43,17 @@ _MIN_OPERATOR = 32  # of an operator: its place, a table with two lists, and the
 
 _T = TypeVar("_T")
 
-TYPE_NAMES = {v: k for k, v in vars(schema.TensorType).items() if not k.startswith("_")}
+
+def _names(enumeration: type) -> dict[int, str]:
+    """Return the names of a schema's enumeration by their numbers."""
+    return {v: k for k, v in vars(enumeration).items() if isinstance(v, int)}
+
+
+TYPE_NAMES = _names(schema.TensorType)
 TYPE_NAMES[19] = "INT2"  # of the schema of 2025
 BITS = {"INT4": 4, "INT2": 2}
-OPERATOR_NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
+OPERATOR_NAMES = _names(schema.BuiltinOperator)
+OPTION_TABLES, OPTION_TABLES_2 = _names(schema.BuiltinOptions), _names(schema.BuiltinOptions2)
 
 
 class TfliteFile:
@@ -307,11 +314,11 @@ class TfliteFile:
 def _options(operator: Any) -> tuple[str, Any]:
     """Return the name of an operator's option table, of either union; "" and None where it has none."""
     for names, number, union in (
-        (schema.BuiltinOptions, operator.BuiltinOptionsType(), operator.BuiltinOptions),
-        (schema.BuiltinOptions2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2),
+        (OPTION_TABLES, operator.BuiltinOptionsType(), operator.BuiltinOptions),
+        (OPTION_TABLES_2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2),
     ):
         if number:
-            return next((k for k, v in vars(names).items() if v == number), f"number {number}"), union()
+            return names.get(number, f"number {number}"), union()
     return "", None
 
 

@@ -113,4 +113,6 @@ def with_generators(
 
 def printable(text: str) -> str:
     """Return the text with characters that steer a terminal replaced."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -144,9 +144,7 @@ def _masked_slice(node: Node, lists: Sequence[Sequence[int]], masks: Sequence[Se
     if 0 in strides:
         node.corrupt("a stride is 0")
     no_begin, no_end, one = (node.ints_of(mask, "masks", rank, 0) for mask in masks)
-    begin = [
-        b if only or not mask else None for b, mask, only in zip(begins, no_begin, one, strict=True)
-    ]
+    begin = [b if only or not mask else None for b, mask, only in zip(begins, no_begin, one, strict=True)]
     return node.add(
         "strided_slice",
         x,
