@@ -1,20 +1,10 @@
-"""The Core ML reader: an .mlmodel file with a neural network becomes a Graph."""
+"""The Core ML format: .mlmodel files are recognised here; the reader is imported with the first one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand
 from gpunn.importers.common.format import Format
-from gpunn.importers.common.names import Names
-from gpunn.importers.common.node import RefusedError
-from gpunn.importers.common.refusals import Refusals
-from gpunn.importers.common.template import checked, template
-from gpunn.importers.coreml.features import Feature, feature_of
-from gpunn.importers.coreml.file import CoreMLFile, shown, varint
-from gpunn.importers.coreml.reader import Reader
+from gpunn.importers.coreml.wire import varint
 
 MIN_BYTES = 12  # the version, and a description with an input and an output
 VERSION, DESCRIPTION = 0x08, 0x12  # the tags of Model's fields 1 and 2
@@ -31,42 +21,13 @@ def recognise(data: bytes) -> bool:
 
 
 def read(data: bytes, name: str) -> Graph:
-    """Return the Graph of an .mlmodel file's bytes; `name` is the file's, for messages.
+    """Return the Graph of an .mlmodel file's bytes; see model_file.read_model().
 
-    Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
+    Only here are the reader and protobuf imported, which takes longer than reading a small model.
     """
-    file = CoreMLFile(data, name)
-    features = _features(file)
+    from gpunn.importers.coreml.model_file import read_model
 
-    def read_layers(graph: Graph, inputs: Sequence[Operand | None]) -> tuple[()]:
-        Reader(file, features, graph).read([operand for operand in inputs if operand is not None])
-        return ()
-
-    like, names = Graph(), Names()
-    for feature in features:
-        if feature.default is None:
-            like.input(names.unique(feature.name), feature.type, open=feature.open)
-    unread = template(name, like.inputs, read_layers)
-    model = complete(unread, unread.input_types)
-    model.labels = file.classes or ()
-    model.template = template(name, like.inputs, checked(read_layers), model.labels)
-    return model
-
-
-def _features(file: CoreMLFile) -> list[Feature]:
-    """Return the inputs. Raises UnsupportedError with all that cannot be inputs here."""
-    refusals, found = Refusals(file.name), []
-    names = [message.name for message in file.description.input]
-    for message in file.description.input:
-        if names.count(message.name) > 1:
-            file.fail(f"input {shown(message.name)} is there twice")
-        try:
-            found.append(feature_of(file, message))
-        except RefusedError as refusal:
-            refusals.add(str(refusal))
-    if refusals:
-        refusals.fail()
-    return found
+    return read_model(data, name)
 
 
 FORMAT = Format(

@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.importers.coreml.messages import Message, model_class
+from gpunn.importers.coreml.wire import varint
 
 NETWORKS = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
 OTHER_MODELS = {  # Model.proto: the other kinds of models, by number of their field
@@ -108,19 +109,6 @@ class CoreMLFile:
 def shown(name: str) -> str:
     """Return a name for messages, in quotes and not too long."""
     return repr(name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}...")
-
-
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the variable-length integer at a place, and the place behind it.
-
-    Raises IndexError at the end of the data, and for more than ten bytes.
-    """
-    value = 0
-    for k in range(10):
-        value |= (data[at + k] & 0x7F) << (7 * k)
-        if data[at + k] < 0x80:
-            return value, at + k + 1
-    raise IndexError("an integer of more than ten bytes")
 
 
 def _field_numbers(data: bytes) -> list[int]:

@@ -110,9 +110,7 @@ def arg_sort(node: Node) -> Value:
     params, x = node.params, node.only()
     axis = node.axis(params.axis, x.type.rank)
     rows = along_rows(node, x, axis)
-    best = node.add(
-        "top_k", rows if params.descending else node.add("neg", rows), k=node.shape(rows)[1]
-    )
+    best = node.add("top_k", rows if params.descending else node.add("neg", rows), k=node.shape(rows)[1])
     return from_rows(node, as_number(node, best.beside(1)), x.type.shape, axis)
 
 
