@@ -1,12 +1,10 @@
 """gpunn: neural networks on any GPU, through WGSL compute shaders."""
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import DeviceInfo
-from gpunn.comparison import Comparison, compare
 from gpunn.compilation.compiler import devices
 from gpunn.compilation.runtime import Compilation, Event, Preference
 from gpunn.custom import CustomOperator
@@ -21,12 +19,14 @@ from gpunn.errors import (
 )
 from gpunn.graph.operation import Operand, Operation
 from gpunn.model import Model, load
-from gpunn.profiling import Profile, profile
 from gpunn.types import DType, Quantization, TensorType
 from gpunn.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from gpunn import nnapi
+    from gpunn.comparison.compare import compare
+    from gpunn.comparison.result import Comparison
+    from gpunn.profiling import Profile, profile
 
 __all__ = [
     "Comparison",
@@ -57,10 +57,21 @@ __all__ = [
     "profile",
 ]
 
+# Modules that most programs do without, by the public names that come from them.
+_LATER = {
+    "Comparison": "gpunn.comparison.result",
+    "Profile": "gpunn.profiling",
+    "compare": "gpunn.comparison.compare",
+    "nnapi": "gpunn.nnapi",
+    "profile": "gpunn.profiling",
+}
+
 if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every attribute
 
-    def __getattr__(name: str) -> ModuleType:
-        """Return gpunn.nnapi, which is imported at its first use: most programs do without it."""
-        if name == "nnapi":
-            return import_module("gpunn.nnapi")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Return a public name of a module that is imported when it is first asked for."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(_LATER[name])
+        globals()[name] = module if name == "nnapi" else getattr(module, name)
+        return globals()[name]
