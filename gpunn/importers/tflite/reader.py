@@ -64,10 +64,7 @@ class Reader:
         names: Sequence[str] = (),
         target: Target | None = None,
     ) -> tuple[Operand, ...]:
-        """Return the results of a subgraph on given operands: inlined here, or read into another `target`.
-
-        `names` are what the results shall be called.
-        """
+        """Return the results of a subgraph on given operands; see Scope.nested()."""
         reader = Reader(self.context, self.subgraph(index), target or self.target, self.path)
         reader.tensors.titles.update(zip(reader.graph.outputs, names, strict=False))
         reader._read_on(inputs, self.graph)
@@ -81,11 +78,7 @@ class Reader:
         target: Target,
         without: Set[int] = frozenset(),
     ) -> Graph:
-        """Read a subgraph into a model of its own, whose inputs are the arguments that are not `fixed`.
-
-        It is `without` the outputs of those numbers. Where the type of an argument is unknown, those of all
-        inputs are. Returns the model's template (see Graph), which serves if the model has no state.
-        """
+        """Read a subgraph into a model of its own; see Scope.body()."""
         graph = self.subgraph(index)
         wanted = tuple(output for number, output in enumerate(graph.outputs) if number not in without)
         graph = replace(graph, outputs=wanted)

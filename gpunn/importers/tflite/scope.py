@@ -29,7 +29,10 @@ class Scope(Protocol):
         names: Sequence[str] = (),
         target: Target | None = None,
     ) -> tuple[Operand, ...]:
-        """Return the results of a subgraph on given operands: inlined, or read into another `target`."""
+        """Return the results of a subgraph on given operands: inlined, or read into another `target`.
+
+        `names` are what the results shall be called.
+        """
 
     def body(
         self,
