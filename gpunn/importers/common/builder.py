@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.inference import lookup
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import Result, Step, Steps, on_constants, values_of
 from gpunn.importers.common.names import Names
-from gpunn.ops.op import Op
 from gpunn.types import Array, OpenShape, TensorType
 
-Check = Callable[[str | Op, Sequence[Operand | None]], None]
+T = TypeVar("T")
+Settle = Callable[[Step, bool], Step]
 
 
 def _of_no_type(type: TensorType) -> bool:
     return False
 
 
-def _accept(op: str | Op, inputs: Sequence[Operand | None]) -> None:
-    pass
+def _as_it_is(step: Step, last: bool) -> Step:
+    return step
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +50,43 @@ class Builder:
         *,
         states: Mapping[int, str] | None = None,
         open: Sequence[OpenShape | None] = (),
-        check: Check = _accept,
+        settle: Settle = _as_it_is,
     ) -> tuple[tuple[Operand, ...], Mapping[int, Operand]]:
         """Add the ops of an operator; return its outputs, and what it makes of the states among its inputs.
 
         `titles` are what the outputs shall be called, `states` the same of states, by input; those without a
-        title are left out. `open` are the outputs' shapes as declared. `check` sees each op with its inputs
-        and raises where it cannot be.
+        title are left out. `open` are the outputs' shapes as declared. `settle` gets each step with operands
+        as inputs, and whether the outputs are its results because the answer states none. It returns the step
+        to add, and raises if that cannot be.
         """
         end = len(answer.steps)
-        outputs = (
-            [Result(end - 1, k) for k in range(len(titles))] if answer.outputs is None else answer.outputs
-        )
+        outputs = answer.outputs
+        if outputs is None:
+            outputs = [Result(end - 1, k) for k in range(len(titles))]
         overwritten = {i: answer.states[i] for i in states or {} if i in answer.states}
-        wanted = [*zip(outputs, titles, strict=False)]
-        wanted += [(result, (states or {})[i]) for i, result in overwritten.items()]
-        labels = {_from_start(v, end): self.names.unique(t) for v, t in wanted if isinstance(v, Result)}
-        pairs = zip(outputs, open, strict=False)
-        shapes = {_from_start(v, end): shape for v, shape in pairs if isinstance(v, Result)}
+        pairs = [*zip(outputs, titles, strict=False)]
+        pairs += [(result, (states or {})[i]) for i, result in overwritten.items()]
+        labels = _by_step([(value, self.names.unique(title)) for value, title in pairs], end)
+        shapes = _by_step(zip(outputs, open, strict=False), end)
         results: list[tuple[Operand, ...]] = []
         for number, step in enumerate(answer.steps):
-            inputs = tuple(None if value is None else _known(value, results) for value in step.inputs)
-            check(step.op, inputs)
-            own = [v.index for v in labels if v.step == number]
-            places = [Result(number, k) for k in range(max(own, default=-1) + 1)]
+            inputs = tuple([None if value is None else _known(value, results) for value in step.inputs])
+            last = answer.outputs is None and number == end - 1
+            step = settle(Step(step.op, inputs, step.attrs, step.quantization), last)
             default = f"{lookup(step.op).name}_{len(self.graph.operations)}"
-            names = [labels.get(place, f"{default}:{place.index}") for place in places]
-            results.append(self._apply(step, inputs, origin, names, [shapes.get(p) for p in places]))
-        found = results[-1] if answer.outputs is None else (_known(v, results) for v in answer.outputs)
+            own, declared = labels.get(number, {}), shapes.get(number, {})
+            names = [own.get(k) or f"{default}:{k}" for k in range(max(own, default=-1) + 1)]
+            results.append(self._apply(step, origin, names, [declared.get(k) for k in range(len(names))]))
+        found = results[-1] if answer.outputs is None else (_known(v, results) for v in outputs)
         return tuple(found), {i: _known(result, results) for i, result in overwritten.items()}
 
     def _apply(
-        self,
-        step: Step,
-        inputs: tuple[Operand | None, ...],
-        origin: str,
-        names: Sequence[str],
-        open: Sequence[OpenShape | None],
+        self, step: Step, origin: str, names: Sequence[str], open: Sequence[OpenShape | None]
     ) -> tuple[Operand, ...]:
         """Return the results of a step on operands."""
+        inputs = [value if isinstance(value, Operand) else None for value in step.inputs]
         if all(o is not None and o.value is not None and self.known_types(o.type) for o in inputs):
-            operation = on_constants(replace(step, inputs=inputs), origin, names)
+            operation = on_constants(step, origin, names)
             if all(self.known_types(o.type) for o in operation.outputs):
                 pairs = zip(operation.outputs, values_of(operation), strict=True)
                 return tuple(self.graph.constant(o.name, value) for o, value in pairs)
@@ -104,9 +101,13 @@ class Builder:
         )
 
 
-def _from_start(result: Result, end: int) -> Result:
-    """Return a result that counts its step from the start, not back from the end."""
-    return Result(result.step % end, result.index)
+def _by_step(pairs: Iterable[tuple[Operand | Result, T]], end: int) -> dict[int, dict[int, T]]:
+    """Return what is given for results as one mapping for each step, counted from the start."""
+    found: dict[int, dict[int, T]] = {}
+    for value, given in pairs:
+        if isinstance(value, Result):
+            found.setdefault(value.step % end, {})[value.index] = given
+    return found
 
 
 def _known(value: Operand | Result, results: Sequence[tuple[Operand, ...]]) -> Operand:

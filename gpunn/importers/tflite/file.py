@@ -130,8 +130,17 @@ class TfliteFile:
     def _tables(self, count: int, get: Callable[[int], _T], size: int = 4) -> list[_T]:
         return [get(i) for i in range(self._count(count, size))]
 
-    def _ints(self, count: int, get: Callable[[], Any]) -> tuple[int, ...]:
-        return tuple(get().tolist()) if self._count(count, 4) else ()
+    def _vector(self, get: Callable[[], Any], length: Callable[[], int], size: int = 4) -> tuple[Any, ...]:
+        """Return a vector of numbers of `size` bytes each; empty if the field is absent."""
+        try:
+            found = get()  # a view of the file, or 0
+        except ValueError:
+            self._count(length(), size)  # which says so if the vector is longer than the file
+            raise
+        if isinstance(found, int):
+            return ()
+        self._count(len(found), size)
+        return tuple(found.tolist())
 
     def _text(self, raw: bytes | None) -> str:
         """Return a string of the file, fit to be shown: short, and without control characters."""
@@ -160,8 +169,8 @@ class TfliteFile:
             graph = self._model.Subgraphs(index)
             tensors = self._tables(graph.TensorsLength(), graph.Tensors, _MIN_TENSOR)
             operators = self._tables(graph.OperatorsLength(), graph.Operators, _MIN_OPERATOR)
-            inputs = self._ints(graph.InputsLength(), graph.InputsAsNumpy)
-            outputs = self._ints(graph.OutputsLength(), graph.OutputsAsNumpy)
+            inputs = self._vector(graph.InputsAsNumpy, graph.InputsLength)
+            outputs = self._vector(graph.OutputsAsNumpy, graph.OutputsLength)
         for role, indices in (("input", inputs), ("output", outputs)):
             self._expect_tensors(indices, f"an {role} of {prefix[:-2] or 'the model'}", len(tensors))
         typed = [self._tensor(i, t, prefix) for i, t in enumerate(tensors)]
@@ -178,15 +187,15 @@ class TfliteFile:
         """Return tensor `index`, of another type than the file says if that has a `type_name`."""
         where = f"{prefix}tensor {index}"
         with self._reading(where):
-            stored = self._ints(tensor.ShapeLength(), tensor.ShapeAsNumpy)
-            signature = self._ints(tensor.ShapeSignatureLength(), tensor.ShapeSignatureAsNumpy)
+            stored = self._vector(tensor.ShapeAsNumpy, tensor.ShapeLength)
+            signature = self._vector(tensor.ShapeSignatureAsNumpy, tensor.ShapeSignatureLength)
             number = tensor.Type()
             type_name = type_name or TYPE_NAMES.get(number, f"type {number}")
             name = self._text(tensor.Name())
             buffer = tensor.Buffer()
             unranked = not stored and not tensor.HasRank()  # a scalar looks alike in files before 2023
             is_variable, sparse = tensor.IsVariable(), tensor.Sparsity()
-            sparsity = None if sparse is None else read_sparsity(sparse, self._ints)
+            sparsity = None if sparse is None else read_sparsity(sparse, self._vector)
             scales, zeros, axis = self._quantization(tensor.Quantization())
         if len(stored) > MAX_RANK or min(stored, default=0) < 0:
             shape = list(stored[:32])
@@ -220,9 +229,9 @@ class TfliteFile:
         """Return scales, zero points and dimension of QuantizationParameters, without minima and maxima."""
         if table is None:
             return (), (), 0
-        scales = table.ScaleAsNumpy().tolist() if self._count(table.ScaleLength(), 4) else ()
-        zeros = table.ZeroPointAsNumpy().tolist() if self._count(table.ZeroPointLength(), 8) else ()
-        return tuple(scales), tuple(zeros), table.QuantizedDimension()
+        scales = self._vector(table.ScaleAsNumpy, table.ScaleLength)
+        zeros = self._vector(table.ZeroPointAsNumpy, table.ZeroPointLength, 8)
+        return scales, zeros, table.QuantizedDimension()
 
     def _affine(
         self,
@@ -252,11 +261,11 @@ class TfliteFile:
         where = f"{prefix}operation {index}"
         with self._reading(where):
             opcode = operator.OpcodeIndex()
-            inputs = self._ints(operator.InputsLength(), operator.InputsAsNumpy)
-            outputs = self._ints(operator.OutputsLength(), operator.OutputsAsNumpy)
+            inputs = self._vector(operator.InputsAsNumpy, operator.InputsLength)
+            outputs = self._vector(operator.OutputsAsNumpy, operator.OutputsLength)
             options_type, union = _options(operator)
             custom = self._custom_options(operator)
-            intermediates = self._ints(operator.IntermediatesLength(), operator.IntermediatesAsNumpy)
+            intermediates = self._vector(operator.IntermediatesAsNumpy, operator.IntermediatesLength)
         if union is not None and union.Pos >= len(self.data):
             self.fail(f"corrupt or truncated, the options of {where} are at byte {union.Pos}")
         if opcode >= len(self._codes):

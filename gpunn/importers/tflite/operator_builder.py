@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from gpunn.graph.inference import lookup
@@ -52,9 +51,6 @@ class OperatorBuilder:
     def _run(
         self, origin: str, answer: Steps, operator: FileOperator, titles: Sequence[str]
     ) -> tuple[tuple[Operand, ...], Mapping[int, Operand]]:
-        steps = [self._widened(step, origin) for step in answer.steps]
-        if answer.outputs is None:
-            steps[-1] = replace(steps[-1], quantization=self._declared(steps[-1], operator))
         tensors = self.tensors
         states = {
             position: tensors.label(index)
@@ -62,37 +58,47 @@ class OperatorBuilder:
             if index is not None and position in answer.states
         }
         return self.answers.add(
-            replace(answer, steps=steps),
+            answer,
             origin,
             titles,
             states=states,
             open=[tensors.open(i) for i in operator.outputs],
-            check=partial(expect_reals, operator.code),
+            settle=partial(self._settled, operator, origin),
         )
 
-    def _widened(self, step: Step, origin: str) -> Step:
-        """Return the step with its quantised constant filter dequantised if its input is of reals.
+    def _settled(self, operator: FileOperator, origin: str, step: Step, last: bool) -> Step:
+        """Return a step as the graph gets it: with real filters, and with the quantisations of the file.
+
+        Raises RefusedError for element types that the operator does not take.
+        """
+        inputs = self._widened(step, origin)
+        expect_reals(operator.code, step.op, inputs)
+        quantization = self._declared(step, operator) if last else step.quantization
+        return Step(step.op, inputs, step.attrs, quantization)
+
+    def _widened(self, step: Step, origin: str) -> tuple[Operand | None, ...]:
+        """Return the inputs of a step, its quantised constant filter dequantised if its input is of reals.
 
         TFLite's hybrid kernels quantise the input on the fly instead: less exact (docs/quantized.md).
         """
-        x, filter = (*step.inputs, None, None)[: FILTER + 1]
-        if lookup(step.op).filter is None or not isinstance(x, Operand) or not isinstance(filter, Operand):
-            return step
-        quantised = filter.type.dtype in QUANTIZED and filter.type.quantization is not None
-        if filter.value is None or x.type.dtype is not DType.FLOAT32 or not quantised:
-            return step
+        inputs = tuple([value if isinstance(value, Operand) else None for value in step.inputs])
+        if lookup(step.op).filter is None or len(inputs) <= FILTER:
+            return inputs
+        x, filter = inputs[0], inputs[FILTER]
+        if x is None or filter is None or filter.value is None or x.type.dtype is not DType.FLOAT32:
+            return inputs
+        if filter.type.dtype not in QUANTIZED or filter.type.quantization is None:
+            return inputs
         if filter not in self.target.widened:  # once, however many operators share it
             name = self.target.names.free(f"{filter.name}:float32")
             source = symmetric(filter)
             (self.target.widened[filter],) = self.model.add(
                 dequantize, (source,), origin=origin, names=[name], hybrid=True
             )
-        return replace(step, inputs=(x, self.target.widened[filter], *step.inputs[FILTER + 1 :]))
+        return x, self.target.widened[filter], *inputs[FILTER + 1 :]
 
     def _declared(self, step: Step, operator: FileOperator) -> Sequence[Quantization | None]:
-        """Return the quantisations that outputs shall have; nothing where they follow from the inputs."""
-        operands = [o if isinstance(o, Operand) else None for o in step.inputs]
-        expect_reals(operator.code, step.op, operands)  # which is the first thing to say
+        """Return the quantisations that outputs shall have; nothing if they follow from the inputs."""
         declared = [self.tensors.graph.tensors[i].quantization for i in operator.outputs]
         definition = lookup(step.op)
         # An op that moves bits into another type leaves it to the file what they stand for there.

@@ -43,22 +43,22 @@ class Sparsity:
     levels: tuple[Level, ...]
 
 
-Ints = Callable[[int, Callable[[], Any]], tuple[int, ...]]
+Read = Callable[[Callable[[], Any], Callable[[], int]], tuple[int, ...]]  # from a vector, and its length
 
 
-def read_sparsity(table: Any, ints: Ints) -> Sparsity:
-    """Return what a table says; `ints` reads a vector of so many entries, with bounds. Raises ValueError."""
-    order = ints(table.TraversalOrderLength(), table.TraversalOrderAsNumpy)
-    blocks = ints(table.BlockMapLength(), table.BlockMapAsNumpy)
+def read_sparsity(table: Any, read: Read) -> Sparsity:
+    """Return what a table says; `read` reads a vector of integers, with bounds. Raises ValueError."""
+    order = read(table.TraversalOrderAsNumpy, table.TraversalOrderLength)
+    blocks = read(table.BlockMapAsNumpy, table.BlockMapLength)
     count = table.DimMetadataLength()
     if count > MAX_LEVELS or len(order) != count:
         raise ValueError(
             f"is walked along {len(order)} of {count} dimensions, at most {MAX_LEVELS} make sense"
         )
-    return Sparsity(order, blocks, tuple(_level(table.DimMetadata(k), ints) for k in range(count)))
+    return Sparsity(order, blocks, tuple(_level(table.DimMetadata(k), read) for k in range(count)))
 
 
-def _level(table: Any, ints: Ints) -> Level:
+def _level(table: Any, read: Read) -> Level:
     if table.Format() == schema.DimensionType.DENSE:
         return Level(table.DenseSize())
     found = []
@@ -70,7 +70,7 @@ def _level(table: Any, ints: Ints) -> Level:
             raise ValueError(f"there are no vectors of indices number {kind}")
         vector = VECTORS[kind]()
         vector.Init(union.Bytes, union.Pos)
-        found.append(np.array(ints(vector.ValuesLength(), vector.ValuesAsNumpy), np.int64))
+        found.append(np.array(read(vector.ValuesAsNumpy, vector.ValuesLength), np.int64))
     return Level(0, *found)
 
 

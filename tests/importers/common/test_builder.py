@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand
 from gpunn.graph.tensors import is_short
 from gpunn.importers.common.answers import (
     PREVIOUS,
@@ -24,7 +21,6 @@ from gpunn.importers.common.answers import (
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.node import ComputedError, Node, RefusedError
-from gpunn.ops.op import Op
 from gpunn.types import DType, OpenShape, Quantization, TensorType
 
 MATRIX = TensorType(DType.FLOAT32, (2, 3))
@@ -114,19 +110,28 @@ def test_arithmetic_on_shapes_is_done_at_once_where_the_builder_says_so(graph: G
         assert y.value.tolist() == [3, 4]
 
 
-def test_check_sees_operands_and_refuses(graph: Graph) -> None:
-    seen: list[tuple[str | Op, Sequence[Operand | None]]] = []
+def test_settle_sees_operands_and_refuses(graph: Graph) -> None:
+    seen: list[tuple[Step, bool]] = []
 
-    def check(op: str | Op, inputs: Sequence[Operand | None]) -> None:
-        seen.append((op, inputs))
-        if op == "neg":
+    def settle(step: Step, last: bool) -> Step:
+        seen.append((step, last))
+        if step.op == "neg":
             raise RefusedError("nothing is negative")
+        return step
 
     answer = [Step("relu", (graph.inputs[0],)), Step("neg", (PREVIOUS,))]
     with pytest.raises(RefusedError, match="nothing is negative"):
-        Builder(graph, Names()).add(as_steps(answer), "here", check=check)
-    assert [op for op, _ in seen] == ["relu", "neg"]
-    assert seen[1][1] == (graph.operations[0].outputs[0],)
+        Builder(graph, Names()).add(as_steps(answer), "here", settle=settle)
+    assert [(step.op, last) for step, last in seen] == [("relu", False), ("neg", True)]
+    assert seen[1][0].inputs == (graph.operations[0].outputs[0],)
+
+
+def test_settle_says_what_is_added(graph: Graph) -> None:
+    def settle(step: Step, last: bool) -> Step:
+        return Step("neg", step.inputs)
+
+    Builder(graph, Names()).add(as_steps(Step("relu", (graph.inputs[0],))), "here", settle=settle)
+    assert [operation.op for operation in graph.operations] == ["neg"]
 
 
 def test_names_are_given_once() -> None:
