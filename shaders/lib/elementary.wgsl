@@ -12,6 +12,11 @@ fn exponential(x: f32) -> f32 {
   if (is_nan(x)) { return x; }
   if (x > 88.722835) { return infinite(); }
   if (x < -87.3) { return 0.0; }
+  return exponential_times(x, 0);
+}
+
+// e^x 2^twos, for x in -87.3 ... 89.5; the factor is exact.
+fn exponential_times(x: f32, twos: i32) -> f32 {
   let k = i32(round(x * 1.442695));
   let fixed = i32(round(x * 16777216.0));
   // ln(2) = (11629079 + 31721 / 2^15) / 2^24
@@ -19,14 +24,13 @@ fn exponential(x: f32) -> f32 {
   let r = select(f32(left) * 5.9604645e-8, x, k == 0);
   let tail = 0.16666667 + r * (0.041666668 + r * (0.008333334 + r * (0.0013888889 + r * 0.0001984127)));
   let e = 1.0 + (r + r * r * (0.5 + r * tail));
-  let half = k >> 1u; // 2^128 is no number, but two factors are
-  return e * power_of_two(half) * power_of_two(k - half);
+  let half = (k + twos) >> 1u; // 2^128 is no number, but two factors are
+  return e * power_of_two(half) * power_of_two(k + twos - half);
 }
 
 fn power_of_two(k: i32) -> f32 { return bitcast<f32>((k + 127) << 23u); }
 
-// ln(x) as k ln(2) + ln(1 + f), 1 + f in sqrt(1/2) ... sqrt(2); with s = f / (2 + f), ln(1 + f) = 2 artanh(s) and
-// 2 s = f - s f.
+// ln(x) as k ln(2) + ln(1 + f), 1 + f in sqrt(1/2) ... sqrt(2).
 fn logarithm(x: f32) -> f32 {
   if (is_nan(x)) { return x; }
   if (x < 0.0) { return not_a_number(); }
@@ -36,10 +40,16 @@ fn logarithm(x: f32) -> f32 {
   let shifted = bits - 0x3f3504f3u; // sqrt(1/2)
   let k = bitcast<i32>(shifted) >> 23u;
   let f = bitcast<f32>((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0;
+  return f32(k) * 0.6931472 + logarithm_near_one(f);
+}
+
+// ln(1 + f), 1 + f in sqrt(1/2) ... sqrt(2): with s = f / (2 + f) it is 2 artanh(s), and 2 s = f - s f. Nothing is lost
+// where f is small.
+fn logarithm_near_one(f: f32) -> f32 {
   let s = f / (2.0 + f);
   let z = s * s;
   let series = z * (0.6666667 + z * (0.4 + z * (0.2857143 + z * 0.22222222)));
-  return f32(k) * 0.6931472 + (f - s * (f - series));
+  return f - s * (f - series);
 }
 
 // An angle: its number of quarter turns, modulo four, and the remainder, in -pi/4 ... pi/4.

@@ -2,17 +2,18 @@
 
 A line of TABLE is an op: its meaning in numpy, the same as a WGSL expression in `x`, and the domain it
 is tested on. WGSL's min, max and clamp drop NaN and numpy keeps it, so the expressions use select(). What
-WGSL leaves loose is computed by shaders/lib/elementary.wgsl.
+WGSL leaves loose is computed by elementary.wgsl and hyperbolic.wgsl in shaders/lib.
 
 Shapes: any; the result has the input's. dtype: float32, float16, or quantised uint8, int8 or int16, for
 which every function is a table of all results (ops/fixed_point/tables.py); where the line says so, int32,
 int64 or bool too, and there results wrap around. Raises ModelError for other dtypes.
 sign_bit is 1 below 0, else 0, of -0 and NaN, too.
 Functions are defined on all numbers: what has no real result is NaN (log and sqrt below 0, sin of an
-infinity), log(0) is -inf, rsqrt(0) inf, what is too large inf, and NaN stays NaN. Subnormal numbers may
-count as 0.
+infinity, acosh below 1, atanh beyond 1), log(0) is -inf, rsqrt(0) and atanh(1) inf, what is too large inf,
+and NaN stays NaN. Subnormal numbers may count as 0.
 Meaning: NeuralNetworks.h, ANEURALNETWORKS_RELU, _RELU1, _RELU6, _LOGISTIC, _TANH, _FLOOR; TFLite schema,
-the operators of these names, LeakyReluOptions, FakeQuantOptions, GeluOptions (approximate: gelu_tanh).
+the operators of these names, LeakyReluOptions, FakeQuantOptions, GeluOptions (approximate: gelu_tanh);
+NeuralNetwork.proto of Core ML, the layers of these names.
 Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32); fake_quant may take the neighbouring step
 where x lies halfway between two.
 """
@@ -87,10 +88,18 @@ def _gated(x: Array, gate: Array) -> Array:
     return np.asarray(np.where(x == -np.inf, 0, x * gate), x.dtype)
 
 
+def _error_function(x: Array) -> Array:
+    """Compute erf in float64."""
+    values = x.astype(np.float64)
+    return np.fromiter((math.erf(v) for v in values.ravel()), np.float64, x.size).reshape(x.shape)
+
+
+def _erf(x: Array) -> Array:
+    return _error_function(x).astype(x.dtype)
+
+
 def _gelu(x: Array) -> Array:
-    scaled = x.astype(np.float64).ravel() * math.sqrt(0.5)
-    error = np.fromiter((math.erf(v) for v in scaled), np.float64, x.size).reshape(x.shape)
-    return _gated(x, 0.5 * (1 + error))
+    return _gated(x, 0.5 * (1 + _error_function(x.astype(np.float64) * math.sqrt(0.5))))
 
 
 def _gelu_tanh(x: Array) -> Array:
@@ -254,7 +263,7 @@ TABLE = (
         "exponential(x)",
         (-100, 100),
         table16=interpolation.table(np.exp),
-        elementary=True,
+        library="elementary",
     ),
     Unary(
         "log",
@@ -262,15 +271,23 @@ TABLE = (
         "logarithm(x)",
         (-1, 1e4),
         table16=interpolation.table(np.log, 0),
-        elementary=True,
+        library="elementary",
     ),
-    Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), elementary=True),
-    Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), elementary=True),
-    Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), elementary=True),
-    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_TABLE16, elementary=True),
-    Unary("elu", _elu, "select(exponential(x) - 1.0, x, x >= 0.0)", (-100, 100), elementary=True),
-    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, elementary=True),
-    Unary("gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_TABLE16, elementary=True),
+    Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), library="elementary"),
+    Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), library="elementary"),
+    Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), library="elementary"),
+    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_TABLE16, library="elementary"),
+    Unary("elu", _elu, "select(exponential(x) - 1.0, x, x >= 0.0)", (-100, 100), library="elementary"),
+    Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, library="elementary"),
+    Unary(
+        "gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_TABLE16, library="elementary"
+    ),
+    Unary("sinh", _leave(np.sinh), "hyperbolic_sine(x)", (-90, 90), library="hyperbolic"),
+    Unary("cosh", _leave(np.cosh), "hyperbolic_cosine(x)", (-90, 90), library="hyperbolic"),
+    Unary("asinh", _leave(np.arcsinh), "inverse_sine(x)", (-1e5, 1e5), library="hyperbolic"),
+    Unary("acosh", _leave(np.arccosh), "inverse_cosine(x)", (-1, 1e5), library="hyperbolic"),
+    Unary("atanh", _leave(np.arctanh), "inverse_tangent(x)", (-1.5, 1.5), library="hyperbolic"),
+    Unary("erf", _erf, "error_function(x)", (-6, 6), library="hyperbolic"),
     Unary(
         "fake_quant",
         _fake_quant,

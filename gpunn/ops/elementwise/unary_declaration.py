@@ -41,8 +41,8 @@ class Unary:
     quantised tensor of 8 bits, where they are not the rounded real ones; `table16`: on one of 16. `output`:
     scale and, above the lowest stored value, zero point of a result that the file does not quantise.
     `dtypes`: what x may be. `params`: the numbers of the kernel, where these are not the attributes; checks
-    the attributes. `elementary`: whether the expression calls lib/elementary.wgsl. `int64`: the expression
-    for int64, where it is another.
+    the attributes. `library`: the one in shaders/lib that the expression calls. `int64`: the expression for
+    int64, where it is another.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Unary:
     output: tuple[float, int] | None = None
     dtypes: tuple[DType, ...] = FLOATS
     params: Callable[[Call], Mapping[str, Param]] | None = None
-    elementary: bool = False
+    library: str = ""
     int64: str = ""
     accuracy: Accuracy = PROMISE
 
@@ -96,7 +96,7 @@ def _kernel(line: Unary) -> Callable[[Call], Kernel]:
         call,
         line.expression_for(call.x.dtype),
         _params(line, call),
-        ("elementary",) if line.elementary else (),
+        (line.library,) if line.library else (),
     )
 
 

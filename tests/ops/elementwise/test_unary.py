@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
 from gpunn.ops.elementwise import unary
 from gpunn.types import Array, DType, float32
-from tests.ops.harness import check, check_litert, model_of, random
+from tests.ops.harness import EPS, check, check_litert, model_of, random
 from tests.ops.nnapi_cases import check_cases
 
 SHAPES = ((7,), (4, 5, 7), (2, 3, 4, 5), (3, 1, 2, 1, 9), (), (0, 3), (64, 1025))
@@ -33,6 +35,15 @@ LITERT = {
     "gelu_tanh": "GELU",
 }
 FUSED_ONLY = ("sign_bit",)  # test_state.py asks LiteRT about it
+# The functions that TFLite does not have, by the C library's functions of single numbers.
+MATH = {
+    "sinh": math.sinh,
+    "cosh": math.cosh,
+    "asinh": math.asinh,
+    "acosh": math.acosh,
+    "atanh": math.atanh,
+    "erf": math.erf,
+}
 OPTIONS = {
     "leaky_relu": {"alpha": 0.2},
     "gelu_tanh": {"approximate": True},
@@ -143,12 +154,65 @@ def test_fused_activation_of_integers(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [line for line in REALS if line.name not in FUSED_ONLY], ids=lambda line: line.name
+    "line", [line for line in REALS if line.name not in (*FUSED_ONLY, *MATH)], ids=lambda line: line.name
 )
 def test_agrees_with_litert(line: unary.Unary) -> None:
     x = domain(line)[:2000].reshape(4, 5, 10, 10)
     operator = LITERT.get(line.name, line.name.upper())
     check_litert(line.name, [x], ATTRS.get(line.name, {}), operator, OPTIONS.get(line.name))
+
+
+@pytest.mark.parametrize("name", MATH)
+def test_agrees_with_the_c_library(name: str, backend: str) -> None:
+    low, high = {"acosh": (1, 9e4), "atanh": (-0.999, 0.999)}.get(name, (-80, 80))
+    x = np.concatenate([np.linspace(low, high, 501), 1 + np.geomspace(1e-6, 8, 101)]).astype(np.float32)
+    x = x[(x >= low) & (x <= high)]
+    (y,) = check(name, [x], backend=backend)
+    np.testing.assert_allclose(y, [MATH[name](v) for v in x.tolist()], rtol=8 * EPS)
+
+
+@pytest.mark.parametrize("name", ["sinh", "asinh", "atanh", "erf", "acosh"])
+def test_small_results_keep_their_digits(name: str, backend: str) -> None:
+    """About eight operations stand between argument and result, each good to one eps or less."""
+    x = np.geomspace(1e-30, 0.9, 3001)
+    arguments = (1 + x[x > 1e-7] if name == "acosh" else np.concatenate([x, -x])).astype(np.float32)
+    check(name, [arguments], backend=backend, atol=0, rtol=8 * EPS)
+
+
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_hyperbolic_functions_reach_the_largest_number(name: str, backend: str) -> None:
+    """exp(x) overflows at 88.72, half of it only at 89.416."""
+    (y,) = check(name, [np.array([88.9, 89.41598, 89.417], np.float32)], backend=backend)
+    assert np.isfinite(y).tolist() == [True, True, False]
+    assert y[1] > 3.39e38
+
+
+def test_hand_worked_numbers(backend: str) -> None:
+    """sinh(ln 2) = 3/4, cosh(ln 2) = 5/4, atanh(3/5) = ln 2, and their inverses; erf from tables."""
+    log2 = math.log(2)
+    for name, x, y in (
+        ("sinh", log2, 0.75),
+        ("cosh", log2, 1.25),
+        ("asinh", 0.75, log2),
+        ("acosh", 1.25, log2),
+        ("atanh", 0.6, log2),
+        ("erf", 1, 0.8427007929),
+        ("erf", 0.5, 0.5204998778),
+        ("erf", 2, 0.9953222650),
+    ):
+        (found,) = check(name, [np.array([x], np.float32)], backend=backend)
+        assert abs(found[0] - y) <= 4 * EPS, name
+
+
+def test_edges_of_inverse_functions(backend: str) -> None:
+    x = np.array([1, -1, 1.0000001, 0.99999994, 0, -0.0], np.float32)
+    (y,) = check("atanh", [x], backend=backend)
+    assert y[:2].tolist() == [np.inf, -np.inf]
+    assert np.isnan(y[2])
+    assert np.signbit(y[4:]).tolist() == [False, True]
+    (y,) = check("acosh", [x], backend=backend)
+    assert y[0] == 0
+    assert np.isnan(y[[1, 3, 4]]).all()
 
 
 @pytest.mark.parametrize("name", [n for n in of_dtype(DType.INT32) if n not in ("sign", "square")])
@@ -168,7 +232,8 @@ def test_conformance(name: str, backend: str) -> None:
 def test_reference_keeps_dtype() -> None:
     for line in REALS:
         for dtype in (np.float16, np.float32, np.float64):
-            y = line.meaning(np.ones((2, 3), dtype), **ATTRS.get(line.name, {}))
+            with np.errstate(divide="ignore"):  # atanh(1)
+                y = line.meaning(np.ones((2, 3), dtype), **ATTRS.get(line.name, {}))
             assert (y.dtype, y.shape) == (dtype, (2, 3)), line.name
     assert unary.apply_activation(np.ones(2, np.int32), "relu6").dtype == np.int32
     assert unary.apply_activation(np.ones(2, np.float32), None).dtype == np.float32

@@ -279,9 +279,3 @@ def acos(node: Node) -> Value:
 def tan(node: Node) -> Value:
     """Return the tangent."""
     return node.add("div", node.add("sin", node.only()), node.add("cos", node.only()))
-
-
-def cosh(node: Node) -> Value:
-    """Return (exp(x) + exp(-x)) / 2."""
-    total = node.add("add", node.add("exp", node.only()), node.add("exp", node.add("neg", node.only())))
-    return node.add("mul", total, node.scalar(0.5))

@@ -73,7 +73,12 @@ RULES: Mapping[str, Rule] = {
     "asin": arithmetic.asin,
     "acos": arithmetic.acos,
     "tan": arithmetic.tan,
-    "cosh": arithmetic.cosh,
+    "sinh": _one("sinh"),
+    "cosh": _one("cosh"),
+    "asinh": _one("asinh"),
+    "acosh": _one("acosh"),
+    "atanh": _one("atanh"),
+    "erf": _one("erf"),
     "copy": lambda node: node.only(),
     # functions of several tensors
     "add": lambda node: arithmetic.fold(node, "add", node.params.alpha),
