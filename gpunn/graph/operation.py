@@ -95,7 +95,7 @@ class Operation:
 
         float16 is computed in float32, and not rounded: that is done when a result is stored, see stored().
         """
-        for guard in self.definition.guards:
+        for guard, _ in self.guarded:
             value = inputs[guard.index]
             if value is not None:
                 guard.check(self.call(), value)

@@ -39,6 +39,8 @@ CASES: tuple[tuple[str, list[Array], dict[str, Any], Any], ...] = (
     ("gather", [reals(0, 4), none(0)], {"axis": 0}, np.zeros((0, 4))),
     ("bucketize", [reals(2)], {"boundaries": ()}, [0, 0]),
     ("arg_max", [reals(0, 3)], {"axis": 1}, []),
+    ("reverse", [reals(), none(0)], {}, 0),
+    ("reverse", [reals(0, 2), ints(0, 1)], {}, np.zeros((0, 2))),
     ("reverse_sequence", [reals(2, 0), none(2)], {"axis": 1}, [[], []]),
     ("segment_sum", [reals(0, 2), none(0)], {"segments": 2, "drops": False}, [[0, 0], [0, 0]]),
     ("segment_sum", [reals(2, 1), ints(-1, -5)], {"segments": 0, "drops": True}, np.zeros((0, 1))),
@@ -48,6 +50,8 @@ CASES: tuple[tuple[str, list[Array], dict[str, Any], Any], ...] = (
     ("reduce_max", [none(0, 1)], {"axes": (0,)}, [-(2**31)]),
     ("batch_matmul", [reals(2, 0), reals(0, 1)], {}, [[0], [0]]),
     ("cumsum", [reals(0, 3)], {"axis": 0}, np.zeros((0, 3))),
+    ("cumsum", [reals(0, 3), ints(0)], {}, np.zeros((0, 3))),
+    ("cumsum", [reals(3), ints(-1)], {}, [0, 1, 3]),
 )
 
 

@@ -60,6 +60,7 @@ CASES: list[Case] = [
     ("gather_nd", [half(1, 6, 3, 5), indices(5, 0, 2, 1).reshape(2, 2)], {}, ()),
     ("dynamic_slice", [half(1, 5, 7), indices(1, 2)], {"sizes": (2, 3)}, ()),
     ("dynamic_update_slice", [half(1, 5, 7), half(2, 2, 3), indices(1, 2)], {}, ()),
+    ("reverse", [half(1, 3, 5), indices(1)], {}, ()),
     ("reverse_sequence", [half(1, 3, 5), indices(2, 5, 0)], {"axis": 1}, ()),
     ("scatter_nd", [indices(2, 0, 2).reshape(3, 1), half(1, 3, 5)], {"shape": (4, 5)}, ()),
     (
@@ -116,6 +117,7 @@ CASES: list[Case] = [
     *(("top_k", [half(1, 3, n)], {"k": k}, ()) for n, k in ((9, 4), (100, 4), (700, 40))),
     ("bucketize", [half(1, 3, 9)], {"boundaries": (-1.0, 0.5)}, ()),
     ("cumsum", [half(1, 3, 9)], {"axis": 1}, ()),
+    ("cumsum", [half(1, 3, 9), indices(1)], {}, ()),
     *((op, [half(1, 3, 70)], {}, ()) for op in ("softmax", "log_softmax", "l2_normalization")),
     (
         "local_response_normalization",

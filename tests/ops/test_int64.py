@@ -102,6 +102,7 @@ CASES: list[tuple[str, list[Array], dict[str, Any]]] = [
         (line.name, [wide(1, 5, 3), indices(2, 0, 2, -1, 4)], {"segments": 5, "drops": True})
         for line in segment.TABLE
     ),
+    ("reverse", [wide(1, 2, 5, 3), indices(-1, 0)], {}),
     ("reverse_sequence", [wide(1, 2, 5, 3), indices(4, 0)], {"axis": 1}),
     ("dynamic_slice", [wide(1, 6, 8), indices(2**40, -(2**40))], {"sizes": (3, 4)}),
     ("dynamic_update_slice", [wide(1, 6, 8), wide(2, 3, 4), indices(2**40, -(2**40))], {}),

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import PREVIOUS, Step
+from gpunn.importers.common.answers import PREVIOUS, Step, Value
 from gpunn.importers.common.node import Node
 
 
 class StridedSlice:
     """A collector of one entry for each axis of x, and of the shape that the result has with its new axes.
 
-    `computed`: begins that are not constants; each entry of them is an index, has no meaning, or has a value
-    that is already known.
+    `computed`: begins that are not constants, int32 or int64, as many as `entries`; each of them is an index,
+    has no meaning, or has a value that is already known. A range that goes forwards is then taken in two
+    steps: first all elements from its begin to its last one, with the begin as an operand, then those that
+    the stride meets.
     """
 
-    def __init__(self, node: Node, x: Operand, offset: bool, computed: Operand | None) -> None:
-        self.node, self.x, self.offset, self.computed = node, x, offset, computed
+    def __init__(
+        self, node: Node, x: Operand, offset: bool = False, computed: Value = None, entries: int = 0
+    ) -> None:
+        self.node, self.x, self.offset = node, x, offset
+        self.computed, self.entries = computed, entries
         self.indexed: dict[int, int] = {}  # the axis that each computed begin belongs to
         self.sizes = list(x.type.shape)  # of what is taken from these
         self.begin: list[int | None] = []
@@ -70,8 +75,9 @@ class StridedSlice:
             end = None if end < 0 and stride < 0 else end
         found = range(*slice(begin, end, stride).indices(extent))
         self.shape.append(len(found))
-        if self.computed is not None and entry is not None and begin == found.start and stride == 1:
-            self._at(entry, len(found))
+        inside = begin is not None and found.start == begin + (extent if begin < 0 else 0)
+        if self.computed is not None and entry is not None and inside and stride > 0:
+            self._at(entry, (len(found) - 1) * stride + 1 if found else 0)
             begin = end = None
         self._append(begin, end, stride)
 
@@ -95,14 +101,14 @@ class StridedSlice:
             return (cut, reshape) if self.reshaped else (cut,)
         kept = {**attrs, "shrink_axes": ()}  # the reshape takes these axes away
         kept["end"] = tuple(1 if d in self.shrink else e for d, e in enumerate(self.end))
-        return self._at_computed(self.computed), Step("strided_slice", (PREVIOUS,), kept), reshape
+        return self._at_computed(), Step("strided_slice", (PREVIOUS,), kept), reshape
 
-    def _at_computed(self, begins: Operand) -> Step:
+    def _at_computed(self) -> Step:
         """Slice at computed begins along their axes; keep all of the others."""
         attrs = {
             "sizes": tuple(self.sizes),
-            "axes": tuple(self.indexed.get(entry) for entry in range(begins.type.size)),
+            "axes": tuple(self.indexed.get(entry) for entry in range(self.entries)),
             "clip": False,
             "negative": True,
         }
-        return Step("dynamic_slice", (self.x, begins), attrs)
+        return Step("dynamic_slice", (self.x, self.computed), attrs)

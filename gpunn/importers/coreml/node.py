@@ -13,11 +13,12 @@ from gpunn.errors import FormatError
 from gpunn.graph.inference import call_of, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.importers.common import node as common
-from gpunn.importers.common.answers import Result, StepList, Steps, constant
+from gpunn.importers.common.answers import PREVIOUS, Result, Step, StepList, Steps, constant
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml import weights
 from gpunn.importers.coreml.messages import Message
 from gpunn.ops.call import ResultsNeededError, ValueNeededError
+from gpunn.ops.op import Op
 from gpunn.types import Array, Shape, TensorType
 
 Value = Operand | Result
@@ -37,7 +38,7 @@ class Node(common.Node):
     steps: StepList = field(default_factory=StepList)
     types: dict[Result, TensorType] = field(default_factory=dict)
 
-    def add(self, op: str, *inputs: Value | None, **attrs: Any) -> Result:
+    def add(self, op: str | Op, *inputs: Value | None, **attrs: Any) -> Result:
         """Add an op, and return its first result."""
         stand_ins = [self._stand_in(value) for value in inputs]
         definition = lookup(op)
@@ -50,6 +51,14 @@ class Node(common.Node):
         result = self.steps.add(op, inputs, attrs)
         self.types.update({result.beside(k): type for k, type in enumerate(types)})
         return result
+
+    def add_steps(self, steps: Sequence[Step]) -> Result:
+        """Add ops that a rule of several formats states, one after the other; return the last result."""
+        found = PREVIOUS
+        for step in steps:
+            inputs = (found if value == PREVIOUS else value for value in step.inputs)
+            found = self.add(step.op, *inputs, **step.attrs)
+        return found
 
     def answer(self, results: Value | Sequence[Value]) -> Steps:
         """Return all steps as a rule's answer, with these results."""

@@ -182,7 +182,7 @@ def strided_slice(node: Node) -> Step | Sequence[Step]:
         node.corrupt(f"strides of shrunk dimensions must be positive, got {list(strides)}")
     given = node.operand(node.parameters["begin"])
     if given.value is None:
-        spec = StridedSlice(node, node.tensor("x"), False, given)
+        spec = StridedSlice(node, node.tensor("x"), computed=given, entries=rank)
         for i, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
             unread = bool(hide_begin >> i & 1)
             if i in shrunk:

@@ -1,6 +1,7 @@
-"""Slices and reversals at places from values: reverse_sequence, dynamic_slice, dynamic_update_slice.
+"""Slices and reversals that values decide on: reverse, reverse_sequence, dynamic_slice, dynamic_update_slice.
 
-Lengths and starts are int32 or int64. Elements are of any dtype and keep their type, including quantisation.
+Axes, lengths and starts are int32 or int64. Elements are of any dtype and keep their type, including
+quantisation.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import Kernel, Loop, Read, Unsupported, Write, flat_threads, size_of, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_bool, expect_entries, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.guard import ANY_NUMBER, Guard
@@ -18,8 +19,54 @@ from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge, space_con
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, Shape, TensorType
 
+MAX_REVERSED = 32  # axes, a bit of a word for each
+
 
 def _infer_reverse(call: Call) -> TensorType:
+    axes = expect_unquantised(call, 1, *INDICES)
+    if axes.rank > 1:
+        call.fail(f"the axes must be one number or a list, got {axes}")
+    return call.x
+
+
+def _reversible_axes(call: Call) -> list[range]:
+    return [range(-call.x.rank, call.x.rank)]
+
+
+def _reverse_kernel(call: Call) -> Kernel:
+    shape = call.x.shape
+    if len(shape) > MAX_REVERSED:
+        raise Unsupported(f"{len(shape)} dimensions, the shader reverses {MAX_REVERSED}")
+    places = np.array([*zip(shape, dense(shape), strict=True)], np.int32).reshape(-1, 2)
+    return Kernel(
+        body="reverse",
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("axes", 1), Read("place", None, value=places), Read("x", 0)),
+        params={"count": call.x.size, "axes": call.input(1).size, "rank": len(shape)},
+        loop_iterations=Loop(call.input(1).size).iterations + Loop(len(shape)).iterations,
+        reason="in the result's order",
+    )
+
+
+@op(
+    _infer_reverse,
+    _reverse_kernel,
+    guards=(Guard(1, _reversible_axes, "axes"),),
+    raw=True,
+    strings=True,
+)
+def reverse(x: Array, axes: Array) -> Array:
+    """Reverse the order of x's elements along each of `axes`, as values say.
+
+    x of any dtype and shape; axes, one number or a list [K], int32 or int64, may be negative and may repeat.
+    The result has x's shape. Raises ModelError for other dtypes and shapes of the axes and, in the run, for
+    axes that are out of range. TFLite schema, ReverseV2Options.
+    """
+    return np.flip(x, tuple({int(axis) % x.ndim for axis in axes.reshape(-1)}))
+
+
+def _infer_sequence(call: Call) -> TensorType:
     x, lengths = call.x, expect_unquantised(call, 1, *INDICES)
     axes = [call.axis(expect_int(call, name, call[name]), x.rank) for name in ("axis", "batch_axis")]
     if axes[0] == axes[1]:
@@ -29,7 +76,7 @@ def _infer_reverse(call: Call) -> TensorType:
     return x
 
 
-def _reverse_kernel(call: Call) -> Kernel:
+def _sequence_kernel(call: Call) -> Kernel:
     shape = call.x.shape
     axis, batch_axis = (call.axis(call[name], len(shape)) for name in ("axis", "batch_axis"))
     lanes = vec_width(size_of(shape[max(axis, batch_axis) + 1 :]))
@@ -56,7 +103,7 @@ def _lengths(call: Call) -> list[range]:
     return [range(call.x.shape[call.axis(call["axis"], call.x.rank)] + 1)]
 
 
-@op(_infer_reverse, _reverse_kernel, guards=(Guard(1, _lengths, "lengths"),), raw=True)
+@op(_infer_sequence, _sequence_kernel, guards=(Guard(1, _lengths, "lengths"),), raw=True)
 def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0) -> Array:
     """Reverse the first lengths[i] slices of x along `axis`, for each i along `batch_axis`.
 
@@ -233,4 +280,4 @@ def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
     return result
 
 
-OPS: tuple[Op, ...] = (dynamic_slice, dynamic_update_slice, reverse_sequence)
+OPS: tuple[Op, ...] = (dynamic_slice, dynamic_update_slice, reverse, reverse_sequence)

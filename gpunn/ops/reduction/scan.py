@@ -1,53 +1,102 @@
-"""Running sums."""
+"""Running sums along an axis, which an attribute names or the value of an operand."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, flat_threads, size_of
-from gpunn.ops.accuracy import row_length, sums
+from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
-from gpunn.ops.check import NUMBERS, expect_bool, expect_dtype, expect_int
+from gpunn.ops.check import INDICES, NUMBERS, expect_bool, expect_dtype, expect_int, expect_unquantised
+from gpunn.ops.guard import Guard
+from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
 
 def _infer(call: Call) -> TensorType:
     x = expect_dtype(call, 0, *NUMBERS)
-    call.axis(expect_int(call, "axis", call["axis"]), x.rank)
+    if call.has(1):
+        along = expect_unquantised(call, 1, *INDICES)
+        if not x.rank:
+            call.fail(f"there is no axis in {x}")
+        if along.size != 1 or call["axis"] is not None:
+            call.fail(f"the axis must be one number, an operand or an attribute, got {along}, {call['axis']}")
+    elif call["axis"] is None:
+        call.fail("needs attribute axis, or an operand for it")
+    else:
+        call.axis(expect_int(call, "axis", call["axis"]), x.rank)
     expect_bool(call, "exclusive")
     expect_bool(call, "reverse")
     return x
 
 
-def _kernel(call: Call) -> Kernel:
+def _lengths(call: Call) -> tuple[int, ...]:
+    """Return the extents of the axes along which sums may run."""
     shape = call.x.shape
-    axis = call.axis(call["axis"], len(shape))
-    rows = call.x.size // max(shape[axis], 1)
+    return shape if call.has(1) else (shape[call.axis(call["axis"], len(shape))],)
+
+
+def _axes(call: Call) -> list[range]:
+    return [range(-call.x.rank, call.x.rank)] if call.has(1) else []
+
+
+def _kernel(call: Call) -> Kernel:
+    lengths, size = _lengths(call), call.x.size
+    rows = tuple(size // max(length, 1) for length in lengths)
     plus = "i64_add(a, b)" if call.x.dtype is DType.INT64 else "a + b"
-    return Kernel(
+    kernel = Kernel(
         body="cumsum",
-        threads=flat_threads(rows),
+        threads=flat_threads(max(rows)),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
-        params={"count": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
         constants={"EXCLUSIVE": int(call["exclusive"]), "REVERSE": int(call["reverse"])},
         functions={"plus": Function(("a", "b"), plus)},
-        loop_iterations=shape[axis],
+        loop_iterations=max(lengths),
         reason="one invocation per row",
+    )
+    if not call.has(1):
+        axis = call.axis(call["axis"], call.x.rank)
+        inner = size_of(call.x.shape[axis + 1 :])
+        return replace(kernel, params={"count": rows[0], "length": lengths[0], "inner": inner})
+    axes = np.array([*zip(rows, lengths, dense(lengths), strict=True)], np.int32)
+    return replace(
+        kernel,
+        body="cumsum_along",
+        reads=(Read("x", 0), Read("along", 1), Read("axis", None, value=axes)),
+        params={"count": max(rows), "axes": len(axes)},
+        reason="one invocation per row of the axis that a value names",
     )
 
 
-@op(_infer, _kernel, accuracy=sums(row_length))
-def cumsum(x: Array, *, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:
-    """Add up the elements along `axis`, which may be negative, up to each element.
+@op(
+    _infer,
+    _kernel,
+    guards=(Guard(1, _axes, "the axis"),),
+    accuracy=sums(lambda call: max(_lengths(call))),
+)
+def cumsum(
+    x: Array,
+    along: Array | None = None,
+    *,
+    axis: int | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Array:
+    """Add up the elements along an axis, which may be negative, up to each element.
 
-    `exclusive` leaves the element itself out, `reverse` adds from the end. Shapes: any of rank 1 or more; the
-    result has x's shape. dtype: float32, float16, int32, int64 (sums wrap around) and, through real numbers
-    on the host, quantised uint8, int8 and int16. Raises ModelError for other dtypes and for an axis out of
-    range. Accuracy: n eps sum(|x|) of float32 for n terms, plus the general promise, because every term
-    rounds. TFLite schema, CumsumOptions.
+    The axis is the attribute `axis`, or the value of `along`, one int32 or int64. `exclusive` leaves the
+    element itself out, `reverse` adds from the end. Shapes: any of rank 1 or more; the result has x's shape.
+    dtype: float32, float16, int32, int64 (sums wrap around) and, through real numbers on the host, quantised
+    uint8, int8 and int16. Raises ModelError for other dtypes, unless the axis is given in one of the two
+    ways, and for an axis out of range, also in the run. Accuracy: n eps sum(|x|) of float32 for n terms, plus
+    the general promise, because every term rounds. TFLite schema, CumsumOptions.
     """
+    if along is not None:
+        axis = int(along.item())
+    assert axis is not None  # infer has checked it
     turned = np.flip(x, axis) if reverse else x
     sums = np.cumsum(turned, axis=axis, dtype=x.dtype)
     if exclusive:

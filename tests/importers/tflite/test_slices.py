@@ -1,4 +1,4 @@
-"""Slices of a known size that start where values of the run say, against LiteRT: one program for all."""
+"""Starts of slices and axes that are values of the run, against LiteRT: one program for all values."""
 
 from __future__ import annotations
 
@@ -108,6 +108,50 @@ def test_strided_slice_to_an_end_of_the_run(backend: str, planned: list[str]) ->
             inputs = [X, ints(k, 0, 0), ints(k + 1, 0, 0)]
             np.testing.assert_array_equal(compiled(*inputs), litert_run(data, inputs)[0])
         assert compiled.stats.programs == len(planned) == 1
+
+
+def test_ranges_by_a_stride(backend: str, planned: list[str]) -> None:
+    """x[a:a + 7:3, b:b + 2]: the begins decide on the place alone."""
+    graph = Graph()
+    numbers = ints(0, 0)
+    x, begin, end = (graph.input(type_of(v)) for v in (X, numbers, numbers))
+    strides = graph.constant(ints(3, 1))
+    (y,) = graph.add("STRIDED_SLICE", [x, begin, end, strides], [float32(3, 2, 6)], signatures=[(-1, -1, 6)])
+    data = graph.build([y])
+    with gpunn.load(data).compile(backend) as compiled:
+        for k in range(20):
+            first = ints(k, k % 3)
+            inputs = [X, first, first + ints(7, 2)]
+            np.testing.assert_array_equal(compiled(*inputs), X[k : k + 7 : 3, k % 3 : k % 3 + 2])
+            if k % 7 == 0:
+                np.testing.assert_array_equal(compiled(*inputs), litert_run(data, inputs)[0])
+        assert compiled.stats.programs == len(planned) == 2, "one finds the shape, one cuts"
+        for k in range(-28, -8, 3):
+            inputs = [X, ints(k, -3), ints(k + 7, -1)]
+            np.testing.assert_array_equal(compiled(*inputs), X[k : k + 7 : 3, 1:3])
+        assert compiled.stats.programs == 2
+
+
+def axes(operator: str, count: Sequence[int], **options: Any) -> bytes:
+    """An operator along axes that are an input."""
+    graph = Graph()
+    x, axis = graph.input(type_of(X)), graph.input(TensorType(DType.INT32, tuple(count)))
+    return graph.build(graph.add(operator, [x, axis], [type_of(X)], options))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sums_along_any_axis(backend: str, planned: list[str], reverse: bool) -> None:
+    data = axes("CUMSUM", (), exclusive=not reverse, reverse=reverse)
+    with gpunn.load(data).compile(backend) as compiled:
+        assert all(p.backend == backend for p in compiled.placement)
+        for axis in range(-3, 3):
+            inputs = [X, np.array(axis, np.int32)]
+            np.testing.assert_allclose(compiled(*inputs), litert_run(data, inputs)[0], rtol=1e-5, atol=1e-5)
+        assert compiled.stats.programs == len(planned) == 1
+
+
+def test_reversed_along_any_axis(backend: str, planned: list[str]) -> None:
+    check(axes("REVERSE_V2", (1,)), [ints(axis) for axis in range(-3, 3)], backend, planned)
 
 
 def test_stablehlo_dynamic_slice(backend: str, planned: list[str]) -> None:

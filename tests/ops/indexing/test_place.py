@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE
 from gpunn.errors import ModelError
 from gpunn.types import Array
 from tests.ops.harness import check, model_of, random
@@ -57,6 +59,56 @@ def test_reversed_sequences(
     found, given = np.moveaxis(y, (batch_axis, axis), (0, 1)), np.moveaxis(x, (batch_axis, axis), (0, 1))
     for row, original, n in zip(found, given, lengths, strict=True):
         np.testing.assert_array_equal(row, np.concatenate([original[:n][::-1], original[n:]]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float16, np.int16, np.uint8, np.bool_])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((7,), (0,)),
+        ((4, 8), (-1,)),
+        ((3, 5, 4), (0, 2)),
+        ((3, 5, 4), (1, 1, -2)),
+        ((3, 5, 4), ()),
+        ((2, 3, 1, 4, 5, 2), (5, -6, 3)),
+        ((2, 1) * 4 + (3, 2), (0, -1, 4, 8)),
+        ((3, 0), (0,)),
+        ((), ()),
+    ],
+)
+def test_axes_in_reverse(shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any, backend: str) -> None:
+    x = typed(0, shape, dtype)
+    for kind, constants in ((np.int32, ()), (np.int64, ()), (np.int32, (1,))):
+        inputs = [x, np.array(axes, kind)]
+        (y,) = check("reverse", inputs, backend=backend, constants=constants, **EXACT)
+        turned = {axis % len(shape) for axis in axes}
+        expected = x[tuple(slice(None, None, -1 if d in turned else 1) for d in range(len(shape)))]
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_one_axis_without_a_list(backend: str) -> None:
+    x = random(0, 3, 4)
+    (y,) = check("reverse", [x, np.array(-1, np.int32)], backend=backend, **EXACT)
+    np.testing.assert_array_equal(y, x[:, ::-1])
+
+
+def test_many_dimensions_are_reversed_on_the_host() -> None:
+    x = random(0, *(1,) * 31, 2, 1)
+    operation = model_of("reverse", [x, np.array([31], np.int32)], {}).operations[0]
+    assert lower(operation, BASELINE) == "33 dimensions, the shader reverses 32"
+
+
+@pytest.mark.parametrize("axis", [-4, 3, 2**40])
+def test_axes_that_x_does_not_have(axis: int, backend: str) -> None:
+    x, axes = random(0, 2, 3, 4), np.array([0, axis], np.int64)
+    with model_of("reverse", [x, axes], {}).compile(backend) as compiled:
+        with pytest.raises(ModelError, match=r"reverse: axes must be in -3 \.\.\. 2, got"):
+            compiled(x, axes)
+        np.testing.assert_array_equal(compiled(x, np.array([0, -2])), x[::-1, ::-1])
+    with pytest.raises(
+        ModelError, match=r"reverse: the axes must be one number or a list, got int32\[1, 1\]"
+    ):
+        model_of("reverse", [x, np.zeros((1, 1), np.int32)], {})
 
 
 @pytest.mark.parametrize("wrong", [-1, 6])

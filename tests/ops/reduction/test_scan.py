@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from gpunn.model import Model
+from gpunn.types import DType, Quantization, TensorType
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random, type_of
 
 MODES = [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]
 modes = pytest.mark.parametrize("mode", MODES, ids=str)
@@ -21,7 +23,11 @@ def test_cumsum(mode: dict[str, bool], backend: str) -> None:
             x = random(seed, *shape)
             total = np.sum(np.abs(x.astype(np.float64)), axis=axis, keepdims=True)
             atol = np.asarray(ATOL + shape[axis] * EPS * total)
-            check("cumsum", [x], {"axis": axis, **mode}, backend=backend, atol=atol)
+            (y,) = check("cumsum", [x], {"axis": axis, **mode}, backend=backend, atol=atol)
+            for along, constants in ((np.int32(axis), ()), (np.int64([axis]), ()), (np.int32(axis), (1,))):
+                inputs = [x, np.asarray(along)]
+                (same,) = check("cumsum", inputs, mode, backend=backend, atol=atol, constants=constants)
+                np.testing.assert_array_equal(same, y)
 
 
 @modes
@@ -31,6 +37,7 @@ def test_integers(mode: dict[str, bool], backend: str) -> None:
     wide = x.astype(np.int64) << 31
     for axis in range(2):
         check("cumsum", [wide], {"axis": axis, **mode}, backend=backend)
+        check("cumsum", [wide, np.array([axis - 2])], mode, backend=backend)
 
 
 @modes
@@ -39,6 +46,46 @@ def test_agrees_with_litert(mode: dict[str, bool]) -> None:
         for axis in (0, 1, -1):
             operands = [np.array(axis, np.int32)]
             check_litert("cumsum", [x], {"axis": axis, **mode}, "CUMSUM", mode, operands=operands)
+
+
+def test_half_and_quantised_numbers(backend: str) -> None:
+    """Along an axis that a value names, as along the same one that an attribute names."""
+    half = random(0, 3, 5).astype(np.float16)
+    stored = TensorType(DType.INT8, (3, 5), Quantization((0.25,), (3,)))
+    for type, x in ((type_of(half), half), (stored, np.arange(15, dtype=np.int8).reshape(3, 5))):
+        results = []
+        for given in ([], [np.array(-2, np.int32)]):
+            model = Model("sums")
+            inputs = [model.input("x", type), *(model.input("axis", type_of(v)) for v in given)]
+            model.output(*model.add("cumsum", inputs, {} if given else {"axis": 0}))
+            with model.compile(backend) as compiled:
+                results.append(compiled(x, *given))
+        np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("axis", [-3, 2, -(2**31), 2**31 - 1])
+def test_a_value_that_names_no_axis_is_refused(axis: int, backend: str) -> None:
+    x, along = random(0, 2, 3), np.array(axis, np.int32)
+    message = rf"cumsum: the axis must be in -2 \.\.\. 1, got {axis}"
+    with model_of("cumsum", [x, along], {}).compile(backend) as compiled:
+        with pytest.raises(ModelError, match=message):
+            compiled(x, along)
+        np.testing.assert_allclose(compiled(x, np.array(1, np.int32)), np.cumsum(x, 1), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attrs", "message"),
+    [
+        ([np.array([0, 1])], {}, r"must be one number, an operand or an attribute, got int64\[2\], None"),
+        ([np.array(0)], {"axis": 0}, r"must be one number, an operand or an attribute, got int64\[\], 0"),
+        ([np.float32(0)], {}, "input 1 must be int32 or int64"),
+    ],
+)
+def test_operands_that_are_no_axis(inputs: list[Any], attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"cumsum: .*{message}"):
+        model_of("cumsum", [random(0, 2, 3), *map(np.asarray, inputs)], attrs)
+    with pytest.raises(ModelError, match="cumsum: there is no axis in float32"):
+        model_of("cumsum", [random(0), np.array(0)], {})
 
 
 @pytest.mark.parametrize(

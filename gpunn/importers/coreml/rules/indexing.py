@@ -77,9 +77,11 @@ def _moved(rank: int, axis: int) -> tuple[int, ...]:
 def cumulative_sum(node: Node) -> Value:
     """Return running sums along an axis; a second input overrides the axis."""
     params, x = node.params, node.operand(0)
+    how = {"exclusive": params.excludeFinalSum, "reverse": params.reverse}
+    if len(node.inputs) > 1 and node.operand(1).value is None:
+        return node.add("cumsum", x, node.add("cast", node.operand(1), dtype="int32"), **how)
     stated = node.numbers(1, "axis")[0] if len(node.inputs) > 1 else params.axis
-    axis = node.axis(stated, x.type.rank)
-    return node.add("cumsum", x, axis=axis, exclusive=params.excludeFinalSum, reverse=params.reverse)
+    return node.add("cumsum", x, axis=node.axis(stated, x.type.rank), **how)
 
 
 def one_hot(node: Node) -> Value:

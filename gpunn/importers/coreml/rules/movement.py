@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gpunn.graph.operation import Operand
 from gpunn.importers.common.node import RefusedError
+from gpunn.importers.common.strided_slice import StridedSlice
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules.windows import MAX_BORDER, channel_first, images
 
@@ -126,15 +128,24 @@ def slice_dynamic(node: Node) -> Value:
     """Return the same as slice_static(); inputs after the first two override parameters, in their order."""
     params = node.params
     given = [node.numbers(index, "bounds") for index in range(1, len(node.inputs))]
+    computed = node.operand(1) if len(node.inputs) > 1 and node.operand(1).value is None else None
     parameters = (params.endIds, params.strides, params.beginMasks, params.endMasks, params.squeezeMasks)
     rank = node.operand(0).type.rank
     stated = [v if len(v) == rank else () for v in parameters]  # those not meant may have any length
     whole: list[Sequence[int]] = [*given, *stated[max(0, len(given) - 1) :]]
-    return _masked_slice(node, whole[:3], whole[3:])
+    return _masked_slice(node, whole[:3], whole[3:], computed)
 
 
-def _masked_slice(node: Node, lists: Sequence[Sequence[int]], masks: Sequence[Sequence[int]]) -> Value:
-    """Return a slice by lists of begins, ends and strides, and masks of begins, ends and dropped axes."""
+def _masked_slice(
+    node: Node,
+    lists: Sequence[Sequence[int]],
+    masks: Sequence[Sequence[int]],
+    computed: Operand | None = None,
+) -> Value:
+    """Return a slice by lists of begins, ends and strides, and masks of begins, ends and dropped axes.
+
+    `computed` are the begins where these are no constants.
+    """
     x = node.operand(0)
     rank = x.type.rank
     if len(lists) != 3 or len(masks) != 3:
@@ -145,6 +156,15 @@ def _masked_slice(node: Node, lists: Sequence[Sequence[int]], masks: Sequence[Se
         node.corrupt("a stride is 0")
     no_begin, no_end, one = (node.ints_of(mask, "masks", rank, 0) for mask in masks)
     begin = [b if only or not mask else None for b, mask, only in zip(begins, no_begin, one, strict=True)]
+    if computed is not None:
+        starts = node.add("cast", node.add("reshape", computed, shape=(rank,)), dtype="int32")
+        spec = StridedSlice(node, x, computed=starts, entries=rank)
+        for k, (first, last, stride) in enumerate(zip(begin, ends, strides, strict=True)):
+            if one[k]:
+                spec.index(None, k)
+            else:
+                spec.slice(first, None if no_end[k] else last, stride, k)
+        return node.add_steps(spec.steps())
     return node.add(
         "strided_slice",
         x,
@@ -157,15 +177,26 @@ def _masked_slice(node: Node, lists: Sequence[Sequence[int]], masks: Sequence[Se
 
 def slice_by_size(node: Node) -> Value:
     """Return a stated number of elements along an axis, from the index that the second input holds."""
-    x = node.operand(0)
+    x, size = node.operand(0), int(node.params.size)
     axis = node.axis(node.params.axis, x.type.rank)
+    if node.operand(1).value is None and size != -1:
+        return _slice_at(node, axis, size)
     (start,) = node.ints_of(node.numbers(1, "begin"), "begin", 1)
     start = start + x.type.shape[axis] if start < 0 else start
-    size = int(node.params.size)
     end = x.type.shape[axis] if size == -1 else start + size
     if not 0 <= start < end <= x.type.shape[axis]:
         node.corrupt(f"{size} elements from {start} are not in shape {list(x.type.shape)}")
     return sliced(node, x, axis, start, end, 1)
+
+
+def _slice_at(node: Node, axis: int, size: int) -> Value:
+    """Return `size` elements along an axis, from the index that the second input will hold."""
+    x, begin = node.operand(0), node.operand(1)
+    if not 1 <= size <= x.type.shape[axis] or begin.type.size != 1:
+        node.corrupt(f"{size} elements from {begin.type.size} indices on do not fit {list(x.type.shape)}")
+    start = node.add("cast", node.add("reshape", begin, shape=(1,)), dtype="int32")
+    sizes = tuple(size if k == axis else n for k, n in enumerate(x.type.shape))
+    return node.add("dynamic_slice", x, start, sizes=sizes, axes=(axis,), clip=False, negative=True)
 
 
 def sequence_repeat(node: Node) -> Value:

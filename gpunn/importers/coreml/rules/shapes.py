@@ -173,18 +173,14 @@ def broadcast_to_dynamic(node: Node) -> Value:
 def range_static(node: Node) -> Value:
     """Return numbers from a start to before an end."""
     params = node.params
-    return _range(node, params.startValue, params.endValue, params.stepSizeValue)
+    bounds = (params.startValue, params.endValue, params.stepSizeValue)
+    return node.add("range", *(node.scalar(v) for v in bounds))
 
 
 def range_dynamic(node: Node) -> Value:
     """Return numbers from a start to before an end; the inputs are the end, the start and the step."""
-    stated = [float("nan"), node.params.startValue, node.params.stepSizeValue]
-    for index in range(len(node.inputs)):
-        stated[index : index + 1] = [float(v) for v in node.constant(index, "bounds", "float32").reshape(-1)]
-    if len(stated) != 3:
+    if not 1 <= len(node.inputs) <= 3 or any(node.operand(k).type.size != 1 for k in range(len(node.inputs))):
         node.corrupt("expected one number for each of end, start and step")
-    return _range(node, stated[1], stated[0], stated[2])
-
-
-def _range(node: Node, start: float, end: float, step: float) -> Value:
-    return node.add("range", *(node.scalar(v) for v in (start, end, step)))
+    stated = [node.scalar(v) for v in (node.params.startValue, node.params.stepSizeValue)]
+    end, start, step = (*(node.operand(k) for k in range(len(node.inputs))), *stated[len(node.inputs) - 1 :])
+    return node.add("range", start, end, step)

@@ -32,7 +32,7 @@ def strided_slice(node: Node) -> Sequence[Step]:
     """Translate STRIDED_SLICE: masks become None, an ellipsis the axes it stands for, new axes a reshape.
 
     Begins may be computed where each of them names one element or says nothing, and so may ends. Elsewhere
-    their values decide on shapes, and a begin within the input decides on nothing else.
+    their values decide on shapes; the begin of a range that goes forwards decides on nothing else.
     """
     x, options = node.operand(0), node.options("StridedSliceOptions")
     masks = _Masks(options, node.expect_ints(1, "begins"))
@@ -40,7 +40,7 @@ def strided_slice(node: Node) -> Sequence[Step]:
     end = _numbers(node, 2, "ends", masks.ends)
     strides = node.ints(3, "strides", masks.count)
     computed = node.operand(1) if node.operand(1).value is None else None
-    spec = StridedSlice(node, x, options.get("Offset"), computed)
+    spec = StridedSlice(node, x, options.get("Offset"), computed, masks.count)
     for i, stride in enumerate(strides):
         if masks.ellipsis[i]:
             spec.skip(x.type.rank - masks.covered)
@@ -81,8 +81,11 @@ class _Masks:
 
 
 def reverse(node: Node) -> Step:
-    """Translate REVERSE_V2 along constant axes, a slice with strides of -1 there."""
+    """Translate REVERSE_V2: along constant axes, a slice with strides of -1 there."""
     x = node.operand(0)
+    if node.operand(1).value is None:
+        node.expect_ints(1, "axes")
+        return Step("reverse", (x, node.operand(1)))
     axes = node.ints(1, "axes")
     rank = x.type.rank
     if not all(-rank <= axis < rank for axis in axes):

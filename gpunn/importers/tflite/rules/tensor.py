@@ -47,9 +47,12 @@ def batch_matmul(node: Node) -> Step:
 
 
 def cumsum(node: Node) -> Step:
-    """Translate CUMSUM along a constant axis."""
+    """Translate CUMSUM; a computed axis stays an operand."""
     options = node.options("CumsumOptions")
     attrs = {"exclusive": options.get("Exclusive"), "reverse": options.get("Reverse")}
+    if node.operand(1).value is None:
+        node.expect_ints(1, "axes", 1)
+        return Step("cumsum", (node.operand(0), node.operand(1)), attrs)
     return Step("cumsum", (node.operand(0),), {"axis": _axis(node, 1), **attrs})
 
 

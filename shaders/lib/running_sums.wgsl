@@ -1,0 +1,14 @@
+// Running sums of a row of x in y, up to each element.
+// Expects x, y; plus(a, b); EXCLUSIVE (1: without the element itself), REVERSE (1: from the end of the row).
+
+// A row has `length` elements, `inner` elements apart; rows whose numbers differ by less than that are side by side.
+fn sum_row(row: u32, length: u32, inner: u32) {
+  let start = row / inner * (inner * length) + row % inner;
+  var sum = T(0);
+  for (var k = 0u; k < length; k++) {
+    let i = start + select(k, length - 1u - k, REVERSE == 1u) * inner;
+    let next = plus(sum, load_x(i));
+    store_y(i, select(next, sum, EXCLUSIVE == 1u));
+    sum = next;
+  }
+}
