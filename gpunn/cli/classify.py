@@ -98,6 +98,14 @@ def classify(
         ),
     ] = None,
     relaxed: Relaxed = False,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Photos in one run; the last batch is filled up.  [default: as in the model file, mostly 1]",
+        ),
+    ] = None,
     mean: Annotated[
         float | None,
         typer.Option(
@@ -120,6 +128,8 @@ def classify(
     candidates = _gather(photos)
     chosen = preference or ("fast-single-answer" if len(candidates) == 1 else "sustained-speed")
     loaded = gpunn.load(model or vision.default_model())
+    if batch is not None:
+        loaded = loaded.reshaped({i.name: (batch, *i.type.shape[1:]) for i in loaded.inputs})
     wanted = vision.photo_input(loaded, mean, std)
     given = vision.score_output(loaded)
     names = vision.class_labels(loaded, labels)

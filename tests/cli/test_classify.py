@@ -186,3 +186,21 @@ def test_model_of_batch_two_without_softmax(run: Run, tmp_path: Path, preference
     outcome = run("classify", photos[0], "--model", network, *options)
     assert outcome.out.splitlines()[1].split() == ["#", "class", "score"]
     assert outcome.out.splitlines()[2].split() == ["1", "class", "0", "100"]
+
+
+def test_batch_gives_the_same_answers(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    for number in range(3):
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(tmp_path / f"{number}.png")
+    alone, together = (
+        run("classify", tmp_path, "--backend", "cpu", *options, "--json").json["photos"]
+        for options in ((), ("--batch", 2))
+    )
+    assert [r["photo"] for r in together] == [r["photo"] for r in alone]
+    for one, other in zip(alone, together, strict=True):
+        assert [g["index"] for g in one["top"]] == [g["index"] for g in other["top"]]
+        assert [g["score"] for g in one["top"]] == pytest.approx([g["score"] for g in other["top"]], rel=1e-4)
+
+
+def test_batch_is_positive(run: Run, photo: Path) -> None:
+    assert run("classify", photo, "--batch", 0).code == 2

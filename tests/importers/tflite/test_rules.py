@@ -177,3 +177,12 @@ def test_option_table_of_another_operator_is_refused() -> None:
         except (FormatError, ModelError) as error:
             messages.append(str(error))
     assert any("expected the option table AddOptions, got ReshapeOptions" in m for m in messages)
+
+
+def test_first_extent_of_a_reshape_follows_the_batch() -> None:
+    model = load(single_op("RESHAPE", [float32(1, 2, 3), ints(1, 6)], [float32(1, 6)]))
+    for batch in (1, 3):
+        reshaped = model.reshaped({model.inputs[0].name: (batch, 2, 3)})
+        assert reshaped.outputs[0].type.shape == (batch, 6)
+    with pytest.raises(ModelError, match="cannot take shape"):
+        model.reshaped({model.inputs[0].name: (1, 4, 3)})

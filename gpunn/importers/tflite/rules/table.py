@@ -6,6 +6,7 @@ BuiltinOperator, union BuiltinOptions), with the fields that later schemas (2.18
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from gpunn.custom import CustomOperator
@@ -82,7 +83,8 @@ def quantize(node: Node) -> Step:
 def reshape(node: Node) -> Step:
     """Translate RESHAPE: the shape is the second input if it is a vector, else the option new_shape.
 
-    One extent may be -1. Old converters wrote a scalar's shape as the option [0].
+    One extent may be -1. Old converters wrote a scalar's shape as the option [0]. Files of a fixed batch
+    state it here, too: a first extent that only repeats the batch follows the input.
     """
     x = node.operand(0)
     if len(node.inputs) > 1 and node.operand(1).type.rank == 1:
@@ -90,6 +92,9 @@ def reshape(node: Node) -> Step:
     else:
         shape = node.options("ReshapeOptions").ints("NewShape")
         shape = () if shape == (0,) else shape
+    sample = x.type.shape[1:]
+    if shape and -1 not in shape and x.type.rank and math.prod(shape[1:]) == math.prod(sample):
+        shape = (x.type.shape[0], *shape[1:])
     return Step("reshape", (x,), {"shape": shape})
 
 
