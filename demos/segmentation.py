@@ -2,8 +2,8 @@
 
     python demos/segmentation.py MODEL [PHOTO] [--labels FILE] [--output segmented.png]
 
-MODEL is a .tflite file such as DeepLab v3, which takes a photo and gives every class a score at every
-pixel; its first class is the background.
+MODEL is a .tflite or .mlmodel file such as DeepLab v3, which takes a photo and gives every class a score at
+every pixel; its first class is the background.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def segment(model: gpunn.Model, photo: Image.Image, backend: str) -> np.ndarray:
     (x,) = wanted.batches(iter([wanted.values(photo)]))
     with model.compile(backend=backend) as compiled:
         scores = np.asarray(compiled(x))
+    if scores.ndim == 3:  # as Core ML gives them: [classes, height, width]
+        return scores.argmax(0)
     if scores.ndim != 4:
         raise SystemExit(f"{model.name} gives {scores.ndim} axes, expected [batch, height, width, classes]")
     return scores[0].argmax(-1)

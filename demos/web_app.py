@@ -233,7 +233,9 @@ def page() -> Any:
             with gr.Column(scale=1, min_width=280):
                 photo = gr.File(label="Photo", elem_id="photo", height=150)
                 model = gr.File(
-                    label="Model: a .tflite file; none is gpunn's own", elem_id="model", height=150
+                    label="Model: a .tflite or .mlmodel file; none is gpunn's own",
+                    elem_id="model",
+                    height=150,
                 )
                 labels = gr.File(label="Class names, one a line", elem_id="labels", height=150)
                 backend = gr.Radio(["auto", "webgpu", "cpu"], value="auto", label="Backend")

@@ -18,12 +18,14 @@ from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, Quantization, TensorType
 
 MEAN = STD = 127.5  # bytes become -1 ... 1, the convention of the MobileNet family
 QUANTISED = (DType.UINT8, DType.INT8)
 ROUNDING = 1e-3  # that float32 scores may be from 1 in sum
 MAX_LABEL_BYTES = 1 << 24
+PIXEL_ERROR = 0.01  # how far a float32 value may be from a byte, scaled back
+BYTES = Quantization((1.0,), (0,))  # of an input whose values are the bytes of a photo
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,33 @@ class PhotoInput:
         one = self.type.with_shape(self.type.shape[1:])
         height, width, channels = one.shape
         small = photo.resize((width, height), Image.Resampling.BILINEAR)
-        pixels = np.asarray(small if channels == 3 else small.convert("L")).reshape(one.shape)
+        return self.stored(np.asarray(small if channels == 3 else small.convert("L")).reshape(one.shape))
+
+    def stored(self, pixels: Array) -> Array:
+        """Convert bytes of any shape to values of the input."""
+        type = self.type.with_shape(pixels.shape)
         if self.mean is None or self.std is None:
-            lowest, _ = LIMITS[one.dtype]
-            return (pixels.astype(np.int16) + lowest).astype(one.dtype.numpy)
-        return quantize((pixels.astype(np.float32) - np.float32(self.mean)) / np.float32(self.std), one)
+            lowest, _ = LIMITS[type.dtype]
+            return (pixels.astype(np.int16) + lowest).astype(type.dtype.numpy)
+        return quantize((pixels.astype(np.float32) - np.float32(self.mean)) / np.float32(self.std), type)
+
+    def pixels(self, values: Array) -> Array:
+        """Convert values of the input back to bytes.
+
+        Raises ModelError if they stand for other numbers than 0 to 255.
+        """
+        if self.mean is None or self.std is None:
+            lowest, _ = LIMITS[self.type.dtype]
+            return (values.astype(np.int16) - lowest).astype(np.uint8)
+        real = dequantize(values, self.type.with_shape(values.shape)).astype(np.float64)
+        found = real * self.std + self.mean
+        nearest = np.clip(np.rint(np.nan_to_num(found)), 0, 255)
+        step = 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
+        if not (np.abs(found - nearest) <= PIXEL_ERROR + abs(step * self.std)).all():
+            raise ModelError(
+                f"the values are no pixels 0 to 255, less mean {self.mean:g} and divided by std {self.std:g}"
+            )
+        return nearest.astype(np.uint8)
 
     def batches(self, photos: Iterator[Array]) -> Iterator[Array]:
         """Collect photos into arrays of the model's batch size; zeros fill up the last one."""
@@ -112,7 +136,8 @@ def photo_input(model: Graph, mean: float | None = None, std: float | None = Non
     """Describe the photos that `model` takes; raise ModelError or UnsupportedError if it does not take
     photos.
 
-    mean, std: by default MEAN and STD; if neither is given, a quantised model takes the bytes.
+    mean, std: by default MEAN and STD; if neither is given, a quantised model takes the bytes. A model that
+    scales photos itself takes only bytes.
     """
     operand = _only(model, model.inputs, "input")
     shape = operand.type.shape
@@ -124,10 +149,20 @@ def photo_input(model: Graph, mean: float | None = None, std: float | None = Non
     _expect_numbers(model, operand, "input")
     if operand.type.quantization is not None and mean is None and std is None:
         return PhotoInput(operand.type, None, None)
+    if scales_photos(model) and (mean or 0, 1 if std is None else std) != (0, 1):
+        raise ModelError(
+            f"{model.name} takes pixels as they are and scales them itself: leave out mean and std"
+        )
     mean, std = MEAN if mean is None else mean, STD if std is None else std
     if not np.isfinite([mean, std]).all() or std == 0:
         raise ModelError(f"mean and std must be finite and std not 0, got mean {mean} and std {std}")
     return PhotoInput(operand.type, mean, std)
+
+
+def scales_photos(model: Graph) -> bool:
+    """Tell whether the model takes the bytes of photos, as one with an image input of Core ML does."""
+    types = [operand.type for operand in model.inputs]
+    return len(types) == 1 and types[0].dtype is DType.UINT8 and types[0].quantization == BYTES
 
 
 def score_output(model: Graph) -> ScoreOutput:

@@ -16,6 +16,7 @@ from PIL import Image
 import gpunn
 from gpunn import vision
 from gpunn.types import float32
+from tests.importers.coreml import twins
 from tests.resources import ENVIRONMENT, ROOT, shared
 from tests.tflite_builder import single_op
 
@@ -138,6 +139,16 @@ def test_segmentation_paints_what_is_there(tmp_path: Path) -> None:
     assert not changed[80:, 72:120].any()
     assert len({tuple(after[part][0, 0]) for part in inside}) == 2
     assert changed[12:30, 72:80].any()  # the legend, on what is not painted
+
+
+def test_segmentation_of_a_core_ml_model(tmp_path: Path) -> None:
+    model, photo = tmp_path / "m.mlmodel", tmp_path / "photo.png"
+    model.write_bytes(twins.mlmodel(classes=False))
+    Image.new("RGB", (70, 60), "teal").save(photo)
+    out = demo("segmentation.py", model, photo, "--output", tmp_path / "out.png", "--backend", "cpu")
+    with gpunn.load(model).compile("cpu") as compiled:
+        scores = compiled(np.uint8(vision.photo_input(compiled.model).values(Image.open(photo)))[None])
+    assert out.splitlines()[0] == f"100.0%  class {scores[:, 0, 0].argmax()}"
 
 
 def test_detection_draws_a_box_round_the_cat(tmp_path: Path) -> None:

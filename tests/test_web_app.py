@@ -16,6 +16,7 @@ from PIL import Image
 import gpunn
 from gpunn import vision
 from tests.browser import Browser
+from tests.importers.coreml import twins
 from tests.resources import ROOT
 from tests.web_server import serving
 
@@ -48,6 +49,15 @@ def test_page_shows_both_backends(app: ModuleType, photo: Path, gpu: str) -> Non
     assert html.count("<td>softmax</td>") == 2
     assert "make it ready" in html
     assert "make it ready" not in app.show(str(photo), None, None, "cpu", FAST)  # kept
+
+
+def test_mlmodel_brings_its_labels(app: ModuleType, photo: Path, tmp_path: Path, gpu: str) -> None:
+    model = tmp_path / "pets.mlmodel"
+    model.write_bytes(twins.mlmodel())
+    html = app.show(str(photo), str(model), None, "cpu", FAST)
+    assert re.findall("data-backend='(.*?)'", html) == ["cpu", gpu]
+    assert set(re.findall("<span>(.*?)</span><span>.*?%</span>", html)) == set(twins.LABELS)
+    assert "Both say" in html
 
 
 def test_without_a_gpu_the_page_says_so(

@@ -17,7 +17,7 @@ from gpunn.bench.job import Job, read, save
 from gpunn.bench.peers import OTHERS, OURS, PEERS, ncnn_model
 from gpunn.bench.result import Benchmark, Entrant, Result, names
 from gpunn.comparison.inputs import Sample, random_source
-from gpunn.comparison.litert import LitertSide
+from gpunn.comparison.litert import LitertSide, expect_tflite
 from gpunn.comparison.sides import CPU, Side, open_side
 from gpunn.comparison.walk import Progress
 from gpunn.compilation.runtime import Preference
@@ -160,6 +160,8 @@ class _Bench:
         """Make the job of an entrant; raise UnsupportedError if it cannot run the model."""
         if PEERS[entrant.peer].missing:
             raise UnsupportedError(PEERS[entrant.peer].missing)
+        if entrant.peer.startswith("litert"):
+            expect_tflite(entrant.peer, self.path.read_bytes(), self.path.name)
         model = batched(self.model, entrant.batch)
         inputs = self.folder / f"inputs-{entrant.batch}.npz"
         save(inputs, stacked([sample.arrays for sample in self.samples[: entrant.batch]]))

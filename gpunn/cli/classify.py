@@ -20,6 +20,7 @@ from rich.progress_bar import ProgressBar
 import gpunn
 from gpunn import vision
 from gpunn.cli.show import (
+    KINDS,
     BackendName,
     PreferenceName,
     Relaxed,
@@ -74,7 +75,9 @@ def classify(
     ],
     model: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .tflite image classifier.  [default: gpunn's own, CIFAR-10]"),
+        typer.Option(
+            metavar="FILE", help=f"An image classifier, a {KINDS} file.  [default: gpunn's own, CIFAR-10]"
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -111,7 +114,8 @@ def classify(
         typer.Option(
             metavar="X",
             help="Subtracted from each pixel value 0..255.  "
-            f"[default: {vision.MEAN}; a quantised model takes the pixels as they are]",
+            f"[default: {vision.MEAN}; models that are quantised, or scale photos themselves, take the "
+            "pixels as they are]",
         ),
     ] = None,
     std: Annotated[

@@ -20,6 +20,7 @@ from gpunn.comparison.classes import Share
 from gpunn.comparison.litert import RESOLVERS
 from gpunn.comparison.result import Check, Comparison, OutputPair, Pair
 from gpunn.comparison.sides import EXACT, RELAXED
+from gpunn.importers import SUFFIXES
 
 EXIT_DIFFERENT = 1
 
@@ -67,7 +68,9 @@ def compare(
     ] = None,
     other: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Another file of the same model, computed in float64."),
+        typer.Option(
+            metavar="FILE", help="Another file of the same model, of any format, computed in float64."
+        ),
     ] = None,
     save_layer: Annotated[
         int | None,
@@ -101,6 +104,9 @@ def compare(
     """
     if random is not None and (inputs or truth):
         raise typer.BadParameter("random inputs and files exclude each other", param_hint="--random")
+    models = [path for path in inputs or () if path.suffix.lower() in SUFFIXES]
+    if models:
+        raise typer.BadParameter(f"{models[0]} is a model; compare it with --other {models[0]}")
     if save_layer is not None:
         case = case or Path(f"{model.stem}_layer{save_layer}.npz")
     elif case is not None:
@@ -133,7 +139,7 @@ def compare(
     if as_json:
         print(json_text(found.to_json()))
     else:
-        _print(stdout(), found)
+        _print(stdout(), found, None if other is None else other.name)
         if case is not None:
             stdout().print(plain(f"layer {save_layer} is in {case}: gpunn compare {case}"), soft_wrap=True)
         if report is not None:
@@ -148,7 +154,7 @@ def _names(backends: str, relaxed: bool) -> list[str]:
     return [*names, *(name + RELAXED for name in ours if relaxed)]
 
 
-def _print(console: Console, found: Comparison) -> None:
+def _print(console: Console, found: Comparison, other: str | None) -> None:
     reference = found.sides[0]
     console.print(plain(found.model), style="bold")
     console.print(plain(f"inputs     {found.inputs.samples}: {found.inputs.description}"), soft_wrap=True)
@@ -166,6 +172,9 @@ def _print(console: Console, found: Comparison) -> None:
     if found.layer_pairs:
         console.print()
         console.print(_layer_pairs(found))
+    elif found.layers and other is not None:
+        console.print()
+        console.print(plain(f"no tensors of {found.model} and {other} match by name, or by order and shape"))
     console.print()
     for finding in found.findings:
         style = "bold red" if finding.fault else "yellow"

@@ -15,8 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gpunn.compilation.runtime import Preference
+from gpunn.importers import SUFFIXES
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A .tflite file.")]
+KINDS = " or ".join(SUFFIXES)  # of model files
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help=f"A {KINDS} file.")]
 BackendName = Literal["auto", "webgpu", "cpu"]
 PreferenceName = Literal["low-power", "fast-single-answer", "sustained-speed"]
 PREFERENCE_NAMES: tuple[str, ...] = get_args(PreferenceName)

@@ -13,9 +13,17 @@ from typing import Any
 import numpy as np
 
 from gpunn.comparison.case import SUFFIX, load_case, save_layer
+from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
 from gpunn.comparison.findings import find
-from gpunn.comparison.inputs import Sample, Source, array_sample, file_source, random_source
+from gpunn.comparison.inputs import (
+    Sample,
+    Source,
+    array_sample,
+    file_source,
+    random_photos,
+    random_source,
+)
 from gpunn.comparison.litert import RESOLVERS, LitertSide
 from gpunn.comparison.parts import exact_parts, joined, path
 from gpunn.comparison.result import Comparison, Inputs
@@ -61,8 +69,8 @@ def compare(
     many random samples; an array, or a sequence of samples, each an array or a tuple of arrays in the order
     of the model's inputs; or a path, or a sequence of paths: photos, folders of photos, .npy and .npz files.
     truth: a folder of photos whose names state their classes; these run too, and their accuracy is counted.
-    labels: the class names of a classifier, by default the model's; with labels, a model with inputs other
-    than photos also counts as a classifier. mean, std: see `gpunn classify`.
+    labels: the class names of a classifier, by default the model's, or else those of `other`; with labels, a
+    model with inputs other than photos also counts as a classifier. mean, std: see `gpunn classify`.
 
     backends and reference: "cpu64" (the ops' meaning in float64; quantised tensors in integers), "cpu",
     "webgpu", "litert" and "litert-ref" (LiteRT's default and reference kernels, for a file; extra `compare`),
@@ -76,8 +84,10 @@ def compare(
     (gpunn.comparison.walk). If shapes depend on values, the layers are those of the first sample; samples
     that lead to other layers are left out.
 
-    other: another file of the same model. It joins the backends, in float64; with per_layer its tensors are
-    compared with the matching tensors of the model (gpunn.comparison.files).
+    other: another file of the same model, of any format. It joins the backends, in float64, and gets the same
+    photos or arrays in its own form (gpunn.comparison.convert); `mean` and `std` are for each model that does
+    not scale photos itself. With per_layer its tensors are compared with the matching tensors of the model
+    (gpunn.comparison.files).
 
     case: the index of a layer, and a file. The layer is written to the file, with the inputs that the first
     sample gives it (gpunn.comparison.case).
@@ -92,13 +102,15 @@ def compare(
         raise ModelError(f"tolerance must be a number from 0, got {tolerance}")
     file = None if isinstance(model, Model) else model
     model, inputs = _model(model, inputs)
-    labels = tuple(labels) or model.labels
-    source = _source(model, inputs, truth, labels, mean, std, seed)
+    second_model = other if other is None or isinstance(other, Model) else load(other)
+    labels = tuple(labels) or model.labels or (() if second_model is None else second_model.labels)
+    scale = scales(model, second_model, Scale(mean, std))
+    source = _source(model, second_model, inputs, truth, labels, scale, seed)
     report = progress or _silent
     with ExitStack() as stack:
-        names = reference, *pick_names(backends, reference, others=other is not None)
+        names = reference, *pick_names(backends, reference, others=second_model is not None)
         sides = [_open(name, model, file) for name in names]
-        second = None if other is None else _other(model, other, names, mean, std)
+        second = None if second_model is None else _other(model, second_model, names, scale)
         sides += [] if second is None else [second]
         for side in sides:
             stack.callback(side.close)
@@ -140,15 +152,12 @@ def _model(model: Model | File, inputs: Any) -> tuple[Model, Any]:
     return load(model), inputs
 
 
-def _other(
-    model: Model, other: Model | File, names: Sequence[str], mean: float | None, std: float | None
-) -> OtherFileSide:
+def _other(model: Model, other: Model, names: Sequence[str], scale: tuple[Scale, Scale]) -> OtherFileSide:
     """Make a side of the other file, under a name that no other side has."""
-    loaded = other if isinstance(other, Model) else load(other)
-    name = loaded.name
+    name = other.name
     while name in names:
         name += "'"
-    return OtherFileSide(name, model, loaded, mean, std)
+    return OtherFileSide(name, model, other, scale)
 
 
 def _open(name: str, model: Model, file: File | None) -> Side:
@@ -162,11 +171,11 @@ def _silent(what: str, done: int, total: int | None) -> None:
 
 def _source(
     model: Model,
+    other: Model | None,
     inputs: Any,
     truth: str | os.PathLike[str] | None,
     labels: Sequence[str],
-    mean: float | None,
-    std: float | None,
+    scale: tuple[Scale, Scale],
     seed: int,
 ) -> Source:
     """Make the samples for the argument `inputs` of compare()."""
@@ -174,11 +183,13 @@ def _source(
     if wanted is None and truth is None:
         wanted = RANDOM_SAMPLES
     if isinstance(wanted, int):
-        return random_source(model, wanted, seed)
+        photos = () if other is None else photo_inputs(model, other, scale)
+        return random_photos(photos[0], wanted, seed) if photos else random_source(model, wanted, seed)
     given: list[Any] = list(wanted or ())
     if truth is not None or (given and all(isinstance(item, (str, os.PathLike)) for item in given)):
         folder = None if truth is None else Path(truth)
-        return file_source(model, [Path(p) for p in given], truth=folder, labels=labels, mean=mean, std=std)
+        paths, (mean, std) = [Path(p) for p in given], (scale[0].mean, scale[0].std)
+        return file_source(model, paths, truth=folder, labels=labels, mean=mean, std=std)
     return Source("arrays", _array_samples(model, given), len(given))
 
 

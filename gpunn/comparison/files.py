@@ -1,7 +1,8 @@
 """Two files of one model: the other file beside the model, as a whole and tensor by tensor.
 
-Two tensors match if they have the same name and shape. The remaining tensors match by the order of operations
-and shapes. Both models are computed exactly, in turn, and a tensor is kept until its match has been computed.
+Two tensors match if they have the same name and shape. The remaining tensors match by the order of the
+operations that compute them, with activation and shape. Both models are computed exactly, in turn, and a
+tensor is kept until its match has been computed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from gpunn import vision
+from gpunn.comparison.convert import Scale, arranged, converted, photo_inputs
 from gpunn.comparison.exact import evaluations, start
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Tally
@@ -20,8 +22,7 @@ from gpunn.comparison.sides import Arithmetic, SideInfo, reals
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.ops.fixed_point.affine import dequantize, quantize
-from gpunn.types import Array, TensorType
+from gpunn.types import Array
 
 MAX_ORDERED = 2000  # operations of a model up to which they are compared by order, which takes their square
 
@@ -33,15 +34,17 @@ class OtherFileSide:
     either model is quantised, or has shapes that depend on values, no tolerance can be stated.
 
     Photos are read again in the form that this model takes. Arrays are used unchanged if dtype and
-    quantisation are the same; otherwise their real values are converted.
+    quantisation are the same; otherwise their real values are converted (gpunn.comparison.convert).
     """
 
-    def __init__(self, name: str, model: Graph, other: Graph, mean: float | None, std: float | None) -> None:
+    def __init__(self, name: str, model: Graph, other: Graph, scale: tuple[Scale, Scale]) -> None:
+        """Take `scale`, how the model and the other one want pixels."""
         exact = not any(_quantised(m) or m.pending for m in (model, other))
         arithmetic = Arithmetic.FLOAT32 if exact else Arithmetic.OTHER
         self.info = SideInfo(name, other.name, "numpy, float64", arithmetic)
         self._model, self._other = model, other
-        self._mean, self._std = mean, std
+        self._scale = scale[1]
+        self._photos = photo_inputs(model, other, scale)
         for role in ("inputs", "outputs"):
             ours, theirs = (getattr(m, role) for m in (model, other))
             if not _alike(role, model, other):
@@ -62,7 +65,7 @@ class OtherFileSide:
         if value.size != output.type.size:
             shape = list(value.shape)
             raise ModelError(f"output {output.name!r} is {output.type}, {self._other.name} gives {shape}")
-        return value.reshape(output.type.shape)
+        return arranged(value, output.type.shape)
 
     def close(self) -> None:
         pass
@@ -70,11 +73,14 @@ class OtherFileSide:
     def _arrays(self, sample: Sample) -> tuple[Array, ...]:
         """Return the sample in the form that the other model takes."""
         if sample.photos:
-            wanted = vision.photo_input(self._other, self._mean, self._std)
+            wanted = vision.photo_input(self._other, self._scale.mean, self._scale.std)
             values = (wanted.values(vision.load_photo(path)) for path in sample.photos)
             return (next(wanted.batches(values)),)
+        if self._photos:
+            ours, theirs = self._photos
+            return (theirs.stored(arranged(ours.pixels(sample.arrays[0]), theirs.type.shape)),)
         pairs = zip(sample.arrays, self._model.inputs, self._other.inputs, strict=True)
-        return tuple(_converted(value, ours.type, theirs.type) for value, ours, theirs in pairs)
+        return tuple(converted(value, ours.type, theirs.type) for value, ours, theirs in pairs)
 
     def layer_pairs(self, sample: Sample) -> tuple[LayerPair, ...]:
         """Compare the matching tensors of both models, for one sample."""
@@ -94,7 +100,8 @@ class OtherFileSide:
                     kept[found] = computed
             if mate is not None:
                 tallies[mate] = Tally()
-                tallies[mate].add(reals(kept.pop(mate), mate.type), reals(value, operand.type))
+                ours_now = reals(kept.pop(mate), mate.type)
+                tallies[mate].add(ours_now, reals(value, operand.type).reshape(ours_now.shape))
         return tuple(LayerPair(by, a.name, b.name, a.type.shape, tallies[a].metrics()) for a, b, by in pairs)
 
 
@@ -119,14 +126,6 @@ def _is_known(operand: Operand, model: Graph) -> bool:
     return not shape.is_open or not model.pending or operand in model.inputs
 
 
-def _converted(value: Array, have: TensorType, want: TensorType) -> Array:
-    value = value.reshape(want.shape)
-    if (have.dtype, have.quantization) == (want.dtype, want.quantization):
-        return value
-    real = dequantize(value, have.with_shape(want.shape))
-    return quantize(real, want) if want.quantization is not None else real.astype(want.dtype.numpy)
-
-
 def _tensors(model: Graph, arrays: Sequence[Array]) -> Iterator[tuple[Operand, Array]]:
     """Yield every tensor that a model computes, in order."""
     values = start(model, arrays)
@@ -146,8 +145,8 @@ def paired(first: Graph, second: Graph) -> list[tuple[Operand, Operand, str]]:
         if b.name in names and names[b.name].type.shape == b.type.shape
     }
     taken = set(by_name.values())
-    rest = {o: key for o, key in ours.items() if o not in taken}
-    others = {o: key for o, key in theirs.items() if o not in by_name}
+    rest = {o: key for o, key in ours.items() if key and o not in taken}
+    others = {o: key for o, key in theirs.items() if key and o not in by_name}
     by_order: dict[Operand, Operand] = {}
     if max(len(rest), len(others)) <= MAX_ORDERED:
         matcher = SequenceMatcher(None, list(rest.values()), list(others.values()), autojunk=False)
@@ -159,9 +158,19 @@ def paired(first: Graph, second: Graph) -> list[tuple[Operand, Operand, str]]:
     return [(a, b, by) for a, b, by in found if a is not None]
 
 
-def _results(model: Graph) -> dict[Operand, tuple[object, ...]]:
-    """Map every operation's results to what matching results have in common."""
-    return {o: (operation.op, *o.type.shape) for operation in model.operations for o in operation.outputs}
+def _results(model: Graph) -> dict[Operand, tuple[object, ...] | None]:
+    """Map every operation's results to what matching results have in common: op, activation, and shape.
+
+    Extents of 1 do not count, because formats put them in different places. Results that only move elements
+    match by name alone, so they map to None.
+    """
+    found: dict[Operand, tuple[object, ...] | None] = {}
+    for operation in model.operations:
+        key = operation.op, operation.attrs.get("activation")
+        moves = operation.definition.algebra.permutes
+        for operand in operation.outputs:
+            found[operand] = None if moves else (*key, *(n for n in operand.type.shape if n != 1))
+    return found
 
 
 def _by_name(operands: Mapping[Operand, object]) -> dict[str, Operand]:

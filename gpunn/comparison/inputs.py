@@ -62,6 +62,17 @@ def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     return Source(f"random, seed {seed}: {', '.join(parts)}", drawn, count)
 
 
+def random_photos(wanted: vision.PhotoInput, count: int, seed: int) -> Source:
+    """Draw seeded random pixels, evenly distributed, in the form that a model takes."""
+
+    def drawn() -> Iterator[Sample]:
+        for number in range(count):
+            pixels = np.random.default_rng(seed + number).integers(0, 256, wanted.type.shape, np.uint8)
+            yield Sample((wanted.stored(pixels),), (f"random {number}",))
+
+    return Source(f"random pixels, seed {seed}, as {wanted.type}", drawn(), count)
+
+
 def _range(model: Graph, operand: Operand) -> tuple[float, float]:
     type = operand.type
     if type.dtype is DType.STRING:

@@ -82,6 +82,12 @@ class _Interpreter:
             return None
 
 
+def expect_tflite(name: str, data: bytes, model: str) -> None:
+    """Raise UnsupportedError unless the bytes of a file are a .tflite file's."""
+    if not tflite.recognise(data):
+        raise UnsupportedError(f"{name} runs .tflite files, {model} is none")
+
+
 class LitertSide:
     """A .tflite file in LiteRT."""
 
@@ -89,8 +95,7 @@ class LitertSide:
         if file is None:
             raise ModelError(f"{name} runs files: compare a path or a file's bytes instead of a Model")
         data = file if isinstance(file, bytes) else _bytes(file)
-        if not tflite.recognise(data):
-            raise UnsupportedError(f"{name} runs .tflite files, {model.name} is none")
+        expect_tflite(name, data, model.name)
         self._name, self._data, self._model = name, data, model
         self._interpreter = _Interpreter(name, data, model, keep=False)
         self.info = SideInfo(name, model.name, f"ai-edge-litert, {RESOLVERS[name]}", Arithmetic.LITERT)

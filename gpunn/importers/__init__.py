@@ -13,6 +13,7 @@ from gpunn.importers import coreml, tflite
 from gpunn.importers.common.format import Format
 
 FORMATS: tuple[Format, ...] = (tflite.FORMAT, coreml.FORMAT)  # the first that recognises a file reads it
+SUFFIXES = tuple(suffix for format in FORMATS for suffix in format.suffixes)
 MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths end there
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview

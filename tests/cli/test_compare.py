@@ -10,8 +10,11 @@ import pytest
 from PIL import Image
 
 from gpunn import vision
+from gpunn.types import float32
 from tests.cli.conftest import Run
 from tests.comparison.test_compare import break_depthwise
+from tests.importers.coreml import builder
+from tests.tflite_builder import single_op
 
 MODEL = vision.default_model()
 
@@ -91,6 +94,16 @@ def test_another_file_of_the_network(run: Run) -> None:
     for pair in document["layer_pairs"]:
         assert pair["by"] == "name"
         assert pair["name"] in shown
+
+
+def test_files_without_a_matching_tensor(run: Run, tmp_path: Path) -> None:
+    one, two = tmp_path / "sin.tflite", tmp_path / "cos.mlmodel"
+    one.write_bytes(single_op("SIN", [float32(3)], [float32(3)]))
+    made = builder.model((3,), exact=True)
+    builder.layer(made, "cos")
+    two.write_bytes(made.SerializeToString())
+    args = ("compare", one, "--other", two, "--backends", "cpu", "--tolerance", 3, "--per-layer")
+    assert "no tensors of sin.tflite and cos.mlmodel match" in run(*args).out
 
 
 class Terminal(io.StringIO):
