@@ -19,7 +19,7 @@ from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, reduce, scan, window
-from gpunn.ops.vision import detection, resize
+from gpunn.ops.vision import crop, detection, resize
 
 _FAMILIES = (
     unary.OPS,
@@ -47,6 +47,7 @@ _FAMILIES = (
     matrix.OPS,
     normalize.OPS,
     resize.OPS,
+    crop.OPS,
     quantize.OPS,
     find.OPS,
     gather.OPS,

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.comparison.exact import evaluate
+from gpunn.comparison.exact import evaluate, widen
 from gpunn.comparison.sides import Arithmetic
 from gpunn.comparison.tolerance import Bound, bounds
 from gpunn.graph.graph import Graph
 from gpunn.ops import OPS
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL
-from gpunn.types import Array, float32
+from gpunn.types import Array
+from tests.ops.harness import type_of
 
 RNG = np.random.default_rng(7)
 X = RNG.uniform(0.1, 2, (2, 3, 4, 5)).astype(np.float32)
@@ -28,9 +29,9 @@ def bound_of(
 ) -> tuple[Bound, Array]:
     """The bound of an operation's first result, and that result."""
     model = Graph()
-    operands = [model.input(f"x{k}", float32(*x.shape)) for k, x in enumerate(inputs)]
+    operands = [model.input(f"x{k}", type_of(x)) for k, x in enumerate(inputs)]
     model.add(op, operands, attrs)
-    values = {o: x.astype(np.float64) for o, x in zip(operands, inputs, strict=True)}
+    values = {o: widen(x) for o, x in zip(operands, inputs, strict=True)}
     results = evaluate(model.operations[0], values)
     return bounds(model.operations[0], values, results, arithmetic)[0], results[0]
 
@@ -80,7 +81,9 @@ def test_litert_interpolates_at_positions_in_float32() -> None:
 def test_every_formula_gives_a_bound() -> None:
     """Of the ops whose errors are of another kind."""
     halfway = np.full((2, 3), 1.5 * 4 / 255, np.float32)  # between two of 255 steps from -1 to 3
+    box, first = np.array([[0.5, 0.5, 2.5, 3.5]], np.float32), np.zeros(1, np.int32)
     calls: dict[str, tuple[list[Array], dict[str, Any]]] = {
+        "crop_resize": ([X, box, first], {"size": (2, 3), "sampling": "roi_align"}),
         "fake_quant": ([halfway], {"min": -1.0, "max": 3.0}),
         "local_response_normalization": ([X], {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}),
         "log_softmax": ([X], {}),

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, nested, vec_width
 from gpunn.ops.call import Call
-from gpunn.ops.check import FLOATS, expect_ints, expect_unquantised
+from gpunn.ops.check import FLOATS, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.window import MAX_PADDED, along
 from gpunn.ops.op import Op, op
@@ -47,13 +47,28 @@ def _window(call: Call) -> list[Span]:
     return spans
 
 
+def expect_groups(call: Call) -> int:
+    """Return attribute groups. Raises ModelError unless it is 1 or more."""
+    groups = expect_int(call, "groups", call["groups"])
+    if groups < 1:
+        call.fail(f"groups must be at least 1, got {groups}")
+    return groups
+
+
+def _each(groups: int) -> str:
+    return f" for each of {groups} groups" if groups > 1 else ""
+
+
 def _infer(call: Call) -> TensorType:
     x, filter = call.expect_rank(0, 5), call.expect_rank(1, 5)
     for index in range(2 + call.has(2)):
         expect_unquantised(call, index, *FLOATS)
     depth, channels = filter.shape[3:]
-    if x.shape[4] != depth:
-        call.fail(f"filter has {depth} input channels, input has {x.shape[4]}")
+    groups = expect_groups(call)
+    if x.shape[4] != depth * groups:
+        call.fail(f"filter has {depth} input channels{_each(groups)}, input has {x.shape[4]}")
+    if channels % groups:
+        call.fail(f"{channels} channels cannot be divided into {groups} groups")
     if call.has(2) and call.input(2).shape != (channels,):
         call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
     return x.with_shape((x.shape[0], *(out for _, _, out in _window(call)), channels))
@@ -69,7 +84,7 @@ def _kernel(call: Call) -> Kernel:
     spatial, size, spans = call.x.shape[1:4], call.input(1).shape[:3], _window(call)
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
-    lanes = vec_width(call.y.shape[4])
+    lanes = vec_width(call.y.shape[4] // call["groups"])
     count = call.y.size // lanes
     return Kernel(
         body="conv3d",
@@ -84,7 +99,9 @@ def _kernel(call: Call) -> Kernel:
         params={
             "count": count,
             "N": call.y.shape[4] // lanes,
-            "C": call.x.shape[4],
+            "C": call.input(1).shape[3],
+            "group": call.y.shape[4] // call["groups"] // lanes,
+            "channels": call.x.shape[4],
             "input": _filled(spatial),
             "result": _filled(call.y.shape[1:4]),
             "window": _filled(size),
@@ -94,9 +111,17 @@ def _kernel(call: Call) -> Kernel:
         },
         functions=activation_function(call),
         lanes=lanes,
-        loop_iterations=nested(*size, call.x.shape[4]).iterations,
+        loop_iterations=nested(*size, call.input(1).shape[3]).iterations,
         reason=f"one output cell x {lanes} channels",
     )
+
+
+def by_group(x: Array, matrix: Array, groups: int) -> Array:
+    """Multiply channels [..., I] with a matrix [I / groups, O], each group with its own columns."""
+    if groups == 1:
+        return np.asarray(x @ matrix)
+    parts = zip(np.split(x, groups, axis=-1), np.split(matrix, groups, axis=1), strict=True)
+    return np.concatenate([part @ columns for part, columns in parts], axis=-1)
 
 
 @op(
@@ -114,12 +139,15 @@ def conv3d(
     stride: Triple = (1, 1, 1),
     padding: str = "valid",
     dilation: Triple = (1, 1, 1),
+    groups: int = 1,
 ) -> Array:
     """Convolve over depth, height and width; attributes have this order.
 
-    x [N, D, H, W, I]; filter [KD, KH, KW, I, O]; bias [O]; result [N, OD, OH, OW, O]. padding: "same" or
+    x [N, D, H, W, I]; filter [KD, KH, KW, I / groups, O]; bias [O]; result [N, OD, OH, OW, O]. Both channels
+    are divided into `groups` equal parts; those of the result see only their own of x. padding: "same" or
     "valid". dtype: float32 or float16. Accuracy as of conv2d. Raises ModelError for other dtypes, channels
-    that do not fit, and windows that do not fit the input. TFLite schema, Conv3DOptions.
+    that do not fit, and windows that do not fit the input. TFLite schema, Conv3DOptions; NeuralNetwork.proto
+    of Core ML, Convolution3DLayerParams.
     """
     size, channels = filter.shape[:3], filter.shape[4]
     spans = _spans(x.shape[1:4], size, stride, dilation, padding)
@@ -130,7 +158,7 @@ def conv3d(
         starts = [k * d for k, d in zip(cell, dilation, strict=True)]
         steps = zip(starts, out, stride, strict=True)
         seen = tuple(slice(a, a + (n - 1) * s + 1, s) for a, n, s in steps)
-        result += padded[(slice(None), *seen)] @ filter[cell]
+        result += by_group(padded[(slice(None), *seen)], filter[cell], groups)
     return result if bias is None else result + bias
 
 

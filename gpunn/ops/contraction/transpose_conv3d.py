@@ -9,6 +9,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_ints, expect_unquantised
+from gpunn.ops.contraction.conv3d import by_group, expect_groups
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.kernels.window import along
 from gpunn.ops.op import Op, op
@@ -34,13 +35,26 @@ def _infer(call: Call) -> TensorType:
         call.fail(f"strides and dilations must be at least 1, got {list(stride)} and {list(dilation)}")
     if call["padding"] not in ("same", "valid"):
         call.fail(f"padding must be 'same' or 'valid', got {call['padding']!r}")
-    channels, depth = filter.shape[3:]
+    groups = expect_groups(call)
+    depth, channels = filter.shape[4], filter.shape[3] * groups
+    if depth % groups:
+        call.fail(f"{depth} channels cannot be divided into {groups} groups")
     found = tuple(n for _, _, n in _spans(size, filter.shape, stride, dilation, call["padding"]))
     if min(filter.shape[:3]) < 1 or (*found, depth) != x.shape[1:]:
         call.fail(f"a result of {list(size)} does not come of {x} and {filter}")
     if call.has(2) and call.input(2).shape != (channels,):
         call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
     return x.with_shape((x.shape[0], *size, channels))
+
+
+def _turned(to: Expansion, weights: Tensor, groups: int) -> Tensor:
+    """Return a filter [..., O / groups, I] as [..., I / groups, O]."""
+    if groups == 1:
+        return to.add("transpose", weights, perm=(0, 1, 2, 4, 3))
+    *size, outputs, inputs = weights.type.shape
+    apart = to.add("reshape", weights, shape=(*size, outputs, groups, inputs // groups))
+    turned = to.add("transpose", apart, perm=(0, 1, 2, 5, 4, 3))
+    return to.add("reshape", turned, shape=(*size, inputs // groups, groups * outputs))
 
 
 def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -56,10 +70,10 @@ def _expand(call: Call, to: Expansion, x: Tensor, filter: Tensor, bias: Tensor |
     high = [n + r - a - w for n, r, a, w in zip(size, reach, low, spread, strict=True)]
     whole = (None,) * 5
     weights = to.add("strided_slice", filter, begin=whole, end=whole, strides=(-1, -1, -1, 1, 1))
-    weights = to.add("transpose", weights, perm=(0, 1, 2, 4, 3))
+    weights = _turned(to, weights, call["groups"])
     paddings = ((0, 0), *zip(low, high, strict=True), (0, 0))
     spaced = to.add("dilate", x, steps=(1, *stride, 1), paddings=paddings)
-    attrs = {"dilation": dilation, "activation": call["activation"]}
+    attrs = {"dilation": dilation, "groups": call["groups"], "activation": call["activation"]}
     return to.add("conv3d", spaced, weights, bias, **attrs)
 
 
@@ -79,13 +93,15 @@ def transpose_conv3d(
     stride: Triple = (1, 1, 1),
     padding: str = "valid",
     dilation: Triple = (1, 1, 1),
+    groups: int = 1,
 ) -> Array:
     """Compute the gradient of conv3d for its input: every element of x spreads a filter over the result.
 
-    x [N, D, H, W, I]; filter [KD, KH, KW, O, I]; bias [O]; result [N, *size, O], from which conv3d with the
-    same stride, padding ("same" or "valid") and dilation would give x's extents. dtype: float32 or float16.
-    Accuracy as of conv3d. Raises ModelError for other dtypes, numbers below 1, and a size that does not give
-    x's extents. TFLite schema, CONV_3D_TRANSPOSE with Conv3DOptions.
+    x [N, D, H, W, I]; filter [KD, KH, KW, O / groups, I]; bias [O]; result [N, *size, O], from which conv3d
+    with the same stride, padding ("same" or "valid"), dilation and groups would give x's extents. dtype:
+    float32 or float16. Accuracy as of conv3d. Raises ModelError for other dtypes, numbers below 1, and a size
+    that does not give x's extents. TFLite schema, CONV_3D_TRANSPOSE with Conv3DOptions; NeuralNetwork.proto
+    of Core ML, Convolution3DLayerParams.
     """
     spans = _spans(size, filter.shape, stride, dilation, padding)
     room = [
@@ -94,12 +110,13 @@ def transpose_conv3d(
             filter.shape, dilation, x.shape[1:4], stride, size, spans, strict=False
         )
     ]
-    result = np.zeros((x.shape[0], *room, filter.shape[3]), x.dtype)
+    result = np.zeros((x.shape[0], *room, filter.shape[3] * groups), x.dtype)
     for cell in itertools.product(*map(range, filter.shape[:3])):
         starts = [k * d for k, d in zip(cell, dilation, strict=True)]
         steps = zip(starts, x.shape[1:4], stride, strict=True)
         reached = tuple(slice(a, a + (n - 1) * s + 1, s) for a, n, s in steps)
-        result[(slice(None), *reached)] += x @ filter[cell].T
+        matrix = np.concatenate([part.T for part in np.split(filter[cell], groups, axis=1)], axis=1)
+        result[(slice(None), *reached)] += by_group(x, matrix, groups)
     inside = tuple(slice(before, before + n) for n, (before, _, _) in zip(size, spans, strict=True))
     found = result[(slice(None), *inside)]
     return found if bias is None else found + bias

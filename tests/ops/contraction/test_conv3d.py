@@ -39,6 +39,18 @@ def test_constants_and_nothing(backend: str) -> None:
     assert y.shape == (0, 6, 5, 7, 4)
 
 
+@pytest.mark.parametrize("attrs", ATTRS)
+@pytest.mark.parametrize(("groups", "channels", "outputs"), [(2, 6, 8), (3, 3, 3), (4, 4, 8), (2, 2, 16)])
+def test_groups(groups: int, channels: int, outputs: int, attrs: dict[str, Any], backend: str) -> None:
+    """Each part of the result is a convolution of its part of x."""
+    x = random(0, 2, 6, 5, 7, channels, low=-1, high=1)
+    filter, bias = random(1, 3, 2, 3, channels // groups, outputs, low=-1, high=1), random(2, outputs)
+    (y,) = check("conv3d", [x, filter, bias], {"groups": groups, **attrs}, backend=backend)
+    parts = zip(*(np.split(v, groups, axis=-1) for v in (x, filter, bias)), strict=True)
+    alone = [check("conv3d", part, attrs, backend=backend)[0] for part in parts]
+    np.testing.assert_allclose(y, np.concatenate(alone, axis=-1), atol=1e-5)
+
+
 def test_by_hand(backend: str) -> None:
     """A window of 2 x 1 x 2 over a row of cubes: what lies one plane down and one to the right, weighted."""
     x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2, 1)
@@ -61,6 +73,9 @@ def test_agrees_with_litert() -> None:
     [
         (((1, 2, 2, 2), (1, 1, 1, 2, 3)), {}, "input 0 must have rank 5"),
         (((1, 2, 2, 2, 2), (1, 1, 1, 3, 3)), {}, "filter has 3 input channels, input has 2"),
+        (((1, 2, 2, 2, 2), (1, 1, 1, 2, 3)), {"groups": 2}, "for each of 2 groups, input has 2"),
+        (((1, 2, 2, 2, 4), (1, 1, 1, 2, 3)), {"groups": 2}, "3 channels cannot be divided into 2 groups"),
+        (((1, 2, 2, 2, 2), (1, 1, 1, 2, 3)), {"groups": 0}, "groups must be at least 1, got 0"),
         (((1, 2, 2, 2, 2), (1, 1, 1, 2, 3), (2,)), {}, r"bias must have shape \[3\], got \[2\]"),
         (((1, 2, 2, 2, 2), (3, 1, 1, 2, 3)), {}, r"a window of \(3, 1, 1\) .* does not fit"),
         (((1, 2, 2, 2, 2), (0, 1, 1, 2, 3)), {}, r"a window of \(0, 1, 1\) .* does not fit"),

@@ -76,6 +76,26 @@ def test_it_is_the_gradient_of_conv3d(
     np.testing.assert_allclose(np.sum(forward * x), np.sum(z * back), rtol=1e-12)
 
 
+@pytest.mark.parametrize("groups", [2, 3, 6])
+@pytest.mark.parametrize(("size", "filter", "attrs"), CASES)
+def test_groups(
+    size: Sequence[int], filter: Sequence[int], attrs: dict[str, Any], groups: int, backend: str
+) -> None:
+    """Each part of the result comes of its part of x alone."""
+    x, weights, bias = (
+        np.concatenate([v] * 2, axis=-1) if k < 2 else random(5, 4 * groups)
+        for k, v in enumerate(inputs_of(size, filter, attrs))
+    )
+    weights, attrs = weights[..., :4, :], {"size": tuple(size), **attrs}
+    atol = 81 * 81 * 16 * EPS / 2
+    found = check(
+        "transpose_conv3d", [x, weights, bias], attrs | {"groups": groups}, backend=backend, atol=atol
+    )
+    parts = zip(*(np.split(v, groups, axis=-1) for v in (x, weights, bias)), strict=True)
+    alone = [spread(part, size, attrs) for part in parts]
+    np.testing.assert_allclose(found[0], np.concatenate(alone, axis=-1), rtol=0, atol=atol)
+
+
 def test_a_fused_activation(backend: str) -> None:
     inputs = inputs_of((3, 4, 5), (2, 2, 3), {})
     attrs = {"size": (3, 4, 5), "activation": "relu"}
@@ -90,6 +110,7 @@ def test_a_fused_activation(backend: str) -> None:
         ({"size": (4, 4, 4), "stride": (0, 1, 1)}, "at least 1"),
         ({"size": (4, 4, 4), "padding": "full"}, "padding must be"),
         ({"size": (4, 4)}, "size must have 3 entries"),
+        ({"size": (4, 4, 4), "groups": 2}, "3 channels cannot be divided into 2 groups"),
     ],
 )
 def test_what_does_not_fit(attrs: dict[str, Any], message: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.node import Node, Value
+from gpunn.importers.coreml.rules.windows import MAX_BORDER
 
 CHANNEL, IMAGE, ALL = (-3,), (-2, -1), (-3, -2, -1)
 
@@ -76,11 +77,17 @@ def l2_normalize(node: Node) -> Value:
 
 
 def lrn(node: Node) -> Value:
-    """Return x divided by a power of the squares of neighbouring channels; alpha is for all of these."""
+    """Return x divided by a power of the squares of neighbouring channels; alpha is for all of these.
+
+    An even window reaches one channel further back than ahead, as Apple's documents say of the GPU's kernel
+    (Metal Performance Shaders, MPSCNNCrossChannelNormalization).
+    """
     params, x = node.params, _expect_channels(node)
     size = int(params.localSize)
+    if not 0 < size <= MAX_BORDER:
+        node.corrupt(f"localSize must be 1 to {MAX_BORDER}, got {size}")
     if size % 2 == 0:
-        raise RefusedError(f"a window of {size} channels has no centre")
+        return _lrn_of_even_window(node, x, size)
     return node.add(
         "local_response_normalization",
         x,
@@ -90,6 +97,23 @@ def lrn(node: Node) -> Value:
         beta=params.beta,
         axis=len(node.shape(x)) - 3,
     )
+
+
+def _lrn_of_even_window(node: Node, x: Value, size: int) -> Value:
+    params, rank = node.params, len(node.shape(x))
+    paddings = ((0, 0),) * (rank - 3) + ((size // 2, size // 2 - 1), (0, 0), (0, 0))
+    sums = node.add(
+        "reduce_window",
+        node.add("square", x),
+        node.scalar(0),
+        function="sum",
+        size=(*(1,) * (rank - 3), size, 1, 1),
+        strides=(1,) * rank,
+        paddings=paddings,
+    )
+    weighted = node.add("mul", sums, node.scalar(params.alpha / size))
+    base = node.add("add", weighted, node.scalar(params.k or 1.0))
+    return node.add("mul", x, node.add("pow", base, node.scalar(-params.beta)))
 
 
 def softmax(node: Node) -> Value:

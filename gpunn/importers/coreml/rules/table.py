@@ -14,6 +14,7 @@ from gpunn.importers.coreml.rules import (
     reductions,
     scatter,
     shapes,
+    vision,
     volumes,
     windows,
 )
@@ -38,7 +39,8 @@ RULES: Mapping[str, Rule] = {
     "upsample": windows.upsample,
     "padding": windows.padding,
     "crop": windows.crop,
-    "resizeBilinear": windows.resize_bilinear,
+    "resizeBilinear": vision.resize_bilinear,
+    "cropResize": vision.crop_resize,
     "convolution3d": volumes.convolution3d,
     "pooling3d": volumes.pooling3d,
     "globalPooling3d": volumes.global_pooling3d,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules.windows import MAX_BORDER
-from gpunn.types import Shape
+from gpunn.types import Array, Shape
 
 Pairs = tuple[tuple[int, int], ...]
 AXES = ("Depth", "Height", "Width")
@@ -48,26 +48,73 @@ def _volumes(node: Node) -> Shape:
 
 
 def convolution3d(node: Node) -> Value:
-    """Return a convolution over depth, height and width."""
+    """Return a convolution or deconvolution over depth, height and width."""
     params, shape = node.params, _volumes(node)
-    if params.isDeconvolution:
-        raise RefusedError("deconvolutions in three dimensions have no rule")
-    if params.nGroups > 1:
-        raise RefusedError("convolutions in three dimensions have one group")
-    kernel, stride, dilation = _three(node, "kernel", 3), _three(node, "stride"), _three(node, "dilation")
-    outputs, inputs = int(params.outputChannels), int(params.inputChannels)
-    stored = node.weights(params.weights, outputs, inputs, *kernel).transpose(2, 3, 4, 1, 0)
+    kernel, dilation = _three(node, "kernel", 3), _three(node, "dilation")
+    outputs, groups = int(params.outputChannels), int(params.nGroups) or 1
+    channels = shape[-4]
+    if groups < 1 or channels % groups or outputs % groups:
+        node.corrupt(f"{channels} and {outputs} channels cannot be divided into {groups} groups")
     bias = node.floats(node.weights(params.bias, outputs, what="bias")) if params.hasBias else None
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
-    padding = _padding(node, shape[-3:], reach, stride)
     x = node.add("reshape", node.only(), shape=(math.prod(shape[:-4]), *shape[-4:]))
     x = node.add("transpose", x, perm=(0, 2, 3, 4, 1))
-    if any(map(any, padding)):
-        x = node.add("pad", x, paddings=((0, 0), *padding, (0, 0)), value=0.0)
-    filter = node.floats(np.ascontiguousarray(stored))
-    y = node.add("conv3d", x, filter, bias, stride=stride, padding="valid", dilation=dilation)
+    stride = _three(node, "stride")
+    attrs = {"stride": stride, "dilation": dilation, "groups": groups}
+    if params.isDeconvolution:
+        stored = node.weights(params.weights, channels, outputs // groups, *kernel)
+        y = _deconvolution(node, x, _by_cell(node, stored), bias, reach, attrs)
+    else:
+        stored = node.weights(params.weights, outputs, int(params.inputChannels) // groups, *kernel)
+        padding = _padding(node, shape[-3:], reach, stride)
+        if any(map(any, padding)):
+            x = node.add("pad", x, paddings=((0, 0), *padding, (0, 0)), value=0.0)
+        y = node.add("conv3d", x, _by_cell(node, stored), bias, padding="valid", **attrs)
     y = node.add("transpose", y, perm=(0, 4, 1, 2, 3))
     return node.add("reshape", y, shape=(*shape[:-4], *node.shape(y)[1:]))
+
+
+def _by_cell(node: Node, stored: Array) -> Value:
+    """Return weights [A, B, KD, KH, KW] as a filter [KD, KH, KW, B, A]."""
+    return node.floats(np.ascontiguousarray(stored.transpose(2, 3, 4, 1, 0)))
+
+
+def _deconvolution(
+    node: Node, x: Value, filter: Value, bias: Value | None, reach: Shape, attrs: dict[str, Any]
+) -> Value:
+    """Return [N, D, H, W, outputs], each cell spread over a window; what the padding covers is cut off."""
+    axes = zip(node.shape(x)[1:4], attrs["stride"], reach, strict=True)
+    whole = tuple((n - 1) * s + r for n, s, r in axes)
+    starts, size = _kept(node, node.shape(x)[1:4], whole, attrs["stride"])
+    if min(size) < 1 or max(n - w for n, w in zip(size, whole, strict=True)) > MAX_BORDER:
+        node.corrupt(f"a result of {list(size)} does not come of {list(whole)} cells")
+    y = node.add("transpose_conv3d", x, filter, size=whole, padding="valid", **attrs)
+    ends = tuple(start + n for start, n in zip(starts, size, strict=True))
+    missing = [max(0, end - w) for end, w in zip(ends, whole, strict=True)]
+    if any(missing):
+        y = node.add("pad", y, paddings=((0, 0), *((0, m) for m in missing), (0, 0)), value=0.0)
+    if size != whole:
+        begin, end = (None, *starts, None), (None, *ends, None)
+        y = node.add("strided_slice", y, begin=begin, end=end, strides=(1,) * 5, shrink_axes=())
+    return y if bias is None else node.add("add", y, bias)
+
+
+def _kept(node: Node, spatial: Shape, whole: Shape, stride: Shape) -> tuple[Shape, Shape]:
+    """Return where the result of a deconvolution starts in all cells that windows reach, and its extents.
+
+    A stated outputShape wins over the padding, and SAME means input times stride. Then the smaller half of
+    what is too much is cut off at the start, as in two dimensions.
+    """
+    params = node.params
+    if len(params.outputShape):
+        size = node.ints_of(params.outputShape, "outputShape", 3)
+    elif params.paddingType == SAME:
+        size = tuple(n * s for n, s in zip(spatial, stride, strict=True))
+    else:
+        cuts = _padding(node, spatial, spatial, stride)
+        size = tuple(w - sum(cut) for w, cut in zip(whole, cuts, strict=True))
+        return tuple(before for before, _ in cuts), size
+    return tuple(max(0, w - n) // 2 for w, n in zip(whole, size, strict=True)), size
 
 
 def pooling3d(node: Node) -> Value:

@@ -33,7 +33,7 @@ def channel_first(node: Node, y: Value, leading: Shape) -> Value:
     return y if len(leading) == 1 else node.add("reshape", y, shape=(*leading, *node.shape(y)[1:]))
 
 
-def _pair(node: Node, values: Shape, what: str, default: int) -> Pair:
+def extents(node: Node, values: Shape, what: str, default: int) -> Pair:
     """Return (height, width) of a parameter; each must be 1 or more."""
     height, width = node.ints_of(values, what, 2, default)
     if min(height, width) < 1:
@@ -70,8 +70,11 @@ def _same(spatial: Shape, reach: Pair, stride: Pair, same: Message) -> Pairs:
 def convolution(node: Node) -> Value:
     """Return a convolution or deconvolution, with weights of the file or of a second input."""
     params = node.params
-    kernel, stride = _pair(node, params.kernelSize, "kernelSize", 3), _pair(node, params.stride, "stride", 1)
-    dilation = _pair(node, params.dilationFactor, "dilationFactor", 1)
+    kernel, stride = (
+        extents(node, params.kernelSize, "kernelSize", 3),
+        extents(node, params.stride, "stride", 1),
+    )
+    dilation = extents(node, params.dilationFactor, "dilationFactor", 1)
     x = node.operand(0)
     leading = x.type.shape[:-3]
     image = images(node, x)
@@ -126,7 +129,7 @@ def _deconvolution(node: Node, image: Value, bias: Value | None, reach: Pair, st
     if len(node.inputs) != 1:
         raise RefusedError("weights of another layer are not defined for a deconvolution")
     filter: Value = node.floats(_spread_filter(node, channels))
-    dilation = _pair(node, params.dilationFactor, "dilationFactor", 1)
+    dilation = extents(node, params.dilationFactor, "dilationFactor", 1)
     if dilation != (1, 1):
         filter = node.add("dilate", filter, steps=(1, *dilation, 1))
     spatial = (height, width)
@@ -148,7 +151,7 @@ def _deconvolution(node: Node, image: Value, bias: Value | None, reach: Pair, st
 def _spread_filter(node: Node, channels: int) -> Array:
     """Return the filter of a deconvolution as [outputs, height, width, inputs]; groups leave zeros."""
     params, groups = node.params, int(node.params.nGroups) or 1
-    kernel = _pair(node, params.kernelSize, "kernelSize", 3)
+    kernel = extents(node, params.kernelSize, "kernelSize", 3)
     outputs = int(params.outputChannels)
     stored = node.weights(params.weights, channels, outputs // groups, *kernel).transpose(1, 2, 3, 0)
     if groups == 1:
@@ -170,7 +173,10 @@ def pooling(node: Node) -> Value:
         raise RefusedError(f"its type number {params.type} is not in the format's document")
     if params.globalPooling:
         return global_pool(node, x, params.type)
-    kernel, stride = _pair(node, params.kernelSize, "kernelSize", 3), _pair(node, params.stride, "stride", 1)
+    kernel, stride = (
+        extents(node, params.kernelSize, "kernelSize", 3),
+        extents(node, params.stride, "stride", 1),
+    )
     image = images(node, x)
     padding = _pool_padding(node, node.shape(image)[1:3], kernel, stride)
     attrs = {"size": kernel, "stride": stride}
@@ -226,7 +232,7 @@ def upsample(node: Node) -> Value:
         if not all(0 < f < MAX_BORDER for f in factors):
             node.corrupt(f"fractionalScalingFactor must be positive, got {factors}")
     else:
-        factors = [float(f) for f in _pair(node, params.scalingFactor, "scalingFactor", 1)]
+        factors = [float(f) for f in extents(node, params.scalingFactor, "scalingFactor", 1)]
     if len(factors) != 2:
         node.corrupt(f"there are {len(factors)} scaling factors, expected 2")
     size = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
@@ -284,15 +290,3 @@ def crop(node: Node) -> Value:
         strides=(1,) * rank,
         shrink_axes=(),
     )
-
-
-def resize_bilinear(node: Node) -> Value:
-    """Return images of a stated size; the grid ends at the corners, or has the spacing of an upsampling."""
-    params, x = node.params, node.only()
-    image = images(node, x)
-    size = _pair(node, params.targetSize, "targetSize", 1)
-    mode = params.mode.samplingMethod
-    if mode not in (0, 1, 2) or (mode == 1 and 1 in size):
-        raise RefusedError(f"sampling method {mode} with target size {list(size)} has no rule")
-    y = node.add("resize_bilinear", image, size=size, align_corners=mode != 2)
-    return channel_first(node, y, node.shape(x)[:-3])

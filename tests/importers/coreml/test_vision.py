@@ -1,0 +1,213 @@
+"""Layers that resample images, and parameters that no stored case has, against numbers of numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.types import Array
+from tests.importers.coreml.builder import Message, floats, layer, model
+from tests.ops.harness import random
+from tests.ops.vision.test_crop import points
+
+IMAGES = (1, 2, 3, 7, 9)
+# Top, left, bottom, right, in pixels; the second is upside down.
+CORNERS = np.array([[1, 2, 5, 6.5], [4, 3, 0.5, 7], [0, 0, 6, 8]], np.float32)
+
+
+def compiled(made: Message, inputs: Mapping[str, Array], backend: str) -> Array:
+    """What a specification gives for inputs by name."""
+    with gpunn.load(made.SerializeToString()).compile(backend) as compilation:
+        (found,) = compilation.run(dict(inputs)).values()
+    return found
+
+
+def crop_model(roi: Array, size: tuple[int, int], sampling: int, mode: int) -> Message:
+    made = model(IMAGES, exact=True)
+    made.description.input.add(name="roi").type.multiArrayType.shape.extend(roi.shape)
+    params = layer(made, "cropResize", ["x", "roi"])
+    params.targetSize.extend(size)
+    params.mode.samplingMethod = sampling
+    params.boxIndicesMode.boxMode = mode
+    return made
+
+
+def ramps() -> Array:
+    """Images whose values at any point are known: see plane()."""
+    rows, columns = np.meshgrid(np.arange(7.0), np.arange(9.0), indexing="ij")
+    ramp = 10 * rows + columns
+    return np.stack([k * 100 + ramp for k in range(6)]).reshape(IMAGES).astype(np.float32)
+
+
+def plane(number: int, box: Sequence[float], size: tuple[int, int], sampling: str) -> Array:
+    """What a crop of channel `number` is, of all channels of all images."""
+    down, across = (points(box[k], box[k + 2], size[k], sampling) for k in range(2))
+    return np.asarray(number * 100 + 10 * down[:, None] + across)
+
+
+def in_mode(corners: Array, mode: int) -> Array:
+    """Boxes as BoxCoordinatesMode describes them."""
+    start, end = corners[:, :2], corners[:, 2:]
+    if mode >= 2:
+        start, end = (start + end) / 2, end - start
+    if mode % 2:
+        start, end = start[:, ::-1], end[:, ::-1]
+    return np.concatenate([start, end], axis=1)
+
+
+@pytest.mark.parametrize("mode", range(4))
+@pytest.mark.parametrize("sampling", range(4))
+def test_crops_by_all_conventions(sampling: int, mode: int, backend: str) -> None:
+    name = ("strict_align_endpoints", "align_endpoints", "upsample", "roi_align")[sampling]
+    for size in ((3, 4), (1, 5), (2, 1)):
+        for normalized, scale in ((False, 0.0), (False, 0.5), (True, 1.0)):
+            boxes = in_mode(CORNERS / (np.float32([6, 8, 6, 8]) if normalized else scale or 1), mode)
+            roi = boxes.reshape(3, 1, 4, 1, 1).astype(np.float32)
+            made = crop_model(roi, size, sampling, mode)
+            made.neuralNetwork.layers[0].cropResize.normalizedCoordinates = normalized
+            made.neuralNetwork.layers[0].cropResize.spatialScale = scale
+            y = compiled(made, {"x": ramps(), "roi": roi}, backend)
+            assert y.shape == (3, 2, 3, *size)
+            for n, batch, channel in np.ndindex(3, 2, 3):
+                expected = plane(3 * batch + channel, CORNERS[n].tolist(), size, name)
+                np.testing.assert_allclose(y[n, batch, channel], expected, rtol=1e-5)
+
+
+def test_crops_of_the_image_before_the_box(backend: str) -> None:
+    roi = np.concatenate([np.float32([[1], [0], [1]]), CORNERS], axis=1).reshape(3, 1, 5, 1, 1)
+    made = crop_model(roi, (3, 4), 0, 0)
+    y = compiled(made, {"x": ramps(), "roi": roi}, backend)
+    assert y.shape == (3, 1, 3, 3, 4)
+    for n, channel in np.ndindex(3, 3):
+        expected = plane(3 * (1, 0, 1)[n] + channel, CORNERS[n].tolist(), (3, 4), "strict_align_endpoints")
+        np.testing.assert_allclose(y[n, 0, channel], expected, rtol=1e-5)
+    roi[2, 0, 0] = 2
+    with pytest.raises(gpunn.ModelError, match=r"images must be in 0 \.\.\. 1, got 2"):
+        compiled(made, {"x": ramps(), "roi": roi}, backend)
+
+
+def test_crops_that_contradict_the_format() -> None:
+    for shape in ((3, 1, 6, 1, 1), (3, 4), (1, 3, 4, 1, 1)):
+        made = crop_model(np.zeros(shape), (2, 2), 0, 0)
+        with pytest.raises(gpunn.FormatError, match=r"expected \[N, 1, 4, 1, 1\] or \[N, 1, 5, 1, 1\]"):
+            gpunn.load(made.SerializeToString())
+    for sampling, mode, message in ((4, 0, "sampling method 4"), (0, 4, "box mode 4")):
+        made = crop_model(np.zeros((3, 1, 4, 1, 1)), (2, 2), sampling, mode)
+        with pytest.raises(gpunn.UnsupportedError, match=f"its {message} is not in the format's document"):
+            gpunn.load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("sampling", range(4))
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (1, 4), (14, 1)])
+def test_resizing_by_all_methods(sampling: int, size: tuple[int, int], backend: str) -> None:
+    made = model((2, 3, 7, 9), exact=True)
+    params = layer(made, "resizeBilinear")
+    params.targetSize.extend(size)
+    params.mode.samplingMethod = sampling
+    y = compiled(made, {"x": ramps().reshape(2, 3, 7, 9)}, backend)
+    name = ("strict_align_endpoints", "align_endpoints", "upsample", "roi_align")[sampling]
+    for batch, channel in np.ndindex(2, 3):
+        expected = plane(3 * batch + channel, (0, 0, 6, 8), size, name)
+        np.testing.assert_allclose(y[batch, channel], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+def test_windows_of_neighbouring_channels(size: int, backend: str) -> None:
+    """Channel k sees size // 2 channels before it and (size - 1) // 2 after it."""
+    made = model((2, 5, 3, 4), exact=True)
+    params = layer(made, "lrn")
+    params.alpha, params.beta, params.localSize, params.k = 0.6, 0.75, size, 2
+    x = random(0, 2, 5, 3, 4)
+    y = compiled(made, {"x": x}, backend)
+    for k in range(5):
+        near = x[:, max(0, k - size // 2) : k + (size - 1) // 2 + 1]
+        expected = x[:, k] / (2 + 0.6 / size * np.square(near).sum(axis=1)) ** 0.75
+        np.testing.assert_allclose(y[:, k], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_of_no_channels_is_refused() -> None:
+    made = model((2, 5, 3, 4), exact=True)
+    layer(made, "lrn").alpha = 1
+    with pytest.raises(gpunn.FormatError, match="localSize must be 1 to"):
+        gpunn.load(made.SerializeToString())
+
+
+def volume_model(weights: Array, bias: Array | None, **params: Any) -> Message:
+    """A specification with one convolution3d, of an input [2, 4, 3, 4, 5]."""
+    made = model((2, 4, 3, 4, 5), exact=True)
+    message = layer(made, "convolution3d")
+    message.inputChannels = 4
+    message.weights.floatValue.append(floats(weights))
+    for axis, n in zip(("Depth", "Height", "Width"), weights.shape[2:], strict=True):
+        setattr(message, f"kernel{axis}", n)
+    if bias is not None:
+        message.hasBias = True
+        message.bias.floatValue.append(floats(bias))
+    message.outputShape.extend(params.pop("outputShape", ()))
+    for name, value in params.items():
+        setattr(message, name, value)
+    return made
+
+
+def test_grouped_convolution_of_volumes(backend: str) -> None:
+    """Each output channel, cell by cell, sees the two input channels of its group."""
+    x, weights, bias = random(0, 2, 4, 3, 4, 5), random(1, 6, 2, 2, 1, 3), random(2, 6)
+    made = volume_model(weights, bias, outputChannels=6, nGroups=2, paddingType=1)
+    y = compiled(made, {"x": x}, backend)
+    assert y.shape == (2, 6, 2, 4, 3)
+    for n, o, d, h, w in np.ndindex(y.shape):
+        seen = x[n, o // 3 * 2 : o // 3 * 2 + 2, d : d + 2, h : h + 1, w : w + 3]
+        assert abs(np.sum(weights[o] * seen) + bias[o] - y[n, o, d, h, w]) < 1e-4
+
+
+SPREADS: tuple[tuple[dict[str, Any], tuple[int, ...], tuple[int, ...]], ...] = (
+    # parameters, extents of the result, and how many cells are cut off at the start
+    ({"paddingType": 1}, (6, 10, 7), (0, 0, 0)),
+    ({"customPaddingFront": 1, "customPaddingBottom": 2, "customPaddingRight": 1}, (5, 8, 6), (1, 0, 0)),
+    ({"paddingType": 2}, (6, 8, 5), (0, 1, 1)),
+    ({"outputShape": (5, 9, 6), "paddingType": 1}, (5, 9, 6), (0, 0, 0)),
+    ({"outputShape": (8, 11, 4)}, (8, 11, 4), (0, 0, 1)),
+)
+
+
+@pytest.mark.parametrize(("params", "size", "starts"), SPREADS)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_deconvolution_of_volumes(
+    params: dict[str, Any], size: tuple[int, ...], starts: tuple[int, ...], groups: int, backend: str
+) -> None:
+    """Every element adds the filter at its place; strides 2, 2, 1 and a filter that is dilated in height."""
+    x, weights, bias = random(0, 2, 4, 3, 4, 5), random(1, 4, 6 // groups, 2, 2, 3), random(2, 6)
+    strides = {"strideDepth": 2, "strideHeight": 2, "dilationHeight": 3}
+    made = volume_model(
+        weights, bias, outputChannels=6, nGroups=groups, isDeconvolution=True, **strides, **params
+    )
+    y = compiled(made, {"x": x}, backend)
+    whole = np.zeros((2, 6, 20, 20, 20))
+    per, rows = 4 // groups, 6 // groups
+    for c, d, h, w in np.ndindex(4, 3, 4, 5):
+        own = slice(c // per * rows, (c // per + 1) * rows)
+        place = whole[:, own, 2 * d : 2 * d + 2, 2 * h : 2 * h + 4 : 3, w : w + 3]
+        place += x[:, c, d, h, w][:, None, None, None, None] * weights[c]
+    expected = whole[(..., *(slice(a, a + n) for a, n in zip(starts, size, strict=True)))]
+    np.testing.assert_allclose(y, expected + bias.reshape(-1, 1, 1, 1), atol=1e-4)
+
+
+def test_volumes_that_contradict_the_format() -> None:
+    weights = random(1, 6, 2, 2, 1, 3)
+    for params, message in (
+        ({"outputChannels": 6, "nGroups": 3}, "4 and 6 channels cannot be divided into 3 groups"),
+        ({"outputChannels": 6, "nGroups": -1}, "into -1 groups"),
+        (
+            {"outputChannels": 3, "isDeconvolution": True, "outputShape": (2**40, 1, 1)},
+            "does not come of",
+        ),
+        ({"outputChannels": 3, "isDeconvolution": True, "outputShape": (1, 1)}, "outputShape has 2 entries"),
+        ({"outputChannels": 3, "isDeconvolution": True, "outputShape": (0, 1, 1)}, "does not come of"),
+    ):
+        made = volume_model(weights, None, **params)
+        with pytest.raises(gpunn.FormatError, match=message):
+            gpunn.load(made.SerializeToString())
