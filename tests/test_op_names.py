@@ -34,9 +34,9 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "rules of STRIDED_SLICE that formats share",
         {"dynamic_slice", "reshape", "strided_slice"},
     ),
-    "gpunn/importers/coreml/features.py": (
-        "what an input goes through before the first layer",
-        {"add", "dequantize", "mul", "reshape", "strided_slice", "sub", "transpose"},
+    "gpunn/importers/coreml/conversion.py": (
+        "what an input goes through before the first layer, and an output after the last",
+        {"add", "cast", "dequantize", "mul", "quantize", "reshape", "strided_slice", "sub", "transpose"},
     ),
     "gpunn/importers/coreml/layer.py": ("outputs of a lower rank", {"reshape"}),
     "gpunn/importers/coreml/reader.py": ("default values", {"fill"}),

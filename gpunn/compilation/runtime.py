@@ -118,6 +118,7 @@ class Compilation:
     def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
         """Run on arrays in the order of the model's inputs; one array, or a tuple in output order.
 
+        Inputs with a default may be None, and may be left out at the end.
         Raises ModelError for a wrong number, shape or dtype of inputs, DeviceError when the GPU fails.
         """
         return _single(self._answer(self._arrays(inputs)))
@@ -131,12 +132,12 @@ class Compilation:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call."""
-        names = [i.name for i in self.model.inputs]
+        names, needed = [i.name for i in self.model.inputs], {i.name for i in self.model.mandatory}
         if not isinstance(inputs, Mapping):
             raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
-        if len(inputs) != len(names) or {*inputs} != {*names}:
+        if len({*names}) < len(names) or not needed <= {*inputs} <= {*names}:
             raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
-        results = self._answer(self._arrays([inputs[n] for n in names]))
+        results = self._answer(self._arrays([inputs.get(n) for n in names]))
         return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
 
     def submit(self, *inputs: Any) -> Event:
@@ -256,9 +257,11 @@ class Compilation:
 
     def _arrays(self, inputs: Sequence[Any]) -> list[Array]:
         wanted = self.model.inputs
-        if len(inputs) != len(wanted):
+        left = wanted[len(inputs) :]
+        if len(inputs) > len(wanted) or any(operand.default is None for operand in left):
             raise ModelError(f"the model takes {len(wanted)} inputs, got {len(inputs)}")
-        return [as_input(operand, value) for operand, value in zip(wanted, inputs, strict=True)]
+        given = (*inputs, *(None for _ in left))
+        return [as_input(operand, value) for operand, value in zip(wanted, given, strict=True)]
 
     @contextmanager
     def _lent(self, arrays: Sequence[Array]) -> Iterator[Specialisation]:

@@ -51,7 +51,8 @@ def _input(made: Graph, operand: Operand, type: TensorType | None) -> Operand:
         return made.unknown_input(operand.name, operand.type)
     whole = operand.open is not None and operand.open.extents is None
     axes = operand.open.axes(type.shape) if operand.open else ()
-    return made.input(operand.name, type, open=None if whole else axes)
+    open = None if whole else axes
+    return made.input(operand.name, type, open=open, default=operand.default, rounds=operand.rounds)
 
 
 def _renewed(inputs: Iterable[Operand | None], new: Mapping[Operand, Operand]) -> list[Operand | None]:

@@ -49,18 +49,27 @@ class Graph:
     _known: set[Operand] = field(default_factory=set, repr=False)
     _unknown: set[Operand] = field(default_factory=set, repr=False)
 
-    def input(self, name: str, type: TensorType, *, open: Iterable[int] | None = ()) -> Operand:
+    def input(
+        self,
+        name: str,
+        type: TensorType,
+        *,
+        open: Iterable[int] | None = (),
+        default: float | None = None,
+        rounds: bool = False,
+    ) -> Operand:
         """Add an input to the model, and return it.
 
         The extents along the axes `open` may be others in each run; if that is None, so may their number.
-        Raises ModelError for axes that the type does not have.
+        `default` and `rounds` are as in Operand. Raises ModelError for axes that the type does not have.
         """
         axes = {operator.index(axis) for axis in open or ()}
         if not axes <= {*range(type.rank)}:
             raise ModelError(f"input {name!r} of rank {type.rank} has no axes {sorted(axes)}")
         shape = OpenShape(tuple(None if k in axes else n for k, n in enumerate(type.shape))) if axes else None
         shape = OpenShape(None) if open is None else shape
-        operand = Operand(name, bounded(name, type), Lifetime.INPUT, open=shape)
+        type = bounded(name, type)
+        operand = Operand(name, type, Lifetime.INPUT, open=shape, default=default, rounds=rounds)
         self.inputs.append(operand)
         self._known.add(operand)
         self.template = None
@@ -277,6 +286,11 @@ class Graph:
         changed._known.update(*(entry.outputs for entry in self.pending))
         changed._known.update(*(o.outputs for o in changed.operations))
         return changed
+
+    @property
+    def mandatory(self) -> tuple[Operand, ...]:
+        """Return the inputs that every run must give: those without a default."""
+        return tuple(o for o in self.inputs if o.default is None)
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:

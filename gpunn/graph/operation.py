@@ -34,6 +34,9 @@ class Operand:
     `open` is the shape as it was declared where some extents are left open: those of an input may differ from
     one run to the next; `type` has the shape that the model was built for. `hybrid`: these are the reals of a
     quantised constant that the file's operator multiplies with reals (docs/quantized.md).
+
+    Of an input: `default` is the number that it is full of in a run that does not give it; None if it must be
+    given. `rounds`: it also takes float64, rounded to its own type, and integers that this holds exactly.
     """
 
     name: str
@@ -42,6 +45,8 @@ class Operand:
     value: Array | None = None
     open: OpenShape | None = None
     hybrid: bool = False
+    default: float | None = None
+    rounds: bool = False
 
     @property
     def declared(self) -> str:

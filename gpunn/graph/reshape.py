@@ -47,13 +47,30 @@ def as_input(operand: Operand, value: Any) -> Array:
     Raises ModelError if dtype or shape do not fit. Extents that the input leaves open may be any.
 
     Lossless widening that numpy calls safe (float16 to float32, uint8 to int32) is done; anything
-    else must be converted by the caller, who knows what is meant. Strings are taken as str and as bytes.
+    else must be converted by the caller, who knows what is meant, unless the input rounds. Strings are taken
+    as str and as bytes. None stands for the default of an input that has one.
     """
+    if value is None and operand.default is not None:
+        return np.full(operand.type.shape, operand.default, operand.type.dtype.numpy)
     strings = operand.type.dtype is DType.STRING
     array = as_strings(value, f"input {operand.name!r}") if strings else np.asarray(value)
     wanted = operand.open or OpenShape(operand.type.shape)
     if not wanted.admits(array.shape):
         raise ModelError(f"input {operand.name!r} must have shape {wanted}, got {list(array.shape)}")
-    if not np.can_cast(array.dtype, operand.type.dtype.numpy, "safe"):
-        raise ModelError(f"input {operand.name!r} must be {operand.type.dtype.value}, got {array.dtype}")
-    return np.asarray(array, operand.type.dtype.numpy, order="C")
+    if np.can_cast(array.dtype, operand.type.dtype.numpy, "safe"):
+        return np.asarray(array, operand.type.dtype.numpy, order="C")
+    if operand.rounds and array.dtype.kind in "iuf":
+        return _rounded(operand, array)
+    raise ModelError(f"input {operand.name!r} must be {operand.type.dtype.value}, got {array.dtype}")
+
+
+def _rounded(operand: Operand, array: Array) -> Array:
+    """Return reals rounded to the type of an input, or integers, which must be there exactly."""
+    with np.errstate(over="ignore"):  # a number that is too large becomes infinite, as in the type itself
+        found = np.asarray(array, operand.type.dtype.numpy, order="C")
+    if array.dtype.kind in "iu" and not (found.astype(np.longdouble) == array).all():
+        raise ModelError(
+            f"input {operand.name!r} must be {operand.type.dtype.value}, got integers in {array.dtype} that "
+            "this does not hold exactly"
+        )
+    return found

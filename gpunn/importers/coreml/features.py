@@ -1,22 +1,22 @@
-"""Inputs and outputs of an .mlmodel file: what callers give, and how the network gets it."""
+"""Inputs and outputs of a model in an .mlmodel file, as the file describes them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from gpunn.errors import FormatError, ModelError
 from gpunn.importers.common.node import RefusedError
-from gpunn.importers.coreml.file import CoreMLFile, shown
+from gpunn.importers.common.refusals import Refusals
+from gpunn.importers.coreml.file import Model, Network, Part, Pipeline, shown
 from gpunn.importers.coreml.messages import Message
-from gpunn.importers.coreml.node import Node, Value
-from gpunn.importers.coreml.weights import packed_floats
 from gpunn.types import DType, Quantization, Shape, TensorType
 
-CHANNELS = {10: 1, 20: 3, 30: 3}  # ImageFeatureType.ColorSpace: grey, RGB, BGR
-BGR = 30
+CHANNELS = {10: 1, 20: 3, 30: 3, 40: 1}  # ImageFeatureType.ColorSpace: grey, RGB, BGR, grey in float16
+BGR, GREY_FLOAT16 = 30, 40
+BYTES = Quantization((1.0,), (0,))  # of images: the numbers 0 to 255 themselves
+NUMBERS = ("doubleType", "int64Type")
+LABELS = ("stringType", "int64Type")  # of the best class of a classifier
 MAX_RANK = 8
 
 
@@ -24,10 +24,10 @@ MAX_RANK = 8
 class Feature:
     """An input of a model.
 
-    An image has a `color_space`, and is bytes [1, height, width, channels]: grey, or RGB, also where the
-    network computes with BGR. Every other input is float32: a network computes with nothing else. `open` are
-    the axes whose extents callers choose. `default` is what an optional input is full of: it is no input of
-    the graph.
+    An image has a `color_space`, and is [1, height, width, channels]: bytes, grey or RGB, also where the
+    network computes with BGR, or grey in float16. Every other input is float32: a network computes with
+    nothing else. `open` are the axes whose extents callers choose. `default` is what an optional input is
+    full of where it is not given.
     """
 
     name: str
@@ -37,23 +37,52 @@ class Feature:
     default: float | None = None
 
 
-def feature_of(file: CoreMLFile, message: Message) -> Feature:
-    """Return an input. Raises FormatError for one that means nothing, RefusedError for types unknown here."""
+@dataclass(frozen=True, slots=True)
+class OutputFeature:
+    """An output of a model, and the `tensor` of the network, or of the pipeline, that it shows.
+
+    `shape` is the declared one, () if there is none. An image has a `color_space`. `scores`: it has the
+    probabilities of the classes.
+    """
+
+    name: str
+    tensor: str
+    shape: Shape = ()
+    color_space: int = 0
+    scores: bool = False
+
+
+def inputs_of(model: Model, refusals: Refusals) -> list[Feature]:
+    """Return the inputs, those that must be given first; note among the refusals those that cannot be read.
+
+    Raises FormatError for inputs that mean nothing.
+    """
+    found, names = [], [message.name for message in model.description.input]
+    for message in model.description.input:
+        if names.count(message.name) > 1:
+            model.fail(f"input {shown(message.name)} is there twice")
+        try:
+            found.append(_input(model, message))
+        except RefusedError as refusal:
+            refusals.add(model.within(str(refusal)))
+    return sorted(found, key=lambda feature: feature.default is not None)
+
+
+def _input(part: Part, message: Message) -> Feature:
     kind = message.type.WhichOneof("Type")
     if kind == "imageType":
-        return _image(file, message.name, message.type.imageType)
+        return _image(part, message.name, message.type.imageType)
     if kind == "multiArrayType":
-        return _array(file, message.name, message.type)
-    if kind in ("doubleType", "int64Type"):
-        return Feature(message.name, TensorType(DType.FLOAT32, (1,)))
+        return _array(part, message.name, message.type)
+    if kind in NUMBERS:
+        return Feature(message.name, TensorType(DType.FLOAT32, (1,)), default=_default(message.type))
     raise RefusedError(f"input {shown(message.name)} is of the type {kind}")
 
 
-def _image(file: CoreMLFile, name: str, image: Message) -> Feature:
-    if image.colorSpace not in CHANNELS:
-        raise RefusedError(f"input {shown(name)} is an image of color space {image.colorSpace}")
-    shape = (1, image.height, image.width, CHANNELS[image.colorSpace])
-    _check(file, name, shape)
+def _image(part: Part, name: str, image: Message) -> Feature:
+    space = _color_space(f"input {shown(name)}", image)
+    shape = (1, image.height, image.width, CHANNELS[space])
+    _check(part, name, shape)
     axes: set[int] = set()
     if image.WhichOneof("SizeFlexibility") == "enumeratedSizes":
         sizes = image.enumeratedSizes.sizes
@@ -61,11 +90,24 @@ def _image(file: CoreMLFile, name: str, image: Message) -> Feature:
     elif image.WhichOneof("SizeFlexibility") == "imageSizeRange":
         ranges = {1: image.imageSizeRange.heightRange, 2: image.imageSizeRange.widthRange}
         axes = {axis for axis, r in ranges.items() if r.lowerBound != r.upperBound}
-    bytes_ = TensorType(DType.UINT8, shape, Quantization((1.0,), (0,)))
-    return Feature(name, bytes_, tuple(sorted(axes)), image.colorSpace)
+    return Feature(name, pixels_type(space, shape), tuple(sorted(axes)), space)
 
 
-def _array(file: CoreMLFile, name: str, type: Message) -> Feature:
+def pixels_type(color_space: int, shape: Shape) -> TensorType:
+    """Return the type of an image's pixels."""
+    if color_space == GREY_FLOAT16:
+        return TensorType(DType.FLOAT16, shape)
+    return TensorType(DType.UINT8, shape, BYTES)
+
+
+def _color_space(what: str, image: Message) -> int:
+    space: int = image.colorSpace
+    if space not in CHANNELS:
+        raise RefusedError(f"{what} is an image of color space {space}")
+    return space
+
+
+def _array(part: Part, name: str, type: Message) -> Feature:
     array = type.multiArrayType
     flexible = array.WhichOneof("ShapeFlexibility")
     shapes = [tuple(array.shape)]
@@ -74,91 +116,83 @@ def _array(file: CoreMLFile, name: str, type: Message) -> Feature:
     ranges = array.shapeRange.sizeRanges if flexible == "shapeRange" else ()
     shape = shapes[0] if shapes and shapes[0] else tuple(max(1, r.lowerBound) for r in ranges)
     if not shape:
-        file.fail(f"input {shown(name)} has no shape")
-    _check(file, name, shape)
+        part.fail(f"input {shown(name)} has no shape")
+    _check(part, name, shape)
     axes = {k for s in shapes if len(s) == len(shape) for k in range(len(s)) if s[k] != shape[k]}
     if len(ranges) == len(shape):
         axes |= {k for k, r in enumerate(ranges) if r.lowerBound != r.upperBound}
-    default = _default(array) if type.isOptional else None
-    return Feature(name, TensorType(DType.FLOAT32, shape), tuple(sorted(axes)), default=default)
+    return Feature(name, TensorType(DType.FLOAT32, shape), tuple(sorted(axes)), default=_default(type))
 
 
-def _default(array: Message) -> float:
-    """Return what an optional array is filled with where a caller does not give it."""
-    field = array.WhichOneof("defaultOptionalValue")
-    return float(getattr(array, field)) if field else 0.0
+def _default(type: Message) -> float | None:
+    """Return what an optional input is filled with if a caller does not give it, None for another input."""
+    if not type.isOptional:
+        return None
+    field = type.multiArrayType.WhichOneof("defaultOptionalValue")
+    return float(getattr(type.multiArrayType, field)) if field else 0.0
 
 
-def _check(file: CoreMLFile, name: str, shape: Shape) -> None:
+def _check(part: Part, name: str, shape: Shape) -> None:
     if len(shape) > MAX_RANK or min(shape) < 1 or math.prod(shape) >= 2**31:
-        file.fail(f"input {shown(name)} has the shape {list(shape[:MAX_RANK])}, which no tensor can have")
+        part.fail(f"input {shown(name)} has the shape {list(shape[:MAX_RANK])}, which no tensor can have")
 
 
-def into_network(file: CoreMLFile, feature: Feature, node: Node) -> Value:
-    """Add the steps from an input as callers give it to the tensor that layers read."""
-    x = node.operand(0)
-    if feature.color_space:
-        return _from_image(file, feature, node, x)
-    shape = x.type.shape
-    if file.network.arrayInputShapeMapping or not file.legacy or len(shape) == 5:
-        return x
-    declared = feature.type.rank
-    if declared == 1 and len(shape) in (1, 3):
-        five: Shape = (1, 1, *shape, 1, 1) if len(shape) == 1 else (*shape, 1, 1)
-    elif declared == 3 and len(shape) in (3, 4):
-        five = (1, 1, *shape) if len(shape) == 3 else (1, *shape)
-    else:
-        raise ModelError(
-            f"{file.name}: input {shown(feature.name)} of declared shape {list(feature.type.shape)} cannot "
-            f"have the shape {list(shape)}: expected [C] or [sequence, batch, C], [C, H, W] or "
-            "[batch, C, H, W], or [sequence, batch, C, H, W]"
-        )
-    return node.add("reshape", x, shape=five)
+def outputs_of(model: Model, refusals: Refusals) -> list[OutputFeature]:
+    """Return the outputs; note among the refusals those that cannot be read.
 
-
-def _from_image(file: CoreMLFile, feature: Feature, node: Node, x: Value) -> Value:
-    """Turn bytes [N, H, W, C] into float32 [N, C, H, W], or [1, N, C, H, W], scaled and shifted as stated."""
-    y: Value = node.add("dequantize", x)
-    if feature.color_space == BGR:
-        y = node.add(
-            "strided_slice", y, begin=(0, 0, 0, None), end=(None,) * 4, strides=(1, 1, 1, -1), shrink_axes=()
-        )
-    y = node.add("transpose", y, perm=(0, 3, 1, 2))
-    for step in file.network.preprocessing:
-        if step.featureName in ("", feature.name):
-            y = _preprocessed(file, feature, step, node, y)
-    if file.network.imageInputShapeMapping == 0:
-        y = node.add("reshape", y, shape=(1, *node.shape(y)))
-    return y
-
-
-def _preprocessed(file: CoreMLFile, feature: Feature, step: Message, node: Node, y: Value) -> Value:
-    if step.WhichOneof("preprocessor") == "scaler":
-        s = step.scaler
-        bias = [s.redBias, s.greenBias, s.blueBias]
-        if feature.color_space == BGR:
-            bias.reverse()
-        if CHANNELS[feature.color_space] == 1:
-            bias = [s.grayBias]
-        scaled = node.add("mul", y, node.scalar(s.channelScale))
-        if not any(bias):
-            return scaled
-        return node.add("add", scaled, node.floats(np.array(bias).reshape(-1, 1, 1)))
-    try:
-        mean = packed_floats(step.meanImage, "meanImage")
-    except FormatError as error:
-        file.fail(str(error))
-    if mean.size != math.prod(node.shape(y)[1:]):
-        file.fail(f"the mean image has {mean.size} values, the image {list(node.shape(y)[1:])}")
-    return node.add("sub", y, node.floats(mean.reshape(node.shape(y)[1:])))
-
-
-def out_of_network(legacy: bool, shape: Shape) -> Shape:
-    """Return the shape in which callers get a tensor of the network.
-
-    In networks of five axes, [1, 1, C, H, W] is given as [C, H, W], or as [C] if nothing else is left. A rank
-    of 0 becomes 1.
+    A classifier gives the probabilities of its classes. The name of the best class is no tensor.
     """
-    if legacy and len(shape) == 5 and shape[:2] == (1, 1):
-        shape = shape[2:3] if shape[3:] == (1, 1) else shape[2:]
-    return shape or (1,)
+    found: dict[str, OutputFeature] = {}
+    for message in model.description.output:
+        if message.name in found:
+            model.fail(f"output {shown(message.name)} is there twice")
+        try:
+            found.update((feature.name, feature) for feature in _outputs(model, message))
+        except RefusedError as refusal:
+            refusals.add(model.within(str(refusal)))
+    scores = scores_of(model)
+    if scores is not None and not any(f.tensor == scores.tensor for f in found.values()):
+        found[scores.name] = scores
+    if not found and not refusals:
+        model.fail("has no outputs")
+    return list(found.values())
+
+
+def _outputs(model: Model, message: Message) -> Iterator[OutputFeature]:
+    """Yield what an output stands for: nothing for the name of the best class."""
+    kind, name = message.type.WhichOneof("Type"), message.name
+    scores = scores_of(model)
+    if scores is not None and kind in LABELS:
+        return
+    if kind == "dictionaryType" and scores is not None:
+        yield OutputFeature(name, scores.tensor, scores=True)
+    elif kind == "imageType":
+        space = _color_space(f"output {shown(name)}", message.type.imageType)
+        yield OutputFeature(name, name, color_space=space)
+    elif kind in (None, "multiArrayType", *NUMBERS):
+        same = scores is not None and scores.tensor == name
+        yield OutputFeature(name, name, tuple(message.type.multiArrayType.shape), scores=same)
+    else:
+        raise RefusedError(f"output {shown(name)} is of the type {kind}")
+
+
+def scores_of(model: Model) -> OutputFeature | None:
+    """Return where a classifier gives the probabilities of its classes; None if the model is no classifier.
+
+    In a pipeline, the last classifier is meant.
+    """
+    if isinstance(model, Pipeline):
+        inner = next((s for s in map(scores_of, reversed(model.models)) if s is not None), None)
+        return inner and OutputFeature(inner.name, inner.name, scores=True)
+    if model.labels is None:
+        return None
+    named = [m.name for m in model.description.output if m.type.WhichOneof("Type") == "dictionaryType"]
+    name = model.description.predictedProbabilitiesName or model.probabilities
+    return OutputFeature(named[0] if named else name, model.probabilities, scores=True)
+
+
+def labels_of(model: Model) -> tuple[str | int, ...]:
+    """Return the names of the classes of a classifier; of the last one in a pipeline."""
+    if isinstance(model, Network):
+        return model.labels or ()
+    return next((labels for labels in map(labels_of, reversed(model.models)) if labels), ())

@@ -9,7 +9,10 @@ file is an unknown field, which is skipped.
 FIELDS = """
 Model: specificationVersion=1:int32 description=2:ModelDescription neuralNetwork=500:NeuralNetwork^Type
     neuralNetworkClassifier=403:NeuralNetworkClassifier^Type
-    neuralNetworkRegressor=303:NeuralNetworkRegressor^Type
+    neuralNetworkRegressor=303:NeuralNetworkRegressor^Type pipelineClassifier=200:PipelineOf^Type
+    pipelineRegressor=201:PipelineOf^Type pipeline=202:Pipeline^Type
+PipelineOf: pipeline=1:Pipeline
+Pipeline: models=1:Model* names=2:string*
 ModelDescription: input=1:FeatureDescription* output=10:FeatureDescription* predictedFeatureName=11:string
     predictedProbabilitiesName=12:string
 FeatureDescription: name=1:string shortDescription=2:string type=3:FeatureType

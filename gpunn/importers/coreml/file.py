@@ -1,20 +1,24 @@
-"""CoreMLFile: an .mlmodel file decoded into messages, with what belongs to the network as a whole."""
+"""Network and Pipeline: the models in an .mlmodel file, decoded into messages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
-from gpunn.errors import FormatError, UnsupportedError
+from gpunn.errors import FormatError
+from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.coreml.messages import Message, model_class
-from gpunn.importers.coreml.wire import varint
 
-NETWORKS = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
-OTHER_MODELS = {  # Model.proto: the other kinds of models, by number of their field
-    200: "pipelineClassifier",
-    201: "pipelineRegressor",
-    202: "pipeline",
+PIPELINES = {  # Model.proto: the kinds of pipelines, and the field that holds the pipeline itself
+    "pipelineClassifier": "pipeline",
+    "pipelineRegressor": "pipeline",
+    "pipeline": "",
+}
+OTHER_MODELS = {  # Model.proto: the kinds of models that are not read, by number of their field
     300: "glmRegressor",
     301: "supportVectorRegressor",
     302: "treeEnsembleRegressor",
@@ -47,36 +51,54 @@ OTHER_MODELS = {  # Model.proto: the other kinds of models, by number of their f
     2006: "audioFeaturePrint",
     3000: "serializedModel",
 }
+ADVICE = {  # what can be done about a kind of model
+    "mlProgram": (
+        ": gpunn does not read ML programs; from the original model, "
+        "coremltools.convert(..., convert_to='neuralnetwork') makes a network"
+    ),
+}
 FIRST_ND_LAYER = 600  # layer types from this field number on came with tensors of any rank
 MAX_NAME = 200  # characters of a name in messages
+MAX_DEPTH = 16  # pipelines in pipelines
 
 
-class CoreMLFile:
-    """The messages of an .mlmodel file; `name` is the file's.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A model in a file: all of it, or one in a pipeline.
 
-    Raises FormatError for bytes that are no model, UnsupportedError for a model that is no neural network.
+    `file` is the file's name, `place` says where in the file the model is ("" for all of it), `description`
+    has its inputs and outputs.
     """
 
-    def __init__(self, data: bytes, name: str) -> None:
-        self.name = name
-        try:
-            model = model_class().FromString(data)
-        except DecodeError as error:
-            raise FormatError(f"{name}: is no complete Core ML model ({error})") from None
-        kind = model.WhichOneof("Type")
-        if kind is None:
-            self._refuse(data)
-        self.description = model.description
-        self.network: Message = getattr(model, kind)
-        self.classes: tuple[str, ...] | None = None
-        if kind == "neuralNetworkClassifier":
-            group = self.network.WhichOneof("ClassLabels")
-            self.classes = tuple(map(str, getattr(self.network, group).vector)) if group else ()
+    file: str
+    place: str
+    description: Message = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Return the names of the file and of the place in it."""
+        return f"{self.file}: {self.place}" if self.place else self.file
+
+    def within(self, what: str) -> str:
+        """Return a statement that begins with the place in the file."""
+        return f"{self.place}: {what}" if self.place else what
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise FormatError naming the file and the place in it."""
+        raise FormatError(f"{self.name}: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Network(Part):
+    """A neural network. `labels` names its classes, None if it is not a classifier."""
+
+    message: Message = field(repr=False)
+    labels: tuple[str | int, ...] | None = None
 
     @property
     def legacy(self) -> bool:
         """Tell whether all tensors have the five axes of the first versions of the format."""
-        network = self.network
+        network = self.message
         if network.arrayInputShapeMapping or network.imageInputShapeMapping:
             return False
         return not any(
@@ -89,41 +111,74 @@ class CoreMLFile:
     @property
     def probabilities(self) -> str:
         """Return the tensor with the probabilities of the classes."""
-        named: str = self.network.labelProbabilityLayerName
-        if named or not self.network.layers:
+        named: str = self.message.labelProbabilityLayerName
+        if named or not self.message.layers:
             return named
-        return next(iter(self.network.layers[-1].output), "")
+        return next(iter(self.message.layers[-1].output), "")
 
-    def fail(self, what: str) -> NoReturn:
-        """Raise FormatError naming the file."""
-        raise FormatError(f"{self.name}: {what}")
 
-    def _refuse(self, data: bytes) -> NoReturn:
-        """Raise the error for a model that holds no neural network."""
-        kind = next((OTHER_MODELS[n] for n in _field_numbers(data) if n in OTHER_MODELS), None)
-        if kind is None:
-            self.fail("is a Core ML model of no known kind")
-        raise UnsupportedError(f"{self.name}: is a Core ML model of the kind {kind}, not a neural network")
+@dataclass(frozen=True, slots=True)
+class Pipeline(Part):
+    """Models that run one after the other. Each reads inputs of the pipeline and outputs of those before."""
+
+    models: tuple[Network | Pipeline, ...]
+
+
+Model = Network | Pipeline
+
+
+def decoded(data: bytes, name: str) -> Model:
+    """Return the model in an .mlmodel file's bytes; `name` is the file's.
+
+    Raises FormatError for bytes that are no model, and UnsupportedError with all models in it that are
+    neither neural networks nor pipelines.
+    """
+    try:
+        message = model_class().FromString(data)
+    except DecodeError as error:
+        raise FormatError(f"{name}: is no complete Core ML model ({error})") from None
+    refusals = Refusals(name)
+    found = _model(message, name, (), refusals)
+    if found is None or refusals:
+        refusals.fail()
+    return found
+
+
+def _model(message: Message, file: str, places: Sequence[str], refusals: Refusals) -> Model | None:
+    """Return a model; note it among the refusals and return None if it is of a kind that is not read."""
+    kind = message.WhichOneof("Type")
+    place = ", ".join(places)
+    part = Part(file, place, message.description)
+    if kind is None:
+        number = next((f.field_number for f in UnknownFieldSet(message) if f.field_number in OTHER_MODELS), 0)
+        if not number:
+            part.fail("is a Core ML model of no known kind")
+        other = OTHER_MODELS[number]
+        refused = f"is a Core ML model of the kind {other}, not a neural network{ADVICE.get(other, '')}"
+        refusals.add(part.within(refused))
+        return None
+    if kind not in PIPELINES:
+        network = getattr(message, kind)
+        labels = _labels(network) if kind == "neuralNetworkClassifier" else None
+        return Network(file, place, message.description, network, labels)
+    if len(places) == MAX_DEPTH:
+        part.fail(f"is a pipeline in more than {MAX_DEPTH} others")
+    pipeline = getattr(message, kind)
+    pipeline = getattr(pipeline, PIPELINES[kind]) if PIPELINES[kind] else pipeline
+    if not pipeline.models:
+        part.fail("is a pipeline without models")
+    named = pipeline.names if len(pipeline.names) == len(pipeline.models) else [""] * len(pipeline.models)
+    within = [f"model {k} {shown(n)}" if n else f"model {k}" for k, n in enumerate(named)]
+    models = [_model(m, file, (*places, w), refusals) for m, w in zip(pipeline.models, within, strict=True)]
+    return Pipeline(file, place, message.description, tuple(m for m in models if m is not None))
+
+
+def _labels(network: Message) -> tuple[str | int, ...]:
+    """Return the names of classes, strings or integers."""
+    group = network.WhichOneof("ClassLabels")
+    return tuple(getattr(network, group).vector) if group else ()
 
 
 def shown(name: str) -> str:
     """Return a name for messages, in quotes and not too long."""
     return repr(name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}...")
-
-
-def _field_numbers(data: bytes) -> list[int]:
-    """Return the numbers of the outermost fields of a message that could be decoded."""
-    numbers, at = [], 0
-    while at < len(data):
-        tag, at = varint(data, at)
-        numbers.append(tag >> 3)
-        if tag & 7 == 2:
-            length, at = varint(data, at)
-            at += length
-        elif tag & 7 == 0:
-            _, at = varint(data, at)
-        elif tag & 7 in (1, 5):
-            at += 8 if tag & 7 == 1 else 4
-        else:
-            break
-    return numbers

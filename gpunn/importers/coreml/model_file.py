@@ -1,4 +1,4 @@
-"""read_model(): an .mlmodel file with a neural network becomes a Graph."""
+"""read_model(): an .mlmodel file with neural networks becomes a Graph."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.names import Names
-from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.template import checked, template
-from gpunn.importers.coreml.features import Feature, feature_of
-from gpunn.importers.coreml.file import CoreMLFile, shown
-from gpunn.importers.coreml.reader import Reader
+from gpunn.importers.coreml.features import inputs_of, labels_of
+from gpunn.importers.coreml.file import Model, decoded
+from gpunn.importers.coreml.pipeline import reader_of
+from gpunn.types import DType
 
 
 def read_model(data: bytes, name: str) -> Graph:
@@ -21,35 +21,36 @@ def read_model(data: bytes, name: str) -> Graph:
 
     Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
     """
-    file = CoreMLFile(data, name)
-    features = _features(file)
-
-    def read_layers(graph: Graph, inputs: Sequence[Operand | None]) -> tuple[()]:
-        Reader(file, features, graph).read([operand for operand in inputs if operand is not None])
-        return ()
-
-    like, names = Graph(), Names()
-    for feature in features:
-        if feature.default is None:
-            like.input(names.unique(feature.name), feature.type, open=feature.open)
-    unread = template(name, like.inputs, read_layers)
-    model = complete(unread, unread.input_types)
-    model.labels = file.classes or ()
-    model.template = template(name, like.inputs, checked(read_layers), model.labels)
-    return model
-
-
-def _features(file: CoreMLFile) -> list[Feature]:
-    """Return the inputs. Raises UnsupportedError with all that cannot be inputs here."""
-    refusals, found = Refusals(file.name), []
-    names = [message.name for message in file.description.input]
-    for message in file.description.input:
-        if names.count(message.name) > 1:
-            file.fail(f"input {shown(message.name)} is there twice")
-        try:
-            found.append(feature_of(file, message))
-        except RefusedError as refusal:
-            refusals.add(str(refusal))
+    model = decoded(data, name)
+    refusals, names = Refusals(name), Names()
+    inputs = Graph()
+    for feature in inputs_of(model, refusals):
+        title, real = names.unique(feature.name), feature.type.dtype is DType.FLOAT32
+        inputs.input(title, feature.type, open=feature.open, default=feature.default, rounds=real)
     if refusals:
         refusals.fail()
-    return found
+
+    def read_layers(graph: Graph, operands: Sequence[Operand | None]) -> tuple[()]:
+        _read(model, graph, [operand for operand in operands if operand is not None])
+        return ()
+
+    unread = template(name, inputs.inputs, read_layers)
+    made = complete(unread, unread.input_types)
+    made.labels = tuple(map(str, labels_of(model)))
+    made.template = template(name, inputs.inputs, checked(read_layers), made.labels)
+    return made
+
+
+def _read(model: Model, graph: Graph, inputs: Sequence[Operand]) -> None:
+    """Read a model on the graph's inputs, and declare its outputs.
+
+    Raises UnsupportedError with everything that is unsupported at once.
+    """
+    names, refusals = Names(), Refusals(model.file)
+    given = {names.unique(operand.name): operand for operand in inputs}
+    reader = reader_of(model, graph, names, refusals)
+    wanted = [feature.name for feature in reader.outputs]
+    found = reader.read(given, {name: name if name in given else names.unique(name) for name in wanted})
+    if refusals:
+        refusals.fail()
+    graph.output(*(operand for operand in map(found.get, wanted) if operand is not None))

@@ -1,8 +1,9 @@
-"""Reader: adds the layers of an .mlmodel file to a graph."""
+"""Reader: adds the layers of a network to a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
@@ -11,78 +12,104 @@ from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
-from gpunn.importers.coreml.features import Feature, into_network
-from gpunn.importers.coreml.file import CoreMLFile, shown
-from gpunn.importers.coreml.layer import Layer, Output
+from gpunn.importers.coreml.features import Feature, OutputFeature, inputs_of, outputs_of
+from gpunn.importers.coreml.file import Network, shown
+from gpunn.importers.coreml.layer import INSIDE, Input, Layer, Output
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node
 from gpunn.importers.coreml.rules.table import RULES
 
 OVERWRITES = "copy"  # the one layer type that may give a tensor a new value
+BODIES = {"loop": ("conditionNetwork", "bodyNetwork"), "branch": ("ifBranch", "elseBranch")}
+Tensors = Mapping[str, Operand | None]  # by name; None: a layer that is refused computes it
 
 
 class Reader:
-    """Reads the layers of a file into a graph. `features` are the file's inputs."""
+    """Reads the layers of a network into a graph, whose operands get `names`.
 
-    def __init__(self, file: CoreMLFile, features: Sequence[Feature], graph: Graph) -> None:
-        self.file = file
-        self.features = features
+    What cannot be read is noted among the refusals.
+    """
+
+    def __init__(self, network: Network, graph: Graph, names: Names, refusals: Refusals) -> None:
+        self.network = network
         self.graph = graph
-        self.legacy = file.legacy
-        self.builder = Builder(graph, Names())
-        self.refusals = Refusals(file.name)
-        self.tensors: dict[str, Operand | None] = {}  # None: a layer that is refused computes it
-        self.outputs = _outputs(file)
+        self.names = names
+        self.refusals = refusals
+        self.legacy = network.legacy
+        self.features = inputs_of(network, refusals)
+        self.outputs = outputs_of(network, refusals)
+        self.tensors: dict[str, Operand | None] = {}
+        self._titles: Mapping[str, str] = {}  # of outputs, by tensor, where callers may get the tensor itself
+        self._hidden = {feature.tensor for feature in self.outputs}
+        for number, layer in enumerate(network.message.layers):
+            self._expect_rule(number, layer)
 
-    def read(self, inputs: Sequence[Operand]) -> None:
-        """Read the layers on the graph's inputs, and declare its outputs.
+    def read(self, given: Tensors, titles: Mapping[str, str]) -> Tensors:
+        """Read the layers on inputs, by name; return the outputs, also by name.
 
-        Raises FormatError and ModelError for what contradicts itself, UnsupportedError with all that is
-        unsupported.
+        `titles` are what the outputs shall be called in the graph. Raises FormatError and ModelError for what
+        contradicts itself.
         """
-        given = iter(inputs)
-        for operand in inputs:
-            self.builder.names.unique(operand.name)
+        self._titles = self._direct(titles)
         for feature in self.features:
             self.tensors[feature.name] = self._input(feature, given)
-        for number, layer in enumerate(self.file.network.layers):
-            self._expect_rule(number, layer)
-        for number, layer in enumerate(self.file.network.layers):
+        for number, layer in enumerate(self.network.message.layers):
             self._layer(number, layer)
         if self.refusals:
-            self.refusals.fail()
-        self.graph.output(*(self._output(name, title) for title, name in self.outputs.items()))
+            return dict.fromkeys(feature.name for feature in self.outputs)
+        return {feature.name: self._output(feature, titles[feature.name]) for feature in self.outputs}
 
-    def _input(self, feature: Feature, given: Iterator[Operand]) -> Operand:
+    def _direct(self, titles: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the titles of tensors that one layer computes and callers get in the same shape, if any."""
+        if self.legacy:
+            return {}
+        writers = Counter(_written(self.network.message.layers))
+        arrays = (f for f in self.outputs if not f.color_space)
+        return {f.tensor: titles[f.name] for f in arrays if writers[f.tensor] == 1}
+
+    def _input(self, feature: Feature, given: Tensors) -> Operand | None:
         """Return the tensor of the network that an input becomes."""
-        origin = f"{self.file.name}: input {shown(feature.name)}"
-        if feature.default is not None:
-            node = Node(origin, ())
-            full = node.add("fill", node.scalar(feature.default), shape=feature.type.shape)
-            ((operand,), _) = self.builder.add(node.answer(full), origin, [f"{feature.name} (default)"])
-        else:
-            operand = next(given)
-        node = Node(origin, (operand,))
-        answer = node.answer(into_network(self.file, feature, node))
-        ((found,), _) = self.builder.add(answer, origin, [f"{feature.name} (tensor)"])
+        origin = f"{self.network.name}: input {shown(feature.name)}"
+        operand = given.get(feature.name)
+        if feature.name not in given:
+            operand = self._default(feature, origin)
+        elif operand is not None and (operand.type.dtype, operand.type.quantization) != (
+            feature.type.dtype,
+            feature.type.quantization,
+        ):
+            raise FormatError(f"{origin} is {_kind(feature.color_space)}, and {operand!r} is of another type")
+        if operand is None:
+            return None
+        title = self.names.unique(INSIDE.format(feature.name))
+        added = Input("input", origin, None, self.legacy, (title,), network=self.network, feature=feature)
+        (found,) = added.add(self.graph, (operand,))
         return found
+
+    def _default(self, feature: Feature, origin: str) -> Operand:
+        """Return what stands for an optional input that nothing in a pipeline is connected with."""
+        if feature.default is None:
+            raise FormatError(f"{origin} is neither an input of the pipeline nor an output of a model before")
+        node = Node(origin, ())
+        full = node.answer(node.add("fill", node.scalar(feature.default), shape=feature.type.shape))
+        ((operand,), _) = Builder(self.graph, self.names).add(full, origin, [f"{feature.name} (default)"])
+        return operand
 
     def _expect_rule(self, number: int, layer: Message) -> None:
         """Note a layer without a rule: before any other error, as it may be why nothing else fits."""
-        kind = layer.WhichOneof("layer")
+        kind, place = layer.WhichOneof("layer"), self._place(number, layer)
         if kind is None:
-            self.refusals.add("its type is not in the format's document", "a layer", _place(number, layer))
+            self.refusals.add("its type is not in the format's document", "a layer", place)
         elif kind not in RULES:
-            self.refusals.add("there is no rule for this layer type", kind, _place(number, layer))
+            self.refusals.add("there is no rule for this layer type", kind, place)
 
     def _layer(self, number: int, layer: Message) -> None:
         """Add what stands for one layer, or note why nothing does."""
-        kind, place = layer.WhichOneof("layer"), _place(number, layer)
+        kind, place = layer.WhichOneof("layer"), self._place(number, layer)
         if kind not in RULES:
             self.tensors.update(dict.fromkeys(layer.output))
             return
         try:
-            self._add(layer, kind, f"{self.file.name}: {place}, {kind}")
+            self._add(layer, kind, f"{self.network.file}: {place}, {kind}")
         except RefusedError as refusal:
             self.refusals.add(str(refusal), kind, place)
             self.tensors.update(dict.fromkeys(layer.output))
@@ -91,6 +118,10 @@ class Reader:
                 raise
             self.tensors.update(dict.fromkeys(layer.output))
 
+    def _place(self, number: int, layer: Message) -> str:
+        """Return where a layer stands, for messages."""
+        return self.network.within(f"layer {number} {shown(layer.name)}")
+
     def _add(self, layer: Message, kind: str, origin: str) -> None:
         """Add the ops of a layer that has a rule."""
         self._check(layer, kind, origin)
@@ -98,7 +129,9 @@ class Reader:
         if None in inputs:
             self.tensors.update(dict.fromkeys(layer.output))
             return
-        added = Layer(kind, origin, getattr(layer, kind), self.legacy, self._titles(layer))
+        titles = tuple(map(self._title, layer.output))
+        direct = frozenset(self._titles.values())
+        added = Layer(kind, origin, getattr(layer, kind), self.legacy, titles, direct)
         self.tensors.update(zip(layer.output, added.add(self.graph, inputs), strict=True))
 
     def _check(self, layer: Message, kind: str, origin: str) -> None:
@@ -110,49 +143,33 @@ class Reader:
             if (name in self.tensors and kind != OVERWRITES) or list(layer.output).count(name) > 1:
                 raise FormatError(f"{origin}: output {shown(name)} is there already")
 
-    def _titles(self, layer: Message) -> tuple[str, ...]:
-        """Return what a layer's outputs are called in the graph.
+    def _title(self, tensor: str) -> str:
+        """Return what a tensor is called in the graph.
 
-        Outputs of the network get their names when they have the shape that callers get.
+        Outputs of the network get their names when they have the form that callers get.
         """
-        names = self.builder.names
-        hidden = self.outputs.values()
-        return tuple(names.unique(f"{name} (tensor)" if name in hidden else name) for name in layer.output)
+        if tensor in self._titles:
+            return self._titles[tensor]
+        return self.names.unique(INSIDE.format(tensor) if tensor in self._hidden else tensor)
 
-    def _output(self, name: str, title: str) -> Operand:
+    def _output(self, feature: OutputFeature, title: str) -> Operand:
         """Return an output as callers get it."""
-        operand = self.tensors.get(name)
+        origin = f"{self.network.name}: output {shown(feature.name)}"
+        operand = self.tensors.get(feature.tensor)
         if operand is None:
-            self.file.fail(f"output {shown(title)}: no layer computes {shown(name)}")
-        if operand in self.graph.inputs and operand.name == title:
-            return operand
-        origin = f"{self.file.name}: output {shown(title)}"
-        added = Output("output", origin, None, self.legacy, (self.builder.names.unique(title),))
+            raise FormatError(f"{origin}: no layer computes {shown(feature.tensor)}")
+        added = Output("output", origin, None, self.legacy, (title,), feature=feature)
         (found,) = added.add(self.graph, (operand,))
         return found
 
 
-def _place(number: int, layer: Message) -> str:
-    """Return where a layer stands, for messages."""
-    return f"layer {number} {shown(layer.name)}"
+def _written(layers: Sequence[Message]) -> Iterator[str]:
+    """Yield the names of tensors that layers write, those in bodies of loops and branches included."""
+    for layer in layers:
+        yield from layer.output
+        for body in BODIES.get(layer.WhichOneof("layer"), ()):
+            yield from _written(getattr(getattr(layer, layer.WhichOneof("layer")), body).layers)
 
 
-def _outputs(file: CoreMLFile) -> dict[str, str]:
-    """Return the names of outputs, each with the name of its tensor in the network.
-
-    A classifier gives the probabilities of its classes. The name of the best class is no tensor.
-    """
-    found: dict[str, str] = {}
-    description = file.description
-    for message in description.output:
-        if message.name in found:
-            file.fail(f"output {shown(message.name)} is there twice")
-        if file.classes is None or message.type.WhichOneof("Type") in ("multiArrayType", "imageType"):
-            found[message.name] = message.name
-        elif message.type.WhichOneof("Type") == "dictionaryType":
-            found[message.name] = file.probabilities
-    if file.classes is not None and file.probabilities not in found.values():
-        found[description.predictedProbabilitiesName or file.probabilities] = file.probabilities
-    if not found:
-        file.fail("has no outputs")
-    return found
+def _kind(color_space: int) -> str:
+    return "an image" if color_space else "an array"

@@ -75,17 +75,120 @@ def test_a_scale_that_is_not_set_is_zero() -> None:
         assert not compiled(np.full((1, 3, 2, 3), 9, np.uint8)).any()
 
 
-def test_optional_inputs_have_their_default() -> None:
+def optional(default: float | None = None) -> Message:
+    """A specification that adds the optional input "a" to "x"; "a" is described first."""
     made = model((3,), exact=True)
-    extra = made.description.input.add(name="z")
+    (x,) = made.description.input
+    extra = made.description.input.add(name="a")
     extra.type.isOptional = True
     extra.type.multiArrayType.shape.append(3)
-    extra.type.multiArrayType.floatDefaultValue = 5
-    layer(made, "addBroadcastable", ["x", "z"])
-    loaded = gpunn.load(made.SerializeToString())
-    assert [o.name for o in loaded.inputs] == ["x"]
+    if default is not None:
+        extra.type.multiArrayType.floatDefaultValue = default
+    made.description.input.add().CopyFrom(x)
+    del made.description.input[0]
+    layer(made, "addBroadcastable", ["x", "a"])
+    return made
+
+
+@pytest.mark.parametrize("default", [None, 5])
+def test_optional_inputs_may_be_left_out(default: float | None, backend: str) -> None:
+    loaded = gpunn.load(optional(default).SerializeToString())
+    assert [o.name for o in loaded.inputs] == ["x", "a"]  # those that must be given come first
+    one = np.ones(3, np.float32)
+    with loaded.compile(backend) as compiled:
+        left_out = [1 + (default or 0)] * 3
+        assert compiled(one).tolist() == left_out
+        assert compiled(one, None).tolist() == left_out
+        assert compiled.run({"x": one})["y"].tolist() == left_out
+        assert compiled.run({"x": one, "a": 2 * one})["y"].tolist() == [3, 3, 3]
+        assert compiled(one, 3 * one).tolist() == [4, 4, 4]
+        assert [y.tolist() for y in compiled.stream([one, (one, one)])] == [left_out, [2, 2, 2]]
+        for wrong in ({"a": one}, {}, {"x": one, "b": one}):
+            with pytest.raises(gpunn.ModelError, match=r"the model's inputs are \['x', 'a'\], got"):
+                compiled.run(wrong)
+        with pytest.raises(gpunn.ModelError, match="the model takes 2 inputs, got 0"):
+            compiled()
+
+
+def test_an_optional_input_keeps_its_default_with_other_shapes() -> None:
+    made = optional(5)
+    made.description.input[1].type.multiArrayType.ClearField("shape")
+    made.description.input[1].type.multiArrayType.shape.extend((2, 3))
+    loaded = gpunn.load(made.SerializeToString()).reshaped({"x": (1, 3), "a": (4, 3)})
     with loaded.compile("cpu") as compiled:
-        assert compiled(np.zeros(3, np.float32)).tolist() == [5, 5, 5]
+        assert compiled(np.ones((1, 3), np.float32)).tolist() == [[6, 6, 6]] * 4
+
+
+def test_array_inputs_take_the_numbers_of_numpy() -> None:
+    made = model((3,), exact=True)
+    layer(made, "activation").linear.alpha = 2
+    with gpunn.load(made.SerializeToString()).compile("cpu") as compiled:
+        for given in ([1, 2, 3], np.array([1, 2, 3], np.int64), np.array([1, 2, 3], np.uint8), [1.0, 2, 3]):
+            assert compiled(given).tolist() == [2, 4, 6]
+        assert compiled([0.1, 1e300, 0])[0] == np.float32(0.1) * 2
+        with pytest.raises(gpunn.ModelError, match="integers in int64 that this does not hold exactly"):
+            compiled([1, 2, 2**24 + 1])
+        with pytest.raises(gpunn.ModelError, match="input 'x' must be float32, got complex128"):
+            compiled([1, 2, 3j])
+
+
+def test_an_output_that_is_a_tensor_is_no_copy_of_it() -> None:
+    made = model((3,), exact=True)
+    layer(made, "sin")
+    loaded = gpunn.load(made.SerializeToString())
+    assert [(o.op, o.outputs[0].name) for o in loaded.operations] == [("sin", "y")]
+    made = model((3,), exact=True)
+    layer(made, "squeeze", ["x"], ["y"]).squeezeAll = True
+    made.description.input[0].type.multiArrayType.shape[:] = [1]
+    loaded = gpunn.load(made.SerializeToString())
+    assert [o.outputs[0].name for o in loaded.operations] == ["y (tensor)", "y"]
+    assert loaded.outputs[0].type.shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"), [((), (2,)), ((2,), (2,)), ((2, 1, 1), (2, 1, 1)), ((3, 1, 1), (1, 1, 2, 1, 1))]
+)
+def test_the_declared_shape_decides_how_many_axes_an_output_has(
+    declared: tuple[int, ...], given: tuple[int, ...]
+) -> None:
+    made = model((2, 1, 1))
+    made.description.output[0].type.multiArrayType.shape.extend(declared)
+    layer(made, "activation").ReLU.SetInParent()
+    loaded = gpunn.load(made.SerializeToString())
+    assert loaded.outputs[0].type.shape == given
+    assert loaded.reshaped({"x": (4, 2, 1, 1)}).outputs[0].type.shape == (1, 4, 2, 1, 1)
+
+
+@pytest.mark.parametrize("space", [10, 20, 30, 40])
+def test_image_outputs_are_pixels(space: int, backend: str) -> None:
+    made = image_model(space)
+    made.description.output[0].type.imageType.colorSpace = space
+    made.neuralNetwork.layers[0].activation.linear.alpha = 1.5
+    loaded = gpunn.load(made.SerializeToString())
+    dtype, shape = loaded.inputs[0].type.dtype.numpy, loaded.inputs[0].type.shape
+    pixels = (np.arange(int(np.prod(shape))) * 19 % 256).astype(dtype).reshape(shape)
+    with loaded.compile(backend) as compiled:
+        got = compiled(pixels)
+    assert got.dtype == dtype
+    expected = pixels * 1.5 if space == 40 else np.minimum(np.floor(pixels * 1.5 + 0.5), 255)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_an_image_output_of_other_channels_is_refused() -> None:
+    made = image_model(20)
+    made.description.output[0].type.imageType.colorSpace = 10
+    with pytest.raises(gpunn.FormatError, match="an image of 1 channels cannot be of the shape"):
+        gpunn.load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+@pytest.mark.parametrize("kind", ["stringType", "dictionaryType", "sequenceType"])
+def test_features_that_are_no_arrays_are_refused_by_name(side: str, kind: str) -> None:
+    made = model((3,), exact=True)
+    layer(made, "sin")
+    getattr(getattr(made.description, side)[0].type, kind).SetInParent()
+    with pytest.raises(gpunn.UnsupportedError, match=f"{side} '[xy]' is of the type {kind}"):
+        gpunn.load(made.SerializeToString())
 
 
 def test_weights_in_all_forms() -> None:
