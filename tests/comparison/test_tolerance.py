@@ -19,6 +19,8 @@ from tests.ops.harness import type_of
 
 RNG = np.random.default_rng(7)
 X = RNG.uniform(0.1, 2, (2, 3, 4, 5)).astype(np.float32)
+SHAPES = ((2, 9, 16), (16, 4), (2, 4))
+SUMS, WEIGHTS, STATE = (RNG.uniform(-2, 2, shape).astype(np.float32) for shape in SHAPES)
 
 
 def bound_of(
@@ -88,6 +90,8 @@ def test_every_formula_gives_a_bound() -> None:
         "local_response_normalization": ([X], {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}),
         "log_softmax": ([X], {}),
         "pow": ([X, X], {}),
+        "gru_recurrence": ([SUMS[:, :, :12], WEIGHTS[:12], STATE], {}),
+        "lstm_recurrence": ([SUMS, WEIGHTS, STATE, STATE], {}),
     }
     assert {name for name, op in OPS.items() if op.accuracy.formula} == {*calls, "lstm"}
     for op, (inputs, attrs) in calls.items():

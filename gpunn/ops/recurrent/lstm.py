@@ -28,6 +28,7 @@ from gpunn.ops.recurrent.rnn import (
     expect_shapes,
     expect_types,
     in_time,
+    limited,
     out_of_time,
     product,
 )
@@ -104,10 +105,6 @@ def _infer_lstm(call: Call) -> tuple[TensorType, ...]:
     return scratch, call.input(18), call.input(19), call.input(18).with_shape((*x.shape[:-1], width))
 
 
-def _clip(x: Array, bound: float) -> Array:
-    return np.clip(x, x.dtype.type(-bound), x.dtype.type(bound)) if bound > 0 else x
-
-
 @dataclass(frozen=True, slots=True)
 class _Gate:
     """One of the four gates: `share` is the part of its sums that comes from the inputs of all steps [T, B,
@@ -149,12 +146,12 @@ class _Cell:
         forget_gate = self.forget_gate(step, h, c)
         input_gate = 1 - forget_gate if self.input_gate is None else self.input_gate(step, h, c)
         cell_gate = self.cell_gate(step, h, c)
-        c = _clip(forget_gate * c + input_gate * cell_gate, self.clips[0])
+        c = limited(forget_gate * c + input_gate * cell_gate, self.clips[0])
         output_gate = self.output_gate(step, h, c)
         y = output_gate * apply_activation(c, self.cell_gate.activation)
         if self.projection is not None:
             y = product(y, self.projection)
-            y = _clip(y if self.projection_bias is None else y + self.projection_bias, self.clips[1])
+            y = limited(y if self.projection_bias is None else y + self.projection_bias, self.clips[1])
         return [*([] if self.input_gate is None else [input_gate]), cell_gate, forget_gate, output_gate], y, c
 
 

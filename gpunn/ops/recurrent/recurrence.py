@@ -1,159 +1,231 @@
-"""The recurrence of a sequence: all steps of an RNN after their products with x; dtypes as in rnn.py."""
+"""Recurrences: all steps of a sequence after their products with x; dtypes as in rnn.py.
+
+The sums of all steps are one matrix product: fully_connected with the input weights and the bias of all
+gates, one gate after the other. The recurrence adds what comes from the step before. The state is an operand
+before and a result after. An activation is what gate_activation.py has. A `clip` limits the sums of gates to
+-clip ... clip; 0 is off. Sequences are [B, T, ...], or [T, B, ...] with `time_major`; `reverse` begins at the
+end. On the GPU states have up to 1024 units, and the weights are constant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import (
-    Grid,
-    Kernel,
-    Loop,
-    Pack,
-    Read,
-    Scratch,
-    Unsupported,
-    Write,
-    ceil_div,
-    flat_threads,
-    halving,
-    spans,
-)
+from gpunn.kernel import Kernel, Unsupported
+from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
-from gpunn.ops.elementwise.unary import activation_function, apply_activation
+from gpunn.ops.check import expect_bool, expect_entries, expect_float
 from gpunn.ops.op import Op, matrices, op
+from gpunn.ops.recurrent.gate_activation import GateActivation, apply_gate, check_gate, slope_of
+from gpunn.ops.recurrent.lstm import HOST
 from gpunn.ops.recurrent.rnn import (
+    expect_floats,
     expect_sequence,
     expect_shapes,
-    expect_types,
     in_time,
+    limited,
     out_of_time,
-    product,
+    widened,
 )
-from gpunn.types import Array, DType, TensorType
+from gpunn.ops.recurrent.sequence_kernel import Cell, sequence_kernels
+from gpunn.types import Array, Shape, TensorType
 
-_RECURRENCE = dict(enumerate(("x", "r", "h")))
-MAX_UNITS = 1024  # of a state that a workgroup keeps twice over in the 16 KiB that every device has
-_THREADS = 256  # of a workgroup, at most: likewise
-
-
-def _infer_recurrence(call: Call) -> tuple[TensorType, ...]:
-    x = expect_types(call, 3)
-    batch, units = expect_sequence(call), x.shape[-1]
-    expect_shapes(call, _RECURRENCE, {1: (units, units), 2: (batch, units)})
-    return x.with_shape((batch, units)), x
+_NAMES = dict(enumerate(("x", "r", "h", "c", "peepholes")))
+_GRU = Cell("gru_recurrence", 3, 2, 2, ("h",))
+_RNN = Cell("recurrence", 1, 1, 1, ("h",))
 
 
-def _recurrence_kernels(call: Call) -> list[Kernel]:
-    """Make one kernel for all steps, or several that pass the state on if the device limits loop rounds."""
-    batch, units = call.outputs[0].shape
-    if units > MAX_UNITS:
-        raise Unsupported(f"a state of {units} units is over the {MAX_UNITS} that a workgroup keeps")
-    if not call.constant[1]:
-        raise Unsupported("the weights are no constant")
-    columns, room = ceil_div(units, 4), max(4, _power_of_two(units))
-    across = min(_power_of_two(columns), _THREADS)
-    down = min(_THREADS // across, room // 4)
-    rows = ceil_div(units, 4 * down) * 4 * down
-    total = call.x.shape[0 if call["time_major"] else 1]
-    kernel = Kernel(
-        body="recurrence",
-        threads=_of_workgroups(batch, across, down),
-        workgroup=(across, down, 1),
-        reads=(Read("x", 0), Read("r", 1, 4, Pack(_pack_rows, (rows,))), Read("h", 2)),
-        writes=(Write("h_out", 0), Write("y", 1)),
-        params={
-            "batch": batch,
-            "units": units,
-            "rows": rows,
-            "columns": columns,
-            "along": (batch if call["time_major"] else 1) * units,
-            "across": (1 if call["time_major"] else total) * units,
-            "reverse": int(call["reverse"]),
-        },
-        constants={"UNITS": room},
-        functions=activation_function(call),
-        workgroup_bytes=2 * room * 4 + across * down * 16,
-        reason="one workgroup for a row of the batch",
-    )
-    store, zero = Loop(ceil_div(4, down)), Loop(ceil_div(rows, across * down))
-    step = Loop(ceil_div(columns, across), (Loop(ceil_div(rows, 4 * down)), halving(down), store))
-    beside = 2 * zero.iterations + 1 + step.ending
-    limit, each = call.device.max_loop_iterations, 1 + step.iterations
-    parts = spans(total, None if limit is None else (limit - beside) // each)
-    return _in_parts(kernel, TensorType(DType.FLOAT32, (batch, units)), parts, each, beside)
+def _lstm_cell(call: Call) -> Cell:
+    return Cell("lstm_recurrence", _lstm_gates(call), 1, 2, ("h", "c"), ("peepholes",))
 
 
-def _in_parts(
-    kernel: Kernel, state: TensorType, parts: Sequence[range], each: int, beside: int
-) -> list[Kernel]:
-    """Make kernels for parts of a sequence, which pass a state on.
+def _lstm_gates(call: Call) -> int:
+    return 3 if expect_bool(call, "coupled") else 4
 
-    Its loops take `each` rounds for each step, and `beside` further rounds.
+
+def _infer(call: Call, gates: int, states: int) -> tuple[TensorType, ...]:
+    """Check the operands of a recurrence; return the types of its states, and of y."""
+    x = expect_floats(call, 3)
+    batch, units = expect_sequence(call), call.expect_rank(1, 2).shape[1]
+    shapes: dict[int, Shape] = {1: (gates * units, units), 4: ((gates - 1) * units,)}
+    expect_shapes(call, _NAMES, {**shapes, 2: (batch, units), 3: (batch, units)})
+    if x.shape[2] != gates * units:
+        call.fail(f"input 0 (x) must have {gates * units} sums for {units} units, got {list(x.shape)}")
+    for attr in ("clip", "cell_clip"):
+        if attr in call.attrs and not expect_float(call, attr) >= 0:
+            call.fail(f"{attr} must be >= 0, got {call[attr]}")
+    return (*[x.with_shape((batch, units))] * states, x.with_shape((*x.shape[:2], units)))
+
+
+def _infer_rnn(call: Call) -> tuple[TensorType, ...]:
+    check_gate(call, "activation", call["activation"])
+    return _infer(call, 1, 1)
+
+
+def _infer_gru(call: Call) -> tuple[TensorType, ...]:
+    for entry in expect_entries(call, "activations", 2):
+        check_gate(call, "activations", entry)
+    return _infer(call, 3, 1)
+
+
+def _infer_lstm(call: Call) -> tuple[TensorType, ...]:
+    for entry in expect_entries(call, "activations", 3):
+        check_gate(call, "activations", entry)
+    return _infer(call, _lstm_gates(call), 2)
+
+
+def _rnn_kernels(call: Call) -> list[Kernel]:
+    return sequence_kernels(call, _RNN, {"apply": call["activation"]}, {"bounded": call["clip"]})
+
+
+def _gru_kernels(call: Call) -> list[Kernel]:
+    roles = dict(zip(("gate", "inner"), call["activations"], strict=True))
+    return sequence_kernels(call, _GRU, roles, {"bounded": call["clip"]})
+
+
+def _lstm_kernels(call: Call) -> list[Kernel]:
+    if call.device.software:
+        raise Unsupported(f"{HOST}; a device that is software was measured to be slower")
+    roles = dict(zip(("gate", "inner", "outer"), call["activations"], strict=True))
+    bounds = {"bounded": call["clip"], "clipped": call["cell_clip"]}
+    return sequence_kernels(call, _lstm_cell(call), roles, bounds)
+
+
+def _error(evaluation: Evaluation) -> Array:
+    """Bound the error of a recurrence of gates.
+
+    The sum of a gate has n products and x, whose magnitudes add up to s at most, so it is off by d = n eps s.
+    A new state is a sum of two products of a gate and of a state c or a value of magnitude up to 1, so it is
+    off by (|c| + 2) d times the slope of activations. Steps add their errors, as long as the recurrence does
+    not enlarge them.
     """
-    kernels: list[Kernel] = []
-    h, total = kernel.reads[2], parts[-1].stop
-    for part in parts:
-        last = part is parts[-1]
-        after = Write("h_out", 0 if last else Scratch(state))
-        begin = max(total - 1 - part.start, 0) if kernel.params["reverse"] else part.start
-        kernels.append(
-            replace(
-                kernel,
-                reads=(*kernel.reads[:2], h),
-                writes=(after, kernel.writes[1]),
-                params={**kernel.params, "steps": len(part), "first": begin},
-                loop_iterations=beside + len(part) * each,
-            )
-        )
-        h = Read("h", None if last else after.output)
-    return kernels
+    call, (x, r) = evaluation.call, map(np.abs, (evaluation.input(0), evaluation.input(1)))
+    states = [*(evaluation.input(k) for k in range(2, 1 + len(evaluation.results))), *evaluation.results]
+    size = max(float(np.abs(s).max(initial=0.0)) for s in states)
+    sums = float(x.max(initial=0.0)) + size * (1 + float(r.sum(axis=1).max(initial=0.0)))
+    slope = max(1.0, *map(slope_of, call["activations"]))
+    steps = x.shape[0 if call["time_major"] else 1]
+    return np.asarray(4 * steps * (r.shape[1] + 2) * EPS * sums * slope * (size + 2))
 
 
-def _power_of_two(n: int) -> int:
-    """Return the smallest power of two from n on, at least 1."""
-    return 1 << max(n - 1, 0).bit_length()
+_GATED = Accuracy(formula=_error)
 
 
-def _of_workgroups(count: int, across: int, down: int) -> Grid:
-    """Return the threads of that many workgroups."""
-    x, y, _ = flat_threads(count * across, across)
-    return x, y * down, 1
+def _steps(
+    x: Array, states: tuple[Array, ...], step: Callable[..., tuple[Array, ...]], order: tuple[bool, bool]
+) -> tuple[Array, ...]:
+    """Run step(x[t], *states) -> states for all steps; return the last states, and the first of each step."""
+    sums = in_time(x, *order)
+    results = np.empty((*sums.shape[:2], states[0].shape[1]), x.dtype)
+    for number, of_step in enumerate(sums):
+        states = step(of_step, *states)
+        results[number] = states[0]
+    return (*(s.astype(x.dtype, copy=False) for s in states), out_of_time(results, x, *order))
 
 
-def _pack_rows(r: Array, rows: int) -> Array:
-    """Pack weights [U, U] with the units of an input side by side: `rows` inputs, whole vec4s of units."""
-    units = len(r)
-    return np.pad(r.T, ((0, rows - units), (0, -units % 4)))
-
-
-@op(_infer_recurrence, _recurrence_kernels, precise=True, unbounded=True, flops=matrices(1))
+@op(_infer_rnn, _rnn_kernels, precise=True, unbounded=True, flops=matrices(1))
 def recurrence(
     x: Array,
     r: Array,
     h: Array,
     *,
-    activation: str | None = None,
+    activation: GateActivation = None,
+    clip: float = 0.0,
     time_major: bool = False,
     reverse: bool = False,
-) -> tuple[Array, Array]:
+) -> tuple[Array, ...]:
     """Compute activation(x[t] + h . r^T) for each step of a sequence, with h from the step before: (state,
     y).
 
     x and y [B, T, U], or [T, B, U] with time_major; r [U, U]; the state h is [B, U] before and after.
-    `reverse` begins at the end of the sequence. After a product of all steps at once, this is a sequence of
-    RNN. Raises ModelError for other shapes, mixed dtypes and an unknown activation. On the GPU up to 1024
-    units and with constant weights. Accuracy: that of one step; its errors go on to the next steps. TFLite
-    schema, SequenceRNNOptions.
+    After a product of all steps at once, this is a sequence of RNN. Raises ModelError for other shapes, mixed
+    dtypes, an unknown activation and a negative clip. Accuracy: that of one step; its errors go on to the
+    next steps. TFLite schema, SequenceRNNOptions; NeuralNetwork.proto, SimpleRecurrentLayerParams.
     """
-    steps, state = in_time(x, time_major, reverse), h
-    results = np.empty_like(steps)
-    for number, step in enumerate(steps):
-        state = apply_activation(step + product(state, r), activation).astype(x.dtype)
-        results[number] = state
-    return state, out_of_time(results, x, time_major, reverse)
+
+    weights = widened(r).T
+
+    def step(of_step: Array, h: Array) -> tuple[Array, ...]:
+        sums = of_step + h.astype(weights.dtype, copy=False) @ weights
+        return (apply_gate(limited(sums, clip), activation).astype(x.dtype, copy=False),)
+
+    return _steps(x, (h,), step, (time_major, reverse))
 
 
-OPS: tuple[Op, ...] = (recurrence,)
+@op(_infer_gru, _gru_kernels, precise=True, unbounded=True, flops=matrices(1), accuracy=_GATED)
+def gru_recurrence(
+    x: Array,
+    r: Array,
+    h: Array,
+    *,
+    activations: Sequence[GateActivation] = ("logistic", "tanh"),
+    clip: float = 0.0,
+    time_major: bool = False,
+    reverse: bool = False,
+) -> tuple[Array, ...]:
+    """Run a gated recurrent unit over the sums of a sequence: (state, y).
+
+    x [B, T, 3 U], or [T, B, 3 U] with time_major: the sums of the update, the reset and the candidate gate;
+    r [3 U, U] likewise; the state h is [B, U] before and after; y [B, T, U] or [T, B, U]. With f and g the
+    `activations`: update = f(x0 + h . r0^T), reset = f(x1 + h . r1^T), candidate = g(x2 + (reset h) . r2^T),
+    and the new h = (1 - update) candidate + update h. Raises ModelError for other shapes, mixed dtypes,
+    unknown activations and a negative clip. NeuralNetwork.proto, GRULayerParams.
+    """
+    (gate, inner), units, weights = activations, r.shape[1], widened(r).T
+
+    def step(of_step: Array, h: Array) -> tuple[Array, ...]:
+        sums = of_step[:, : 2 * units] + h @ weights[:, : 2 * units]
+        gates = apply_gate(limited(sums, clip), gate)
+        update, reset = gates[:, :units], gates[:, units:]
+        sums = of_step[:, 2 * units :] + (reset * h) @ weights[:, 2 * units :]
+        return ((1 - update) * apply_gate(limited(sums, clip), inner) + update * h,)
+
+    return _steps(x, (widened(h),), step, (time_major, reverse))
+
+
+@op(_infer_lstm, _lstm_kernels, precise=True, unbounded=True, flops=matrices(1), accuracy=_GATED)
+def lstm_recurrence(
+    x: Array,
+    r: Array,
+    h: Array,
+    c: Array,
+    peepholes: Array | None = None,
+    *,
+    activations: Sequence[GateActivation] = ("logistic", "tanh", "tanh"),
+    coupled: bool = False,
+    clip: float = 0.0,
+    cell_clip: float = 0.0,
+    time_major: bool = False,
+    reverse: bool = False,
+) -> tuple[Array, ...]:
+    """Run a long short-term memory over the sums of a sequence: (output state, cell state, y).
+
+    x [B, T, 4 U], or [T, B, 4 U] with time_major: the sums of the input, the forget, the cell and the output
+    gate; r [4 U, U] likewise; states h and c are [B, U] before and after; peepholes [3 U] of the input, the
+    forget and the output gate; y [B, T, U] or [T, B, U]. If the input and the forget gate are `coupled`, the
+    forget gate is 1 - input gate, and has no sums, weights and peepholes. With f, g and k the `activations`
+    of gates, of the cell gate and of the cell state: input, forget, output = f(x + h . r^T + peephole c),
+    cell = g(x + h . r^T), the new c = forget c + input cell, limited to `cell_clip` if that is not 0, and the
+    new h = output k(c); the output gate's peephole reads the new c. Raises ModelError for other shapes, mixed
+    dtypes, unknown activations and negative clips. NeuralNetwork.proto, LSTMParams.
+    """
+    (gate, inner, outer), weights, units = activations, widened(r).T, r.shape[1]
+    early = 1 if coupled else 2  # gates that see the old cell state
+    diagonal = None if peepholes is None else peepholes.reshape(early + 1, units)
+
+    def step(of_step: Array, h: Array, c: Array) -> tuple[Array, ...]:
+        sums = (of_step + h @ weights).reshape(len(h), early + 2, units)
+        if diagonal is not None:
+            sums[:, :early] += diagonal[:early] * c[:, None]
+        gates = apply_gate(limited(sums[:, :early], clip), gate)
+        entry, forget = gates[:, 0], 1 - gates[:, 0] if coupled else gates[:, 1]
+        c = limited(forget * c + entry * apply_gate(limited(sums[:, -2], clip), inner), cell_clip)
+        last = sums[:, -1] if diagonal is None else sums[:, -1] + diagonal[-1] * c
+        return apply_gate(limited(last, clip), gate) * apply_gate(c, outer), c
+
+    return _steps(x, (widened(h), widened(c)), step, (time_major, reverse))
+
+
+OPS: tuple[Op, ...] = (recurrence, gru_recurrence, lstm_recurrence)

@@ -36,13 +36,19 @@ from gpunn.types import Array, Shape, TensorType
 THERE: Any = None
 
 
-def expect_types(call: Call, *ranks: int) -> TensorType:
+def expect_floats(call: Call, *ranks: int) -> TensorType:
     """Return the type of x, which must have one of these ranks; all other operands must have its dtype."""
     x = expect_unquantised(call, 0, *FLOATS)
     call.expect_rank(0, *ranks)
     for index in range(1, len(call.inputs)):
         if call.has(index):
             expect_unquantised(call, index, x.dtype)
+    return x
+
+
+def expect_types(call: Call, *ranks: int) -> TensorType:
+    """Return the type of x as expect_floats() does; the attribute `activation` must be one, too."""
+    x = expect_floats(call, *ranks)
     check_activation(call)
     return x
 
@@ -62,10 +68,19 @@ def expect_operands(call: Call, names: Mapping[int, str], indices: tuple[int, ..
             call.fail(f"input {index} ({names[index]}) must not be absent")
 
 
+def widened(x: Array) -> Array:
+    """Convert float16 to float32; wider dtypes stay as they are."""
+    return x.astype(np.result_type(x, np.float32), copy=False)
+
+
 def product(x: Array, w: Array) -> Array:
     """Compute x . w^T in float32 or a wider dtype."""
-    dtype = np.result_type(x, np.float32)
-    return np.asarray(x.astype(dtype, copy=False) @ w.astype(dtype, copy=False).T)
+    return np.asarray(widened(x) @ widened(w).T)
+
+
+def limited(x: Array, bound: float) -> Array:
+    """Clip to -bound ... bound, unless the bound is 0."""
+    return np.clip(x, x.dtype.type(-bound), x.dtype.type(bound)) if bound > 0 else x
 
 
 def _gate(x: Array, w: Array, h: Array, r: Array, bias: Array) -> Array:

@@ -34,7 +34,7 @@ def test_cases(group: str, backend: str) -> None:
     assert passed
 
 
-@pytest.mark.parametrize("group", ["custom", "uniDirectionalLSTM", "composite"])
+@pytest.mark.parametrize("group", ["custom", "loop", "composite"])
 def test_layers_without_a_rule_are_refused_by_name(group: str) -> None:
     for case in cases(group):
         missing = set(case.meta["layers"]) - set(RULES)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import gpunn
+from gpunn.importers.coreml.rules.table import RULES
 from tests.importers.coreml.builder import Message, floats, inner_product, layer, model, weights_of
 
 ROUNDS = 400
@@ -93,7 +94,9 @@ def test_names_that_lead_nowhere_or_twice() -> None:
         gpunn.load(made.SerializeToString())
 
 
-def test_all_refusals_are_in_one_message() -> None:
+def test_all_refusals_are_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("gru", "custom"):
+        monkeypatch.delitem(RULES, kind, raising=False)
     made = model()
     layer(made, "gru", outputs=["a"])
     layer(made, "softmax", ["a"], ["b"])

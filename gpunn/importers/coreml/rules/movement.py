@@ -245,8 +245,13 @@ def reverse(node: Node) -> Value:
     """Return x with some axes reversed."""
     x = node.only()
     flips = node.ints_of(node.params.reverseDim, "reverseDim", x.type.rank)
-    strides = tuple(-1 if flip else 1 for flip in flips)
-    open_ = (None,) * x.type.rank
+    return flipped(node, x, [axis for axis, flip in enumerate(flips) if flip])
+
+
+def flipped(node: Node, x: Value, axes: Sequence[int]) -> Value:
+    """Return x with these axes reversed."""
+    rank = len(node.shape(x))
+    strides, open_ = tuple(-1 if axis in axes else 1 for axis in range(rank)), (None,) * rank
     return node.add("strided_slice", x, begin=open_, end=open_, strides=strides, shrink_axes=())
 
 

@@ -11,6 +11,7 @@ from gpunn.importers.coreml.rules import (
     indexing,
     movement,
     normalization,
+    recurrent,
     reductions,
     scatter,
     shapes,
@@ -112,6 +113,11 @@ RULES: Mapping[str, Rule] = {
     "logicalXor": arithmetic.logic("not_equal"),
     "logicalNot": arithmetic.logic("logical_not"),
     "whereBroadcastable": arithmetic.where_broadcastable,
+    # recurrent layers
+    "simpleRecurrent": recurrent.simple_recurrent,
+    "gru": recurrent.gru,
+    "uniDirectionalLSTM": recurrent.lstm,
+    "biDirectionalLSTM": recurrent.bidirectional_lstm,
     # reductions
     "reduce": reductions.reduce,
     **{name: reductions.reduction(how) for name, how in reductions.FUNCTIONS.items()},

@@ -1,0 +1,348 @@
+"""Recurrences of gates: GRU and LSTM over the sums of a sequence; activations and clips of all three."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.backends.webgpu.device import open_device
+from gpunn.errors import ModelError
+from gpunn.ops.recurrent.lstm import HOST
+from gpunn.types import Array
+from tests.ops.harness import assert_close, check, model_of, random
+from tests.ops.recurrent.test_lstm import lstm_operands, sequence_operands
+from tests.ops.recurrent.test_rnn import changed, recurrence_operands
+
+# Batch, steps, units: no multiples of 4, one invocation for a column or several, two rounds of columns.
+SIZES = ((1, 1, 1), (2, 5, 7), (3, 4, 64), (1, 6, 130), (2, 2, 301), (0, 3, 2), (2, 0, 3))
+ACTIVATIONS: dict[Any, Callable[[float], float]] = {
+    None: lambda v: v,
+    "relu": lambda v: max(v, 0.0),
+    "tanh": math.tanh,
+    "logistic": lambda v: 1 / (1 + math.exp(-v)),
+    ("affine", 0.5, 0.25): lambda v: 0.5 * v + 0.25,
+    ("hard_sigmoid", 0.2, 0.5): lambda v: min(max(0.2 * v + 0.5, 0.0), 1.0),
+    ("scaled_tanh", 1.7159, 2 / 3): lambda v: 1.7159 * math.tanh(2 / 3 * v),
+}
+
+
+@pytest.fixture
+def backend(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each backend in turn; the GPU's adapter passes for one of hardware, which runs LSTM too."""
+    if backend == "webgpu":
+        device = open_device(None, False)
+        monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
+    return backend
+
+
+def gru_operands(batch: int, steps: int, units: int) -> list[Array]:
+    """Operands whose weights let what the state is off by shrink from step to step."""
+    return _operands(3, 1, batch, steps, units)
+
+
+def gated_operands(batch: int, steps: int, units: int, gates: int = 4) -> list[Array]:
+    """The same for an LSTM, whose cell state passes at most half on where its gates are hard sigmoids."""
+    return _operands(gates, 2, batch, steps, units)
+
+
+def _operands(gates: int, states: int, batch: int, steps: int, units: int) -> list[Array]:
+    small = 1 / max(units, 1)
+    x = random(0, batch, steps, gates * units, low=-1, high=1)
+    r = random(1, gates * units, units, low=-small, high=small)
+    return [x, r, *(random(2 + k, batch, units, low=-1, high=1) for k in range(states))]
+
+
+def limited(value: float, bound: float) -> float:
+    return min(max(value, -bound), bound) if bound else value
+
+
+def slow_gru(
+    operands: Sequence[Array], activations: Sequence[Any], clip: float = 0, reverse: bool = False
+) -> tuple[Array, Array]:
+    """Output of each step, and the last one, by the documented formulas, unit by unit."""
+    x, r, h = (o.astype(np.float64) for o in operands)
+    f, g = (ACTIVATIONS[a] for a in activations)
+    units, y = r.shape[1], np.zeros((*x.shape[:2], r.shape[1]))
+    for b in range(len(x)):
+        state = h[b]
+        for t in reversed(range(x.shape[1])) if reverse else range(x.shape[1]):
+
+            def total(gate: int, u: int, seen: Array, row: Array = x[b, t]) -> float:
+                at = gate * units + u
+                return limited(row[at] + r[at] @ seen, clip)
+
+            update = np.array([f(total(0, u, state)) for u in range(units)])
+            reset = np.array([f(total(1, u, state)) for u in range(units)])
+            fresh = np.array([g(total(2, u, reset * state)) for u in range(units)])
+            y[b, t] = state = (1 - update) * fresh + update * state
+        h[b] = state
+    return h, y
+
+
+def slow_lstm(
+    operands: Sequence[Array],
+    peepholes: Array | None,
+    activations: Sequence[Any],
+    *,
+    coupled: bool = False,
+    clip: float = 0,
+    cell_clip: float = 0,
+) -> tuple[Array, Array, Array]:
+    """Last output, cell state and the output of each step, by the documented formulas, unit by unit."""
+    x, r, h, c = (o.astype(np.float64) for o in operands)
+    f, g, k = (ACTIVATIONS[a] for a in activations)
+    units, y = r.shape[1], np.zeros((*x.shape[:2], r.shape[1]))
+    gates = ("input", "cell", "output") if coupled else ("input", "forget", "cell", "output")
+    seeing = [gate for gate in gates if gate != "cell"]
+    weights = np.zeros((len(seeing), units)) if peepholes is None else peepholes.reshape(-1, units)
+    for b in range(len(x)):
+        for t in range(x.shape[1]):
+            old, cells = h[b].copy(), c[b].copy()
+            for u in range(units):
+
+                def total(
+                    gate: str, cell: float, u: int = u, old: Array = old, row: Array = x[b, t]
+                ) -> float:
+                    at = gates.index(gate) * units + u
+                    peephole = 0.0 if gate == "cell" else weights[seeing.index(gate), u] * cell
+                    return limited(row[at] + r[at] @ old + peephole, clip)
+
+                entry = f(total("input", cells[u]))
+                forget = 1 - entry if coupled else f(total("forget", cells[u]))
+                c[b, u] = limited(forget * cells[u] + entry * g(total("cell", 0)), cell_clip)
+                y[b, t, u] = h[b, u] = f(total("output", c[b, u])) * k(c[b, u])
+    return h, c, y
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("time_major", [False, True])
+def test_gru(time_major: bool, reverse: bool, backend: str) -> None:
+    for sizes in SIZES:
+        x, r, h = gru_operands(*sizes)
+        given = [x.swapaxes(0, 1).copy() if time_major else x, r, h]
+        attrs = {"time_major": time_major, "reverse": reverse}
+        state, y = check("gru_recurrence", given, attrs, backend=backend, constants=(1,))
+        last, steps = slow_gru([x, r, h], ("logistic", "tanh"), reverse=reverse)
+        assert_close(state, last)
+        assert_close(y.swapaxes(0, 1) if time_major else y, steps)
+
+
+@pytest.mark.parametrize("first", ACTIVATIONS, ids=str)
+def test_gru_activations_and_clip(first: Any, backend: str) -> None:
+    for second in ACTIVATIONS:
+        for clip in (0.0, 0.3):
+            operands = gru_operands(2, 3, 5)
+            attrs = {"activations": (first, second), "clip": clip}
+            state, y = check("gru_recurrence", operands, attrs, backend=backend, constants=(1,))
+            last, steps = slow_gru(operands, (first, second), clip)
+            assert_close(state, last)
+            assert_close(y, steps)
+
+
+def test_gru_by_hand(backend: str) -> None:
+    """Gates are their sums: update 0.5, reset 2 h, and the candidate is 1 + 3 (2 h) h."""
+    operands = [np.array(v, np.float32) for v in ([[[0.5, 0, 1]] * 2], [[0], [2], [3]], [[1]])]
+    attrs = {"activations": (None, None)}
+    state, y = check("gru_recurrence", operands, attrs, backend=backend, constants=(1,))
+    assert y[0, :, 0].tolist() == [4.0, 0.5 * (1 + 6 * 16) + 0.5 * 4]
+    assert state.tolist() == [[50.5]]
+    attrs = {**attrs, "clip": 2.0}
+    state, y = check("gru_recurrence", operands, attrs, backend=backend, constants=(1,))
+    assert y[0, :, 0].tolist() == [1.5, 0.5 * 2 + 0.5 * 1.5]
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize("seeing", [False, True])
+def test_lstm(coupled: bool, seeing: bool, backend: str) -> None:
+    activations = (("hard_sigmoid", 0.2, 0.5), "tanh", "tanh")
+    for sizes in SIZES:
+        operands = gated_operands(*sizes, gates=3 if coupled else 4)
+        count = (2 if coupled else 3) * sizes[2]
+        peepholes = random(9, count, low=-0.1, high=0.1) if seeing else None
+        for clip, cell_clip in ((0.0, 0.0), (0.7, 0.2)):
+            attrs = {"coupled": coupled, "clip": clip, "cell_clip": cell_clip}
+            full = [*operands, peepholes]
+            found = check(
+                "lstm_recurrence",
+                full,
+                {"activations": activations, **attrs},
+                backend=backend,
+                constants=(1, 4),
+            )
+            for result, expected in zip(
+                found, slow_lstm(operands, peepholes, activations, **attrs), strict=True
+            ):
+                assert_close(result, expected)
+
+
+@pytest.mark.parametrize("outer", ACTIVATIONS, ids=str)
+def test_lstm_activations(outer: Any, backend: str) -> None:
+    for inner in ACTIVATIONS:
+        for gate in ("logistic", "tanh", ("scaled_tanh", 1.7159, 2 / 3)):
+            operands, activations = gated_operands(2, 3, 5), (gate, inner, outer)
+            attrs = {"activations": activations}
+            found = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1,))
+            for result, expected in zip(found, slow_lstm(operands, None, activations), strict=True):
+                assert_close(result, expected)
+
+
+def test_lstm_by_hand(backend: str) -> None:
+    """Gates are their sums, the old cell state is 2: each gate's peephole sees the cell state it should."""
+    x, r, peepholes = [[[1, 2, 3, 4]]], [[0], [0], [0], [0]], [10, 20, 30]
+    operands = [np.array(v, np.float32) for v in (x, r, [[5]], [[2]], peepholes)]
+    attrs = {"activations": (None, None, None)}
+    h, c, y = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1, 4))
+    assert c.tolist() == [[(2 + 20 * 2) * 2 + (1 + 10 * 2) * 3]]
+    assert h.tolist() == [[(4 + 30 * 147) * 147]] == y[0].tolist()
+    x, r = [[[1, 3, 4]]], [[0], [2], [0]]
+    operands = [np.array(v, np.float32) for v in (x, r, [[5]], [[2]], [10, 30])]
+    attrs |= {"coupled": True, "cell_clip": 230.0}
+    h, c, _ = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1, 4))
+    assert (1 - 21) * 2 + 21 * (3 + 2 * 5) == 233  # which is clipped
+    assert (c.tolist(), h.tolist()) == ([[230]], [[(4 + 30 * 230) * 230]])
+
+
+@pytest.mark.parametrize("time_major", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lstm_is_the_op_of_nnapi(time_major: bool, reverse: bool, backend: str) -> None:
+    """Another implementation, which is compared with NNAPI's examples and with LiteRT."""
+    full = sequence_operands(lstm_operands(2, 3, 4, peephole=True), 5)
+    attrs = {"time_major": time_major, "reverse": reverse}
+    if time_major:
+        full = changed(full, 0, np.ascontiguousarray(full[0].swapaxes(0, 1)))  # type: ignore[union-attr]
+    (operation,) = model_of("lstm", full, {**attrs, "cell_clip": 0.4}).operations
+    _, *expected = operation.evaluate([None if o is None else o.astype(np.float64) for o in full])
+    x, *weights = (o for o in full if o is not None)
+    sums = x @ np.concatenate(weights[:4]).T + np.concatenate(weights[11:15])
+    operands = [sums, np.concatenate(weights[4:8]), *weights[15:17], np.concatenate(weights[8:11])]
+    attrs["cell_clip"] = 0.4
+    found = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1, 4))
+    for result, wanted in zip(found, expected, strict=True):
+        assert_close(result, wanted)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_a_recurrence_takes_them_too(activation: Any, backend: str) -> None:
+    x, r, h = recurrence_operands(2, 4, 7)
+    for clip in (0.0, 0.5):
+        attrs = {"activation": activation, "clip": clip}
+        state, y = check("recurrence", [x, r, h], attrs, backend=backend, constants=(1,))
+        expected = h.astype(np.float64)
+        for t in range(4):
+            sums = np.clip(x[:, t] + expected @ r.T, *((-clip, clip) if clip else (None, None)))
+            expected = np.vectorize(ACTIVATIONS[activation])(sums)
+            assert_close(y[:, t], expected)
+        assert_close(state, expected)
+
+
+def test_numbers_that_are_none_stay_so(backend: str) -> None:
+    """Clips and activations keep NaN."""
+    for activation in ACTIVATIONS:
+        x = np.full((1, 1, 1), np.nan, np.float32)
+        one = np.ones((1, 1), np.float32)
+        attrs = {"activation": activation, "clip": 50.0}
+        state, _ = check("recurrence", [x, one, one], attrs, backend=backend, constants=(1,))
+        assert np.isnan(state).all()
+
+
+@pytest.mark.parametrize("op", ["gru_recurrence", "lstm_recurrence"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_sequences(op: str, reverse: bool, backend: str) -> None:
+    """A sequence of more steps than one invocation may take is several dispatches; all numbers are whole.
+
+    The gates are 0 or 1, so that a step moves the state on by one unit and adds whole numbers to it.
+    """
+    values = [0, 1, None] if op == "gru_recurrence" else [1, 0, None, 1]
+    shape = (2, 6000, 5)
+    whole = np.random.default_rng(0).integers(-1, 2, shape)
+    x = np.concatenate([whole if v is None else np.full(shape, v) for v in values], axis=2)
+    turn = np.roll(np.eye(5), 1, axis=0)
+    r = np.concatenate([turn if v is None else np.zeros((5, 5)) for v in values])
+    operands = [v.astype(np.float32) for v in (x, r, *[np.ones((2, 5))] * (len(values) - 2))]
+    attrs: dict[str, Any] = {"activations": (None,) * (len(values) - 1), "reverse": reverse}
+    *_, y = check(op, operands, attrs, backend=backend, constants=(1,), atol=0, rtol=0)
+    h = np.ones((2, 5))
+    for t in reversed(range(6000)) if reverse else range(6000):
+        h = whole[:, t] + h @ turn.T
+        np.testing.assert_array_equal(y[:, t], h)
+
+
+def test_float16_is_stored_and_computed_in_float32(backend: str) -> None:
+    for op, operands in (
+        ("gru_recurrence", gru_operands(2, 4, 6)),
+        ("lstm_recurrence", gated_operands(2, 4, 6)),
+    ):
+        halves = [o.astype(np.float16) for o in operands]
+        found = check(op, halves, backend=backend, constants=(1,), atol=2e-5, rtol=2.0**-10)
+        assert {y.dtype for y in found} == {np.dtype(np.float16)}
+
+
+def test_software_leaves_lstm_to_numpy(gpu: str) -> None:
+    if open_device(None, False).properties.software:
+        host = f"{HOST}; a device that is software was measured to be slower"
+        check("lstm_recurrence", gated_operands(2, 3, 5), backend=gpu, constants=(1,), host=host)
+
+
+def test_references_keep_dtype() -> None:
+    for dtype in (np.float32, np.float64):
+        for op, operands in (("gru_recurrence", GRU), ("lstm_recurrence", LSTM)):
+            operation = model_of(op, operands, {}).operations[0]
+            found = operation.evaluate([o.astype(dtype) for o in operands])
+            assert {y.dtype for y in found} == {np.dtype(dtype)}
+
+
+RNN, GRU, LSTM = recurrence_operands(2, 3, 4), gru_operands(2, 3, 4), gated_operands(2, 3, 4)
+GATES = ("logistic", "tanh")
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attrs", "message"),
+    [
+        ("gru", changed(GRU, 0, GRU[2]), {}, "input 0 must have rank 3"),
+        (
+            "gru",
+            changed(GRU, 0, LSTM[0]),
+            {},
+            r"input 0 \(x\) must have 12 sums for 4 units, got \[2, 3, 16\]",
+        ),
+        ("gru", changed(GRU, 1, LSTM[1]), {}, r"input 1 \(r\) must have shape \[12, 4\], got \[16, 4\]"),
+        ("gru", changed(GRU, 2, GRU[2][:1]), {}, r"input 2 \(h\) must have shape \[2, 4\]"),
+        ("gru", changed(GRU, 2, GRU[2].astype(np.float16)), {}, "input 2 must be float32, got float16"),
+        ("gru", GRU, {"activations": ("logistic",)}, "activations must have 2 entries"),
+        ("gru", GRU, {"activations": "tanh"}, "activations must be a sequence"),
+        ("gru", GRU, {"activations": ("logistic", "gelu")}, "activations must be one of .* got 'gelu'"),
+        (
+            "gru",
+            GRU,
+            {"activations": ("tanh", ("affine", 1.0))},
+            "affine, hard_sigmoid, scaled_tanh with two",
+        ),
+        ("gru", GRU, {"activations": ("tanh", ("elu", 1.0, 1.0))}, "got .'elu', 1.0, 1.0"),
+        ("gru", GRU, {"activations": ("tanh", ("affine", math.nan, 1.0))}, "with two numbers"),
+        ("gru", GRU, {"clip": -1.0}, "clip must be >= 0, got -1.0"),
+        ("gru", GRU, {"time_major": 1}, "time_major must be True or False"),
+        ("lstm", changed(LSTM, 0, GRU[0]), {}, "must have 16 sums for 4 units"),
+        ("lstm", LSTM, {"coupled": True}, r"input 1 \(r\) must have shape \[12, 4\]"),
+        ("lstm", LSTM, {"coupled": 0}, "coupled must be True or False"),
+        ("lstm", changed(LSTM, 3, LSTM[3][:, 1:]), {}, r"input 3 \(c\) must have shape \[2, 4\]"),
+        ("lstm", [*LSTM, np.zeros(8, np.float32)], {}, r"\(peepholes\) must have shape \[12\], got \[8\]"),
+        ("lstm", LSTM, {"activations": GATES}, "activations must have 3 entries"),
+        ("lstm", LSTM, {"cell_clip": math.nan}, "cell_clip must be >= 0, got nan"),
+        ("lstm", LSTM[:3], {}, r"takes inputs \(x, r, h, c, peepholes\), got 3"),
+    ],
+)
+def test_errors(op: str, operands: list[Array], attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"{op}_recurrence: .*{message}"):
+        model_of(f"{op}_recurrence", operands, attrs)
+
+
+def test_an_activation_of_a_recurrence_may_be_wrong() -> None:
+    with pytest.raises(ModelError, match=r"recurrence: activation must be one of .* got .'affine', 'a', 1"):
+        model_of("recurrence", RNN, {"activation": ("affine", "a", 1)})
+    with pytest.raises(ModelError, match="recurrence: clip must be >= 0"):
+        model_of("recurrence", RNN, {"clip": -0.5})
