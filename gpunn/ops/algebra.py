@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gpunn.ops.axes import Axes
 from gpunn.ops.call import Call
 from gpunn.types import Array
 
@@ -43,6 +44,7 @@ class Algebra:
     * pointwise: each element of the result is one function of the element of x at its place.
     * affine: for ops of two operands.
     * border: for ops with a window whose attribute `padding` takes pairs of numbers.
+    * axes: for ops that compute the same if axes come in another order.
     """
 
     identity: Callable[[Call], bool] | None = None
@@ -50,6 +52,7 @@ class Algebra:
     pointwise: bool = False
     affine: Affine | None = None
     border: Border | None = None
+    axes: Axes | None = None
 
 
 UNSTATED = Algebra()

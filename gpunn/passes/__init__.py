@@ -10,6 +10,7 @@ from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.expand import expand
 from gpunn.passes.fold import fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
+from gpunn.passes.layout import arrange
 from gpunn.passes.prune import bypass_identities, prune_unread
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
@@ -26,6 +27,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     bypass_identities,
     # Before the fusions: a reader that is itself unread makes its input look shared.
     prune_unread,
+    # Before the fusions: transposes keep apart neighbours that fit together.
+    arrange,
     # Moves come together, and then DEQUANTIZE and QUANTIZE.
     sink_dequantize,
     combine,

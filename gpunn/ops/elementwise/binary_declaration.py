@@ -11,6 +11,7 @@ import numpy as np
 from gpunn.kernel import Function, Kernel, Read
 from gpunn.ops.accuracy import PROMISE, Accuracy
 from gpunn.ops.algebra import Affine, Algebra
+from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, expect_dtype
 from gpunn.ops.elementwise.binary_integer import INTEGER, Combine
@@ -117,6 +118,6 @@ def declare(line: Binary) -> Op:
         fusible=line.fusible,
         quantized=_facet(line),
         strings=DType.STRING in line.dtypes,
-        algebra=Algebra(affine=line.affine),
+        algebra=Algebra(affine=line.affine, axes=PAIRWISE),
         accuracy=line.accuracy,
     )(line.meaning)

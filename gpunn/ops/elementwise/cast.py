@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Kernel, is_nan
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import ELEMENTWISE
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise.unary_kernel import elementwise
@@ -56,7 +58,7 @@ def _of_int64(source: DType, target: DType) -> str:
     return "i32(any(x != I64()))" if target is DType.BOOL else "i32(x.x)"
 
 
-@op(_infer_cast, _cast_kernel, raw=True)
+@op(_infer_cast, _cast_kernel, raw=True, algebra=Algebra(axes=ELEMENTWISE))
 def cast(x: Array, *, dtype: str) -> Array:
     """Convert x to another dtype, quantised tensors as stored; the result is not quantised.
 

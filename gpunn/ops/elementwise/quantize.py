@@ -8,6 +8,8 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads
 from gpunn.ops.accuracy import BASIC
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import ELEMENTWISE, Axes, Space, alike
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.elementwise.unary_kernel import elementwise
@@ -51,6 +53,7 @@ def _dequantize_kernel(call: Call) -> Kernel:
         dtypes=(*QUANTIZED, DType.INT32),
     ),
     dtypes=(DType.FLOAT16,),
+    algebra=Algebra(axes=ELEMENTWISE),
     accuracy=BASIC,
 )
 def dequantize(x: Array) -> Array:
@@ -100,6 +103,12 @@ def _upwards(call: Call) -> int:
     """
     eight_bits = {call.x.dtype, call.y.dtype} <= {*EIGHT_BITS}
     return call.x.size - call.x.size % 16 if eight_bits else 0
+
+
+def _space(call: Call) -> Space | None:
+    """Return the axes that x and the result share; None if not all elements round in the same way."""
+    mixed = call.x.quantization is not None and 0 < _upwards(call) < call.x.size
+    return None if mixed else alike(call)
 
 
 def _nearest(x: Array, dtype: DType, scale: float, zero: int) -> Array:
@@ -156,6 +165,7 @@ def _quantize_kernel(call: Call) -> Kernel:
     _infer_quantize,
     host_reason="the result stands for no reals",
     quantized=Quantized(_stored, _quantize_kernel, dtypes=QUANTIZED),
+    algebra=Algebra(axes=Axes(space=_space)),
 )
 def quantize(x: Array, *, dtype: str, scale: float, zero_point: int = 0) -> Array:
     """Compute the stored integers of x: x / scale to nearest, halves away from zero, plus zero_point.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, size_of
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_unquantised
 from gpunn.ops.kernels.strides import (
@@ -63,7 +65,7 @@ def _select_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_select, _select_kernel, raw=True, strings=True)
+@op(_infer_select, _select_kernel, raw=True, strings=True, algebra=Algebra(axes=PAIRWISE))
 def select(condition: Array, a: Array, b: Array) -> Array:
     """Choose the elements of `a` where the condition is true, and those of `b` elsewhere.
 

@@ -9,6 +9,7 @@ from typing import Any
 from gpunn.kernel import Kernel, Param, keep_nan
 from gpunn.ops.accuracy import PROMISE, Accuracy
 from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import ELEMENTWISE
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float
 from gpunn.ops.elementwise.unary_kernel import elementwise
@@ -108,6 +109,6 @@ def declare(line: Unary) -> Op:
         name=line.name,
         dtypes=line.dtypes,
         quantized=_facet(line),
-        algebra=Algebra(pointwise=True),
+        algebra=Algebra(pointwise=True, axes=ELEMENTWISE),
         accuracy=line.accuracy,
     )(line.meaning)

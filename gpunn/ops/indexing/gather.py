@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import Axes, Space, each_axis
 from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
 from gpunn.ops.guard import Guard
@@ -77,7 +79,26 @@ def _extent(call: Call) -> list[range]:
     return [range(call.x.shape[call.axis(call["axis"], call.x.rank)])]
 
 
-@op(_infer_gather, _gather_kernel, guards=(Guard(1, _extent),), raw=True, strings=True)
+def _space(call: Call) -> Space | None:
+    """Return the axes of x, the gathered one together with those of the indices; None with batches."""
+    rank, picked = call.x.rank, call.input(1).rank
+    axis = call.axis(call["axis"], rank)
+    if _batch_dims(call):
+        return None
+    before, after = range(axis), range(axis + picked, rank - 1 + picked)
+    indices = tuple(tuple(range(picked)) if k == axis else () for k in range(rank))
+    y = (*((k,) for k in before), tuple(range(axis, axis + picked)), *((k,) for k in after))
+    return Space((each_axis(rank), indices), (y,))
+
+
+@op(
+    _infer_gather,
+    _gather_kernel,
+    guards=(Guard(1, _extent),),
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=Axes(space=_space, axis=("axis",), fixed=(1,))),
+)
 def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> Array:
     """Select the slices of x along `axis` that the indices name; their dimensions replace the axis.
 

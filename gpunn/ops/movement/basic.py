@@ -19,6 +19,7 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.algebra import Algebra, same_shape
+from gpunn.ops.axes import ALONG_AXIS, Axes, Space, alike, blocks, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import (
     QUANTIZED,
@@ -49,7 +50,12 @@ def _infer_reshape(call: Call) -> TensorType:
     return call.x.with_shape(shape)
 
 
-@op(_infer_reshape, alias=True, strings=True, algebra=Algebra(identity=same_shape, permutes=True))
+@op(
+    _infer_reshape,
+    alias=True,
+    strings=True,
+    algebra=Algebra(identity=same_shape, permutes=True, axes=Axes(space=blocks, shape="shape")),
+)
 def reshape(x: Array, *, shape: Sequence[int]) -> Array:
     """Return the same elements under another shape; one entry of `shape` may be -1 and is computed.
 
@@ -162,12 +168,21 @@ def _forwards(call: Call) -> bool:
     return same_shape(call) and all(s > 0 for s in call["strides"])
 
 
+_SLICES = {"begin": None, "end": None, "strides": 1}
+
+
+def _kept(call: Call) -> Space:
+    """Return the axes that x and a slice of it share."""
+    rank = call.x.rank
+    return Space((each_axis(rank),), (without(_shrunk(call), rank),))
+
+
 @op(
     _infer_strided_slice,
     _strided_slice_kernel,
     raw=True,
     strings=True,
-    algebra=Algebra(identity=_forwards),
+    algebra=Algebra(identity=_forwards, axes=Axes(space=_kept, axes=("shrink_axes",), each=_SLICES)),
 )
 def strided_slice(
     x: Array,
@@ -208,7 +223,12 @@ def _pad_kernel(call: Call) -> Kernel:
     return bordered(merged, lanes, "pad", {"value": number_param(call.x.dtype, call["value"])}, reason)
 
 
-@op(_infer_pad, _pad_kernel, raw=True, algebra=Algebra(identity=same_shape))
+@op(
+    _infer_pad,
+    _pad_kernel,
+    raw=True,
+    algebra=Algebra(identity=same_shape, axes=Axes(space=alike, each={"paddings": (0, 0)})),
+)
 def pad(x: Array, *, paddings: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
     """Add `value` around x: (before, after) for each dimension.
 
@@ -300,7 +320,7 @@ def _placed(
     quantized=Quantized(_integer_concat, _integer_concat_kernels, dtypes=QUANTIZED),
     strings=True,
     dtypes=(*QUANTIZED, DType.FLOAT16),
-    algebra=Algebra(identity=lambda call: len(call.inputs) == 1),
+    algebra=Algebra(identity=lambda call: len(call.inputs) == 1, axes=ALONG_AXIS),
 )
 def concat(*xs: Array, axis: int) -> Array:
     """Join the inputs along `axis`, which may be negative.

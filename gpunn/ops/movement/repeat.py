@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, vec_width
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import Axes, aligned_right, alike
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_ints, expect_pairs
 from gpunn.ops.expansion import Expansion, Tensor
@@ -37,7 +39,13 @@ def _tile_kernel(call: Call) -> Kernel:
     return strided_copy(Read("x", 0), sizes, walk, dense(sizes), reason="in the result's order")
 
 
-@op(_infer_tile, _tile_kernel, raw=True, strings=True)
+@op(
+    _infer_tile,
+    _tile_kernel,
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=Axes(space=alike, each={"multiples": 1})),
+)
 def tile(x: Array, *, multiples: Sequence[int]) -> Array:
     """Repeat x multiples[d] times along each dimension d.
 
@@ -59,7 +67,13 @@ def _broadcast_kernel(call: Call) -> Kernel:
     return strided_copy(Read("x", 0), shape, walk, dense(shape), reason="in the result's order")
 
 
-@op(_infer_broadcast, _broadcast_kernel, raw=True, strings=True)
+@op(
+    _infer_broadcast,
+    _broadcast_kernel,
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=Axes(space=aligned_right, shape="shape", broadcast=True)),
+)
 def broadcast_to(x: Array, *, shape: Sequence[int]) -> Array:
     """Repeat x along dimensions of 1, and along new ones in front, to `shape`, as numpy broadcasts.
 
@@ -131,7 +145,13 @@ def _mirror_kernel(call: Call) -> Kernel:
     return bordered(space, lanes, "mirror_pad", {"edge": _EDGES[call["mode"]]}, reason)
 
 
-@op(_infer_mirror, _mirror_kernel, raw=True, strings=True)
+@op(
+    _infer_mirror,
+    _mirror_kernel,
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=Axes(space=alike, each={"paddings": (0, 0)})),
+)
 def mirror_pad(x: Array, *, paddings: Sequence[tuple[int, int]], mode: str) -> Array:
     """Pad x with its mirror image: (before, after) elements for each dimension.
 

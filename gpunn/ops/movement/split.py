@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, size_of
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import ALONG_AXIS, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
@@ -54,7 +56,7 @@ def _split_kernels(call: Call) -> list[Kernel]:
     return kernels
 
 
-@op(_infer_split, _split_kernels, raw=True, strings=True)
+@op(_infer_split, _split_kernels, raw=True, strings=True, algebra=Algebra(axes=ALONG_AXIS))
 def split(x: Array, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     """Cut x along `axis`, which may be negative, into pieces of `sizes`, one result each.
 
@@ -91,7 +93,18 @@ def _unstack_kernels(call: Call) -> list[Kernel]:
     ]
 
 
-@op(_infer_unstack, _unstack_kernels, raw=True, strings=True)
+def _unstacked(call: Call) -> Space:
+    rank = call.x.rank
+    return Space((each_axis(rank),), (without([_axis(call, rank)], rank),) * len(call.outputs))
+
+
+@op(
+    _infer_unstack,
+    _unstack_kernels,
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=Axes(space=_unstacked, axis=("axis",))),
+)
 def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
     """Cut x into its slices along `axis`, which may be negative and is removed: one result for each index.
 
@@ -120,7 +133,18 @@ def _stack_kernels(call: Call) -> list[Kernel]:
     ]
 
 
-@op(_infer_stack, _stack_kernels, raw=True, strings=True)
+def _stacked(call: Call) -> Space:
+    rank = call.y.rank
+    return Space((without([_axis(call, rank)], rank),) * len(call.inputs), (each_axis(rank),))
+
+
+@op(
+    _infer_stack,
+    _stack_kernels,
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=Axes(space=_stacked, axis=("axis",))),
+)
 def stack(*xs: Array, axis: int) -> Array:
     """Join the inputs along a new dimension `axis` of the result; a negative axis counts in the result.
 

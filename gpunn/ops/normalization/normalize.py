@@ -21,6 +21,8 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation, row_length
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import ALONG_AXIS
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
@@ -112,6 +114,7 @@ _SOFTMAX = {
     dtypes=(DType.FLOAT16,),
     quantized=_as_integers(softmax_integer.INTEGER, softmax_int16.INTEGER),
     precise=True,
+    algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(roundings=row_length),
 )
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
@@ -148,6 +151,7 @@ def _log_softmax_error(evaluation: Evaluation) -> Array:
     lambda call: _row_kernel(call, _LOG_SOFTMAX),
     quantized=_as_integers(log_softmax_integer.INTEGER),
     precise=True,
+    algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(formula=_log_softmax_error),
 )
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
@@ -180,6 +184,7 @@ _L2 = {
     lambda call: replace(_row_kernel(call, _L2), libraries=("nearer",)),
     quantized=_as_integers(l2_integer.INTEGER),
     precise=True,
+    algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(roundings=row_length),
 )
 def l2_normalization(x: Array, *, axis: int = -1) -> Array:
@@ -256,6 +261,7 @@ def _local_response_error(evaluation: Evaluation) -> Array:
     _local_response_kernel,
     precise=True,
     unbounded=True,
+    algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(formula=_local_response_error),
 )
 def local_response_normalization(

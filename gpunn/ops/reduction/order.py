@@ -26,6 +26,8 @@ from gpunn.kernel import (
     halving,
     size_of,
 )
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import ELEMENTWISE, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import (
     NUMBERS,
@@ -54,6 +56,14 @@ def _infer_arg(call: Call) -> TensorType:
     if call["dtype"] not in _INDICES:
         call.fail(f"dtype must be {' or '.join(_INDICES)}, got {call['dtype']!r}")
     return TensorType(_INDICES[call["dtype"]], (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def _other_axes(call: Call) -> Space:
+    rank = call.x.rank
+    return Space((each_axis(rank),), (without([call.axis(call["axis"], rank)], rank),))
+
+
+_ARG = Algebra(axes=Axes(space=_other_axes, axis=("axis",)))
 
 
 def _arg_kernel(call: Call, descending: int) -> Kernel:
@@ -91,7 +101,7 @@ def _pick(picked: str) -> dict[str, Function]:
     return {"pick": Function(("value", "index"), picked, ("x", ""))}
 
 
-@op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True)
+@op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True, algebra=_ARG)
 def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     """Find the index of the maximum along `axis`, which may be negative and is removed.
 
@@ -101,7 +111,7 @@ def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     return np.asarray(np.argmax(x, axis=axis), dtype)
 
 
-@op(_infer_arg, lambda call: _arg_kernel(call, 0), raw=True)
+@op(_infer_arg, lambda call: _arg_kernel(call, 0), raw=True, algebra=_ARG)
 def arg_min(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     """Find the index of the minimum along `axis`, which may be negative and is removed; see arg_max.
 
@@ -202,7 +212,7 @@ def _bucketize_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_bucketize, _bucketize_kernel)
+@op(_infer_bucketize, _bucketize_kernel, algebra=Algebra(axes=ELEMENTWISE))
 def bucketize(x: Array, *, boundaries: Sequence[float]) -> Array:
     """Count for each number the ascending boundaries that are not above it: int32, x's shape.
 

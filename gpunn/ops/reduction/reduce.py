@@ -38,6 +38,8 @@ from gpunn.kernel import (
     size_of,
 )
 from gpunn.ops.accuracy import BASIC, PROMISE, Accuracy, sums
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import (
     FLOATS,
@@ -285,6 +287,14 @@ def _as_stored(line: Reduction) -> Quantized:
     return Quantized(reference, kernel, dtypes=QUANTIZED)
 
 
+def _shared(call: Call) -> Space | None:
+    """Return the axes that x and the result share; None if the order of the elements matters."""
+    axes, rank = reduced_axes(call), call.x.rank
+    if call.x.quantization is not None:
+        return None
+    return Space((each_axis(rank),), (each_axis(rank) if call["keep_dims"] else without(axes, rank),))
+
+
 _FACETS = {
     **{line.name: _as_integers(line) for line in TABLE if line.name in INTEGER},
     **{line.name: _as_stored(line) for line in TABLE if line.name in ("reduce_max", "reduce_min")},
@@ -299,6 +309,7 @@ OPS: tuple[Op, ...] = tuple(
         flops=lambda call: call.x.size,
         quantized=_FACETS.get(line.name),
         precise=line.precise,
+        algebra=Algebra(axes=Axes(space=_shared, axes=("axes",))),
         accuracy=line.accuracy,
     )(line.meaning)
     for line in TABLE

@@ -8,6 +8,8 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, flat_threads, size_of
 from gpunn.ops.accuracy import sums
+from gpunn.ops.algebra import Algebra
+from gpunn.ops.axes import Axes, Space, alike
 from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, NUMBERS, expect_bool, expect_dtype, expect_int, expect_unquantised
 from gpunn.ops.guard import Guard
@@ -31,6 +33,11 @@ def _infer(call: Call) -> TensorType:
     expect_bool(call, "exclusive")
     expect_bool(call, "reverse")
     return x
+
+
+def _space(call: Call) -> Space | None:
+    """Return the axes that x and the result share; None if a value names one of them."""
+    return None if call.has(1) else alike(call)
 
 
 def _lengths(call: Call) -> tuple[int, ...]:
@@ -75,6 +82,7 @@ def _kernel(call: Call) -> Kernel:
     _infer,
     _kernel,
     guards=(Guard(1, _axes, "the axis"),),
+    algebra=Algebra(axes=Axes(space=_space, axis=("axis",))),
     accuracy=sums(lambda call: max(_lengths(call))),
 )
 def cumsum(
