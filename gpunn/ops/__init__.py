@@ -19,7 +19,7 @@ from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, reduce, scan, window
-from gpunn.ops.vision import crop, detection, resize
+from gpunn.ops.vision import crop, detection, resize, suppression
 
 _FAMILIES = (
     unary.OPS,
@@ -58,6 +58,7 @@ _FAMILIES = (
     embeddings.OPS,
     lookup.OPS,
     detection.OPS,
+    suppression.OPS,
     random.OPS,
     text.OPS,
     rnn.OPS,

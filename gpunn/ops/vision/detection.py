@@ -16,7 +16,7 @@ from gpunn.types import Array, DType, TensorType, float32
 MAX_DETECTIONS = 1 << 20  # boxes in a result: an attribute that a small file may set to anything
 COUNTS = ("max_detections", "max_classes_per_detection", "detections_per_class", "num_classes")
 _DEFAULTS = (math.nan, -math.inf, 0.0)  # of non_max_suppression: iou_threshold has none
-_HOST_REASON = "boxes are chosen one after the other, each by those before it"
+HOST_REASON = "boxes are chosen one after the other, each by those before it"
 SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 
 
@@ -80,7 +80,7 @@ def _iou(box: Array, others: Array) -> Array:
     return iou
 
 
-def _suppress(
+def suppress(
     corners: Array, scores: Array, count: int, score_threshold: float, iou_threshold: float
 ) -> Array:
     """Choose up to `count` boxes, best first; none has a higher IoU with a better one than the threshold."""
@@ -94,7 +94,7 @@ def _suppress(
     return np.array(chosen, np.int64)
 
 
-def _best(values: Array, count: int) -> Array:
+def best(values: Array, count: int) -> Array:
     """Return the positions of the `count` highest values along the last axis; of equal values the first comes
     first.
     """
@@ -107,8 +107,8 @@ def _fast(
     """Select boxes by their best scores. Return slots in the result, the box and class of each, and the
     number of boxes.
     """
-    kept = _suppress(corners, scores.max(axis=1, initial=-np.inf), max_detections, *thresholds)
-    number = _best(scores[kept], classes)
+    kept = suppress(corners, scores.max(axis=1, initial=-np.inf), max_detections, *thresholds)
+    number = best(scores[kept], classes)
     slots = np.arange(len(kept))[:, None] * classes + np.arange(number.shape[1])
     return slots.reshape(-1), np.repeat(kept, number.shape[1]), number.reshape(-1), len(kept)
 
@@ -117,14 +117,14 @@ def _regular(
     corners: Array, scores: Array, max_detections: int, per_class: int, thresholds: tuple[float, float]
 ) -> tuple[Array, Array, Array, int]:
     """Select boxes within each class; otherwise as _fast."""
-    kept = [_suppress(corners, column, per_class, *thresholds) for column in scores.T]
+    kept = [suppress(corners, column, per_class, *thresholds) for column in scores.T]
     box = np.concatenate(kept)
     number = np.repeat(np.arange(len(kept)), [len(k) for k in kept])
-    best = _best(scores[box, number], max_detections)
-    return np.arange(len(best)), box[best], number[best], len(best)
+    first = best(scores[box, number], max_detections)
+    return np.arange(len(first)), box[first], number[first], len(first)
 
 
-@op(_infer, host_reason=_HOST_REASON, precise=True, unbounded=True)
+@op(_infer, host_reason=HOST_REASON, precise=True, unbounded=True)
 def detection_postprocess(
     boxes: Array,
     scores: Array,
@@ -223,7 +223,7 @@ def _select(
     return chosen
 
 
-@op(_infer_suppression, host_reason=_HOST_REASON, precise=True)
+@op(_infer_suppression, host_reason=HOST_REASON, precise=True)
 def non_max_suppression(
     boxes: Array,
     scores: Array,

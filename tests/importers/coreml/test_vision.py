@@ -211,3 +211,65 @@ def test_volumes_that_contradict_the_format() -> None:
         made = volume_model(weights, None, **params)
         with pytest.raises(gpunn.FormatError, match=message):
             gpunn.load(made.SerializeToString())
+
+
+def suppression_model(inputs: Mapping[str, Array], outputs: Sequence[str] = ("y", "s", "n", "c")) -> Message:
+    """A specification with a NonMaximumSuppression of some inputs."""
+    made = model(inputs["x"].shape, exact=True)
+    for name, value in inputs.items():
+        if name != "x":
+            made.description.input.add(name=name).type.multiArrayType.shape.extend(value.shape)
+    for name in outputs[1:]:
+        made.description.output.add(name=name).type.multiArrayType.dataType = 65568
+    layer(made, "NonMaximumSuppression", list(inputs), outputs)
+    return made
+
+
+def test_boxes_of_a_batch_and_what_is_left_over(backend: str) -> None:
+    """Squares of side 2 with the centres 0, 1 and 5: the first two share 1/3. Inputs win over parameters."""
+    centres = np.array([[[0, 0], [1, 0], [5, 0]], [[5, 5], [0, 0], [1, 0]]], np.float32)
+    boxes = np.concatenate([centres, np.full((2, 3, 2), 2, np.float32)], axis=2)
+    scores = np.array([[[0.5, 1], [0.9, 0.1], [0.4, 0.8]], [[0.1, 0.1], [0.2, 0], [0, 0.3]]], np.float32)
+    given = {"x": boxes, "scores": scores, "iou": np.float32([0.3]), "least": np.float32([0.5])}
+    for per_class, stays in ((False, [0, 2]), (True, [0, 1, 2])):
+        for maximum in (2, 4):
+            made = suppression_model(given | {"most": np.float32([maximum])})
+            params = made.neuralNetwork.layers[0].NonMaximumSuppression
+            params.iouThreshold, params.scoreThreshold, params.maxBoxes = 0.9, 9, 7
+            params.perClassSuppression = per_class
+            with gpunn.load(made.SerializeToString()).compile(backend) as compilation:
+                found = compilation.run(given | {"most": np.float32([maximum])})
+            kept = [stays[:maximum], [2]]  # no score of the second image is good enough: the best box
+            assert found["c"].tolist() == [len(numbers) for numbers in kept]
+            for image, numbers in enumerate(kept):
+                left = maximum - len(numbers)
+                assert found["n"][image].tolist() == numbers + [-1] * left
+                zeros = np.zeros((left, 4), np.float32)
+                expected = np.concatenate([boxes[image, numbers], zeros])
+                np.testing.assert_array_equal(found["y"][image], expected)
+                expected = np.concatenate([scores[image, numbers], zeros[:, :2]])
+                np.testing.assert_array_equal(found["s"][image], expected)
+
+
+def test_boxes_by_parameters_alone(backend: str) -> None:
+    boxes = np.array([[[0, 0, 2, 2], [1, 0, 2, 2], [5, 0, 2, 2]]], np.float32)
+    given = {"x": boxes, "scores": np.float32([[[3], [2], [1]]])}
+    for iou, least, expected in ((0.3, 0, [0, 2]), (0.4, 0, [0, 1, 2]), (0.4, 1.5, [0, 1])):
+        made = suppression_model(given)
+        params = made.neuralNetwork.layers[0].NonMaximumSuppression
+        params.iouThreshold, params.scoreThreshold, params.maxBoxes = iou, least, 3
+        with gpunn.load(made.SerializeToString()).compile(backend) as compilation:
+            found = compilation.run(given)
+        assert found["n"][0].tolist() == expected + [-1] * (3 - len(expected))
+
+
+def test_boxes_that_contradict_the_format() -> None:
+    boxes, scores = np.zeros((1, 3, 4)), np.zeros((1, 3, 1))
+    for inputs, message in (
+        ({"x": boxes}, "expected 2 to 5 inputs, got 1"),
+        ({"x": np.zeros((3, 4)), "scores": scores}, r"boxes have shape \[3, 4\], expected \[B, N, 4\]"),
+    ):
+        with pytest.raises(gpunn.FormatError, match=message):
+            gpunn.load(suppression_model(inputs).SerializeToString())
+    with pytest.raises(gpunn.FormatError, match="expected 4 outputs, got 2"):
+        gpunn.load(suppression_model({"x": boxes, "scores": scores}, ("y", "s")).SerializeToString())

@@ -42,6 +42,7 @@ RULES: Mapping[str, Rule] = {
     "crop": windows.crop,
     "resizeBilinear": vision.resize_bilinear,
     "cropResize": vision.crop_resize,
+    "NonMaximumSuppression": vision.non_maximum_suppression,
     "convolution3d": volumes.convolution3d,
     "pooling3d": volumes.pooling3d,
     "globalPooling3d": volumes.global_pooling3d,

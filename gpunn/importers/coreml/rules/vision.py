@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from gpunn.graph.operation import Operand
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.node import Node, Value
-from gpunn.importers.coreml.rules.arithmetic import pair
+from gpunn.importers.coreml.rules.arithmetic import as_number, pair
 from gpunn.importers.coreml.rules.windows import channel_first, extents, images
 from gpunn.types import Array
 
 # Of SamplingMode, by number.
 SAMPLINGS = ("strict_align_endpoints", "align_endpoints", "upsample", "roi_align")
 WIDTH_FIRST, CENTRES = (1, 3), (2, 3)  # of BoxCoordinatesMode
+# Start and end lie half a size before and after the centre, along both axes.
+FROM_CENTRES = np.array([[1, 0, -0.5, 0], [0, 1, 0, -0.5], [1, 0, 0.5, 0], [0, 1, 0, 0.5]])
 
 
 def _sampling(node: Node) -> str:
@@ -69,14 +73,53 @@ def crop_resize(node: Node) -> Value:
     return node.add("reshape", y, shape=(*leading, *node.shape(y)[1:]))
 
 
+def non_maximum_suppression(node: Node) -> Sequence[Value]:
+    """Return boxes that do not overlap better ones, their scores, their numbers, and how many there are.
+
+    What is left over is filled with boxes and scores of 0 and numbers of -1.
+    """
+    params, count = node.params, len(node.inputs)
+    if not 2 <= count <= 5:
+        node.corrupt(f"expected 2 to 5 inputs, got {count}")
+    boxes, scores = node.operand(0), node.operand(1)
+    iou, least = (
+        node.operand(k) if k < count else node.scalar(getattr(params, name))
+        for k, name in ((2, "iouThreshold"), (3, "scoreThreshold"))
+    )
+    size = int(params.maxBoxes)
+    if count == 5:
+        (size,) = node.numbers(4, "maximum number of boxes")[:1] or (0,)
+    corners = _from_centres(node, boxes)
+    attrs = {"max_output_size": size, "per_class": params.perClassSuppression, "keep_best": True}
+    found = node.add("batched_non_max_suppression", corners, scores, iou, least, **attrs)
+    places = node.add("add", found, node.integers(1))  # behind a box of zeros
+
+    def chosen(x: Operand) -> Value:
+        behind = node.add("pad", x, paddings=((0, 0), (1, 0), (0, 0)), value=0.0)
+        return node.add("gather", behind, places, axis=1, batch_dims=1)
+
+    numbers = as_number(node, found), as_number(node, found.beside(1))
+    return chosen(boxes), chosen(scores), *numbers
+
+
+def _from_centres(node: Node, boxes: Operand) -> Value:
+    """Return boxes [B, N, 4] of centre and size by their corners."""
+    shape = boxes.type.shape
+    if len(shape) != 3 or shape[2] != 4:
+        node.corrupt(f"boxes have shape {list(shape)}, expected [B, N, 4]")
+    rows = node.add("reshape", boxes, shape=(shape[0] * shape[1], 4))
+    corners = node.add("fully_connected", rows, node.floats(FROM_CENTRES))
+    return node.add("reshape", corners, shape=shape)
+
+
 def _corners(node: Node, spatial: tuple[int, ...], entries: int) -> Array:
     """Return the matrix [4, entries] that makes (top, left, bottom, right) in pixels of a box of the file."""
     params, mode = node.params, node.params.boxIndicesMode.boxMode
     if not 0 <= mode < 4:
         raise RefusedError(f"its box mode {mode} is not in the format's document")
     matrix = np.eye(4)
-    if mode in CENTRES:  # start and end lie half a size before and after the centre
-        matrix = np.block([[np.eye(2), -0.5 * np.eye(2)], [np.eye(2), 0.5 * np.eye(2)]])
+    if mode in CENTRES:
+        matrix = FROM_CENTRES
     if mode in WIDTH_FIRST:
         matrix = matrix[:, [1, 0, 3, 2]]
     scale = params.spatialScale or 1.0
