@@ -3,6 +3,7 @@
 GpunnError
 |- FormatError (ValueError)                 the file is not what it says: truncated, corrupt, oversized
 |- ModelError (ValueError)                  the graph is wrong, or an array does not fit it
+|- ModelFileError (FormatError, ModelError)  the graph in a file is wrong, so the file is
 |- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations
 |- DeviceError (RuntimeError)               no adapter, over a limit, out of memory, device lost, ...
 `- NnapiError                               a call of gpunn.nnapi failed; `code` is its ResultCode
@@ -40,6 +41,10 @@ class FormatError(GpunnError, ValueError):
 
 class ModelError(GpunnError, ValueError):
     """A graph, or an array for it, that breaks a rule of its operations."""
+
+
+class ModelFileError(FormatError, ModelError):
+    """A file whose graph breaks a rule of its operations: an error of the file and one of the graph."""
 
 
 class UnsupportedError(GpunnError, NotImplementedError):

@@ -58,7 +58,8 @@ def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) 
     brings; see gpunn.custom.
 
     The format is told by the content, not by the name. Raises FormatError when the file cannot be read or
-    is not what it says, ModelError when its graph is wrong, UnsupportedError when it holds operators,
-    types or features that gpunn does not run: all of them in one message.
+    is not what it says; if an operation is what refuses its operands or attributes, the error is a ModelError
+    as well. Raises UnsupportedError when the file holds operators, types or features that gpunn does not run:
+    all of them in one message.
     """
     return Model.of(read(source, {"custom": custom}))

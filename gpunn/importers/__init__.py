@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpunn.errors import FormatError
+from gpunn.errors import FormatError, ModelError, ModelFileError
 from gpunn.graph.graph import Graph
 from gpunn.importers import coreml, tflite
 from gpunn.importers.common.format import Format
@@ -23,7 +23,8 @@ def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
     """Read a graph from a path or from a file's bytes; see gpunn.model.load().
 
     `options` are keywords for the reader of the file's format; one that is None counts as not given. Raises
-    FormatError for an option that the format does not have, and what the reader raises.
+    FormatError for an option that the format does not have, ModelFileError where an op refuses what the file
+    gives it, and what the reader raises.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, data = "model", bytes(source)
@@ -37,7 +38,12 @@ def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
     for option in given:
         if option not in format.options:
             raise FormatError(f"{name}: {format.name} files are read without the option {option!r}")
-    return format.read(data, name, **given)
+    try:
+        return format.read(data, name, **given)
+    except FormatError:
+        raise
+    except ModelError as error:
+        raise ModelFileError(str(error)) from error
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gpunn.device import BASELINE, DeviceProperties
-from gpunn.errors import ModelError
+from gpunn.errors import ModelError, UnsupportedError
 from gpunn.types import Array, Shape, TensorType
 
 Values = Callable[[int], Array | None]  # the value of an input by number, where it is known
@@ -25,6 +25,14 @@ class ValueNeededError(Exception):
         super().__init__(f"the types of the results follow from the values of inputs {list(indices)}")
         self.indices = tuple(indices)
         self.results = tuple(results)
+
+
+class BeyondError(UnsupportedError):
+    """An infer's refusal of a call that is right, but larger than gpunn supports; `reason` says by what."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.reason = reason
 
 
 class ResultsNeededError(Exception):
@@ -102,7 +110,16 @@ class Call:
 
     def fail(self, what: str) -> NoReturn:
         """Raise ModelError naming this operation and where it comes from."""
-        raise ModelError(f"{self.op} ({self.origin}): {what}" if self.origin else f"{self.op}: {what}")
+        raise ModelError(f"{self.where}: {what}")
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise UnsupportedError naming this operation and where it comes from."""
+        raise BeyondError(self.where, reason)
+
+    @property
+    def where(self) -> str:
+        """Return the name of this operation and where it comes from, for messages."""
+        return f"{self.op} ({self.origin})" if self.origin else self.op
 
     def expect_rank(self, index: int, *ranks: int) -> TensorType:
         """Return the type of input `index`, whose rank must be one of `ranks`."""

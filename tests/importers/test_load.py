@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpunn.errors import FormatError
+from gpunn.errors import FormatError, ModelError, ModelFileError
 from gpunn.model import load
 from gpunn.types import float32
 from tests.tflite_builder import single_op
@@ -51,6 +51,17 @@ def test_what_is_no_model_says_so_in_one_line(tmp_path: Path, content: bytes, re
         load(path)
     assert str(caught.value).startswith("thing.tflite: ")
     assert "\n" not in str(caught.value)
+
+
+def test_an_op_that_refuses_what_a_file_gives_it_is_an_error_of_the_file_and_of_the_graph() -> None:
+    for operator, inputs, message in (
+        ("ADD", [float32(2), float32(3)], "cannot be broadcast"),
+        ("RANGE", [np.array(n, np.int32) for n in (0, 5, -1)], "do not lead from 0 to 5"),
+        ("DILATE", [float32(2), np.array([0], np.int32), np.float32(0)], "steps should be at least 1"),
+    ):
+        for error in (FormatError, ModelError, ModelFileError):
+            with pytest.raises(error, match=f"operation 0, {operator}.*{message}"):
+                load(single_op(operator, inputs, [float32(1)]))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.graph.pending import PendingOperation
@@ -19,6 +20,7 @@ from gpunn.importers.coreml.file import Network
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules.table import RULES
+from gpunn.ops.call import BeyondError
 from gpunn.types import DType, OpenShape, TensorType
 
 INSIDE = "{} (tensor)"  # the name of a tensor that callers see in another shape
@@ -59,6 +61,8 @@ class Layer:
             answer = self.answer(node)
         except ComputedError as error:
             return self._wait(graph, inputs, error.operand)
+        except BeyondError as error:
+            raise RefusedError(error.reason) from None
         results = tuple(answer.outputs or ())
         if len(results) != len(self.titles):
             node.corrupt(f"expected {len(results)} outputs, got {len(self.titles)}")
@@ -88,13 +92,18 @@ class Layer:
         return TensorType(DType.FLOAT32, ())
 
     def add_later(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
-        """Add the layer to a graph that knows more. Raises UnsupportedError if it cannot be expressed."""
+        """Add the layer to a graph that knows more.
+
+        Raises UnsupportedError if it cannot be expressed, ModelError if it contradicts itself then.
+        """
         try:
             return self.add(graph, inputs)
         except RefusedError as refusal:
             refusals = Refusals(graph.name)
             refusals.add(str(refusal), self.kind, self.origin)
             refusals.fail()
+        except FormatError as error:  # not the file's fault, but that of values
+            raise ModelError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,14 @@ from gpunn.graph.operation import Operand
 from gpunn.graph.tensors import is_short
 from gpunn.importers.common.answers import Known, Step, Steps, as_steps
 from gpunn.importers.common.builder import Builder
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, symmetric
 from gpunn.importers.tflite.rules.table import rule_of
 from gpunn.importers.tflite.subgraph import FileOperator
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.tensors import Tensors
 from gpunn.importers.tflite.types import expect_reals, expect_scales
+from gpunn.ops.call import BeyondError
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.elementwise.quantize import dequantize
 from gpunn.ops.filter import FILTER
@@ -41,12 +43,15 @@ class OperatorBuilder:
         needs a value that is not known yet, RefusedError where it says that it cannot be.
         """
         context = self.tensors.context
-        answer = rule_of(operator.code, context.custom)(node)
-        if isinstance(answer, Known):
-            read = [o.value for o in node.inputs if o is not None and o.value is not None]
-            context.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
-            return self.answers.constants(answer.values, titles), {}
-        return self._run(node.origin, as_steps(answer), operator, titles)
+        try:
+            answer = rule_of(operator.code, context.custom)(node)
+            if not isinstance(answer, Known):
+                return self._run(node.origin, as_steps(answer), operator, titles)
+        except BeyondError as error:
+            raise RefusedError(error.reason) from None
+        read = [o.value for o in node.inputs if o is not None and o.value is not None]
+        context.unfolding.count(sum(map(held_bytes, (*answer.values, *read))), str(operator))
+        return self.answers.constants(answer.values, titles), {}
 
     def _run(
         self, origin: str, answer: Steps, operator: FileOperator, titles: Sequence[str]

@@ -103,7 +103,7 @@ def _infer_range(call: Call) -> TensorType:
         call.fail(f"steps of {step} do not lead from {first} to {last}")
     count = _count(first, last, step)
     if count > MAX_RANGE:
-        call.fail(f"{count} numbers are too many, at most {MAX_RANGE} are supported")
+        call.refuse(f"{count} numbers are too many, at most {MAX_RANGE} are supported")
     return types[0].with_shape((count,))
 
 
@@ -119,8 +119,8 @@ def count_up(start: Array, limit: Array, delta: Array) -> Array:
     """Count from start to before limit in steps of delta; reals add up in float32.
 
     All three are one number of one dtype: float32, int32 or int64. The result is a list of that dtype; how
-    long it is follows from their values. Raises ModelError for other dtypes, for steps of 0 or away from the
-    limit, and for more than MAX_RANGE numbers. TFLite schema, RANGE.
+    long it is follows from their values. Raises ModelError for other dtypes, and for steps of 0 or away from
+    the limit; UnsupportedError for more than MAX_RANGE numbers. TFLite schema, RANGE.
     """
     first, last, step = (v.item() for v in (start, limit, delta))
     terms: Array = np.full(_count(first, last, step), step, delta.dtype)

@@ -109,6 +109,17 @@ def test_counting_from_any_start(backend: str) -> None:
         assert compiled.stats.programs == made_by_now
 
 
+def test_values_that_do_not_fit_are_no_fault_of_the_file(backend: str) -> None:
+    made, params = given("sliceBySize", 1)
+    params.axis, params.size = 0, -1
+    with (
+        gpunn.load(made.SerializeToString()).compile(backend) as compiled,
+        pytest.raises(gpunn.ModelError, match="from 9 are not in shape") as caught,
+    ):
+        compiled(X, numbers(9))
+    assert not isinstance(caught.value, gpunn.FormatError)
+
+
 def test_more_than_one_number_is_no_bound() -> None:
     made, params = given("rangeDynamic", 1)
     params.stepSizeValue = 1

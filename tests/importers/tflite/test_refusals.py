@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from gpunn.errors import UnsupportedError
@@ -32,6 +33,18 @@ def test_equal_reasons_are_put_together() -> None:
         "(also operation 1, operation 2 and 2 more); "
         "model: operation 5, DELEGATE v1: it stands for a delegate's own code, which no file holds "
         "(also operation 6)"
+    )
+
+
+def test_a_range_of_too_many_numbers_is_one_of_the_reasons() -> None:
+    graph = Graph()
+    x = graph.input(ROW)
+    bounds = [graph.constant(np.array(n, np.int32)) for n in (0, 2**30, 1)]
+    graph.add("RANGE", bounds, [TensorType(DType.INT32, (2**30,))])
+    graph.add("RFFT2D", [x], [ROW])
+    assert message(graph) == (
+        "model: operation 0, RANGE v1: 1073741824 numbers are too many, at most 4194304 are supported; "
+        "model: operation 1, RFFT2D v1: this operator is not supported"
     )
 
 
