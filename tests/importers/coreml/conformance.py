@@ -60,8 +60,8 @@ def covered(case: Case) -> bool:
     return set(case.meta["layers"]) <= set(RULES)
 
 
-def run(case: Case, backend: str) -> dict[str, Any]:
-    """What gpunn computes, in the form that load_cases.compare() wants."""
+def prepared(case: Case) -> tuple[gpunn.Model, dict[str, Any]]:
+    """The model of a case for the shapes of its inputs, and the inputs by name."""
     model = gpunn.load(case.model_bytes)
     inputs, shapes = {}, {}
     for operand in model.inputs:
@@ -73,7 +73,13 @@ def run(case: Case, backend: str) -> dict[str, Any]:
         if x.shape != operand.type.shape:
             shapes[operand.name] = x.shape
         inputs[operand.name] = x
-    with model.compile(backend, shapes=shapes) as compiled:
+    return model.reshaped(shapes) if shapes else model, inputs
+
+
+def run(case: Case, backend: str) -> dict[str, Any]:
+    """What gpunn computes, in the form that load_cases.compare() wants."""
+    model, inputs = prepared(case)
+    with model.compile(backend) as compiled:
         found = compiled.run(inputs)
     if case.meta["rule"] not in ("classifier", "label"):
         return dict(found)

@@ -1,21 +1,68 @@
-"""The table of docs/coreml.md: each layer type of the format with its conformance cases.
+"""The table of docs/coreml.md, and its sum in README.md: each layer type with its place and its cases.
 
     python -m tests.importers.coreml.coverage
 
-rewrites it. A case counts for each type of its layers, and as covered if all its layers have rules.
+rewrites them. It needs ../shared: a line comes from the conformance cases with this layer type, which are
+read and optimised like any other file and lowered for a device with WebGPU's default limits. A case has
+passed if it is read, because test_conformance.py demands the right answer of all that are.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
+import gpunn
+from gpunn.backends.webgpu.lower import lower
+from gpunn.comparison.parts import exact_parts, joined
+from gpunn.device import BASELINE
+from gpunn.graph.reshape import as_input
 from gpunn.importers.coreml.messages import model_class
 from gpunn.importers.coreml.rules.table import RULES
-from tests.importers.coreml.conformance import covered, loader
+from gpunn.passes import optimise
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
+from tests.importers.coreml.conformance import Case, loader, prepared
 from tests.resources import ROOT
 
-PAGE = ROOT / "docs" / "coreml.md"
-BEGIN, END = "<!-- table of layer types -->\n", "<!-- end of the table -->\n"
+PAGES = (ROOT / "docs" / "coreml.md", ROOT / "README.md")
+UNTESTED = ("training", "wire")  # groups of cases: for models that learn, and for the encoding alone
+TITLES = {DEVICE: "GPU", ALIAS: "no bytes move", HOST: "CPU"}
+WIDTH = 120  # of a line of a page
+FOLDED = "known when the file is read"
+
+
+@dataclass(slots=True)
+class Line:
+    """What the table says of a layer type."""
+
+    cases: int = 0
+    passed: int = 0
+    places: set[str] = field(default_factory=set)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def where(self) -> str:
+        """Where it runs."""
+        found = [title for place, title in TITLES.items() if place in self.places]
+        return ", ".join(found) if found else FOLDED
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether no part of it ran on the CPU, in any case that was read."""
+        return self.passed > 0 and HOST not in self.places
+
+
+@dataclass(slots=True)
+class Coverage:
+    """The lines by layer type, and how many cases there are in all."""
+
+    lines: dict[str, Line]
+    cases: int = 0
+    passed: int = 0
 
 
 def layer_types() -> list[str]:
@@ -25,29 +72,82 @@ def layer_types() -> list[str]:
     return [field.name for field in sorted(fields, key=lambda f: f.number)]
 
 
-def table() -> str:
+def placements(case: Case) -> tuple[Placement, ...] | None:
+    """Where the operations of a case run; None if it is refused."""
+    try:
+        model, inputs = prepared(case)
+    except gpunn.GpunnError:
+        return None
+    arrays = [as_input(operand, inputs.get(operand.name)) for operand in model.inputs]
+    whole = joined(exact_parts(model, arrays)) if model.pending else optimise(model)
+    return partition(whole, lambda operation: lower(operation, BASELINE))
+
+
+def kind_of(placement: Placement) -> str:
+    """The layer type that an operation stands for: the last word of its origin."""
+    return placement.operation.origin.rpartition(", ")[2]
+
+
+def cases() -> Iterator[Case]:
+    """All conformance cases that the reader's tests run."""
+    return (case for case in loader().load() if case.layer not in UNTESTED)
+
+
+def covered(stored: Iterable[Case]) -> Coverage:
+    """Count cases."""
+    lines: dict[str, Line] = defaultdict(Line)
+    found = Coverage({name: lines[name] for name in layer_types()})
+    for case in stored:
+        placed = placements(case)
+        passed = placed is not None
+        found.cases += 1
+        found.passed += passed
+        for name in set(case.meta["layers"]):
+            lines[name].cases += 1
+            lines[name].passed += passed
+        for placement in placed or ():
+            line = lines[kind_of(placement)]
+            line.places.add(placement.backend)
+            if placement.backend == HOST:
+                line.reasons[placement.reason] += 1
+    return found
+
+
+def summary(found: Coverage) -> str:
+    """The sum of the table in a few sentences."""
+    count, read = len(found.lines), sum(name in RULES for name in found.lines)
+    on_gpu = sum(line.on_gpu for name, line in found.lines.items() if name in RULES)
+    text = (
+        f"gpunn reads {read} of Core ML's {count} layer types. Nothing of {on_gpu} types, "
+        f"{100 * on_gpu / count:.1f} % of all, needs the CPU in any stored case. {found.passed} of "
+        f"{found.cases} cases pass on both backends."
+    )
+    return textwrap.fill(text, WIDTH) + "\n"
+
+
+def table(found: Coverage) -> str:
     """The table in Markdown."""
-    stored: Counter[str] = Counter()
-    runs: Counter[str] = Counter()
-    for case in loader().load():
-        if case.layer != "training":
-            types = set(case.meta["layers"])
-            stored.update(types)
-            runs.update(types if covered(case) else ())
-    lines = ["| layer type | state | conformance cases with it | covered |", "| --- | --- | ---: | ---: |"]
-    for name in layer_types():
-        state = "read" if name in RULES else "refused"
-        lines.append(f"| {name} | {state} | {stored[name]} | {runs[name]} |")
-    read = sum(name in RULES for name in layer_types())
-    return f"{read} of {len(layer_types())} layer types are read.\n\n" + "\n".join(lines) + "\n"
+    text = "| layer type | runs on | cases | passed | why on the CPU |\n| --- | --- | ---: | ---: | --- |\n"
+    for name, line in found.lines.items():
+        where = line.where if name in RULES else "refused"
+        text += f"| {name} | {where} | {line.cases} | {line.passed} | {'; '.join(line.reasons)} |\n"
+    return text
 
 
-def refreshed(text: str) -> str:
-    """The page with the table of the code."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+def refreshed(page: str, found: Coverage) -> str:
+    """The page with its table and its sum as the code has them."""
+    for name, text in (("layer types", table(found)), ("sum of layer types", summary(found))):
+        block = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
+        page = block.sub(lambda _, text=text: text, page)
+    return page
+
+
+def main(pages: Iterable[Path] = PAGES) -> None:
+    """Rewrite the table and the sum."""
+    found = covered(cases())
+    for page in pages:
+        page.write_text(refreshed(page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    main()
