@@ -64,6 +64,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/compilation/assembly.py": ("the values of a loop stay on the device", {"while_loop"}),
     "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
     "gpunn/passes/arrangement.py": ("writes them", {"reshape", "transpose"}),
+    "gpunn/passes/clamp.py": ("writes them", {"maximum", "minimum", "neg"}),
     "gpunn/passes/combine.py": ("writes them", {"reshape", "transpose"}),
     "gpunn/passes/dilate.py": (
         "these two stand for a dilation",

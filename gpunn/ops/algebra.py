@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,6 +35,21 @@ class Affine:
     associative: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Clamp:
+    """The function sign * clamp(x, low, high) of reals."""
+
+    sign: int = 1
+    low: float = -math.inf
+    high: float = math.inf
+
+    def after(self, first: Clamp) -> Clamp:
+        """Return the function that applies another one first."""
+        low, high = (self.low, self.high) if first.sign > 0 else (-self.high, -self.low)
+        bounds = (min(max(bound, low), high) for bound in (first.low, first.high))
+        return Clamp(self.sign * first.sign, *bounds)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algebra:
     """The algebra of an op, for passes; without a statement passes leave its operations unchanged.
@@ -45,6 +61,8 @@ class Algebra:
     * affine: for ops of two operands.
     * border: for ops with a window whose attribute `padding` takes pairs of numbers.
     * axes: for ops that compute the same if axes come in another order.
+    * clamp: for ops that clamp reals, or change their sign; for ops of two operands from the value of one
+      operand to the function of the other one, else from None. None: for that value it is no such function.
     """
 
     identity: Callable[[Call], bool] | None = None
@@ -53,6 +71,7 @@ class Algebra:
     affine: Affine | None = None
     border: Border | None = None
     axes: Axes | None = None
+    clamp: Callable[[float | None], Clamp | None] | None = None
 
 
 UNSTATED = Algebra()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpunn.graph.graph import Graph
+from gpunn.passes.clamp import fuse_clamps
 from gpunn.passes.combine import combine
 from gpunn.passes.dilate import fuse_dilation
 from gpunn.passes.expand import expand
@@ -35,6 +36,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     fuse_quantize,
     # Pairs that cancel have left operations that change nothing.
     bypass_identities,
+    # Before the fusions, which take activations.
+    fuse_clamps,
     *NEIGHBOURS,
     # After its neighbours: sums and activations may stand inside, before the blocks are put together. And
     # before them once more: they may stand behind.

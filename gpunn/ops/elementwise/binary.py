@@ -20,6 +20,7 @@ Accuracy: the general promise (atol 1e-5, rtol 5 eps of float32): WGSL's divisio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 
 from gpunn.kernel import Function, keep_nan
 from gpunn.ops.accuracy import BASIC, EPS, GENERAL, Accuracy, Evaluation
-from gpunn.ops.algebra import Affine
+from gpunn.ops.algebra import Affine, Clamp
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL
 from gpunn.ops.elementwise.binary_declaration import Binary, declare
 from gpunn.ops.elementwise.binary_integer import COMPARISONS
@@ -144,7 +145,24 @@ def _compare(name: str, int64: str, dtypes: tuple[DType, ...] = _ORDERED) -> Bin
     )
 
 
-def _choose(name: str, meaning: Callable[..., Any], expression: str) -> Binary:
+def _turned(c: float | None) -> Clamp | None:
+    return Clamp(-1) if c == -1 else None
+
+
+def _at_least(c: float | None) -> Clamp | None:
+    return None if c is None or math.isnan(c) else Clamp(low=c)
+
+
+def _at_most(c: float | None) -> Clamp | None:
+    return None if c is None or math.isnan(c) else Clamp(high=c)
+
+
+def _choose(
+    name: str,
+    meaning: Callable[..., Any],
+    expression: str,
+    clamp: Callable[[float | None], Clamp | None],
+) -> Binary:
     real = keep_nan(expression, "a", "b")
     return Binary(
         name,
@@ -153,6 +171,7 @@ def _choose(name: str, meaning: Callable[..., Any], expression: str) -> Binary:
         _ORDERED,
         integers=expression,
         int64=f"i64_{expression}",
+        clamp=clamp,
         accuracy=BASIC,
     )
 
@@ -219,6 +238,7 @@ TABLE = (
         fusible=True,
         int64="i64_multiply(a, b)",
         affine=Affine(_times, _times, associative=True),
+        clamp=_turned,
         accuracy=BASIC,
     ),
     Binary(
@@ -232,8 +252,8 @@ TABLE = (
         affine=Affine(_over, _never),
         accuracy=BASIC,
     ),
-    _choose("maximum", _maximum, "max(a, b)"),
-    _choose("minimum", _minimum, "min(a, b)"),
+    _choose("maximum", _maximum, "max(a, b)", _at_least),
+    _choose("minimum", _minimum, "min(a, b)", _at_most),
     Binary("prelu", _prelu, "select(a, a * b, a < T(0))", FLOATS, accuracy=BASIC),
     Binary(
         "floor_div",

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read
 from gpunn.ops.accuracy import PROMISE, Accuracy
-from gpunn.ops.algebra import Affine, Algebra
+from gpunn.ops.algebra import Affine, Algebra, Clamp
 from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, expect_dtype
@@ -29,7 +29,7 @@ class Binary:
 
     `integers`: the expression for integers, where it is another, `int64` that for int64. `compares`: the
     result is bool. `libraries`: what the expressions call (for int64 int64_division stands for division).
-    `affine`: see Algebra; `accuracy`: see Op.
+    `affine`, `clamp`: see Algebra; `accuracy`: see Op.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Binary:
     compares: bool = False
     libraries: tuple[str, ...] = ()
     affine: Affine | None = None
+    clamp: Callable[[float | None], Clamp | None] | None = None
     accuracy: Accuracy = PROMISE
 
     def expression_for(self, dtype: DType) -> str:
@@ -118,6 +119,6 @@ def declare(line: Binary) -> Op:
         fusible=line.fusible,
         quantized=_facet(line),
         strings=DType.STRING in line.dtypes,
-        algebra=Algebra(affine=line.affine, axes=PAIRWISE),
+        algebra=Algebra(affine=line.affine, axes=PAIRWISE, clamp=line.clamp),
         accuracy=line.accuracy,
     )(line.meaning)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpunn.kernel import Kernel, Param, keep_nan
 from gpunn.ops.accuracy import PROMISE, Accuracy
-from gpunn.ops.algebra import Algebra
+from gpunn.ops.algebra import Algebra, Clamp
 from gpunn.ops.axes import ELEMENTWISE
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float
 from gpunn.ops.elementwise.unary_kernel import elementwise
-from gpunn.ops.fixed_point.affine import fixed_output
+from gpunn.ops.fixed_point.affine import CLAMPS, fixed_output
 from gpunn.ops.fixed_point.tables import (
     real_table,
     table_facet,
@@ -101,6 +102,16 @@ def _kernel(line: Unary) -> Callable[[Call], Kernel]:
     )
 
 
+def _clamp(name: str) -> Callable[[float | None], Clamp] | None:
+    """Return Algebra.clamp of the op of a line."""
+    low, high = CLAMPS.get(name, (None, None))
+    if name != "neg" and name not in CLAMPS:
+        return None
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    found = Clamp(-1 if name == "neg" else 1, low, high)
+    return lambda _: found
+
+
 def declare(line: Unary) -> Op:
     """Make the op of a line."""
     return op(
@@ -109,6 +120,6 @@ def declare(line: Unary) -> Op:
         name=line.name,
         dtypes=line.dtypes,
         quantized=_facet(line),
-        algebra=Algebra(pointwise=True, axes=ELEMENTWISE),
+        algebra=Algebra(pointwise=True, axes=ELEMENTWISE, clamp=_clamp(line.name)),
         accuracy=line.accuracy,
     )(line.meaning)
