@@ -22,6 +22,7 @@ from gpunn.comparison.sides import CPU, Side, open_side
 from gpunn.comparison.walk import Progress
 from gpunn.compilation.runtime import Preference
 from gpunn.errors import DeviceError, ModelError, UnsupportedError
+from gpunn.importers import bytes_of
 from gpunn.model import Model
 from gpunn.model import load as load_model
 from gpunn.types import Array
@@ -161,7 +162,7 @@ class _Bench:
         if PEERS[entrant.peer].missing:
             raise UnsupportedError(PEERS[entrant.peer].missing)
         if entrant.peer.startswith("litert"):
-            expect_tflite(entrant.peer, self.path.read_bytes(), self.path.name)
+            expect_tflite(entrant.peer, bytes_of(self.path), self.path.name)
         model = batched(self.model, entrant.batch)
         inputs = self.folder / f"inputs-{entrant.batch}.npz"
         save(inputs, stacked([sample.arrays for sample in self.samples[: entrant.batch]]))

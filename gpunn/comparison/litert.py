@@ -6,9 +6,7 @@ kernels.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from gpunn.comparison.source import Values
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.importers import Source, tflite
+from gpunn.importers import Source, bytes_of, tflite
 from gpunn.types import Array
 
 RESOLVERS = {"litert": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "litert-ref": "BUILTIN_REF"}
@@ -94,7 +92,7 @@ class LitertSide:
     def __init__(self, name: str, model: Graph, file: Source | None) -> None:
         if file is None:
             raise ModelError(f"{name} runs files: compare a path or a file's bytes instead of a Model")
-        data = file if isinstance(file, bytes) else _bytes(file)
+        data = file if isinstance(file, bytes) else bytes_of(file)
         expect_tflite(name, data, model.name)
         self._name, self._data, self._model = name, data, model
         self._interpreter = _Interpreter(name, data, model, keep=False)
@@ -163,7 +161,3 @@ class LitertLayers:
 
     def end(self, dead: Iterable[Operand]) -> None:
         pass
-
-
-def _bytes(file: Source) -> bytes:
-    return Path(file).read_bytes() if isinstance(file, (str, os.PathLike)) else bytes(file)

@@ -13,7 +13,7 @@ from gpunn.importers import coreml, tflite
 from gpunn.importers.common.format import Format
 
 FORMATS: tuple[Format, ...] = (tflite.FORMAT, coreml.FORMAT)  # the first that recognises a file reads it
-SUFFIXES = tuple(suffix for format in FORMATS for suffix in format.suffixes)
+SUFFIXES = tuple(suffix for format in FORMATS for suffix in (*format.suffixes, *format.folders))
 MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths end there
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
@@ -26,11 +26,8 @@ def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
     FormatError for an option that the format does not have, ModelFileError where an op refuses what the file
     gives it, and what the reader raises.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        name, data = "model", bytes(source)
-    else:
-        path = Path(source)
-        name, data = path.name, _bytes_of(path)
+    data = bytes_of(source)
+    name = "model" if isinstance(source, (bytes, bytearray, memoryview)) else Path(source).name
     format = next((f for f in FORMATS if f.recognise(data)), None)
     if format is None:
         raise FormatError(f"{name}: {_why_unknown(data)}")
@@ -46,10 +43,20 @@ def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
         raise ModelFileError(str(error)) from error
 
 
-def _bytes_of(path: Path) -> bytes:
-    """Read the whole file. It is not mapped: a mapped file that another process shortens kills this one."""
+def bytes_of(source: Source) -> bytes:
+    """Return the bytes of a model file: of a path, of the file in a folder that is a model, or as given.
+
+    A file is not mapped: a mapped file that another process shortens kills this one. Raises FormatError for
+    what cannot be read.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    path = Path(source)
     try:
         status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            path = _file_in(path)
+            status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise FormatError(f"{path}: is not a file")
         if status.st_size > MAX_FILE_BYTES:
@@ -61,6 +68,12 @@ def _bytes_of(path: Path) -> bytes:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"{str(path)!r}: {error}") from None
+
+
+def _file_in(folder: Path) -> Path:
+    """Return the file to read in a folder that is a model; any other folder itself."""
+    found = (format.file_in(folder) for format in FORMATS if format.file_in is not None)
+    return next((file for file in found if file is not None), folder)
 
 
 def _why_unknown(data: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from gpunn.graph.graph import Graph
 
@@ -21,6 +22,9 @@ class Format:
     mark: how its files are recognised, in words, for the message about a file of no known format.
     found: what another file has in that place.
     options: the keywords of `read` that a caller may give.
+    folders: the usual ends of the names of folders that hold such a file.
+    file_in: the file to read in a folder of the format, None for any other folder. It raises FormatError for
+        a folder that contradicts itself.
     """
 
     name: str
@@ -31,3 +35,5 @@ class Format:
     mark: str
     found: Callable[[bytes], str]
     options: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    file_in: Callable[[Path], Path | None] | None = None

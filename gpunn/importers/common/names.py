@@ -1,6 +1,8 @@
-"""Names: the names of a graph's operands, each given once."""
+"""Names: the names of a graph's operands, each given once; and names in messages."""
 
 from __future__ import annotations
+
+MAX_NAME = 200  # characters of a name in messages
 
 
 class Names:
@@ -27,3 +29,8 @@ class Names:
             name += "'"
         self._given[name] = 1
         return name
+
+
+def shown(name: str) -> str:
+    """Return a name of a file for messages, in quotes and not too long."""
+    return repr(name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}...")

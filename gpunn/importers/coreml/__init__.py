@@ -1,9 +1,13 @@
-"""The Core ML format: .mlmodel files are recognised here; the reader is imported with the first one."""
+"""The Core ML format: .mlmodel files are recognised here; the reader is imported with the first one.
+
+So are .mlpackage folders, which hold one.
+"""
 
 from __future__ import annotations
 
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.format import Format
+from gpunn.importers.coreml.package import SUFFIX, model_in
 from gpunn.importers.coreml.wire import varint
 
 MIN_BYTES = 12  # the version, and a description with an input and an output
@@ -38,4 +42,6 @@ FORMAT = Format(
     min_bytes=MIN_BYTES,
     mark="a version and a description at byte 0",
     found=lambda data: repr(data[:4]),
+    folders=(SUFFIX,),
+    file_in=model_in,
 )

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from gpunn.errors import FormatError, ModelError
+from gpunn.importers.common.names import shown
 from gpunn.importers.coreml.features import BGR, CHANNELS, GREY_FLOAT16, Feature, OutputFeature
-from gpunn.importers.coreml.file import Network, shown
+from gpunn.importers.coreml.file import Network
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.weights import packed_floats

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpunn.importers.common.names import shown
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
-from gpunn.importers.coreml.file import Model, Network, Part, Pipeline, shown
+from gpunn.importers.coreml.file import Model, Network, Part, Pipeline
 from gpunn.importers.coreml.messages import Message
 from gpunn.types import DType, Quantization, Shape, TensorType
 

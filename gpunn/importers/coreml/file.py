@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from gpunn.errors import FormatError
+from gpunn.importers.common.names import shown
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.coreml.messages import Message, model_class
 
@@ -58,7 +59,6 @@ ADVICE = {  # what can be done about a kind of model
     ),
 }
 FIRST_ND_LAYER = 600  # layer types from this field number on came with tensors of any rank
-MAX_NAME = 200  # characters of a name in messages
 MAX_DEPTH = 16  # pipelines in pipelines
 
 
@@ -177,8 +177,3 @@ def _labels(network: Message) -> tuple[str | int, ...]:
     """Return the names of classes, strings or integers."""
     group = network.WhichOneof("ClassLabels")
     return tuple(getattr(network, group).vector) if group else ()
-
-
-def shown(name: str) -> str:
-    """Return a name for messages, in quotes and not too long."""
-    return repr(name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}...")

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from gpunn.errors import FormatError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.names import Names
+from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.coreml.features import OutputFeature, outputs_of
-from gpunn.importers.coreml.file import Model, Network, Pipeline, shown
+from gpunn.importers.coreml.file import Model, Network, Pipeline
 from gpunn.importers.coreml.layer import Output
 from gpunn.importers.coreml.reader import Reader, Tensors
 

@@ -9,11 +9,11 @@ from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.builder import Builder
-from gpunn.importers.common.names import Names
+from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.coreml.features import Feature, OutputFeature, inputs_of, outputs_of
-from gpunn.importers.coreml.file import Network, shown
+from gpunn.importers.coreml.file import Network
 from gpunn.importers.coreml.layer import INSIDE, Input, Layer, Output
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node
