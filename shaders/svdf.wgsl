@@ -1,16 +1,12 @@
-//!use all_reduce
+//!use units
 // For each filter f of unit n (p.rank of them, one after another) the memory state[m, f] takes as its newest entry
 // entry(sum over k of enter(x[m, k]) * feature[f, k]). Then y[m, n] = apply(bias[n] + sum over f and t of state[m, f,
 // t] * time[f, t]). Then the memory moves on by one: the oldest entry goes, and the newest place is 0.
-// Expects x, feature, time, bias, state; y, state_out; enter(x), entry(sum), apply(sum); p.count, the results; p.units,
-// p.rank; p.depth, the extent of x; p.memory, the entries of a memory. A cooperative group (lib/cooperative.wgsl)
-// shares a result.
+// Expects x, feature, time, bias, state; y, state_out; enter(x), entry(sum), apply(sum); p.count and p.units
+// (lib/units.wgsl); p.rank; p.depth, the extent of x; p.memory, the entries of a memory. A cooperative group
+// (lib/cooperative.wgsl) shares a result.
 
-fn compute(at: Member) {
-  let i = at.group;
-  let inside = i < p.count;
-  let m = i / p.units;
-  let n = i % p.units;
+fn share(at: Member, m: u32, n: u32, inside: bool) -> T {
   var sum = T(0);
   for (var r = 0u; r < p.rank; r++) {
     let f = n * p.rank + r;
@@ -33,8 +29,7 @@ fn compute(at: Member) {
       }
     }
   }
-  sum = all_reduce(at, sum, false);
-  if (inside && at.rank == 0u) {
-    store_y(i, apply(sum + load_bias(n)));
-  }
+  return sum;
 }
+
+fn finish(i: u32, v: T) { store_y(i, v); }
