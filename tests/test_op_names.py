@@ -34,6 +34,13 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "rules of STRIDED_SLICE that formats share",
         {"dynamic_slice", "reshape", "strided_slice"},
     ),
+    "gpunn/importers/coreml/control.py": (
+        "rules of layers with bodies: the operations, and the decisions and counters of loops",
+        {
+            *("abs", "add", "cast", "fill", "greater", "if_else", "less", "logical_and", "logical_not"),
+            *("reshape", "while_loop"),
+        },
+    ),
     "gpunn/importers/coreml/conversion.py": (
         "what an input goes through before the first layer, and an output after the last",
         {"add", "cast", "dequantize", "mul", "quantize", "reshape", "strided_slice", "sub", "transpose"},

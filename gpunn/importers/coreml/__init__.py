@@ -5,6 +5,9 @@ So are .mlpackage folders, which hold one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.format import Format
 from gpunn.importers.coreml.package import SUFFIX, model_in
@@ -24,14 +27,14 @@ def recognise(data: bytes) -> bool:
         return False
 
 
-def read(data: bytes, name: str) -> Graph:
+def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
     """Return the Graph of an .mlmodel file's bytes; see model_file.read_model().
 
     Only here are the reader and protobuf imported, which takes longer than reading a small model.
     """
     from gpunn.importers.coreml.model_file import read_model
 
-    return read_model(data, name)
+    return read_model(data, name, custom or {})
 
 
 FORMAT = Format(
@@ -44,4 +47,5 @@ FORMAT = Format(
     found=lambda data: repr(data[:4]),
     folders=(SUFFIX,),
     file_in=model_in,
+    options=("custom",),
 )

@@ -177,3 +177,8 @@ def _labels(network: Message) -> tuple[str | int, ...]:
     """Return the names of classes, strings or integers."""
     group = network.WhichOneof("ClassLabels")
     return tuple(getattr(network, group).vector) if group else ()
+
+
+def place_of(number: int, layer: Message, around: str) -> str:
+    """Return where a layer stands, for messages, behind what is said of the place `around`."""
+    return f"{around}layer {number} {shown(layer.name)}"

@@ -1,14 +1,15 @@
-"""Layer: a layer of a file that can be added to a graph, at once or when what it needs is known."""
+"""Parts of a file that can be added to a graph, at once or when what they need is known: layers, outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand
-from gpunn.graph.pending import PendingOperation
+from gpunn.graph.pending import FOR_SHAPES, PendingOperation
 from gpunn.importers.common.answers import Steps
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
@@ -21,52 +22,128 @@ from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules.table import RULES
 from gpunn.ops.call import BeyondError
-from gpunn.types import DType, OpenShape, TensorType
+from gpunn.types import DType, OpenShape, Shape, TensorType
 
+CustomOperators = Mapping[str, CustomOperator]  # by the class of a layer
 INSIDE = "{} (tensor)"  # the name of a tensor that callers see in another shape
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A layer of the type `kind` with its parameters; its outputs get the names `titles`.
+class NotedError(RefusedError):
+    """An answer that layers in a body are refused; the refusals of the file have noted which, and why."""
 
-    Where types of its inputs, or values that its rule asks for, are known only in a run, it becomes a pending
-    operation. `shown` are those titles that belong to outputs of the model: a tensor that callers get in
-    another shape does not take them.
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The data that all layers of a network in a file share.
+
+    `file` is the file's name. `legacy`: all tensors have five axes. `custom` says what custom layers stand
+    for, by their class.
+    """
+
+    file: str
+    legacy: bool
+    custom: CustomOperators
+    refusals: Refusals
+
+    def again(self) -> Context:
+        """Return the same for layers that are read once more, for other shapes."""
+        return replace(self, refusals=Refusals(self.file))
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A part of a file, of the type `kind`; its results get the names `titles`.
+
+    Where types of its inputs, or values that it asks for, are known only in a run, it becomes a pending
+    operation.
     """
 
     kind: str
     origin: str
-    params: Message
-    legacy: bool
+    context: Context
     titles: tuple[str, ...]
-    shown: frozenset[str] = frozenset()
 
     def add(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
-        """Add the layer to a graph, on operands of it; return its outputs.
+        """Add the part to a graph, on operands of it; return its results.
 
         Raises RefusedError if it cannot be expressed, FormatError and ModelError if it contradicts itself.
         """
         if any(map(graph.waits, inputs)):
-            return self._wait(graph, inputs)
+            return self.wait(graph, inputs)
+        try:
+            return self.added(graph, inputs)
+        except ComputedError as error:
+            return self.wait(graph, inputs, error.operand)
+
+    def added(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
+        """Add the part on operands whose types are known. Raises ComputedError if it needs a value."""
+        raise NotImplementedError
+
+    def expected(self, index: int) -> TensorType:
+        """Return the type of a result while its shape is unknown."""
+        return TensorType(DType.FLOAT32, ())
+
+    def title(self, index: int, shape: Shape | None) -> str:
+        """Return the name of a result; its shape is None if it is unknown."""
+        return self.titles[index]
+
+    def wait(
+        self, graph: Graph, inputs: Sequence[Operand | None], *asks: Operand, reason: str = FOR_SHAPES
+    ) -> tuple[Operand, ...]:
+        """Keep the part as pending; return its results, whose shapes are unknown."""
+        outputs = tuple(
+            Operand(self.title(k, None), self.expected(k), Lifetime.TEMPORARY, open=OpenShape(None))
+            for k in range(len(self.titles))
+        )
+        add = self.add_later
+        entry = PendingOperation(self.kind, self.origin, tuple(inputs), outputs, add, asks, reason=reason)
+        return graph.pend(entry)
+
+    def add_later(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
+        """Add the part to a graph that knows more. Raises UnsupportedError if it cannot be expressed."""
+        again = replace(self, context=self.context.again())
+        refusals = again.context.refusals
+        try:
+            return again.add(graph, inputs)
+        except NotedError:
+            refusals.fail()
+        except RefusedError as refusal:
+            refusals.add(str(refusal), self.kind, self.origin)
+            refusals.fail()
+        except FormatError as error:  # not the file's fault, but that of shapes or values
+            raise ModelError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer(Addition):
+    """A layer with its parameters.
+
+    `shown` are those titles that belong to outputs of the model: a tensor that callers get in another shape
+    does not take them.
+    """
+
+    params: Message = None
+    shown: frozenset[str] = frozenset()
+
+    def added(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
+        """Add what the rule of the layer's type answers; see Addition.added()."""
         node = Node(
             self.origin,
             tuple(inputs),
             value_of=graph.value_of,
             params=self.params,
-            legacy=self.legacy,
+            legacy=self.context.legacy,
             count=len(self.titles),
+            custom=self.context.custom,
         )
         try:
             answer = self.answer(node)
-        except ComputedError as error:
-            return self._wait(graph, inputs, error.operand)
         except BeyondError as error:
             raise RefusedError(error.reason) from None
         results = tuple(answer.outputs or ())
         if len(results) != len(self.titles):
             node.corrupt(f"expected {len(results)} outputs, got {len(self.titles)}")
-        titles = [self._title(k, node.shape(value)) for k, value in enumerate(results)]
+        titles = [self.title(k, node.shape(value)) for k, value in enumerate(results)]
         found, _ = Builder(graph, Names()).add(answer, self.origin, titles)
         return found
 
@@ -74,36 +151,10 @@ class Layer:
         """Return what the rule of the layer's type answers."""
         return node.answer(RULES[self.kind](node))
 
-    def _title(self, index: int, shape: tuple[int, ...] | None) -> str:
+    def title(self, index: int, shape: Shape | None) -> str:
         """Return the name of an output; its shape is None if it is unknown."""
         title = self.titles[index]
         return title if title not in self.shown or shape else INSIDE.format(title)
-
-    def _wait(self, graph: Graph, inputs: Sequence[Operand | None], *asks: Operand) -> tuple[Operand, ...]:
-        """Keep the layer as pending; return its outputs, whose shapes are unknown."""
-        type, open = self._unknown(), OpenShape(None)
-        titles = [self._title(k, None) for k in range(len(self.titles))]
-        outputs = tuple(Operand(title, type, Lifetime.TEMPORARY, open=open) for title in titles)
-        entry = PendingOperation(self.kind, self.origin, tuple(inputs), outputs, self.add_later, asks)
-        return graph.pend(entry)
-
-    def _unknown(self) -> TensorType:
-        """Return the type of outputs whose shapes are unknown."""
-        return TensorType(DType.FLOAT32, ())
-
-    def add_later(self, graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
-        """Add the layer to a graph that knows more.
-
-        Raises UnsupportedError if it cannot be expressed, ModelError if it contradicts itself then.
-        """
-        try:
-            return self.add(graph, inputs)
-        except RefusedError as refusal:
-            refusals = Refusals(graph.name)
-            refusals.add(str(refusal), self.kind, self.origin)
-            refusals.fail()
-        except FormatError as error:  # not the file's fault, but that of values
-            raise ModelError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,15 +194,16 @@ class Output(Layer):
         x: Value = node.only()
         if self.feature.color_space:
             return node.answer(to_image(self.feature, node, x))
-        shape = out_of_network(self.legacy, self.feature, node.shape(x))
+        shape = out_of_network(self.context.legacy, self.feature, node.shape(x))
         return node.answer(node.add("reshape", x, shape=shape))
 
     def _fits(self, graph: Graph, x: Operand) -> bool:
         """Tell whether callers get the tensor as it is."""
         if self.feature.color_space or graph.waits(x):
             return False
-        return out_of_network(self.legacy, self.feature, x.type.shape) == x.type.shape
+        return out_of_network(self.context.legacy, self.feature, x.type.shape) == x.type.shape
 
-    def _unknown(self) -> TensorType:
+    def expected(self, index: int) -> TensorType:
+        """Return the type of the output, with any shape."""
         space = self.feature.color_space
-        return pixels_type(space, ()) if space else Layer._unknown(self)
+        return pixels_type(space, ()) if space else Layer.expected(self, index)

@@ -12,12 +12,15 @@ from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.template import checked, template
 from gpunn.importers.coreml.features import inputs_of, labels_of
 from gpunn.importers.coreml.file import Model, decoded
+from gpunn.importers.coreml.layer import CustomOperators
 from gpunn.importers.coreml.pipeline import reader_of
 from gpunn.types import DType
 
 
-def read_model(data: bytes, name: str) -> Graph:
+def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
     """Return the Graph of an .mlmodel file's bytes; `name` is the file's, for messages.
+
+    `custom` says what custom layers stand for, by their class.
 
     Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
     """
@@ -31,7 +34,7 @@ def read_model(data: bytes, name: str) -> Graph:
         refusals.fail()
 
     def read_layers(graph: Graph, operands: Sequence[Operand | None]) -> tuple[()]:
-        _read(model, graph, [operand for operand in operands if operand is not None])
+        _read(model, graph, [operand for operand in operands if operand is not None], custom)
         return ()
 
     unread = template(name, inputs.inputs, read_layers)
@@ -41,14 +44,14 @@ def read_model(data: bytes, name: str) -> Graph:
     return made
 
 
-def _read(model: Model, graph: Graph, inputs: Sequence[Operand]) -> None:
+def _read(model: Model, graph: Graph, inputs: Sequence[Operand], custom: CustomOperators) -> None:
     """Read a model on the graph's inputs, and declare its outputs.
 
     Raises UnsupportedError with everything that is unsupported at once.
     """
     names, refusals = Names(), Refusals(model.file)
     given = {names.unique(operand.name): operand for operand in inputs}
-    reader = reader_of(model, graph, names, refusals)
+    reader = reader_of(model, graph, names, refusals, custom)
     wanted = [feature.name for feature in reader.outputs]
     found = reader.read(given, {name: name if name in given else names.unique(name) for name in wanted})
     if refusals:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError
 from gpunn.graph.inference import call_of, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand
@@ -29,12 +30,14 @@ class Node(common.Node):
     """A layer of a file, and the steps that its rule has added so far.
 
     `params` are its parameters. `legacy`: all tensors of the network have the five axes [sequence, batch,
-    channel, height, width]. `count` is the number of its outputs.
+    channel, height, width]. `count` is the number of its outputs. `custom` says what custom layers stand for,
+    by their class.
     """
 
     params: Message = None
     legacy: bool = False
     count: int = 1
+    custom: Mapping[str, CustomOperator] = field(default_factory=dict)
     steps: StepList = field(default_factory=StepList)
     types: dict[Result, TensorType] = field(default_factory=dict)
 

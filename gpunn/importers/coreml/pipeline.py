@@ -11,15 +11,17 @@ from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.coreml.features import OutputFeature, outputs_of
 from gpunn.importers.coreml.file import Model, Network, Pipeline
-from gpunn.importers.coreml.layer import Output
+from gpunn.importers.coreml.layer import Context, CustomOperators, Output
 from gpunn.importers.coreml.reader import Reader, Tensors
 
 
-def reader_of(model: Model, graph: Graph, names: Names, refusals: Refusals) -> Reader | PipelineReader:
+def reader_of(
+    model: Model, graph: Graph, names: Names, refusals: Refusals, custom: CustomOperators
+) -> Reader | PipelineReader:
     """Return a reader of a network or of a pipeline, which adds it to a graph."""
     if isinstance(model, Network):
-        return Reader(model, graph, names, refusals)
-    return PipelineReader(model, graph, names, refusals)
+        return Reader(model, graph, names, refusals, custom)
+    return PipelineReader(model, graph, names, refusals, custom)
 
 
 class PipelineReader:
@@ -29,13 +31,16 @@ class PipelineReader:
     the place of one with the same name before it.
     """
 
-    def __init__(self, pipeline: Pipeline, graph: Graph, names: Names, refusals: Refusals) -> None:
+    def __init__(
+        self, pipeline: Pipeline, graph: Graph, names: Names, refusals: Refusals, custom: CustomOperators
+    ) -> None:
         self.pipeline = pipeline
         self.graph = graph
         self.names = names
         self.refusals = refusals
+        self.context = Context(pipeline.file, False, custom, refusals)
         self.outputs = outputs_of(pipeline, refusals)
-        self.parts = [reader_of(model, graph, names, refusals) for model in pipeline.models]
+        self.parts = [reader_of(model, graph, names, refusals, custom) for model in pipeline.models]
 
     def read(self, given: Tensors, titles: Mapping[str, str]) -> Tensors:
         """Read the models on inputs, by name; return the outputs, also by name, with these titles.
@@ -64,6 +69,6 @@ class PipelineReader:
         if operand.name == title:
             return operand
         alias = OutputFeature(feature.name, feature.tensor)
-        added = Output("output", origin, None, False, (title,), feature=alias)
+        added = Output("output", origin, self.context, (title,), feature=alias)
         (renamed,) = added.add(self.graph, (operand,))
         return renamed

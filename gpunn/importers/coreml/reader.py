@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpunn.errors import FormatError, ModelError
+from gpunn.errors import FormatError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names, shown
-from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
+from gpunn.importers.coreml.blocks import CONTROL, Blocks
 from gpunn.importers.coreml.features import Feature, OutputFeature, inputs_of, outputs_of
-from gpunn.importers.coreml.file import Network
-from gpunn.importers.coreml.layer import INSIDE, Input, Layer, Output
+from gpunn.importers.coreml.file import Network, place_of
+from gpunn.importers.coreml.layer import INSIDE, Context, CustomOperators, Input, Output
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node
 from gpunn.importers.coreml.rules.table import RULES
+from gpunn.importers.coreml.scope import Scope
+from gpunn.importers.coreml.statements import Key
 
-OVERWRITES = "copy"  # the one layer type that may give a tensor a new value
+LAYER_TYPES = frozenset((*RULES, *CONTROL))  # those that are read
 BODIES = {"loop": ("conditionNetwork", "bodyNetwork"), "branch": ("ifBranch", "elseBranch")}
 Tensors = Mapping[str, Operand | None]  # by name; None: a layer that is refused computes it
 
@@ -27,22 +29,22 @@ Tensors = Mapping[str, Operand | None]  # by name; None: a layer that is refused
 class Reader:
     """Reads the layers of a network into a graph, whose operands get `names`.
 
-    What cannot be read is noted among the refusals.
+    What cannot be read is noted among the refusals. `custom` says what custom layers stand for, by class.
     """
 
-    def __init__(self, network: Network, graph: Graph, names: Names, refusals: Refusals) -> None:
+    def __init__(
+        self, network: Network, graph: Graph, names: Names, refusals: Refusals, custom: CustomOperators
+    ) -> None:
         self.network = network
         self.graph = graph
         self.names = names
         self.refusals = refusals
-        self.legacy = network.legacy
         self.features = inputs_of(network, refusals)
         self.outputs = outputs_of(network, refusals)
-        self.tensors: dict[str, Operand | None] = {}
-        self._titles: Mapping[str, str] = {}  # of outputs, by tensor, where callers may get the tensor itself
-        self._hidden = {feature.tensor for feature in self.outputs}
-        for number, layer in enumerate(network.message.layers):
-            self._expect_rule(number, layer)
+        self.context = Context(network.file, network.legacy, custom, refusals)
+        self._hidden: set[Key] = {feature.tensor for feature in self.outputs}
+        self.scope = Scope(self.context, graph, names, {}, hidden=self._hidden)
+        self._expect_rules(network.message, network.within(""))
 
     def read(self, given: Tensors, titles: Mapping[str, str]) -> Tensors:
         """Read the layers on inputs, by name; return the outputs, also by name.
@@ -50,18 +52,19 @@ class Reader:
         `titles` are what the outputs shall be called in the graph. Raises FormatError and ModelError for what
         contradicts itself.
         """
-        self._titles = self._direct(titles)
+        self.scope.titles = self._direct(titles)
         for feature in self.features:
-            self.tensors[feature.name] = self._input(feature, given)
-        for number, layer in enumerate(self.network.message.layers):
-            self._layer(number, layer)
+            self.scope.tensors[feature.name] = self._input(feature, given)
+            self.scope.made.add(feature.name)
+        block = Blocks(self.network).whole()
+        self.scope.read(block, frozenset(self._hidden))
         if self.refusals:
             return dict.fromkeys(feature.name for feature in self.outputs)
         return {feature.name: self._output(feature, titles[feature.name]) for feature in self.outputs}
 
     def _direct(self, titles: Mapping[str, str]) -> Mapping[str, str]:
         """Return the titles of tensors that one layer computes and callers get in the same shape, if any."""
-        if self.legacy:
+        if self.context.legacy:
             return {}
         writers = Counter(_written(self.network.message.layers))
         arrays = (f for f in self.outputs if not f.color_space)
@@ -81,7 +84,7 @@ class Reader:
         if operand is None:
             return None
         title = self.names.unique(INSIDE.format(feature.name))
-        added = Input("input", origin, None, self.legacy, (title,), network=self.network, feature=feature)
+        added = Input("input", origin, self.context, (title,), network=self.network, feature=feature)
         (found,) = added.add(self.graph, (operand,))
         return found
 
@@ -94,71 +97,24 @@ class Reader:
         ((operand,), _) = Builder(self.graph, self.names).add(full, origin, [f"{feature.name} (default)"])
         return operand
 
-    def _expect_rule(self, number: int, layer: Message) -> None:
-        """Note a layer without a rule: before any other error, as it may be why nothing else fits."""
-        kind, place = layer.WhichOneof("layer"), self._place(number, layer)
-        if kind is None:
-            self.refusals.add("its type is not in the format's document", "a layer", place)
-        elif kind not in RULES:
-            self.refusals.add("there is no rule for this layer type", kind, place)
-
-    def _layer(self, number: int, layer: Message) -> None:
-        """Add what stands for one layer, or note why nothing does."""
-        kind, place = layer.WhichOneof("layer"), self._place(number, layer)
-        if kind not in RULES:
-            self.tensors.update(dict.fromkeys(layer.output))
-            return
-        try:
-            self._add(layer, kind, f"{self.network.file}: {place}, {kind}")
-        except RefusedError as refusal:
-            self.refusals.add(str(refusal), kind, place)
-            self.tensors.update(dict.fromkeys(layer.output))
-        except (FormatError, ModelError):
-            if not self.refusals:
-                raise
-            self.tensors.update(dict.fromkeys(layer.output))
-
-    def _place(self, number: int, layer: Message) -> str:
-        """Return where a layer stands, for messages."""
-        return self.network.within(f"layer {number} {shown(layer.name)}")
-
-    def _add(self, layer: Message, kind: str, origin: str) -> None:
-        """Add the ops of a layer that has a rule."""
-        self._check(layer, kind, origin)
-        inputs = [self.tensors[name] for name in layer.input]
-        if None in inputs:
-            self.tensors.update(dict.fromkeys(layer.output))
-            return
-        titles = tuple(map(self._title, layer.output))
-        direct = frozenset(self._titles.values())
-        added = Layer(kind, origin, getattr(layer, kind), self.legacy, titles, direct)
-        self.tensors.update(zip(layer.output, added.add(self.graph, inputs), strict=True))
-
-    def _check(self, layer: Message, kind: str, origin: str) -> None:
-        """Raise FormatError for inputs that nothing computes, and for outputs that are there already."""
-        for name in layer.input:
-            if name not in self.tensors:
-                raise FormatError(f"{origin}: input {shown(name)} is computed by no layer before")
-        for name in layer.output:
-            if (name in self.tensors and kind != OVERWRITES) or list(layer.output).count(name) > 1:
-                raise FormatError(f"{origin}: output {shown(name)} is there already")
-
-    def _title(self, tensor: str) -> str:
-        """Return what a tensor is called in the graph.
-
-        Outputs of the network get their names when they have the form that callers get.
-        """
-        if tensor in self._titles:
-            return self._titles[tensor]
-        return self.names.unique(INSIDE.format(tensor) if tensor in self._hidden else tensor)
+    def _expect_rules(self, network: Message, around: str) -> None:
+        """Note layers without a rule: before any other error, as they may be why nothing else fits."""
+        for number, layer in enumerate(network.layers):
+            kind, place = layer.WhichOneof("layer"), place_of(number, layer, around)
+            if kind is None:
+                self.refusals.add("its type is not in the format's document", "a layer", place)
+            elif kind not in LAYER_TYPES:
+                self.refusals.add("there is no rule for this layer type", kind, place)
+            for body in BODIES.get(kind, ()):
+                self._expect_rules(getattr(getattr(layer, kind), body), f"{place}, ")
 
     def _output(self, feature: OutputFeature, title: str) -> Operand:
         """Return an output as callers get it."""
         origin = f"{self.network.name}: output {shown(feature.name)}"
-        operand = self.tensors.get(feature.tensor)
+        operand = self.scope.tensors.get(feature.tensor)
         if operand is None:
             raise FormatError(f"{origin}: no layer computes {shown(feature.tensor)}")
-        added = Output("output", origin, None, self.legacy, (title,), feature=feature)
+        added = Output("output", origin, self.context, (title,), feature=feature)
         (found,) = added.add(self.graph, (operand,))
         return found
 

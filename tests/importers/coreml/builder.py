@@ -35,10 +35,35 @@ def image_model(color_space: int, height: int = 3, width: int = 2) -> Message:
 def layer(
     made: Message, kind: str, inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",)
 ) -> Message:
-    """Add a layer, and return its parameters."""
-    added = made.neuralNetwork.layers.add(name=f"the {kind}", input=inputs, output=outputs)
+    """Add a layer to a model, or to a network in a layer of it; return its parameters."""
+    network = getattr(made, "neuralNetwork", made)
+    added = network.layers.add(name=f"the {kind}", input=inputs, output=outputs)
     getattr(added, kind).SetInParent()
     return getattr(added, kind)
+
+
+def linear(made: Message, x: str, y: str, alpha: float = 1, beta: float = 0) -> None:
+    """Add y = alpha * x + beta."""
+    params = layer(made, "activation", [x], [y]).linear
+    params.alpha, params.beta = alpha, beta
+
+
+def assign(made: Message, x: str, y: str, alpha: float = 1, beta: float = 0) -> None:
+    """Add layers that give the tensor y, which may be there already, the value alpha * x + beta."""
+    linear(made, x, f"{y} next", alpha, beta)
+    layer(made, "copy", [f"{y} next"], [y])
+
+
+def constant(made: Message, name: str, values: Sequence[float]) -> None:
+    """Add a constant of rank 1."""
+    params = layer(made, "loadConstantND", [], [name])
+    params.shape.append(len(values))
+    params.data.floatValue.append(floats(values))
+
+
+def below(made: Message, x: str, y: str, limit: float) -> None:
+    """Add y = x < limit."""
+    layer(made, "lessThan", [x], [y]).alpha = limit
 
 
 def inner_product(outputs: int = 3, inputs: int = 4) -> Message:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import gpunn
-from gpunn.importers.coreml.rules.table import RULES
+from gpunn.importers.coreml.reader import LAYER_TYPES
 from tests.resources import shared
 
 FOLDER = "conformance/coreml"
@@ -57,7 +57,7 @@ def cases(group: str) -> Iterator[Case]:
 
 def covered(case: Case) -> bool:
     """Whether every layer of a case has a rule."""
-    return set(case.meta["layers"]) <= set(RULES)
+    return set(case.meta["layers"]) <= set(LAYER_TYPES)
 
 
 def prepared(case: Case) -> tuple[gpunn.Model, dict[str, Any]]:

@@ -22,7 +22,7 @@ from gpunn.comparison.parts import exact_parts, joined
 from gpunn.device import BASELINE
 from gpunn.graph.reshape import as_input
 from gpunn.importers.coreml.messages import model_class
-from gpunn.importers.coreml.rules.table import RULES
+from gpunn.importers.coreml.reader import LAYER_TYPES
 from gpunn.passes import optimise
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from tests.importers.coreml.conformance import Case, loader, prepared
@@ -115,8 +115,8 @@ def covered(stored: Iterable[Case]) -> Coverage:
 
 def summary(found: Coverage) -> str:
     """The sum of the table in a few sentences."""
-    count, read = len(found.lines), sum(name in RULES for name in found.lines)
-    on_gpu = sum(line.on_gpu for name, line in found.lines.items() if name in RULES)
+    count, read = len(found.lines), sum(name in LAYER_TYPES for name in found.lines)
+    on_gpu = sum(line.on_gpu for name, line in found.lines.items() if name in LAYER_TYPES)
     text = (
         f"gpunn reads {read} of Core ML's {count} layer types. Nothing of {on_gpu} types, "
         f"{100 * on_gpu / count:.1f} % of all, needs the CPU in any stored case. {found.passed} of "
@@ -129,7 +129,7 @@ def table(found: Coverage) -> str:
     """The table in Markdown."""
     text = "| layer type | runs on | cases | passed | why on the CPU |\n| --- | --- | ---: | ---: | --- |\n"
     for name, line in found.lines.items():
-        where = line.where if name in RULES else "refused"
+        where = line.where if name in LAYER_TYPES else "refused"
         text += f"| {name} | {where} | {line.cases} | {line.passed} | {'; '.join(line.reasons)} |\n"
     return text
 
