@@ -132,13 +132,31 @@ class Compilation:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call."""
-        names, needed = [i.name for i in self.model.inputs], {i.name for i in self.model.mandatory}
+        names = [i.name for i in self.model.inputs]
+        needed = {i.name for i in self.model.inputs if i.default is None}
         if not isinstance(inputs, Mapping):
             raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
         if len({*names}) < len(names) or not needed <= {*inputs} <= {*names}:
             raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
         results = self._answer(self._arrays([inputs.get(n) for n in names]))
         return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
+
+    def predict(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run on named inputs, and return the outputs with the answer of a classifier by names of classes.
+
+        The scores become a dictionary from labels to floats, and the label with the highest score is added:
+        {"classLabel": "cat", "classLabelProbs": {"cat": 0.9, "dog": 0.1}}, under the names that the file has
+        for them. Labels are str, or int if the file has numbers. All other outputs are arrays, as from run(),
+        and so are those of a model whose file names no classes. Raises ModelError as run(), and if there is
+        not one score for each label. Source: Core ML, MLModel.prediction().
+        """
+        found: dict[str, Any] = self.run(inputs)
+        classes = self.model.classes
+        if classes is None:
+            return found
+        output = next(o for o in self.model.outputs if o.name == classes.scores)
+        best, found[classes.scores] = classes.named(found[classes.scores], output)
+        return {**found, classes.best: best}
 
     def submit(self, *inputs: Any) -> Event:
         """Start a run and return at once; the inputs may be changed afterwards.

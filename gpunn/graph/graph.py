@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.errors import ModelError
+from gpunn.graph.classes import Classes
 from gpunn.graph.inference import Declared, call_of, expected, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.graph.pending import PendingOperation
@@ -29,11 +30,11 @@ class Graph:
 
     Build one with input(), constant(), variable(), add(), update() and output(). Each step is checked at once
     and raises ModelError if it breaks a rule, so all `operations` are typed. `labels` are class names, where
-    the file has them. `variables` are state with its initial values, `updates` where the next run's values
-    come from. `pending` are the operations that wait for what only a run knows, in order; complete() in
-    gpunn.graph.complete adds them. `values` are known values of operands that are no constants. `template` is
-    the same graph with everything still pending, if that is a better way to inputs of other shapes than to
-    repeat the operations.
+    the file has them, `classes` says to which output they belong. `variables` are state with its initial
+    values, `updates` where the next run's values come from. `pending` are the operations that wait for what
+    only a run knows, in order; complete() in gpunn.graph.complete adds them. `values` are known values of
+    operands that are no constants. `template` is the same graph with everything still pending, if that is a
+    better way to inputs of other shapes than to repeat the operations.
     """
 
     name: str = "model"
@@ -41,6 +42,7 @@ class Graph:
     outputs: list[Operand] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     labels: tuple[str, ...] = ()
+    classes: Classes | None = None
     variables: dict[Operand, Array] = field(default_factory=dict)
     updates: dict[Operand, Operand] = field(default_factory=dict)
     pending: list[PendingOperation[Graph]] = field(default_factory=list, repr=False)
@@ -286,11 +288,6 @@ class Graph:
         changed._known.update(*(entry.outputs for entry in self.pending))
         changed._known.update(*(o.outputs for o in changed.operations))
         return changed
-
-    @property
-    def mandatory(self) -> tuple[Operand, ...]:
-        """Return the inputs that every run must give: those without a default."""
-        return tuple(o for o in self.inputs if o.default is None)
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:

@@ -13,9 +13,10 @@ from gpunn.graph.pending import PendingOperation
 Read = Callable[[Graph, Sequence[Operand | None]], tuple[()]]
 
 
-def template(name: str, inputs: Sequence[Operand], read: Read, labels: Sequence[str] = ()) -> Graph:
-    """Return a graph with these inputs, in which only `read` is pending."""
-    made = Graph(name, list(inputs), labels=tuple(labels))
+def template(name: str, inputs: Sequence[Operand], read: Read, like: Graph | None = None) -> Graph:
+    """Return a graph with these inputs, and with the classes of `like`, in which only `read` is pending."""
+    like = like or Graph()
+    made = Graph(name, list(inputs), labels=like.labels, classes=like.classes)
     made.pend(PendingOperation("subgraph", name, tuple(inputs), (), read))
     return made
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpunn.graph.classes import Classes
 from gpunn.importers.common.names import shown
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
-from gpunn.importers.coreml.file import Model, Network, Part, Pipeline
+from gpunn.importers.coreml.file import Model, Part, Pipeline
 from gpunn.importers.coreml.messages import Message
 from gpunn.types import DType, Quantization, Shape, TensorType
 
@@ -184,16 +185,32 @@ def scores_of(model: Model) -> OutputFeature | None:
     """
     if isinstance(model, Pipeline):
         inner = next((s for s in map(scores_of, reversed(model.models)) if s is not None), None)
-        return inner and OutputFeature(inner.name, inner.name, scores=True)
-    if model.labels is None:
+        if inner is None:
+            return None
+        tensor = default = inner.name
+    elif model.labels is None:
         return None
-    named = [m.name for m in model.description.output if m.type.WhichOneof("Type") == "dictionaryType"]
-    name = model.description.predictedProbabilitiesName or model.probabilities
-    return OutputFeature(named[0] if named else name, model.probabilities, scores=True)
+    else:
+        tensor = model.probabilities
+        default = model.description.predictedProbabilitiesName or tensor
+    named = (m.name for m in model.description.output if m.type.WhichOneof("Type") == "dictionaryType")
+    return OutputFeature(next(named, default), tensor, scores=True)
 
 
-def labels_of(model: Model) -> tuple[str | int, ...]:
-    """Return the names of the classes of a classifier; of the last one in a pipeline."""
-    if isinstance(model, Network):
-        return model.labels or ()
-    return next((labels for labels in map(labels_of, reversed(model.models)) if labels), ())
+def classes_of(model: Model) -> Classes | None:
+    """Return the classes of a classifier, in a pipeline of the last one.
+
+    None if there is none, or if the probabilities are no array among the outputs.
+    """
+    wanted = scores_of(model)
+    if wanted is None:
+        return None
+    names = [feature.name for feature in outputs_of(model, Refusals(model.file)) if feature.scores]
+    if not names:
+        return None
+    network = model
+    while isinstance(network, Pipeline):
+        network = next(m for m in reversed(network.models) if scores_of(m) is not None)
+    stated = (part.description.predictedFeatureName for part in (model, network))
+    best = next(filter(None, stated), "classLabel")
+    return Classes(network.labels or (), wanted.name if wanted.name in names else names[0], best)

@@ -10,7 +10,7 @@ from gpunn.graph.operation import Operand
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.template import checked, template
-from gpunn.importers.coreml.features import inputs_of, labels_of
+from gpunn.importers.coreml.features import classes_of, inputs_of
 from gpunn.importers.coreml.file import Model, decoded
 from gpunn.importers.coreml.layer import CustomOperators
 from gpunn.importers.coreml.pipeline import reader_of
@@ -39,8 +39,9 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
 
     unread = template(name, inputs.inputs, read_layers)
     made = complete(unread, unread.input_types)
-    made.labels = tuple(map(str, labels_of(model)))
-    made.template = template(name, inputs.inputs, checked(read_layers), made.labels)
+    made.classes = classes_of(model)
+    made.labels = () if made.classes is None else tuple(map(str, made.classes.labels))
+    made.template = template(name, inputs.inputs, checked(read_layers), made)
     return made
 
 

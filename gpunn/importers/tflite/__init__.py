@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpunn.custom import CustomOperator
+from gpunn.graph.classes import only_scores
 from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -50,7 +51,8 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
     unread = template(name, inputs, read_operators)
     model = complete(unread, unread.input_types)
     model.labels = labels(data, [o.type for o in model.outputs])
-    model.template = template(name, inputs, checked(read_operators), model.labels)
+    model.classes = only_scores(model.labels, model.outputs)
+    model.template = template(name, inputs, checked(read_operators), model)
     return model
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.importers.coreml.messages import model_class
 from gpunn.types import DType
 from tests.importers.coreml.builder import (
     Message,
@@ -226,18 +227,68 @@ def test_quantised_weights_are_a_stream_of_bits(bits: int) -> None:
         np.testing.assert_allclose(product(made), values @ X, rtol=1e-6, atol=1e-5)
 
 
-def test_class_labels_may_be_numbers() -> None:
+SCORES = np.array([0.25, 0.5, 0.25], np.float32)
+
+
+def classifier(labels: list[str] | list[int] | None = None, *, dictionary: bool = False) -> Message:
+    """A specification of a classifier that takes its input for the probabilities "p" of three classes."""
     made = model((3,), exact=True, kind="neuralNetworkClassifier")
     network = made.neuralNetworkClassifier
-    added = network.layers.add(name="p", input=["x"], output=["p"])
-    added.softmaxND.axis = -1
-    network.int64ClassLabels.vector.extend([7, 8, 9])
-    made.description.output[0].name = "label"
-    made.description.output[0].type.int64Type.SetInParent()
-    made.description.predictedFeatureName = "label"
-    loaded = gpunn.load(made.SerializeToString())
-    assert loaded.labels == ("7", "8", "9")
-    assert [o.name for o in loaded.outputs] == ["p"]
+    network.layers.add(name="p", input=["x"], output=["p"]).activation.linear.alpha = 1
+    labels = labels or ["cat", "dog", "eel"]
+    numbers = isinstance(labels[0], int)
+    vector = network.int64ClassLabels.vector if numbers else network.stringClassLabels.vector
+    vector.extend(labels)
+    (label,) = made.description.output
+    label.name = made.description.predictedFeatureName = "label"
+    getattr(label.type, "int64Type" if numbers else "stringType").SetInParent()
+    if dictionary:
+        made.description.output.add(name="probs").type.dictionaryType.SetInParent()
+    return made
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("labels", [[7, 8, 2**40], ["cat", "dog", "eel"]])
+def test_a_classifier_answers_by_the_names_of_its_classes(
+    labels: list[int] | list[str], dictionary: bool, backend: str
+) -> None:
+    loaded = gpunn.load(classifier(labels, dictionary=dictionary).SerializeToString())
+    name = "probs" if dictionary else "p"
+    assert loaded.labels == tuple(map(str, labels))
+    assert [o.name for o in loaded.outputs] == [name]
+    with loaded.compile(backend) as compiled:
+        assert compiled.run({"x": SCORES})[name].tolist() == SCORES.tolist()
+        found = compiled.predict({"x": SCORES})
+    assert found == {name: dict(zip(labels, SCORES.tolist(), strict=True)), "label": labels[1]}
+
+
+def test_a_classifier_in_a_pipeline_answers_by_names() -> None:
+    first = model((3,), exact=True)
+    first.description.output[0].name = "x"
+    first.neuralNetwork.layers.add(name="c", input=["x"], output=["x"]).copy.SetInParent()
+    last = classifier(dictionary=True)
+    last.description.predictedFeatureName = ""
+    made = model_class()(specificationVersion=4)
+    made.description.CopyFrom(last.description)
+    made.pipelineClassifier.pipeline.models.extend([first, last])
+    with gpunn.load(made.SerializeToString()).compile("cpu") as compiled:
+        found = compiled.predict({"x": SCORES})
+    assert found == {"probs": {"cat": 0.25, "dog": 0.5, "eel": 0.25}, "classLabel": "dog"}
+
+
+def test_a_model_without_classes_predicts_arrays() -> None:
+    made = model((3,), exact=True)
+    layer(made, "tanh")
+    with gpunn.load(made.SerializeToString()).compile("cpu") as compiled:
+        assert compiled.predict({"x": X[:3]})["y"].tolist() == compiled(X[:3]).tolist()
+
+
+def test_scores_that_are_not_one_for_each_label() -> None:
+    made = classifier(["cat", "dog"])
+    with gpunn.load(made.SerializeToString()).compile("cpu") as compiled:
+        assert compiled.run({"x": SCORES})["p"].size == 3
+        with pytest.raises(gpunn.ModelError, match="output 'p' has 3 scores, the model has 2 classes"):
+            compiled.predict({"x": SCORES})
 
 
 def test_a_shape_in_an_input_is_found_in_the_run(backend: str) -> None:
