@@ -20,6 +20,7 @@ TABLES = (
     "gpunn/importers/tflite/rules/",
     "gpunn/importers/coreml/rules/",
     "gpunn/importers/nnapi/rules.py",
+    "gpunn/importers/nnapi/table.py",
     "gpunn/importers/nnapi/recurrent.py",
     "gpunn/importers/nnapi/listing.py",
     "gpunn/bench/peers/ncnn_",
@@ -47,6 +48,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/importers/coreml/layer.py": ("outputs of a lower rank", {"reshape"}),
     "gpunn/importers/coreml/reader.py": ("default values", {"fill"}),
+    "gpunn/importers/nnapi/layout.py": ("images of the layout NCHW", {"transpose"}),
     "gpunn/importers/nnapi/node.py": (ACTIVATIONS_OF_A_FORMAT, {"relu", "relu1", "relu6"}),
     "gpunn/importers/tflite/node.py": (
         ACTIVATIONS_OF_A_FORMAT,

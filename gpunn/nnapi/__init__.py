@@ -15,13 +15,14 @@
 
 If a call of the documents returns a ResultCode other than NO_ERROR, its method raises NnapiError with that
 code. Constructors replace the calls that create, and garbage collection those that free. Documents:
-NeuralNetworks.h, types.hal 1.0.
+NeuralNetworks.h, types.hal 1.0; for later feature levels NeuralNetworks.h of level 30.
 """
 
 from gpunn.errors import NnapiError, ResultCode
 from gpunn.importers.nnapi.codes import (
     MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
     DeviceStatus,
+    FeatureLevelCode,
     FuseCode,
     LSHProjectionType,
     OperandCode,
@@ -30,6 +31,7 @@ from gpunn.importers.nnapi.codes import (
     OperationCode,
     PaddingCode,
     PreferenceCode,
+    SymmPerChannelQuantParams,
 )
 from gpunn.nnapi.compilation import Compilation
 from gpunn.nnapi.device import (
@@ -54,6 +56,7 @@ __all__ = [
     "DeviceStatus",
     "Event",
     "Execution",
+    "FeatureLevelCode",
     "FuseCode",
     "LSHProjectionType",
     "Memory",
@@ -68,6 +71,7 @@ __all__ = [
     "PreferenceCode",
     "ResultCode",
     "Support",
+    "SymmPerChannelQuantParams",
     "from_model",
     "get_capabilities",
     "get_status",

@@ -31,7 +31,7 @@ class GraphOperation:
 class Description:
     """An NNAPI model as calls described it: inputs and outputs are operands by index.
 
-    The operations are in an order in which they can run.
+    The operations are in an order in which they can run. `level` is the feature level whose rules hold.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Description:
     operations: Sequence[GraphOperation]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    level: int = 27
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType
 from gpunn.nnapi.compilation import Compilation, Outcome
 from gpunn.nnapi.description import Binding
 from gpunn.nnapi.memory import Memory
+from gpunn.nnapi.operand_types import bound_type
 from gpunn.nnapi.translation import Translation
 from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes, translated
 from gpunn.types import Array
@@ -164,20 +165,9 @@ class Execution:
 
     def _bound(self, k: int, type: OperandType | None, what: str, omitted: bool = False) -> OperandType:
         """Return the type of operand k with the dimensions of `type`."""
-        declared = self._compilation.model.operands[k].type
-        if omitted:
-            return declared
-        found = declared
-        if type is not None:
-            found = replace(declared, dimensions=tuple(type.dimensions))
-            fits = len(found.dimensions) == len(declared.dimensions) and all(
-                old in (0, new) for old, new in zip(declared.dimensions, found.dimensions, strict=True)
-            )
-            if replace(type, dimensions=()) != replace(declared, dimensions=()) or not fits:
-                bad(f"{what} must be {declared} with dimensions in place of 0, got {type!r}")
-        if not found.specified or min(found.dimensions, default=1) < 0:
-            bad(f"{what} must have all dimensions specified, got {found}")
-        return found
+        model = self._compilation.model
+        declared = model.operands[k].type
+        return declared if omitted else bound_type(declared, type, model.feature_level, what)
 
     def _expect_apart(self, inputs: Sequence[_Argument], outputs: Sequence[_Argument]) -> None:
         """Raise BAD_DATA if an output overlaps another output, an input or a referenced constant (types.hal,

@@ -13,10 +13,10 @@ from gpunn.errors import NnapiError, UnsupportedError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import expect_whole
 from gpunn.importers.common.node import RefusedError
-from gpunn.importers.nnapi.codes import OperandCode, OperandType
+from gpunn.importers.nnapi.codes import FeatureLevelCode, OperandCode, OperandType
 from gpunn.importers.nnapi.listing import LISTERS, Listing, expect
-from gpunn.importers.nnapi.rules import OPERATIONS
 from gpunn.importers.nnapi.signature import Param
+from gpunn.importers.nnapi.table import OPERATIONS
 from gpunn.nnapi.model import Model
 from gpunn.passes.expand import expand
 from gpunn.types import DType, TensorType
@@ -130,7 +130,7 @@ _NUMPY = {"i": np.int32, "f": np.float32}
 def _arranged(listing: Listing) -> Sequence[tuple[Param, Any]]:
     """Return each parameter with its value, for the form that has the listing's parameters."""
     named = dict(listing.params)
-    for form in OPERATIONS[listing.type].signature.forms:
+    for form in OPERATIONS[listing.type].signature(FeatureLevelCode.FEATURE_LEVEL_1).forms:
         attributes = {param.name for param in form if param.is_attribute}
         if attributes == named.keys():
             break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,16 +12,18 @@ import numpy as np
 from gpunn.errors import NnapiError, ResultCode
 from gpunn.importers.nnapi.codes import (
     MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES,
+    FeatureLevelCode,
     OperandCode,
     OperandLifeTime,
     OperandType,
     OperationCode,
+    SymmPerChannelQuantParams,
 )
 from gpunn.nnapi.description import Description, GraphOperand, GraphOperation
 from gpunn.nnapi.memory import Memory
+from gpunn.nnapi.operand_types import checked, with_channels
 from gpunn.nnapi.translation import Translation, translate
 from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes
-from gpunn.types import MAX_ELEMENTS
 
 
 class Model:
@@ -30,11 +31,17 @@ class Model:
     it.
 
     Every call except the queries raises BAD_STATE after finish(), UNEXPECTED_NULL for None instead of a
-    value, and BAD_DATA for a wrong index. `name` appears only in messages.
+    value, and BAD_DATA for a wrong index. `name` appears only in messages. feature_level: whose rules hold,
+    27 to 30 (FeatureLevelCode); BAD_DATA for another. 27 and 28 are NNAPI 1.0 and 1.1, which gpunn keeps
+    together; 29 and 30, NNAPI 1.2 and 1.3, add types and forms of the same operations (docs/nnapi.md).
     """
 
-    def __init__(self, name: str = "model") -> None:
+    def __init__(self, name: str = "model", *, feature_level: int = FeatureLevelCode.FEATURE_LEVEL_1) -> None:
+        if feature_level not in tuple(FeatureLevelCode):
+            known = ", ".join(str(int(level)) for level in FeatureLevelCode)
+            bad(f"feature_level must be one of {known}, got {feature_level!r}")
         self.name = name
+        self.feature_level = FeatureLevelCode(feature_level)
         self._operands: list[GraphOperand] = []
         self._operations: list[GraphOperation] = []
         self._computed: set[int] = set()
@@ -50,7 +57,7 @@ class Model:
         """Add an operand and return its index: 0, 1, ... Raises BAD_DATA for an impossible type."""
         self._expect_open("add_operand")
         expect_given("the type", type)
-        self._operands.append(GraphOperand(_checked(type)))
+        self._operands.append(GraphOperand(checked(type, self.feature_level)))
         return len(self._operands) - 1
 
     def set_operand_value(self, index: int, value: Any) -> None:
@@ -83,6 +90,18 @@ class Model:
         data = memory.view(offset, length)
         operand.value = from_bytes(data, operand.type, f"the value of operand {index}")
         operand.lifetime = OperandLifeTime.CONSTANT_REFERENCE
+
+    def set_operand_symm_per_channel_quant_params(
+        self, index: int, channels: SymmPerChannelQuantParams
+    ) -> None:
+        """Give a TENSOR_QUANT8_SYMM_PER_CHANNEL its scales, which it must have (feature level 29).
+
+        Raises BAD_DATA for an operand of another type, and unless there is one scale over 0 for each index
+        along a dimension of it.
+        """
+        operand = self._operand(index, "set_operand_symm_per_channel_quant_params")
+        expect_given("the scales per channel", channels)
+        operand.type = with_channels(operand.type, channels)
 
     def add_operation(self, type: OperationCode, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Add an operation on operands by index, in any order of operations.
@@ -130,6 +149,7 @@ class Model:
         if not self._inputs or not self._outputs:
             bad("a model must have at least one input and one output (identify_inputs_and_outputs)")
         self._settle_lifetimes()
+        self._expect_channels()
         self._operations = self._run_order()
         self._translation = translate(self.description)
 
@@ -168,7 +188,8 @@ class Model:
     @property
     def description(self) -> Description:
         """Return the model as data."""
-        return Description(self.name, self._operands, self._operations, self._inputs, self._outputs)
+        parts = self._operands, self._operations, self._inputs, self._outputs
+        return Description(self.name, *parts, self.feature_level)
 
     @property
     def translation(self) -> Translation:
@@ -220,6 +241,13 @@ class Model:
             if k not in computed:
                 bad(f"operand {k} is an output of the model, but no operation computes it")
 
+    def _expect_channels(self) -> None:
+        """Raise BAD_DATA for a tensor with scales per channel that has none."""
+        for k, operand in enumerate(self._operands):
+            code = operand.type.type
+            if code is OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL and operand.type.channels is None:
+                bad(f"operand {k} has no scales (set_operand_symm_per_channel_quant_params): {operand.type}")
+
     def _run_order(self) -> list[GraphOperation]:
         """Order the operations so that each comes after those that it reads from. Raises BAD_DATA for a
         cycle.
@@ -249,26 +277,3 @@ class Model:
 def _repeated(indices: Sequence[int]) -> set[int]:
     """Return the indices that occur more than once."""
     return {k for k, times in Counter(indices).items() if times > 1}
-
-
-def _checked(type: OperandType) -> OperandType:
-    """Return `type` with clean members; raise BAD_DATA if they contradict each other."""
-    if type.type not in iter(OperandCode):
-        bad(f"there is no operand type {type.type!r}")
-    try:
-        code, dimensions = OperandCode(type.type), tuple(operator.index(d) for d in type.dimensions)
-        scale, zero_point = float(type.scale), operator.index(type.zero_point)
-    except (TypeError, ValueError) as error:
-        bad(f"{type!r} is no operand type: {error}")
-    if code.is_tensor != bool(dimensions):
-        bad(f"{code.name} must have {'' if code.is_tensor else 'no '}dimensions, got {list(dimensions)}")
-    if any(d < 0 for d in dimensions) or math.prod(dimensions) > MAX_ELEMENTS:
-        bad(f"dimensions must not be negative, nor elements over {MAX_ELEMENTS}, got {list(dimensions)}")
-    quantised = code is OperandCode.TENSOR_QUANT8_ASYMM
-    least = "over 0" if quantised else "0 or more" if code is OperandCode.TENSOR_INT32 else "0"
-    fits = {"over 0": scale > 0, "0 or more": scale >= 0, "0": scale == 0}
-    if not fits[least] or not math.isfinite(scale):
-        bad(f"the scale of {code.name} must be {least}, got {scale}")
-    if not 0 <= zero_point <= (255 if quantised else 0):
-        bad(f"the zero point of {code.name} must be {'0 to 255' if quantised else '0'}, got {zero_point}")
-    return OperandType(code, dimensions, scale, zero_point)

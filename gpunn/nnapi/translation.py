@@ -18,8 +18,8 @@ from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.nnapi.checks import DataCheck
 from gpunn.importers.nnapi.codes import OperandLifeTime, OperandType
 from gpunn.importers.nnapi.node import Node
-from gpunn.importers.nnapi.rules import OPERATIONS
-from gpunn.importers.nnapi.signature import QUANT8, Param
+from gpunn.importers.nnapi.signature import Param, Signature
+from gpunn.importers.nnapi.table import OPERATIONS
 from gpunn.nnapi.description import Binding, Description, GraphOperation
 from gpunn.nnapi.values import bad
 from gpunn.types import Array, OpenShape, TensorType
@@ -140,8 +140,12 @@ class _Translator:
 
     def _params(self, operation: GraphOperation) -> list[tuple[Param, int]]:
         """Return the parameters of an operation with their operands; none if these do not fit."""
-        form = OPERATIONS[operation.type].signature.match([self.types[k] for k in operation.inputs])
+        form = self._signature(operation).match([self.types[k] for k in operation.inputs])
         return [] if isinstance(form, str) else list(zip(form, operation.inputs, strict=True))
+
+    def _signature(self, operation: GraphOperation) -> Signature:
+        """Return the signature of an operation at the model's feature level."""
+        return OPERATIONS[operation.type].signature(self.source.level)
 
     def _bound(self, k: int) -> Array | None:
         """Return the value of an input of the model, if it is known."""
@@ -176,7 +180,7 @@ class _Translator:
             return
         try:
             node = self._node(number, entry.origin, graph, entry.inputs)
-            OPERATIONS[self.source.operations[number].type].steps(node)
+            OPERATIONS[self.source.operations[number].type].answer(node)
         except ComputedError:
             pass
         except (RefusedError, NnapiError, ModelError) as error:
@@ -194,7 +198,7 @@ class _Translator:
     def _added(self, number: int, origin: str, graph: Graph, inputs: Inputs) -> tuple[Operand, ...]:
         operation = self.source.operations[number]
         node = self._node(number, origin, graph, inputs)
-        step = OPERATIONS[operation.type].steps(node)
+        step = OPERATIONS[operation.type].answer(node)
         before = len(graph.operations)
         results = self._run(graph, step, operation, origin)
         for k, result in zip(operation.outputs, results, strict=True):
@@ -207,12 +211,12 @@ class _Translator:
     def _node(self, number: int, origin: str, graph: Graph, inputs: Inputs) -> Node:
         """Return an operation in the form for its rule; BAD_DATA if it does not fit its signature."""
         operation = self.source.operations[number]
-        rule = OPERATIONS[operation.type]
+        rule, signature = OPERATIONS[operation.type], self._signature(operation)
         outputs = [self.types[k] for k in operation.outputs]
-        form = rule.signature.match([self.types[k] for k in operation.inputs])
+        form = signature.match([self.types[k] for k in operation.inputs])
         if isinstance(form, str):
             bad(f"{origin}: {form}")
-        wrong = rule.signature.mismatch(form, [self.types[k] for k in operation.inputs], outputs)
+        wrong = signature.mismatch(form, [self.types[k] for k in operation.inputs], outputs)
         if wrong:
             bad(f"{origin}: {wrong}")
         for param, k in zip(form, operation.inputs, strict=True):
@@ -228,6 +232,7 @@ class _Translator:
             variadic=sum(param.variadic for param in form),
             computed={o for k, o in zip(operation.inputs, inputs, strict=True) if o and k in self.computed},
             waiting={o for o in inputs if o is not None and graph.waits(o)},
+            level=self.source.level,
         )
         rule.scales(node)
         return node
@@ -254,7 +259,7 @@ class _Translator:
         """Add the ops; their results, a tensor of rank 0 as one of shape [1], for NNAPI has no rank 0."""
         declared = [self.types[k] for k in operation.outputs]
         *steps, last = as_steps(answer).steps
-        if any(type.type is QUANT8 for type in declared):
+        if any(type.type.form.quantised for type in declared):
             last = replace(last, quantization=[type.quantization for type in declared])
         names = [f"operand {k}" for k in operation.outputs]
         outputs, _ = Builder(graph, self.names).add(as_steps([*steps, last]), origin, names)
@@ -271,8 +276,9 @@ class _Translator:
         declared, shape = self.types[k], result.type.shape
         if result.type.dtype.numpy != declared.type.numpy:
             bad(f"{origin}: operand {k} is {result.type.dtype.value}, but was declared {declared}")
-        fits = len(shape) == len(declared.dimensions)
-        if not fits or any(d not in (0, n) for d, n in zip(declared.dimensions, shape, strict=True)):
+        fits = not declared.ranked or len(shape) == len(declared.dimensions)
+        pairs = zip(declared.dimensions, shape, strict=True) if fits and declared.ranked else ()
+        if not fits or any(d not in (0, n) for d, n in pairs):
             bad(f"{origin}: operand {k} has shape {list(shape)}, but was declared {declared}")
         self.types[k] = replace(declared, dimensions=shape)
 

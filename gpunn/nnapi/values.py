@@ -66,7 +66,7 @@ def _numbers(value: Any, type: OperandType, what: str) -> Array:
         array: Array = found.astype(type.type.numpy) if exact else found
     except (TypeError, ValueError, OverflowError, RuntimeWarning):
         bad(f"{what} must be numbers, got {value!r}")
-    integers = type.type.numpy.kind in "iu"
+    integers = type.type.numpy.kind in "biu"
     if not exact or (integers and (found.dtype.kind == "f" or not np.array_equal(array, found))):
         bad(f"{what} must be {type.type.numpy}, got {value!r}")
     return array

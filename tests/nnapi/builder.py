@@ -23,6 +23,8 @@ from gpunn.nnapi import (
 
 Array = npt.NDArray[Any]
 FLOAT, INT, QUANT8 = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM
+CODES = {"float32": FLOAT, "float16": OperandCode.TENSOR_FLOAT16, "int32": INT}
+SCALARS = {"f": OperandCode.FLOAT32, "i": OperandCode.INT32, "b": OperandCode.BOOL}
 BAD_DATA, BAD_STATE, NULL = ResultCode.BAD_DATA, ResultCode.BAD_STATE, ResultCode.UNEXPECTED_NULL
 X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
 Y = np.maximum(X, 0)
@@ -38,30 +40,35 @@ def expect(code: ResultCode, words: str = "") -> Iterator[None]:
 
 def tensor(*dimensions: int, code: OperandCode = FLOAT, scale: float = 0.0, zero: int = 0) -> OperandType:
     """A tensor type; quantised ones get the scale 0.5 unless another is named."""
-    return OperandType(code, dimensions, scale or (0.5 if code is QUANT8 else 0.0), zero)
+    return OperandType(code, dimensions, scale or (0.5 if code.form.quantised else 0.0), zero)
 
 
 def add_constant(model: Model, value: Any, type: OperandType | None = None) -> int:
-    """A constant operand: an int or float becomes a scalar, a list a TENSOR_INT32, an array a tensor."""
+    """A constant operand: a number or bool becomes a scalar, a list a TENSOR_INT32, an array a tensor."""
     if type is None and isinstance(value, np.ndarray):
-        type = tensor(*value.shape, code=FLOAT if value.dtype == np.float32 else INT)
+        type = tensor(*value.shape, code=CODES[value.dtype.name])
     elif type is None and isinstance(value, list):
         type = tensor(*np.shape(value), code=INT)
     elif type is None:
-        type = OperandType(OperandCode.FLOAT32 if isinstance(value, float) else OperandCode.INT32)
+        type = OperandType(SCALARS[np.asarray(value).dtype.kind])
     index = model.add_operand(type)
     model.set_operand_value(index, value)
     return index
 
 
 def single(
-    operation: str, inputs: Sequence[Any], outputs: Sequence[OperandType], *, finish: bool = True
+    operation: str,
+    inputs: Sequence[Any],
+    outputs: Sequence[OperandType],
+    *,
+    finish: bool = True,
+    level: int = 27,
 ) -> Model:
     """A model of one operation: types become model inputs, None no value, all else constants.
 
     A pair (type, value) is a constant of that type.
     """
-    model = Model(operation)
+    model = Model(operation, feature_level=level)
     indices, free = [], []
     for value in inputs:
         if isinstance(value, OperandType):

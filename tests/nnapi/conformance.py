@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from functools import cache
 from types import ModuleType
@@ -10,13 +11,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpunn.nnapi import Compilation, Execution, FuseCode, Model, OperandCode, OperandType, OperationCode
+from gpunn.nnapi import (
+    Compilation,
+    Execution,
+    FuseCode,
+    Model,
+    OperandCode,
+    OperandType,
+    OperationCode,
+    SymmPerChannelQuantParams,
+)
 from gpunn.planning.partition import HOST
 from tests.resources import shared
 
 Array = npt.NDArray[Any]
-FLOAT = OperandCode.TENSOR_FLOAT32
+ZEROS = (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)  # types to which a 0 can be added
 SUITES = ("aosp", "synth")
+NAMES = {code.name for code in OperationCode}
+UNSIGNED = ("HASHTABLE_LOOKUP", "LSH_PROJECTION")  # quantised, but not with signed integers
+LEVELS = {"V1_0": 27, "V1_1": 27, "V1_2": 29, "V1_3": 30}  # what was there before levels is all in 27
 
 
 @cache
@@ -46,38 +59,117 @@ def cases() -> dict[str, list[Any]]:
 
 
 @cache
-def later_cases() -> list[Any]:
-    """The cases of NNAPI 1.2 and 1.3 of operations that 1.1 has."""
-    data, names = reader(), {code.name for code in OperationCode}
+def later_cases() -> dict[str, list[Any]]:
+    """The cases of NNAPI 1.2 and 1.3 by operation, where 1.1 has the operation; otherwise as cases().
+
+    Those of zero-sized tensors begin with operations that 1.1 does not have; they are cut there. Each
+    quantised case of all versions is there once more with signed integers.
+    """
+    found: dict[str, list[Any]] = {}
+    for case in [c for c in _later() if not c.expect_failure and c.op in NAMES]:
+        found.setdefault(case.op, []).append(cut(case))
+    for operation, known in cases().items():
+        unsigned = [*known, *found.get(operation, ())] if operation not in UNSIGNED else []
+        found.setdefault(operation, []).extend(map(signed, filter(is_quantised, unsigned)))
+    return {operation: group for operation, group in found.items() if group}
+
+
+def refused_cases() -> list[Any]:
+    """The cases of NNAPI 1.2 and 1.3 that must be refused."""
+    return [case for case in _later() if case.expect_failure and case.op in NAMES]
+
+
+def other_cases() -> list[Any]:
+    """The cases of operations that NNAPI 1.1 does not have."""
+    return [case for case in _later() if case.op not in NAMES]
+
+
+def zero_sized_cases() -> list[Any]:
+    """The cases of NNAPI 1.2 whose zero-sized tensors are made by operations that 1.1 does not have."""
+    known = [case for case in _later() if case.op in NAMES]
+    return [case for case in known if not NAMES.issuperset(operation[0] for operation in case.operations)]
+
+
+def every_case() -> list[Any]:
+    """All cases, those with constant tensors twice."""
+    return [*(case for group in cases().values() for case in group), *_later()]
+
+
+@cache
+def _later() -> list[Any]:
+    data, found = reader(), []
     root = str(shared("conformance/nnapi/aosp"))
-    found = (c for c in data.cases(root, max_level=None, include_failure=True) if c.level > "V1_1")
-    return [data.strip_defaults(c) for c in found if names.issuperset(o[0] for o in c.operations)]
+    for again in (False, True):
+        for case in data.cases(root, max_level=None, include_failure=True):
+            if case.level > "V1_1":
+                stripped = data.strip_defaults(case)
+                found.append(data.weights_as_inputs(stripped) if again else stripped)
+    return [case for case in found if case is not None]
+
+
+def cut(case: Any) -> Any:
+    """The case without its operations that NNAPI 1.1 does not have.
+
+    What they compute are inputs, with no rows. All others keep their results. A case without such operations
+    is returned as it is.
+    """
+    kept = [operation for operation in case.operations if operation[0] in NAMES]
+    if kept == case.operations:
+        return case
+    computed = {k for _, _, outputs in kept for k in outputs}
+    read = {k for _, inputs, _ in kept for k in inputs}
+    first = {k for name, _, outputs in case.operations if name not in NAMES for k in outputs} & read
+    found = copy.deepcopy(case)
+    found.operations = kept
+    found.inputs = [*[k for k in case.inputs if k in read], *sorted(first)]
+    found.outputs = [k for k in case.outputs if k in computed]
+    for k in first:
+        operand = found.operands[k]
+        assert 0 in operand.dims, case.id
+        operand.life, operand.data = "input", np.zeros(operand.dims, OperandCode[operand.type].numpy)
+    return found
+
+
+def is_quantised(case: Any) -> bool:
+    """Tell whether a case has unsigned 8-bit tensors."""
+    return any(operand.type == "TENSOR_QUANT8_ASYMM" for operand in case.operands)
+
+
+def signed(case: Any) -> Any:
+    """The case with signed 8-bit tensors: all stored values and zero points are 128 less, as in AOSP."""
+    found = copy.deepcopy(case)
+    found.level, found.name = "V1_3", f"{case.name}_signed"
+    for operand in found.operands:
+        if operand.type == "TENSOR_QUANT8_ASYMM":
+            operand.type, operand.zero = "TENSOR_QUANT8_ASYMM_SIGNED", operand.zero - 128
+            if operand.data is not None:
+                operand.data = (operand.data.astype(np.int16) - 128).astype(np.int8)
+    return found
 
 
 def build(case: Any, behind_add: bool = False) -> Model:
     """The case's model, built by calls and finished; operands that nothing uses stay out.
 
-    With `behind_add` the float inputs of the model are added to 0, and the sums are the case's inputs.
+    With `behind_add` the inputs of the model that are real numbers are added to 0, and the sums are the
+    case's inputs.
     """
-    model = Model(case.id)
+    model = Model(case.id, feature_level=LEVELS[case.level])
     used = {k for _, inputs, outputs in case.operations for k in (*inputs, *outputs)}
     number: dict[int, int] = {}
     for k, operand in enumerate(case.operands):
         if k not in used:
             continue
-        code = OperandCode[operand.type]
-        dims = tuple(operand.dims) if code.is_tensor else ()
-        index = number[k] = model.add_operand(OperandType(code, dims, operand.scale, operand.zero))
+        type = type_of(operand)
+        index = number[k] = model.add_operand(type)
         if operand.life == "const":
-            model.set_operand_value(index, np.asarray(operand.data, code.numpy))
+            model.set_operand_value(index, np.asarray(operand.data, type.type.numpy))
         elif operand.life == "no_value":
             model.set_operand_value(index, None)
     for name, inputs, outputs in case.operations:
         model.add_operation(OperationCode[name], [number[k] for k in inputs], [number[k] for k in outputs])
     inputs = {k: number[k] for k in case.inputs}
     for k, operand in inputs.items() if behind_add else ():
-        type = model.operands[operand].type
-        if type.type is OperandCode.TENSOR_FLOAT32 and not case.operands[k].omitted:
+        if model.operands[operand].type.type in ZEROS and not case.operands[k].omitted:
             inputs[k] = _add_zero(model, operand)
     model.identify_inputs_and_outputs([*inputs.values()], [number[k] for k in case.outputs])
     model.relax_computation_float32_to_float16(case.relaxed)
@@ -85,11 +177,21 @@ def build(case: Any, behind_add: bool = False) -> Model:
     return model
 
 
+def type_of(operand: Any) -> OperandType:
+    """The type of an operand of a case."""
+    code = OperandCode[operand.type]
+    scales = operand.channel_scales
+    channels = SymmPerChannelQuantParams(operand.channel_dim, tuple(scales)) if scales else None
+    dimensions = tuple(operand.dims) if code.is_tensor else ()
+    return OperandType(code, dimensions, operand.scale, operand.zero, channels)
+
+
 def _add_zero(model: Model, result: int) -> int:
     """An operand that, with 0 added to it, is operand `result`."""
-    x, zero = model.add_operand(model.operands[result].type), model.add_operand(OperandType(FLOAT, (1,)))
+    type = model.operands[result].type
+    x, zero = model.add_operand(type), model.add_operand(OperandType(type.type, (1,)))
     fuse = model.add_operand(OperandType(OperandCode.INT32))
-    model.set_operand_value(zero, [0.0])
+    model.set_operand_value(zero, np.zeros(1, type.type.numpy))
     model.set_operand_value(fuse, FuseCode.NONE)
     model.add_operation(OperationCode.ADD, [x, zero, fuse], [result])
     return x
@@ -115,11 +217,16 @@ def execute(compilation: Compilation, case: Any) -> list[Array]:
     execution = Execution(compilation)
     for position, index in enumerate(case.inputs):
         operand = case.operands[index]
-        execution.set_input(position, None if operand.omitted else operand.data)
+        execution.set_input(position, None if operand.omitted else operand.data, _sized(operand))
     results = []
     for position, index in enumerate(case.outputs):
         operand = case.operands[index]
         results.append(np.zeros(operand.dims, OperandCode[operand.type].numpy))
-        execution.set_output(position, results[-1])
+        execution.set_output(position, results[-1], _sized(operand))
     execution.start_compute().wait()
     return results
+
+
+def _sized(operand: Any) -> OperandType | None:
+    """The full type of an operand with a dimension of size 0, which only an execution can say."""
+    return type_of(operand) if 0 in operand.dims else None

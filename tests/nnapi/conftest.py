@@ -6,11 +6,12 @@ from collections import Counter
 
 import pytest
 
-# (operation, backend, "float" or "quant8") -> cases, how many of them passed, and without an op on the host
+# (operation, backend, kind of data) -> cases, how many of them passed, and without an op on the host
 CASES: Counter[tuple[str, str, str]] = Counter()
 PASSED: Counter[tuple[str, str, str]] = Counter()
 ON_DEVICE: Counter[tuple[str, str, str]] = Counter()
-OUT_OF_SCOPE: Counter[str] = Counter()  # reason -> cases of NNAPI 1.2 and 1.3
+OUT_OF_SCOPE: Counter[str] = Counter()  # reason -> cases that do not run whole
+REFUSED: Counter[str] = Counter()  # cases that must be refused, and are
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -18,8 +19,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if CASES:
         _print_cases(terminalreporter)
     if OUT_OF_SCOPE:
-        terminalreporter.section("cases of NNAPI 1.2 and 1.3, out of scope but for those that pass")
-        for reason, count in OUT_OF_SCOPE.most_common():
+        terminalreporter.section("NNAPI cases that do not run whole, and why; cases that are refused")
+        for reason, count in (OUT_OF_SCOPE + REFUSED).most_common():
             terminalreporter.write_line(f"{count:6}  {reason}")
 
 
@@ -27,7 +28,7 @@ def _print_cases(reporter: pytest.TerminalReporter) -> None:
     reporter.section("NNAPI conformance: passed / cases (wholly on the GPU)")
     columns = sorted({(backend, kind) for _, backend, kind in CASES})
     titles = [f"{backend} {kind}" for backend, kind in columns]
-    reporter.write_line(f"{'operation':30}" + "".join(f"{title:>20}" for title in titles))
+    reporter.write_line(f"{'operation':30}" + "".join(f"{title:>21}" for title in titles))
     for operation in [*sorted({operation for operation, _, _ in CASES}), "total"]:
         cells = []
         for backend, kind in columns:
@@ -35,4 +36,4 @@ def _print_cases(reporter: pytest.TerminalReporter) -> None:
             ran, passed, device = (sum(c[k] for k in keys) for c in (CASES, PASSED, ON_DEVICE))
             where = f" ({device})" if backend == "webgpu" else ""
             cells.append(f"{passed} / {ran}{where}" if ran else "-")
-        reporter.write_line(f"{operation:30}" + "".join(f"{cell:>20}" for cell in cells))
+        reporter.write_line(f"{operation:30}" + "".join(f"{cell:>21}" for cell in cells))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ import numpy as np
 from gpunn.backends.webgpu.lower import lower
 from gpunn.compilation.compiler import compile_model
 from gpunn.device import BASELINE
-from gpunn.importers.nnapi.checks import unit
-from gpunn.importers.nnapi.rules import OPERATIONS
+from gpunn.importers.nnapi.checks import centred, unit
 from gpunn.importers.nnapi.signature import Param
-from gpunn.nnapi import Model, OperandCode, OperandType, OperationCode
+from gpunn.importers.nnapi.table import OPERATIONS
+from gpunn.nnapi import FeatureLevelCode, Model, OperandCode, OperandType, OperationCode
 from gpunn.passes.relax import relax
 from gpunn.planning.partition import HOST, partition
 from tests.nnapi.builder import FLOAT, INT, QUANT8, add_constant
@@ -33,6 +33,7 @@ _BLOCK = re.compile(r"(?<=<!-- coverage -->\n).*?(?=<!-- end of coverage -->)", 
 
 INPUTS = {"x", "xs", "a", "b", "lookups", "state", "output_state", "cell_state"}  # the rest is constant
 SCALE = 0.5
+FIXED = {unit: (1 / 256, 0), centred: (1 / 128, 128)}  # scale and zero point that results must have
 QUANTITIES = {"bias": SCALE * SCALE, "hits": 1.0}  # scales that are not SCALE
 
 
@@ -48,7 +49,9 @@ class Column:
 COLUMNS = (
     Column("float32", FLOAT),
     Column("relaxed float32", FLOAT, relaxed=True),
+    Column("float16", OperandCode.TENSOR_FLOAT16),
     Column("quant8 asymm", QUANT8),
+    Column("quant8 asymm signed", OperandCode.TENSOR_QUANT8_ASYMM_SIGNED),
     Column("int32", INT),
 )
 
@@ -131,20 +134,31 @@ SAMPLES: Mapping[str, Sample] = {
 }
 
 
+def level_of(operation: OperationCode, column: Column) -> int | None:
+    """The first feature level at which an operation takes the types of a column; None if none does."""
+    rule = OPERATIONS[operation]
+    return next((level for level in FeatureLevelCode if column.code in rule.signature(level).types), None)
+
+
 def sample_model(operation: OperationCode, column: Column) -> Model:
     """The finished model of an operation's sample in the types of a column."""
     rule, sample = OPERATIONS[operation], SAMPLES[operation.name]
-    form = next(f for f in rule.signature.forms if {p.name for p in f} == sample.inputs.keys())
-    model = Model(f"{operation.name} in {column.title}")
+    level = level_of(operation, column)
+    assert level is not None
+    signature = rule.signature(level)
+    form = next(f for f in signature.forms if {p.name for p in f} == sample.inputs.keys())
+    model = Model(f"{operation.name} in {column.title}", feature_level=level)
     free: list[int] = []
     arguments: list[int] = []
     for param in form:
         for _ in range(2 if param.variadic else 1):
             arguments.append(_argument(model, param, sample.inputs[param.name], column.code, free))
     results = []
-    for param in rule.signature.outputs:
-        scale = 1 / 256 if rule.scales is unit else QUANTITIES.get(param.name, SCALE)
-        results.append(model.add_operand(_type(param, sample.outputs[param.name], column.code, scale)))
+    scale, zero = FIXED.get(rule.scales, (SCALE, 0))
+    zero -= 128 if rule.scales in FIXED and column.code is OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
+    for param in signature.outputs:
+        type = _type(param, sample.outputs[param.name], column.code, QUANTITIES.get(param.name, scale))
+        results.append(model.add_operand(replace(type, zero_point=zero if type.scale else 0)))
     model.add_operation(operation, arguments, results)
     model.identify_inputs_and_outputs(free, results)
     model.relax_computation_float32_to_float16(column.relaxed)
@@ -155,7 +169,8 @@ def sample_model(operation: OperationCode, column: Column) -> Model:
 def _argument(model: Model, param: Param, value: Any, code: OperandCode, free: list[int]) -> int:
     """The operand of a parameter; an input of the model goes to `free` too."""
     if param.is_attribute:
-        return add_constant(model, value)
+        (kind,) = param.codes((code,))
+        return add_constant(model, value, None if kind.is_tensor or value is None else OperandType(kind))
     absent = value is None
     dimensions = (0,) * param.ranks[0][0] if absent else value
     type = _type(param, dimensions, code, QUANTITIES.get(param.name, SCALE))
@@ -168,14 +183,14 @@ def _argument(model: Model, param: Param, value: Any, code: OperandCode, free: l
 
 
 def _type(param: Param, dimensions: tuple[int, ...], code: OperandCode, scale: float) -> OperandType:
-    (found,) = param.codes((code,))
-    scaled = found is QUANT8 or (param.kind == "B" and code is QUANT8)
+    found = param.codes((code,))[0]
+    scaled = found.form.quantised or (param.kind == "B" and code.form.quantised)
     return OperandType(found, dimensions, scale if scaled else 0.0)
 
 
 def host_reason(operation: OperationCode, column: Column) -> str | None:
     """Why the operation runs on the CPU, empty where the GPU runs it; None for a type it does not take."""
-    if column.code not in OPERATIONS[operation].signature.types:
+    if level_of(operation, column) is None:
         return None
     translation = sample_model(operation, column).translation
     assert not translation.deferred and not translation.refused, translation.refused
@@ -193,9 +208,17 @@ def table(operations: Sequence[OperationCode] = tuple(OperationCode)) -> str:
     rows = [titles, ["---"] * len(titles)]
     for operation in sorted(operations, key=lambda code: code.name):
         reasons = [host_reason(operation, column) for column in COLUMNS]
-        cells = ["-" if reason is None else "cpu" if reason else "webgpu, cpu" for reason in reasons]
+        levels = [level_of(operation, column) for column in COLUMNS]
+        cells = [_cell(reason, level) for reason, level in zip(reasons, levels, strict=True)]
         rows.append([operation.name, *cells, "; ".join(dict.fromkeys(filter(None, reasons)))])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cell(reason: str | None, level: int | None) -> str:
+    """The backends of a cell, and the feature level if it is a later one."""
+    if reason is None or level is None:
+        return "-"
+    return f"{'cpu' if reason else 'webgpu, cpu'}{f' ({level})' if level > 27 else ''}"
 
 
 def refreshed(page: str) -> str:

@@ -20,6 +20,14 @@ PREFIXES = {
     nnapi.PreferenceCode: "ANEURALNETWORKS_PREFER_",
     nnapi.ResultCode: "ANEURALNETWORKS_",
 }
+LATER_TYPES = {  # of feature levels 29 and 30
+    "BOOL": 6,
+    "TENSOR_FLOAT16": 8,
+    "FLOAT16": 10,
+    "TENSOR_QUANT8_SYMM_PER_CHANNEL": 11,
+    "TENSOR_QUANT8_SYMM": 13,
+    "TENSOR_QUANT8_ASYMM_SIGNED": 14,
+}
 SINCE_1_1 = {"BATCH_TO_SPACE_ND": 29, "MEAN": 31, "SPACE_TO_BATCH_ND": 33, "SQUEEZE": 34, "TRANSPOSE": 37}
 
 
@@ -32,6 +40,8 @@ def test_codes_are_those_of_the_header(codes: type[enum.IntEnum]) -> None:
     expected = {name: int(number) for name, number in pairs}
     if codes is nnapi.OperationCode:
         expected |= SINCE_1_1
+    if codes is nnapi.OperandCode:
+        expected |= LATER_TYPES
     assert {name: int(code) for name, code in codes.__members__.items()} == expected
 
 

@@ -1,28 +1,40 @@
-"""Every case of ../shared/conformance/nnapi up to NNAPI 1.1, on both backends, constants also as inputs."""
+"""Every case of ../shared/conformance/nnapi on both backends, constants also as inputs."""
 
 from __future__ import annotations
 
-import re
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn.nnapi import NnapiError, OperationCode, ResultCode
 from tests.nnapi import conformance
-from tests.nnapi.conftest import CASES, ON_DEVICE, OUT_OF_SCOPE, PASSED
+from tests.nnapi.conftest import CASES, ON_DEVICE, OUT_OF_SCOPE, PASSED, REFUSED
 
 OPERATIONS = (*(operation.name for operation in OperationCode), "MODEL")
 ON_HOST = {"hashtable_lookup", "lsh_projection", "lstm"}  # the ops that stay on the numpy backend
-FLOAT, QUANT8 = "float", "quant8"
+KINDS = {"float32": "float", "relaxed": "float"}  # where the name of a kind in the cases is not ours
+
+
+def cases(operation: str) -> list[Any]:
+    """The cases of an operation, of all versions of NNAPI."""
+    return [*conformance.cases()[operation], *conformance.later_cases().get(operation, ())]
+
+
+def kind(case: Any) -> str:
+    """The column of the table for a case."""
+    if case.level <= "V1_1":
+        return KINDS.get(case.kind, case.kind)
+    return "later float" if "float" in case.kind or case.kind == "relaxed" else "later quant8"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operation(operation: str, backend: str) -> None:
     """All cases of one operation; a failure names the case and its first wrong elements."""
     failed: list[str] = []
-    for case in conformance.cases()[operation]:
-        kind = QUANT8 if case.kind == "quant8" else FLOAT
-        key = (operation, backend, kind)
+    for case in cases(operation):
+        key = (operation, backend, kind(case))
         CASES[key] += 1
         hosted: set[str] = set()
         try:
@@ -41,16 +53,16 @@ def test_operation(operation: str, backend: str) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_inputs_may_be_results_of_an_operation(operation: str, backend: str) -> None:
     """The float cases once more, where every float input is first added to 0."""
-    for case in conformance.cases()[operation]:
-        if case.kind != "quant8":
+    for case in cases(operation):
+        if "float" in kind(case):
             outputs, _ = conformance.run(case, backend, behind_add=True)
             assert not conformance.reader().compare(case, outputs), case.id
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_quantised_results_have_the_same_bits_on_both_backends(operation: str, gpu: str) -> None:
-    for case in conformance.cases()[operation]:
-        if case.kind == "quant8":
+    for case in cases(operation):
+        if "quant8" in kind(case):
             outputs = [conformance.run(case, backend)[0] for backend in (gpu, "cpu")]
             for a, b in zip(*outputs, strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=case.id)
@@ -60,30 +72,38 @@ def test_every_operation_has_cases() -> None:
     assert set(conformance.cases()) == set(OPERATIONS)
 
 
-# What NNAPI 1.2 and 1.3 added to the operations of 1.1, by what the refusal says.
-LATER = {
-    "operand types: TENSOR_FLOAT16, BOOL (the layout flag), scales per channel": r"^no operand code",
-    "inputs: axis, dilation, layer normalisation": r"takes \d+ (or \d+ )?inputs",
-    "element types of an operation": r"must be (TENSOR_\w+|INT32)( or TENSOR_\w+)*, got",
-    "ranks of an operation": r"must have rank",
-    "free scales of CONV_2D and CONCATENATION": r"scale",
-    "cases that must be refused": r"^expected",
+def test_cases_that_must_be_refused_are() -> None:
+    for case in conformance.refused_cases():
+        with pytest.raises(NnapiError) as caught:
+            conformance.run(case, "cpu")
+        assert caught.value.code is ResultCode.BAD_DATA, case.id
+        REFUSED["cases that must be refused"] += 1
+
+
+# The cases that do not run whole: why, and how many. One that begins to pass must be taken out of here.
+REASONS = {
+    "operations that NNAPI 1.2 added": (conformance.other_cases, 959),
+    "zero-sized tensors made by operations that 1.2 added: cut behind them, the rest passes": (
+        conformance.zero_sized_cases,
+        138,
+    ),
 }
 
 
-def test_cases_of_later_versions_pass_or_are_refused_for_what_those_added() -> None:
-    for case in conformance.later_cases():
-        try:
-            outputs, _ = conformance.run(case, "cpu")
-            assert not case.expect_failure, f"{case.id} must be refused"
-            assert not conformance.reader().compare(case, outputs), case.id
-            OUT_OF_SCOPE["pass"] += 1
-            continue
-        except KeyError as error:
-            text = f"no operand code {error}"
-        except NnapiError as error:
-            assert error.code is ResultCode.BAD_DATA, case.id
-            text = f"expected: {error}" if case.expect_failure else str(error)
-        reason = next((reason for reason, pattern in LATER.items() if re.search(pattern, text)), None)
-        assert reason, f"{case.id}: {text}"
-        OUT_OF_SCOPE[reason] += 1
+def test_every_other_case_has_a_reason() -> None:
+    """A case that gpunn.nnapi cannot say names an operation that it does not have."""
+    assert len(REASONS) <= 20
+    known = {code.name for code in OperationCode}
+    for reason, (found, count) in REASONS.items():
+        missing = Counter(name for case in found() for name in {o[0] for o in case.operations} - known)
+        assert all({o[0] for o in case.operations} - known for case in found()), reason
+        assert len(found()) == count, reason
+        OUT_OF_SCOPE[f"{reason} ({', '.join(sorted(missing))})"] = count
+
+
+def test_every_case_is_run_or_has_a_reason() -> None:
+    ran = [case for operation in OPERATIONS for case in cases(operation)]
+    counted = len([case for case in ran if not case.name.endswith("_signed")])
+    whole = conformance.every_case()
+    apart = len(conformance.other_cases()) + len(conformance.refused_cases())
+    assert counted + apart == len(whole) and apart < len(whole)

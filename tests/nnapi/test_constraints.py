@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.importers.nnapi.rules import OPERATIONS
-from gpunn.nnapi import OperandType, OperationCode, ResultCode
+from gpunn.importers.nnapi.signature import expanded
+from gpunn.importers.nnapi.table import OPERATIONS
+from gpunn.nnapi import FeatureLevelCode, OperandType, OperationCode, ResultCode
 from tests.nnapi.builder import FLOAT, INT, QUANT8, compiled, expect, run, single, tensor
 from tests.nnapi.constraints import BIAS, FILTER, INT32, LSTM, LSTM_OUT, RNN, SVDF, WRONG, X, changed
 
@@ -73,8 +74,15 @@ def test_the_table_has_every_operation_in_alphabetical_order() -> None:
 
 def test_every_parameter_of_the_table_is_understood() -> None:
     for code, rule in OPERATIONS.items():
-        for form in rule.signature.forms:
-            names = [param.name for param in form]
-            assert len(names) == len(set(names)), code
-            assert all(param.ranks for param in form if param.kind not in "if"), code
-        assert {FLOAT, QUANT8} & set(rule.signature.types)
+        for level in FeatureLevelCode:
+            signature = rule.signature(level)
+            for line, form in zip(_lines(rule.forms, level), signature.forms, strict=True):
+                names = [param.name for param in form]
+                assert len(names) == len(set(names)) == len(line.split()), code
+                assert all(param.ranks for param in form if param.kind not in "ibf"), code
+            assert {FLOAT, QUANT8} & set(signature.types)
+
+
+def _lines(forms: Sequence[str], level: int) -> list[str]:
+    """The forms of an operation at a feature level, as text."""
+    return [line for form in forms for line in expanded(form, level)]

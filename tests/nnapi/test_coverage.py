@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunn.importers.nnapi.rules import OPERATIONS
+from gpunn.importers.nnapi.table import OPERATIONS
 from gpunn.nnapi import OperationCode
 from tests.nnapi.coverage import COLUMNS, PAGE, SAMPLES, host_reason, refreshed
 from tests.resources import ROOT

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpunn.errors import ResultCode
 from gpunn.importers.nnapi.node import Node
-from gpunn.importers.nnapi.signature import QUANT8
+from gpunn.importers.nnapi.signature import PER_CHANNEL, SIGNED
 from gpunn.types import Array
 
 Scales = Callable[[Node], None]
@@ -36,7 +36,7 @@ def same(*names: str) -> Scales:
         out = node.results[0]
         types = [node.type(name) for name in names] or node.types[: node.variadic]
         for found in types:
-            if out.type is QUANT8 and (found.scale, found.zero_point) != (out.scale, out.zero_point):
+            if out.type.form.quantised and (found.scale, found.zero_point) != (out.scale, out.zero_point):
                 node.corrupt(
                     f"the output must have the scale and zero point of the input, {found}, got {out}"
                 )
@@ -44,28 +44,85 @@ def same(*names: str) -> Scales:
     return check
 
 
-def unit(node: Node) -> None:
-    """Require a quantised output to have scale 1/256 and zero point 0."""
-    out = node.results[0]
-    if out.type is QUANT8 and (out.scale, out.zero_point) != (1 / 256, 0):
-        node.corrupt(f"the output must have scale 1/256 and zero point 0, got {out}")
-
-
-def product(first: str, second: str) -> Scales:
-    """Require the output's scale to exceed the product of two scales, which is the scale of a bias."""
+def fixed(scale: str, zero_point: int) -> Scales:
+    """Require a quantised output to have a scale, written as 1/n, and a zero point; 128 less if signed."""
 
     def check(node: Node) -> None:
         out = node.results[0]
-        if out.type is not QUANT8:
+        if not out.type.form.quantised:
             return
+        zero = zero_point - 128 if out.type is SIGNED else zero_point
+        if (out.scale, out.zero_point) != (1 / int(scale.removeprefix("1/")), zero):
+            node.corrupt(f"the output must have scale {scale} and zero point {zero}, got {out}")
+
+    return check
+
+
+unit = fixed("1/256", 0)
+centred = fixed("1/128", 128)
+
+
+def before(level: int, scales: Scales) -> Scales:
+    """Make a rule that feature levels from `level` on do not have any more."""
+    return lambda node: scales(node) if node.level < level else None
+
+
+def every(*rules: Scales) -> Scales:
+    """Make a rule of several."""
+
+    def check(node: Node) -> None:
+        for rule in rules:
+            rule(node)
+
+    return check
+
+
+def over_product(first: str, second: str) -> Scales:
+    """Require the scale of a quantised output to exceed the product of two scales."""
+
+    def check(node: Node) -> None:
+        out = node.results[0]
         scale = node.type(first).scale * node.type(second).scale
-        if not out.scale > scale:
+        if out.type.form.quantised and not out.scale > scale:
             node.corrupt(
                 f"the output's scale must be over {first} scale * {second} scale = {scale:g}, got {out}"
             )
-        if "bias" in node.parameters and not math.isclose(node.type("bias").scale, scale, rel_tol=1e-6):
-            bias = node.type("bias")
+
+    return check
+
+
+def biased(first: str, second: str) -> Scales:
+    """Require a bias among quantised tensors to have the product of two scales; 0 for scales per channel."""
+
+    def check(node: Node) -> None:
+        bias = node.type("bias")
+        if not node.results[0].type.form.quantised:
+            return
+        if node.type(second).type is PER_CHANNEL:
+            if bias.scale != 0:
+                node.corrupt(f"beside scales per channel the bias must have scale 0, got {bias}")
+            return
+        scale = node.type(first).scale * node.type(second).scale
+        if not math.isclose(bias.scale, scale, rel_tol=1e-6):
             node.corrupt(f"the bias must have scale {first} scale * {second} scale = {scale:g}, got {bias}")
+
+    return check
+
+
+def layer(first: str, second: str) -> Scales:
+    """Check the scales of a layer with a filter: the output's before feature level 29, and the bias."""
+    return every(before(29, over_product(first, second)), biased(first, second))
+
+
+def channels_along(dimension: int) -> Scales:
+    """Require the scales per channel of a filter to lie along a dimension."""
+
+    def check(node: Node) -> None:
+        channels = node.type("filter").channels
+        if channels is not None and channels.channel_dim != dimension:
+            node.corrupt(
+                f"the filter's scales must be along dimension {dimension}, got {node.type('filter')}"
+            )
 
     return check
 

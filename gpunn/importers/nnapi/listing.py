@@ -224,6 +224,7 @@ def _expect_last_axis(operation: Operation) -> None:
 
 
 def _lsh(operation: Operation) -> Listing:
+    expect(not operation.attrs["offset"], "offsets of signatures, NNAPI 1.1 has none")
     kind = LSHProjectionType[operation.attrs["type"].upper()]
     return Listing(OperationCode.LSH_PROJECTION, _filled(operation, 3), {"type": kind})
 

@@ -24,8 +24,8 @@ class Node(common.Node):
     `parameters` are the positions of named inputs, `variadic` how many inputs without a name come first;
     `types` the types of all inputs, and `results` those of the outputs, as declared. `computed` are inputs
     that other operations compute, `waiting` those of which an execution brings the dimensions, or tells
-    whether they are there at all. A rule reads attributes first, then tensors: so attributes are checked even
-    where dimensions are not known yet.
+    whether they are there at all. `level` is the model's feature level. A rule reads attributes first, then
+    tensors: so attributes are checked even where dimensions are not known yet.
     """
 
     _: KW_ONLY
@@ -35,6 +35,7 @@ class Node(common.Node):
     variadic: int = 0
     computed: Set[Operand] = frozenset()
     waiting: Set[Operand] = frozenset()
+    level: int = 27
 
     def corrupt(self, what: str) -> NoReturn:
         """Raise BAD_DATA naming this operation."""
@@ -53,6 +54,11 @@ class Node(common.Node):
     def type(self, name: str) -> OperandType:
         """Return the declared type of a parameter."""
         return self.types[self.parameters[name]]
+
+    def rank(self, name: str) -> int:
+        """Return the number of dimensions of a tensor. Raises ComputedError if only an execution tells."""
+        found = self.type(name)
+        return len(found.dimensions) if found.ranked else self.tensor(name).type.rank
 
     def tensor(self, name: str) -> Operand:
         """Return the tensor of a parameter, with all dimensions known."""
@@ -100,8 +106,22 @@ class Node(common.Node):
         return value
 
     def real(self, name: str) -> float:
-        """Return a FLOAT32 scalar."""
+        """Return a FLOAT32 or FLOAT16 scalar."""
         return float(self.value(name).item())
+
+    def flag(self, name: str) -> bool:
+        """Return a BOOL scalar; False if this form does not have it."""
+        return name in self.parameters and bool(self.value(name).item())
+
+    def axis(self) -> int:
+        """Return the INT32 scalar axis, an index into the dimensions of x, from the end if negative.
+
+        Without it, the last one.
+        """
+        if "axis" not in self.parameters:
+            return -1
+        rank = self.rank("x")
+        return self.integer("axis", -rank, rank - 1)
 
     def integers(self, name: str, count: int | None = None) -> tuple[int, ...]:
         """Return the values of a vector; `count` of them if it is given."""

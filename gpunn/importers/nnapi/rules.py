@@ -1,41 +1,20 @@
-"""The NNAPI operation table: signatures, constraints, and the op with attributes for each operation.
-
-Sources: types.hal 1.0, OperationType, and NeuralNetworks.h, OperationCode; for BATCH_TO_SPACE_ND, MEAN,
-SPACE_TO_BATCH_ND, SQUEEZE and TRANSPOSE types.hal 1.1. If the two differ, types.hal is right, as in Android:
-RESIZE_BILINEAR takes the width first, the scratch buffer of LSTM is a matrix. Only the padding code 0 (NONE)
-of types.hal is refused, because NeuralNetworks.h does not have it. A broken constraint is BAD_DATA.
-"""
+"""Rules of the NNAPI operations: the op with attributes for each (table.py has their signatures)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpunn.importers.common.answers import Step
+import numpy as np
+
+from gpunn.importers.common.answers import PREVIOUS, Step
 from gpunn.importers.common.strided_slice import StridedSlice
-from gpunn.importers.nnapi.checks import IN_RANGE, SORTED, DataCheck, Scales, free, hits, product, same, unit
-from gpunn.importers.nnapi.codes import LSHProjectionType, OperandCode, OperationCode
+from gpunn.importers.nnapi.codes import LSHProjectionType
 from gpunn.importers.nnapi.node import PADDINGS, Node
-from gpunn.importers.nnapi.recurrent import lstm, rnn, svdf
-from gpunn.importers.nnapi.signature import FLOAT, INT, QUANT8, Signature, parse
+from gpunn.importers.nnapi.signature import HALF, INT
 
 ToStep = Callable[[Node], Step | Sequence[Step]]
-
-FLOATS = (FLOAT,)
-QUANTISED = (FLOAT, QUANT8)
-ANY = (FLOAT, INT, QUANT8)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One operation: its signature, its ops, the rule for its scales, and its values at execution."""
-
-    signature: Signature
-    steps: ToStep
-    scales: Scales
-    checks: tuple[DataCheck, ...] = ()
 
 
 def plain(op: str) -> ToStep:
@@ -48,9 +27,24 @@ def binary(op: str) -> ToStep:
 
     def steps(node: Node) -> Step:
         attrs = node.activation()
+        if attrs and node.type("a").type is INT:
+            node.corrupt(f"fuse must be 0 for integers, got {node.integer('fuse')}")
         return Step(op, (node.tensor("a"), node.tensor("b")), attrs)
 
     return steps
+
+
+def div(node: Node) -> Step | Sequence[Step]:
+    """Translate DIV; of integers the quotient is rounded down."""
+    return binary("floor_div" if node.type("a").type is INT else "div")(node)
+
+
+def dequantize(node: Node) -> Step | Sequence[Step]:
+    """Translate DEQUANTIZE to float32, or to float16, which is that rounded."""
+    step = Step("dequantize", (node.tensor("x"),))
+    if node.results[0].type is not HALF:
+        return step
+    return step, Step("cast", (PREVIOUS,), {"dtype": "float16"})
 
 
 def pool(op: str) -> ToStep:
@@ -75,9 +69,16 @@ def _window(node: Node) -> dict[str, Any]:
     return {"stride": stride, "padding": padding, **node.activation()}
 
 
+def _dilation(node: Node) -> dict[str, Any]:
+    """Return the dilation of a convolution; nothing if the form has none."""
+    if "dilation_width" not in node.parameters:
+        return {}
+    return {"dilation": (node.integer("dilation_height", 1), node.integer("dilation_width", 1))}
+
+
 def conv(node: Node) -> Step:
     """Translate CONV_2D: the filter has as many input channels as the input."""
-    attrs = _window(node)
+    attrs = {**_window(node), **_dilation(node)}
     x, filter = node.tensor("x"), node.tensor("filter")
     if filter.type.shape[3] != x.type.shape[3]:
         node.corrupt(f"filter has {filter.type.shape[3]} input channels, input has {x.type.shape[3]}")
@@ -86,7 +87,7 @@ def conv(node: Node) -> Step:
 
 def depthwise_conv(node: Node) -> Step:
     """Translate DEPTHWISE_CONV_2D: depth_out = depth_in * multiplier."""
-    attrs, multiplier = _window(node), node.integer("multiplier", 1)
+    attrs, multiplier = {**_window(node), **_dilation(node)}, node.integer("multiplier", 1)
     x, filter = node.tensor("x"), node.tensor("filter")
     if filter.type.shape[3] != x.type.shape[3] * multiplier:
         depths = f"{x.type.shape[3]} input channels times multiplier {multiplier}"
@@ -102,7 +103,8 @@ def fully_connected(node: Node) -> Step:
 
 def concatenation(node: Node) -> Step:
     """Translate CONCATENATION of any number of tensors."""
-    axis = node.integer("axis", 0, len(node.types[0].dimensions) - 1)
+    ranked = next((t for t in node.types[: node.variadic] if t.ranked), None)
+    axis = node.integer("axis", 0, None if ranked is None else len(ranked.dimensions) - 1)
     return Step("concat", node.tensors(), {"axis": axis})
 
 
@@ -136,7 +138,7 @@ def _zero(node: Node) -> float:
 
 def pad(node: Node) -> Step:
     """Translate PAD with zeros; quantised, with the zero point."""
-    paddings = node.pairs("paddings", len(node.type("x").dimensions))
+    paddings = node.pairs("paddings", node.rank("x"))
     return Step("pad", (node.tensor("x"),), {"paddings": paddings, "value": _zero(node)})
 
 
@@ -154,7 +156,7 @@ def squeeze(node: Node) -> Step:
 
 def transpose(node: Node) -> Step:
     """Translate TRANSPOSE; without a permutation the dimensions are reversed."""
-    rank = len(node.type("x").dimensions)
+    rank = node.rank("x")
     perm = node.integers("perm", rank) if node.has("perm") else tuple(reversed(range(rank)))
     return Step("transpose", (node.tensor("x"),), {"perm": perm})
 
@@ -170,7 +172,7 @@ def strided_slice(node: Node) -> Step | Sequence[Step]:
 
     Begins that come with an execution decide on the shape alone.
     """
-    rank = len(node.type("x").dimensions)
+    rank = node.rank("x")
     begin, end, strides = (node.integers(name, rank) for name in ("begin", "end", "strides"))
     hide_begin, hide_end, shrink = (
         node.integer(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")
@@ -203,33 +205,58 @@ def strided_slice(node: Node) -> Step | Sequence[Step]:
 
 
 def resize_bilinear(node: Node) -> Step:
-    """Translate RESIZE_BILINEAR; the width comes first."""
-    size = node.integer("height", 1), node.integer("width", 1)
-    return Step("resize_bilinear", (node.tensor("x"),), {"size": size})
+    """Translate RESIZE_BILINEAR to a size, or by scales; the width comes first."""
+    attrs = {name: node.flag(name) for name in ("align_corners", "half_pixel_centers")}
+    if all(attrs.values()):
+        node.corrupt("align_corners and half_pixel_centers exclude each other")
+    if "width" in node.parameters:
+        size = node.integer("height", 1), node.integer("width", 1)
+        return Step("resize_bilinear", (node.tensor("x"),), {"size": size, **attrs})
+    scales = [node.real(name) for name in ("height_scale", "width_scale")]
+    if not all(0 < scale < math.inf for scale in scales):
+        node.corrupt(f"height_scale and width_scale must be positive, got {scales}")
+    x = node.tensor("x")
+    sizes = [
+        math.floor(np.float32(n) * np.float32(f)) for n, f in zip(x.type.shape[1:3], scales, strict=True)
+    ]
+    return Step("resize_bilinear", (x,), {"size": tuple(sizes), **attrs})
+
+
+def l2_normalization(node: Node) -> Step:
+    """Translate L2_NORMALIZATION along an axis, or the last dimension."""
+    attrs = {"axis": node.axis()}
+    return Step("l2_normalization", (node.tensor("x"),), attrs)
 
 
 def softmax(node: Node) -> Step:
-    """Translate SOFTMAX over the last dimension."""
+    """Translate SOFTMAX along an axis, or the last dimension."""
     beta = node.real("beta")
     if not beta > 0:
         node.corrupt(f"beta must be positive, got {beta}")
-    return Step("softmax", (node.tensor("x"),), {"axis": -1, "beta": beta})
+    attrs = {"axis": node.axis(), "beta": beta}
+    return Step("softmax", (node.tensor("x"),), attrs)
 
 
 def local_response_normalization(node: Node) -> Step:
-    """Translate LOCAL_RESPONSE_NORMALIZATION over the last dimension."""
+    """Translate LOCAL_RESPONSE_NORMALIZATION along an axis, or the last dimension.
+
+    The documents of all feature levels forbid a bias of 0. In practice it is computed, so only level 27
+    refuses it here.
+    """
     attrs = {
         "radius": node.integer("radius", 0),
         **{name: node.real(name) for name in ("bias", "alpha", "beta")},
+        "axis": node.axis(),
     }
-    if attrs["bias"] == 0:
+    if attrs["bias"] == 0 and node.level == 27:
         node.corrupt("bias must not be 0")
     return Step("local_response_normalization", (node.tensor("x"),), attrs)
 
 
 def lsh_projection(node: Node) -> Step:
     """Translate LSH_PROJECTION; a sparse signature must fit 32 bits."""
-    kind = node.code("type", {LSHProjectionType.SPARSE: "sparse", LSHProjectionType.DENSE: "dense"})
+    kinds = {code: kind for code, (since, kind, _) in _LSH_KINDS.items() if since <= node.level}
+    number, kind = node.integer("type"), node.code("type", kinds)
     functions = node.tensor("hash")
     count, seeds = functions.type.shape
     if kind == "sparse" and seeds + math.ceil(math.log2(max(count, 1))) > 32:
@@ -237,94 +264,13 @@ def lsh_projection(node: Node) -> Step:
     x, weight = node.tensor("x"), node.optional("weight")
     if weight is not None and weight.type.shape[0] != x.type.shape[0]:
         node.corrupt(f"weight must have {x.type.shape[0]} entries as the input, got {weight.type.shape[0]}")
-    return Step("lsh_projection", (functions, x, weight), {"type": kind})
+    attrs = {"type": kind, "offset": _LSH_KINDS[LSHProjectionType(number)][2]}
+    return Step("lsh_projection", (functions, x, weight), attrs)
 
 
-def _rule(
-    types: Sequence[OperandCode],
-    forms: Sequence[str],
-    outputs: str,
-    steps: ToStep,
-    scales: Scales = free,
-    *checks: DataCheck,
-) -> Rule:
-    signature = Signature(tuple(map(parse, forms)), parse(outputs), tuple(types))
-    return Rule(signature, steps, scales, checks)
-
-
-_SIDES = "left:i right:i top:i bottom:i stride_width:i stride_height:i"
-_SCHEME = "padding:i stride_width:i stride_height:i"
-_WINDOW = "filter_width:i filter_height:i fuse:i"
-_POOL = (f"x:T4 {_SIDES} {_WINDOW}", f"x:T4 {_SCHEME} {_WINDOW}")
-_CONV = (f"x:T4 filter:T4 bias:B1 {_SIDES} fuse:i", f"x:T4 filter:T4 bias:B1 {_SCHEME} fuse:i")
-_DEPTHWISE = tuple(form.replace("fuse", "multiplier:i fuse") for form in _CONV)
-_BINARY = ("a:T1-4 b:T1-4 fuse:i",)
-_UNARY = ("x:T1-4",)
-_LSTM = (
-    "x:F2 input_to_input:F2? input_to_forget:F2 input_to_cell:F2 input_to_output:F2"
-    " recurrent_to_input:F2? recurrent_to_forget:F2 recurrent_to_cell:F2 recurrent_to_output:F2"
-    " cell_to_input:F1? cell_to_forget:F1? cell_to_output:F1?"
-    " input_gate_bias:F1? forget_gate_bias:F1 cell_bias:F1 output_gate_bias:F1"
-    " projection:F2? projection_bias:F1? output_state:F2 cell_state:F2 fuse:i? cell_clip:f proj_clip:f",
-)
-_SLICE = "x:T1-4 begin:V1 end:V1 strides:V1 begin_mask:i end_mask:i shrink_axis_mask:i"
-_RNN = "x:F2 weights:F2 recurrent_weights:F2 bias:F1 state:F2 fuse:i?"
-_SVDF = "x:F2 weights_feature:F2 weights_time:F2 bias:F1? state:F2 rank:i fuse:i?"
-
-
-_TABLE: Mapping[str, Rule] = {
-    "ADD": _rule(QUANTISED, _BINARY, "y:T1-4", binary("add")),
-    "AVERAGE_POOL_2D": _rule(QUANTISED, _POOL, "y:T4", pool("average_pool2d"), same("x")),
-    "BATCH_TO_SPACE_ND": _rule(QUANTISED, ["x:T4 block_shape:V1"], "y:T4", batch_to_space, same("x")),
-    "CONCATENATION": _rule(QUANTISED, ["xs:T1-4* axis:i"], "y:T1-4", concatenation, same()),
-    "CONV_2D": _rule(QUANTISED, _CONV, "y:T4", conv, product("x", "filter")),
-    "DEPTHWISE_CONV_2D": _rule(QUANTISED, _DEPTHWISE, "y:T4", depthwise_conv, product("x", "filter")),
-    "DEPTH_TO_SPACE": _rule(QUANTISED, ["x:T4 block_size:i"], "y:T4", blocks("depth_to_space"), same("x")),
-    "DEQUANTIZE": _rule((QUANT8,), ["x:Q1-4"], "y:F1-4", plain("dequantize")),
-    "DIV": _rule(FLOATS, _BINARY, "y:T1-4", binary("div")),
-    "EMBEDDING_LOOKUP": _rule(
-        ANY, ["lookups:I1 values:T2-"], "y:T2-", plain("embedding_lookup"), same("values"), IN_RANGE
-    ),
-    "FLOOR": _rule(FLOATS, _UNARY, "y:T1-4", plain("floor")),
-    "FULLY_CONNECTED": _rule(
-        QUANTISED,
-        ["x:T2-4 weights:T2 bias:B1 fuse:i"],
-        "y:T2",
-        fully_connected,
-        product("x", "weights"),
-    ),
-    "HASHTABLE_LOOKUP": _rule(
-        ANY, ["lookups:I1 keys:I1 values:T2-"], "y:T2- hits:Q1", plain("hashtable_lookup"), hits, SORTED
-    ),
-    "L2_NORMALIZATION": _rule(FLOATS, ["x:T4"], "y:T4", plain("l2_normalization")),
-    "L2_POOL_2D": _rule(FLOATS, _POOL, "y:T4", pool("l2_pool2d")),
-    "LOCAL_RESPONSE_NORMALIZATION": _rule(
-        FLOATS, ["x:T4 radius:i bias:f alpha:f beta:f"], "y:T4", local_response_normalization
-    ),
-    "LOGISTIC": _rule(QUANTISED, _UNARY, "y:T1-4", plain("logistic"), unit),
-    "LSH_PROJECTION": _rule(ANY, ["hash:F2 x:A1- weight:F1? type:i"], "y:I1", lsh_projection),
-    "LSTM": _rule(FLOATS, _LSTM, "scratch:F2 output_state:F2 cell_state:F2 y:F2", lstm),
-    "MAX_POOL_2D": _rule(QUANTISED, _POOL, "y:T4", pool("max_pool2d"), same("x")),
-    "MEAN": _rule(QUANTISED, ["x:T1-4 axes:V1 keep_dims:i"], "y:T1-4", mean),
-    "MUL": _rule(QUANTISED, _BINARY, "y:T1-4", binary("mul"), product("a", "b")),
-    "PAD": _rule(QUANTISED, ["x:T1-4 paddings:V2"], "y:T1-4", pad, same("x")),
-    "RELU": _rule(QUANTISED, _UNARY, "y:T1-4", plain("relu"), same("x")),
-    "RELU1": _rule(QUANTISED, _UNARY, "y:T1-4", plain("relu1"), same("x")),
-    "RELU6": _rule(QUANTISED, _UNARY, "y:T1-4", plain("relu6"), same("x")),
-    "RESHAPE": _rule(QUANTISED, ["x:T1-4 shape:V1"], "y:T1-4", reshape, same("x")),
-    "RESIZE_BILINEAR": _rule(FLOATS, ["x:T4 width:i height:i"], "y:T4", resize_bilinear),
-    "RNN": _rule(FLOATS, [_RNN], "state:F2 y:F2", rnn),
-    "SOFTMAX": _rule(QUANTISED, ["x:T2,4 beta:f"], "y:T2,4", softmax, unit),
-    "SPACE_TO_BATCH_ND": _rule(
-        QUANTISED, ["x:T4 block_shape:V1 paddings:V2"], "y:T4", space_to_batch, same("x")
-    ),
-    "SPACE_TO_DEPTH": _rule(QUANTISED, ["x:T4 block_size:i"], "y:T4", blocks("space_to_depth"), same("x")),
-    "SQUEEZE": _rule(QUANTISED, ["x:T1-4 axes:V1?"], "y:T1-4", squeeze, same("x")),
-    "STRIDED_SLICE": _rule(QUANTISED, [_SLICE], "y:T1-4", strided_slice, same("x")),
-    "SUB": _rule(FLOATS, _BINARY, "y:T1-4", binary("sub")),
-    "SVDF": _rule(FLOATS, [_SVDF], "state:F2 y:F2", svdf),
-    "TANH": _rule(FLOATS, _UNARY, "y:T1-4", plain("tanh")),
-    "TRANSPOSE": _rule(QUANTISED, ["x:T1-4 perm:V1?"], "y:T1-4", transpose, same("x")),
+# By number: the first feature level, the type of the op, and whether signatures get an offset.
+_LSH_KINDS = {
+    LSHProjectionType.SPARSE: (27, "sparse", False),
+    LSHProjectionType.DENSE: (27, "dense", False),
+    LSHProjectionType.SPARSE_WITH_OFFSET: (29, "sparse", True),
 }
-
-OPERATIONS: Mapping[OperationCode, Rule] = {OperationCode[name]: rule for name, rule in _TABLE.items()}

@@ -2,12 +2,19 @@
 
 A line lists parameters as `name:kind`. A kind begins with
     T  a tensor of the operation's type, which is one of Signature.types
-    B  the bias for that type: INT32 where T is QUANT8
-    F  TENSOR_FLOAT32    I  TENSOR_INT32    Q  TENSOR_QUANT8_ASYMM    A  a tensor of any of Signature.types
+    W  a filter for that type: T, or QUANT8_SYMM_PER_CHANNEL (from level 29 on) where T is quantised
+    B  the bias for that type: INT32 where T is quantised
+    R  TENSOR_FLOAT32, or TENSOR_FLOAT16 (from level 29 on)
+    I  TENSOR_INT32    Q  TENSOR_QUANT8_ASYMM    A  a tensor of any of Signature.types
     V  TENSOR_INT32 whose values must be known when the model is made ready (a shape, axes, paddings)
-    i  INT32 scalar      f  FLOAT32 scalar
+    i  INT32 scalar    b  BOOL scalar    f  FLOAT32 scalar, FLOAT16 where T is FLOAT16
 then come the ranks of a tensor (`4`, `1-4`, `2,4`, `2-`), then `?` for an optional parameter or `*` for
 any number.
+
+What later feature levels add is a part of the line. `T4/29:1-4` has rank 4, and from level 29 on ranks 1 to
+4. `[29 axis:i]` at the end of a line are parameters that a model of level 29 or more may add or leave out; of
+several such groups, those at the end may be left out. A line that begins with a level (`29 x:T4 ...`) is a
+form from that level on.
 """
 
 from __future__ import annotations
@@ -15,56 +22,92 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from gpunn.importers.nnapi.codes import OperandCode, OperandType
 
-FLOAT, INT, QUANT8 = (
-    OperandCode.TENSOR_FLOAT32,
-    OperandCode.TENSOR_INT32,
-    OperandCode.TENSOR_QUANT8_ASYMM,
-)
-_FIXED = {"F": FLOAT, "I": INT, "V": INT, "Q": QUANT8, "i": OperandCode.INT32, "f": OperandCode.FLOAT32}
-_TOKEN = re.compile(r"(\w+):([TBFIQAVif])([\d,-]*)([?*]?)")
+FLOAT, HALF, INT = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_INT32
+QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
+SYMMETRIC, PER_CHANNEL = OperandCode.TENSOR_QUANT8_SYMM, OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
+_FIXED = {
+    "R": (FLOAT, HALF),
+    "I": (INT,),
+    "V": (INT,),
+    "Q": (QUANT8,),
+    "i": (OperandCode.INT32,),
+    "b": (OperandCode.BOOL,),
+    "f": (OperandCode.FLOAT32,),
+}
+ATTRIBUTES = "Vibf"
+_TOKEN = re.compile(r"(\w+):([TWBRIQAVibf])([\d,-]*)((?:/\d+:[\d,-]+)*)([?*]?)")
+_GROUP = re.compile(r"\[(\d+) ([^]]+)\]")
+_FROM = re.compile(r"(\d+) ")
 MAX_RANK = 1 << 10
+
+Types = tuple[tuple[int, OperandCode], ...]  # the types of an operation, each with its first feature level
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter of a form."""
+    """One parameter of a form, at feature level `level`."""
 
     name: str
     kind: str
     ranks: tuple[range, ...] = ()
     optional: bool = False
     variadic: bool = False
+    level: int = 27
 
     @property
     def is_attribute(self) -> bool:
         """Tell whether the value of the parameter, not its tensor, is an attribute of the operation."""
-        return self.kind in "Vif"
+        return self.kind in ATTRIBUTES
 
     def codes(self, types: Sequence[OperandCode]) -> tuple[OperandCode, ...]:
         """Return the operand codes that fit if the operation's type is one of `types`."""
+        found: tuple[OperandCode, ...]
         if self.kind in "TA":
-            return tuple(types)
-        if self.kind == "B":
-            return tuple(INT if t is QUANT8 else t for t in types)
-        return (_FIXED[self.kind],)
+            found = tuple(types)
+        elif self.kind == "B":
+            found = tuple(dict.fromkeys(INT if t.form.quantised else t for t in types))
+        elif self.kind == "W":
+            found = (*types, PER_CHANNEL) if any(t.form.quantised for t in types) else tuple(types)
+        elif self.kind == "f" and tuple(types) == (HALF,):
+            found = (OperandCode.FLOAT16,)
+        else:
+            found = _FIXED[self.kind]
+        return tuple(code for code in found if code.form.since <= self.level)
 
 
-def parse(line: str) -> tuple[Param, ...]:
-    """Return the parameters of a line."""
+def parse(line: str, level: int) -> tuple[Param, ...]:
+    """Return the parameters of a line without groups, at a feature level."""
     found = [_TOKEN.fullmatch(token) for token in line.split()]
-    return tuple(
-        Param(m[1], m[2], tuple(map(_range, filter(None, m[3].split(",")))), m[4] == "?", m[4] == "*")
-        for m in found
-        if m is not None
+    return tuple(_param(m, level) for m in found if m is not None)
+
+
+def _param(m: re.Match[str], level: int) -> Param:
+    ranks = m[3]
+    for later in m[4].split("/")[1:]:
+        since, _, text = later.partition(":")
+        ranks = text if level >= int(since) else ranks
+    return Param(
+        m[1], m[2], tuple(map(_range, filter(None, ranks.split(",")))), m[5] == "?", m[5] == "*", level
     )
 
 
 def _range(text: str) -> range:
     low, dash, high = text.partition("-")
     return range(int(low), int(high or (MAX_RANK if dash else low)) + 1)
+
+
+def expanded(line: str, level: int) -> list[str]:
+    """Return the forms of a line at a feature level, each without groups, the shortest first."""
+    start = _FROM.match(line)
+    if start is not None and level < int(start[1]):
+        return []
+    groups = [m[2] for m in _GROUP.finditer(line) if level >= int(m[1])]
+    base = _GROUP.sub("", line[start.end() if start else 0 :]).strip()
+    return [" ".join([base, *groups[:count]]) for count in range(len(groups) + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +120,19 @@ class Signature:
 
     def match(self, inputs: Sequence[OperandType]) -> tuple[Param, ...] | str:
         """Return the form that fits, one parameter for each input; else what is wrong with the nearest."""
-        complaints = []
+        complaints: list[tuple[int, str]] = []
         for form in self.forms:
             params = _spread(form, len(inputs))
             if params is None:
                 continue
             complaint = self._complaint(params, inputs, "input")
-            if not complaint:
+            if complaint is None:
                 return params
             complaints.append(complaint)
+        if complaints:
+            return max(complaints, key=lambda complaint: complaint[0])[1]
         counts = " or ".join(f"{len(f) - 1} or more" if f[0].variadic else str(len(f)) for f in self.forms)
-        return complaints[0] if complaints else f"takes {counts} inputs, got {len(inputs)}"
+        return f"takes {counts} inputs, got {len(inputs)}"
 
     def mismatch(
         self, form: Sequence[Param], inputs: Sequence[OperandType], outputs: Sequence[OperandType]
@@ -96,7 +141,8 @@ class Signature:
         if len(outputs) != len(self.outputs):
             return f"has {len(self.outputs)} outputs, got {len(outputs)}"
         common = {t.type for p, t in zip(form, inputs, strict=True) if p.kind == "T"}
-        return self._complaint(self.outputs, outputs, "output", tuple(common) or self.types)
+        complaint = self._complaint(self.outputs, outputs, "output", tuple(common) or self.types)
+        return "" if complaint is None else complaint[1]
 
     def _complaint(
         self,
@@ -104,19 +150,31 @@ class Signature:
         found: Sequence[OperandType],
         what: str,
         types: Sequence[OperandCode] = (),
-    ) -> str:
-        """Describe the first parameter that its operand's type does not fit."""
+    ) -> tuple[int, str] | None:
+        """Describe the first parameter that its operand's type does not fit, with its number."""
         common: Sequence[OperandCode] = types or self.types
         for index, (param, operand) in enumerate(zip(params, found, strict=True)):
             codes = param.codes(common)
             if operand.type not in codes:
-                return f"{what} {index} ({param.name}) must be {_either(codes)}, got {operand}"
+                return index, f"{what} {index} ({param.name}) must be {_either(codes)}, got {operand}"
             if param.kind == "T":
                 common = (operand.type,)
             rank = len(operand.dimensions)
-            if param.ranks and not param.optional and not any(rank in r for r in param.ranks):
-                return f"{what} {index} ({param.name}) must have rank {_ranks(param)}, got {operand}"
-        return ""
+            checked = param.ranks and not param.optional and operand.ranked
+            if checked and not any(rank in r for r in param.ranks):
+                return index, f"{what} {index} ({param.name}) must have rank {_ranks(param)}, got {operand}"
+        return None
+
+
+@cache
+def signature(types: Types, forms: tuple[str, ...], outputs: str, level: int) -> Signature:
+    """Return the signature of an operation at a feature level."""
+    lines = [line for form in forms for line in expanded(form, level)]
+    return Signature(
+        tuple(parse(line, level) for line in lines),
+        parse(outputs, level),
+        tuple(code for since, code in types if since <= level),
+    )
 
 
 def _spread(form: tuple[Param, ...], count: int) -> tuple[Param, ...] | None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads
+from gpunn.kernel import Kernel, Read, Unsupported, ceil_div, flat_threads, size_of
 from gpunn.ops.accuracy import BASIC
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE, Axes, Space, alike
@@ -35,13 +35,34 @@ def _infer_dequantize(call: Call) -> TensorType:
 
 def _dequantize_kernel(call: Call) -> Kernel:
     quantization = call.x.quantization
-    if quantization is None or not quantization.per_tensor:
-        raise Unsupported("scales differ along an axis: dequantised on the host")
     if call.x.dtype not in QUANTIZED:
         raise Unsupported(f"{call.x.dtype.value} has too many values for a table of the results")
+    if quantization is not None and not quantization.per_tensor:
+        return _dequantize_axis_kernel(call, quantization)
     every = every_value(call.x)
     with np.errstate(over="ignore"):
         return table_kernel(call, affine.dequantize(every, call.x.with_shape(every.shape)))
+
+
+def _dequantize_axis_kernel(call: Call, quantization: Quantization) -> Kernel:
+    """Multiply in float32, which rounds once as the reference does: scales are normal float32 numbers."""
+    exact = np.array(quantization.scale)
+    scales = exact.astype(np.float32)
+    if (scales != exact).any() or scales.min() < np.finfo(np.float32).smallest_normal:
+        raise Unsupported("the scales along an axis are no normal float32 numbers")
+    axis, shape = quantization.axis, call.x.shape
+    return Kernel(
+        body="dequantize_axis",
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(
+            Read("x", 0),
+            Read("scale", None, value=scales),
+            Read("zero", None, value=np.resize(np.array(quantization.zero_point, np.int32), len(scales))),
+        ),
+        params={"count": call.x.size, "length": shape[axis], "inner": size_of(shape[axis + 1 :])},
+        reason="element by element",
+    )
 
 
 @op(

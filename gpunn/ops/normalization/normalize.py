@@ -214,8 +214,6 @@ def _infer_local_response(call: Call) -> TensorType:
     numbers = {attr: expect_float(call, attr) for attr in ("bias", "alpha", "beta")}
     if not np.isfinite(list(numbers.values())).all():
         call.fail(f"bias, alpha and beta must be finite, got {list(numbers.values())}")
-    if numbers["bias"] == 0:
-        call.fail("bias must not be 0")
     return x
 
 
@@ -271,11 +269,11 @@ def local_response_normalization(
 
     Neighbours outside of x do not count, and alpha is not divided by their number. Shapes: any of rank 1 or
     more; the result has x's shape. dtype: float32 or float16, with squares and sums inside float32's range.
-    Raises ModelError for other dtypes, an axis out of range, radius < 0, numbers that are not finite, and
-    bias 0. Accuracy: atol 1e-5, and rtol 3 + beta (n + 2 + 5 |log2(base)|) eps of float32 for n neighbours:
-    on a GPU a power is 2^(beta log2(base)), whose error grows with the exponent. NeuralNetworks.h,
-    ANEURALNETWORKS_LOCAL_RESPONSE_NORMALIZATION (last axis of rank 4 there); TFLite schema,
-    LocalResponseNormalizationOptions.
+    With bias 0 the result is defined where the sum is positive. Raises ModelError for other dtypes, an axis
+    out of range, radius < 0, and numbers that are not finite. Accuracy: atol 1e-5, and rtol 3 + beta (n + 2 +
+    5 |log2(base)|) eps of float32 for n neighbours: on a GPU a power is 2^(beta log2(base)), whose error
+    grows with the exponent. NeuralNetworks.h, ANEURALNETWORKS_LOCAL_RESPONSE_NORMALIZATION (last axis of
+    rank 4 there, and no bias 0); TFLite schema, LocalResponseNormalizationOptions.
     """
     length = x.shape[axis]
     reach = min(radius, length)

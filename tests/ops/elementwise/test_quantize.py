@@ -105,11 +105,35 @@ def test_dequantize(seed: int, dtype: DType, backend: str) -> None:
 def test_dequantize_along_an_axis_and_of_16_bits(backend: str) -> None:
     x = TensorType(DType.INT8, (2, 3), Quantization((0.5, 2.0), (0, 1), 0))
     values = np.full((2, 3), 4, np.int8)
-    (got,) = check_integer("dequantize", [values], [x], backend=backend, host="scales differ along an axis")
+    (got,) = check_integer("dequantize", [values], [x], backend=backend)
     assert got.tolist() == [[2, 2, 2], [6, 6, 6]]
     short = quantized(DType.INT16, (3,), 0.5, -2)
     (got,) = check_integer("dequantize", [np.array([-2, 0, 300], np.int16)], [short], backend=backend)
     assert got.tolist() == [0, 1, 151]
+
+
+@every_width
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((5,), 0), ((3, 7), 0), ((3, 7), 1), ((2, 3, 5, 6), 3), ((4, 3, 1, 9), 1), ((3, 0), 0)],
+)
+def test_dequantize_along_any_axis(shape: tuple[int, ...], axis: int, dtype: DType, backend: str) -> None:
+    rng = np.random.default_rng(axis)
+    scales = rng.uniform(1e-3, 1, shape[axis]).astype(np.float32)
+    low, high = LIMITS[dtype]
+    zeros = rng.integers(low, high + 1, shape[axis])
+    values = rng.integers(low, high + 1, shape).astype(dtype.numpy)
+    x = TensorType(dtype, shape, Quantization(tuple(map(float, scales)), tuple(map(int, zeros)), axis))
+    (got,) = check_integer("dequantize", [values], [x], backend=backend)
+    rows = np.moveaxis(values.astype(np.float64), axis, -1)
+    expected = ((rows - zeros) * scales.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(got, np.moveaxis(expected, -1, axis))
+
+
+@pytest.mark.parametrize("scale", [0.1, 1e-39], ids=["no float32 number", "subnormal"])
+def test_scales_that_float32_does_not_hold_are_multiplied_on_the_host(scale: float, backend: str) -> None:
+    x = TensorType(DType.INT8, (2, 3), Quantization((0.5, scale), (0, 0), 0))
+    check_integer("dequantize", [np.full((2, 3), 4, np.int8)], [x], backend=backend, host="no normal float32")
 
 
 def test_dequantize_widens_float16() -> None:

@@ -179,7 +179,7 @@ def test_local_response_of_nothing(backend: str) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 2.5])
-@pytest.mark.parametrize(("bias", "alpha"), [(1.0, 1.0), (10.0, 0.25), (0.5, 3.0), (2.0, 0.0)])
+@pytest.mark.parametrize(("bias", "alpha"), [(1.0, 1.0), (10.0, 0.25), (0.5, 3.0), (2.0, 0.0), (0.0, 1.0)])
 def test_local_response_numbers(bias: float, alpha: float, beta: float, backend: str) -> None:
     x = random(4, 2, 3, 2, 9)
     y = run_local_response(x, backend, radius=2, bias=bias, alpha=alpha, beta=beta)
@@ -218,8 +218,9 @@ def test_l2_and_local_response_agree_with_litert() -> None:
     for seed, shape in enumerate(((1, 1, 1, 6), (2, 3, 4, 5))):
         x = random(seed, *shape)
         check_litert("l2_normalization", [x], {}, "L2_NORMALIZATION")
-        attrs = {"radius": 2, "bias": 1.5, "alpha": 0.5, "beta": 0.5}
-        check_litert("local_response_normalization", [x], attrs, "LOCAL_RESPONSE_NORMALIZATION", attrs)
+        for bias in (1.5, 0.0):
+            attrs = {"radius": 2, "bias": bias, "alpha": 0.5, "beta": 0.5}
+            check_litert("local_response_normalization", [x], attrs, "LOCAL_RESPONSE_NORMALIZATION", attrs)
 
 
 def test_conformance(backend: str) -> None:
@@ -238,7 +239,7 @@ def test_conformance(backend: str) -> None:
 @pytest.mark.parametrize(
     ("attrs", "message"),
     [
-        ({"bias": 0.0}, "bias must not be 0"),
+        ({"bias": float("nan")}, "bias, alpha and beta must be finite"),
         ({"radius": -1}, "radius must be >= 0 and fit 32 bits, got -1"),
         ({"radius": 1.5}, "radius must be an integer, got 1.5"),
         ({"beta": float("inf")}, "bias, alpha and beta must be finite"),
