@@ -229,7 +229,7 @@ def _row(
         index=index,
         name=shown.name,
         op=operation.op,
-        activation=operation.attrs.get("activation"),
+        activation=operation.activation,
         origin=operation.origin,
         shape=shown.type.shape,
         backend=backend,

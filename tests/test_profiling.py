@@ -119,6 +119,14 @@ def test_impossible_counts(runs: int, warmup: int) -> None:
         gpunn.profile(network(), backend="cpu", runs=runs, warmup=warmup)
 
 
+def test_an_activation_with_numbers_is_shown_by_its_name() -> None:
+    model = Model()
+    inputs = [model.input(f"x{k}", float32(*shape)) for k, shape in enumerate(((1, 2, 3), (3, 3), (1, 3)))]
+    model.output(*model.add("recurrence", inputs, {"activation": ("hard_sigmoid", 0.2, 0.5)}))
+    (row,) = gpunn.profile(model, backend="cpu").rows
+    assert row.activation == "hard_sigmoid"
+
+
 def test_inputs_that_do_not_fit() -> None:
     with pytest.raises(gpunn.ModelError, match="shape"):
         gpunn.profile(network(), [np.zeros((1, 2), np.float32)], backend="cpu")
@@ -133,6 +141,7 @@ def test_inputs_that_do_not_fit() -> None:
         ("average_pool2d", [(1, 4, 4, 3)], {"size": (2, 2), "stride": (2, 2)}, 2 * 2 * 3 * 4),
         ("mean", [(2, 9)], {"axes": (1,)}, 18),
         ("rnn", [(2, 3), (5, 3), (5, 5), (5,), (2, 5)], {}, 2 * 2 * 5 * (3 + 5)),
+        ("gru_recurrence", [(2, 7, 12), (12, 4), (2, 4)], {}, 2 * (2 * 7) * (12 * 4)),
         ("tanh", [(5,)], {}, 5),
         ("transpose", [(2, 3)], {"perm": (1, 0)}, 0),
     ],

@@ -163,7 +163,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     return {
         "op": operation.op,
         "origin": operation.origin,
-        "activation": operation.attrs.get("activation"),
+        "activation": operation.activation,
         "inputs": [str(i.type) for i in operation.inputs if i is not None and i.value is None],
         "outputs": [str(o.type) for o in operation.outputs],
     }

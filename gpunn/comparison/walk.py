@@ -114,7 +114,7 @@ class Walk:
                     output=number,
                     name=operand.name,
                     op=operation.op,
-                    activation=operation.attrs.get("activation"),
+                    activation=operation.activation,
                     origin=operation.origin,
                     dtype=operand.type.dtype.value,
                     shape=operand.type.shape,

@@ -77,6 +77,12 @@ class Operation:
         return self.custom or OPS[self.op]
 
     @property
+    def activation(self) -> str | None:
+        """Return the name of the activation that it applies to its result, if any."""
+        found = self.attrs.get("activation")
+        return found[0] if isinstance(found, tuple) else found
+
+    @property
     def integer(self) -> bool:
         """Tell whether this is arithmetic on quantised tensors: not on reals, and not just moving elements.
 

@@ -73,6 +73,17 @@ def test_a_sequence_is_divided_only_where_the_device_asks_for_it() -> None:
     assert max(k.loop_iterations for k in divided) <= LAVAPIPE_LOOP_ITERATIONS
 
 
+def test_a_sequence_that_keeps_a_workgroup_busy_for_long_is_divided() -> None:
+    """Drivers end a dispatch that takes seconds."""
+    inputs = [ones(1, 600, 3 * 1000), ones(3 * 1000, 1000), ones(1, 1000)]
+    plenty = {**DEFAULT_LIMITS, "max-compute-workgroup-storage-size": 1 << 15}
+    found = kernels_of(replace(BASELINE, limits=plenty), "gru_recurrence", inputs, constants=(1,))
+    assert not isinstance(found, str)
+    assert [k.params["steps"] for k in found] == [357, 243]
+    (between,) = found[0].scratch
+    assert found[1].reads[2].operand is between
+
+
 def test_updates_of_a_row_are_divided_only_where_the_device_asks_for_it() -> None:
     inputs = [ones(70_000, 1), np.zeros(70_000, np.int32)]
     attrs = {"segments": 1}

@@ -30,6 +30,7 @@ from gpunn.types import Array, DType, TensorType
 
 MAX_UNITS = 1024  # of a state that a workgroup keeps
 _THREADS = 256  # of a workgroup, at most: every device has them
+_PRODUCTS = 1 << 30  # of a workgroup in a dispatch: a fraction of a second; drivers end those of seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Cell:
 def sequence_kernels(
     call: Call, cell: Cell, activations: Mapping[str, GateActivation], bounds: Mapping[str, float]
 ) -> list[Kernel]:
-    """Make one kernel for all steps, or several that pass the state on if the device limits loop rounds.
+    """Make one kernel for all steps, or several that pass the states on if the sequence is too long for one.
 
     Operands are x, the recurrent weights, the states, and more; results the states, and y. `activations` and
     `bounds` are functions that the body calls: an activation, and a clip that is off if it is 0.
@@ -90,7 +91,8 @@ def sequence_kernels(
     )
     step, beside = grid.loops()
     limit, each = call.device.max_loop_iterations, 1 + step.iterations
-    parts = spans(total, None if limit is None else (limit - beside) // each)
+    most = _PRODUCTS // max(1, cell.gates * units * units)
+    parts = spans(total, most if limit is None else min(most, (limit - beside) // each))
     return _in_parts(kernel, TensorType(DType.FLOAT32, (batch, units)), parts, each, beside)
 
 
