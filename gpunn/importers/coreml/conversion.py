@@ -13,7 +13,7 @@ from gpunn.importers.coreml.file import Network
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.weights import packed_floats
-from gpunn.types import DType, Shape
+from gpunn.types import Array, DType, Shape
 
 
 def into_network(network: Network, feature: Feature, node: Node) -> Value:
@@ -66,10 +66,7 @@ def _preprocessed(network: Network, feature: Feature, step: Message, node: Node,
             bias.reverse()
         if CHANNELS[feature.color_space] == 1:
             bias = [s.grayBias]
-        scaled = node.add("mul", y, node.scalar(s.channelScale))
-        if not any(bias):
-            return scaled
-        return node.add("add", scaled, node.floats(np.array(bias).reshape(-1, 1, 1)))
+        return _scaled(node, y, s.channelScale, np.array(bias, np.float64).reshape(-1, 1, 1))
     try:
         mean = packed_floats(step.meanImage, "meanImage")
     except FormatError as error:
@@ -77,6 +74,21 @@ def _preprocessed(network: Network, feature: Feature, step: Message, node: Node,
     if mean.size != math.prod(node.shape(y)[1:]):
         network.fail(f"the mean image has {mean.size} values, the image {list(node.shape(y)[1:])}")
     return node.add("sub", y, node.floats(mean.reshape(node.shape(y)[1:])))
+
+
+def _scaled(node: Node, y: Value, scale: float, bias: Array) -> Value:
+    """Return scale * y + bias, with one number of `bias` for each channel.
+
+    The sum comes first, as scale * (y + bias / scale), which rounds by no more: the first layer can take the
+    product into its weights.
+    """
+    with np.errstate(all="ignore"):
+        shift = (bias / np.float64(scale)).astype(np.float32)
+    if not bias.any():
+        return node.add("mul", y, node.scalar(scale))
+    if scale and np.isfinite(shift).all():
+        return node.add("mul", node.add("add", y, node.floats(shift)), node.scalar(scale))
+    return node.add("add", node.add("mul", y, node.scalar(scale)), node.floats(bias))
 
 
 def out_of_network(legacy: bool, feature: OutputFeature, shape: Shape) -> Shape:

@@ -24,7 +24,7 @@ def packed_floats(message: Message, field: str) -> Array:
     Elements may be packed, in any number of chunks, or stand alone. Raises FormatError for chunks that are
     no whole number of floats, and for a mixture, whose order is lost.
     """
-    chunks = getattr(message, field)
+    chunks = list(getattr(message, field))  # each access copies them
     alone = [f.data for f in UnknownFieldSet(message) if (f.field_number, f.wire_type) == (_FLOATS, _FIXED32)]
     if chunks and alone:
         raise FormatError(f"{field} is partly packed")
@@ -53,7 +53,7 @@ def weights(message: Message, count: int, rows: int) -> Array:
     if not stored:
         found = np.zeros(0, np.float32)
     elif "floatValue" in stored:
-        found = packed_floats(message, "floatValue")
+        found = np.asarray(stored["floatValue"])
     elif "float16Value" in stored:
         found = _halves(message.float16Value)
     elif "int8RawValue" in stored:

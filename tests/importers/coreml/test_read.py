@@ -76,6 +76,17 @@ def test_a_scale_that_is_not_set_is_zero() -> None:
         assert not compiled(np.full((1, 3, 2, 3), 9, np.uint8)).any()
 
 
+@pytest.mark.parametrize("scale", [2.0**-140, 2.0**-20, 1000.0])
+def test_a_scale_may_be_of_any_size(scale: float) -> None:
+    """The bias divided by the first one is not a float32."""
+    made = image_model(10)
+    scaler = made.neuralNetwork.preprocessing.add().scaler
+    scaler.channelScale, scaler.grayBias = scale, -3
+    with gpunn.load(made.SerializeToString()).compile("cpu") as compiled:
+        got = compiled(np.full((1, 3, 2, 1), 200, np.uint8))
+    np.testing.assert_allclose(got, 200 * scale - 3, rtol=3e-7)
+
+
 def optional(default: float | None = None) -> Message:
     """A specification that adds the optional input "a" to "x"; "a" is described first."""
     made = model((3,), exact=True)
