@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import gpunn
 from gpunn.importers.coreml.messages import model_class
 
 Message = Any
@@ -82,3 +83,25 @@ def weights_of(made: Message) -> Message:
 def floats(values: Any) -> bytes:
     """Bytes of packed floats."""
     return np.asarray(values, "<f4").tobytes()
+
+
+def single(kind: str, *shapes: Sequence[int], outputs: int = 1) -> tuple[Message, Message]:
+    """A specification of one layer, and the layer's parameters.
+
+    Its inputs x0, x1, ... have these shapes, which the layer gets as they are; its outputs are y0, y1, ...
+    """
+    made = model(shapes[0], exact=True)
+    names = [f"x{k}" for k in range(len(shapes))], [f"y{k}" for k in range(outputs)]
+    del made.description.input[:], made.description.output[:]
+    for name, shape in zip(names[0], shapes, strict=True):
+        made.description.input.add(name=name).type.multiArrayType.shape.extend(shape)
+    for name in names[1]:
+        made.description.output.add(name=name).type.multiArrayType.dataType = 65568
+    return made, layer(made, kind, *names)
+
+
+def run(made: Message, backend: str, *inputs: Any) -> list[np.ndarray]:
+    """What a specification gives for inputs in order."""
+    with gpunn.load(made.SerializeToString()).compile(backend) as compiled:
+        found = compiled(*(np.asarray(x, np.float32) for x in inputs))
+    return list(found) if isinstance(found, tuple) else [found]

@@ -1,4 +1,4 @@
-"""The table of docs/coreml.md, and its sum in README.md: each layer type with its place and its cases.
+"""The tables of docs/coreml.md, and a sum in README.md: decisions, and layer types with places and cases.
 
     python -m tests.importers.coreml.coverage
 
@@ -23,6 +23,7 @@ from gpunn.device import BASELINE
 from gpunn.graph.reshape import as_input
 from gpunn.importers.coreml.messages import model_class
 from gpunn.importers.coreml.reader import LAYER_TYPES
+from gpunn.importers.coreml.rules.decisions import DECISIONS
 from gpunn.passes import optimise
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from tests.importers.coreml.conformance import Case, loader, prepared
@@ -134,16 +135,29 @@ def table(found: Coverage) -> str:
     return text
 
 
+def decisions() -> str:
+    """The table of decisions in Markdown."""
+    text = "| point | the document | gpunn | reason | test |\n| --- | --- | --- | --- | --- |\n"
+    for d in DECISIONS:
+        text += f"| {d.point} | {d.document} | {d.gpunn} | {d.reason} | {d.test.replace('::', ': ')} |\n"
+    return text
+
+
 def refreshed(page: str, found: Coverage) -> str:
     """The page with its table and its sum as the code has them."""
-    for name, text in (("layer types", table(found)), ("sum of layer types", summary(found))):
+    parts = {
+        "layer types": table(found),
+        "sum of layer types": summary(found),
+        "decisions": decisions(),
+    }
+    for name, text in parts.items():
         block = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
         page = block.sub(lambda _, text=text: text, page)
     return page
 
 
 def main(pages: Iterable[Path] = PAGES) -> None:
-    """Rewrite the table and the sum."""
+    """Rewrite the tables and the sum."""
     found = covered(cases())
     for page in pages:
         page.write_text(refreshed(page.read_text(encoding="utf-8"), found), encoding="utf-8")
