@@ -66,7 +66,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/importers/tflite/resources.py": ("rules of operators on resources", {"table_lookup"}),
     "gpunn/importers/tflite/types.py": (
         "TFLite's operators take less than these ops do",
-        {"add", "mul", "reduce_sum"},
+        {"add", "add_n", "mul", "reduce_sum"},
     ),
     "gpunn/nnapi/translation.py": ("adds it, as NNAPI has no scalars", {"reshape"}),
     "gpunn/performance/workload.py": ("a model to measure", {"conv2d", "depthwise_conv2d", "relu6"}),

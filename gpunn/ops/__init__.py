@@ -12,7 +12,7 @@ from gpunn.ops.contraction import (
     transpose_conv,
     transpose_conv3d,
 )
-from gpunn.ops.elementwise import binary, cast, quantize, select, unary
+from gpunn.ops.elementwise import binary, cast, quantize, select, several, unary
 from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter, segment, slices
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
 from gpunn.ops.normalization import normalize
@@ -24,6 +24,7 @@ from gpunn.ops.vision import crop, detection, resize, suppression
 _FAMILIES = (
     unary.OPS,
     binary.OPS,
+    several.OPS,
     select.OPS,
     cast.OPS,
     conv.OPS,

@@ -19,6 +19,7 @@ INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says
 # What TFLite's operators of these take without a scale; UNSCALED ones take what the op does.
 SUMS: Mapping[str, tuple[DType, ...]] = {
     "add": (DType.INT16, DType.FLOAT16),
+    "add_n": (DType.INT16, DType.FLOAT16),
     "mul": (DType.INT16, DType.FLOAT16),
     "reduce_sum": (),
 }

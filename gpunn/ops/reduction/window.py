@@ -1,18 +1,18 @@
-"""Reductions of windows: reduce_window."""
+"""Reductions from an initial value: reduce_from, of whole axes, and reduce_window, of windows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpunn.kernel import Unsupported
-from gpunn.ops.accuracy import Accuracy
+from gpunn.ops.accuracy import Accuracy, Count
 from gpunn.ops.call import Call
-from gpunn.ops.check import QUANTIZED, expect_dtype, expect_ints
+from gpunn.ops.check import QUANTIZED, expect_axes, expect_dtype, expect_ints
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
 from gpunn.ops.op import Op, op
@@ -59,6 +59,13 @@ def _joining(call: Call) -> Joining:
     return joining(call["function"], call.x.dtype is DType.BOOL)
 
 
+def _expect_joined(call: Call) -> TensorType:
+    """Return the type of the first input, which the function of attribute `function` must take."""
+    if call["function"] not in JOININGS:
+        call.fail(f"function must be {' or '.join(JOININGS)}, got {call['function']!r}")
+    return expect_dtype(call, 0, *_MEANING[_joining(call).reduce].dtypes)
+
+
 def window_counts(
     shape: Shape, size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
@@ -73,9 +80,7 @@ def _ones(call: Call, attr: str) -> tuple[int, ...]:
 
 
 def _infer(call: Call) -> TensorType:
-    if call["function"] not in JOININGS:
-        call.fail(f"function must be {' or '.join(JOININGS)}, got {call['function']!r}")
-    x = expect_dtype(call, 0, *_MEANING[_joining(call).reduce].dtypes)
+    x = _expect_joined(call)
     size = expect_ints(call, "size")
     strides, base, dilations = (_ones(call, name) for name in ("strides", "base_dilations", "dilations"))
     if {len(size), len(strides), len(base), len(dilations)} != {x.rank}:
@@ -115,26 +120,34 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
         found = to.add(how.reduce, beside, axes=(axis + 1,))
     if initial is None or (initial.value is not None and initial.value.item() == how.neutral):
         return found
-    return to.add(
-        how.join, found, initial if initial.type.rank == 0 else to.add("reshape", initial, shape=())
-    )
+    return _joined(to, how, found, initial)
 
 
-def _rounded(function: str) -> Callable[[Call], int]:
+def _joined(to: Expansion, how: Joining, x: Tensor, initial: Tensor) -> Tensor:
+    """Join every element of x with one value."""
+    return to.add(how.join, x, initial if initial.type.rank == 0 else to.add("reshape", initial, shape=()))
+
+
+def _rounded(function: str, terms: Count) -> Count:
     """Return how many elements each result of a function joins, none for other functions."""
+    return lambda call: terms(call) + 1 if call["function"] == function else 0
 
-    def count(call: Call) -> int:
-        return math.prod(call["size"]) + 1 if call["function"] == function else 0
 
-    return count
+def _accuracy(terms: Count) -> Accuracy:
+    return Accuracy(terms=_rounded("sum", terms), roundings=_rounded("prod", terms))
+
+
+def _elements(call: Call) -> int:
+    """Count the elements of a window."""
+    return math.prod(call["size"])
 
 
 @op(
     _infer,
     expand=_expand,
     host_reason=f"windows of more than {MAX_PLACES} elements along an axis, or no initial value to quantise",
-    flops=lambda call: call.y.size * math.prod(call["size"]),
-    accuracy=Accuracy(terms=_rounded("sum"), roundings=_rounded("prod")),
+    flops=lambda call: call.y.size * _elements(call),
+    accuracy=_accuracy(_elements),
     dtypes=QUANTIZED,
     unbounded=True,
 )
@@ -185,4 +198,46 @@ _JOIN: Mapping[str, Any] = {
     "logical_or": np.logical_or,
 }
 
-OPS: tuple[Op, ...] = (reduce_window,)
+
+def _infer_reduce(call: Call) -> TensorType:
+    x = _expect_joined(call)
+    axes = expect_axes(call, expect_ints(call, "axes"), x.rank)
+    expect_fill(call, 1)
+    return x.with_shape(tuple(n for d, n in enumerate(x.shape) if d not in axes))
+
+
+def _expand_reduce(call: Call, to: Expansion, x: Tensor, initial: Tensor) -> Tensor:
+    if call.x.quantization is not None:
+        raise Unsupported("quantised tensors are joined as the real numbers that they stand for")
+    how = _joining(call)
+    axes = expect_ints(call, "axes")
+    return _joined(to, how, to.add(how.reduce, x, axes=axes) if axes else x, initial)
+
+
+def _along_axes(call: Call) -> int:
+    """Count the elements that reduce_from joins to one."""
+    return call.x.size // max(call.y.size, 1)
+
+
+@op(
+    _infer_reduce,
+    expand=_expand_reduce,
+    host_reason="quantised tensors are joined as the real numbers that they stand for",
+    flops=lambda call: call.x.size + call.y.size,
+    accuracy=_accuracy(_along_axes),
+    dtypes=QUANTIZED,
+)
+def reduce_from(x: Array, initial: Array, *, function: str, axes: Sequence[int]) -> Array:
+    """Reduce x along axes to its "sum", "prod", "max" or "min", of bools to "any" or "all".
+
+    x [...] of the dtypes of the reduction of that name; `initial`, one element of x's type, joins each result
+    once. Axes may be negative and may repeat, and are removed; without axes every element joins `initial`.
+    Quantised tensors stand for reals. Accuracy as of the reductions. Raises ModelError for other functions
+    and dtypes, and for axes out of range. TFLite schema, StablehloReduceOptions; StableHLO, reduce.
+    """
+    how = joining(function, x.dtype == bool)
+    found = _MEANING[how.reduce].meaning(x, axes=tuple(axes)) if axes else x
+    return np.asarray(_JOIN[how.join](found, initial.reshape(())))
+
+
+OPS: tuple[Op, ...] = (reduce_window, reduce_from)

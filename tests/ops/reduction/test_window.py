@@ -1,4 +1,4 @@
-"""Reductions of windows, window by window, on both backends."""
+"""Reductions from an initial value, of windows and of whole axes, on both backends."""
 
 from __future__ import annotations
 
@@ -110,6 +110,79 @@ def test_windows_with_more_elements_than_can_be_addressed_run_on_the_host() -> N
     model, attrs = Model(), {"function": "max", "size": (200, 1)}
     model.output(*model.add("reduce_window", [model.input("x", float32(4000, 4000))], attrs))
     assert [o.op for o in optimise(model).operations] == ["reduce_window"]
+
+
+AXES: list[tuple[Sequence[int], Sequence[int]]] = [
+    ((7,), (0,)),
+    ((3, 4, 5), (1,)),
+    ((3, 4, 5), (0, -1)),
+    ((3, 4, 5), (2, 0, 1, 2)),
+    ((3, 4, 5), ()),
+    ((2, 1, 3, 2, 4), (1, 3)),
+    ((2, 0, 3), (1,)),
+    ((), ()),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64, np.int8])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(("shape", "axes"), AXES)
+def test_whole_axes(
+    shape: Sequence[int], axes: Sequence[int], function: str, dtype: Any, backend: str
+) -> None:
+    x = random(0, *shape, low=-3, high=3).astype(dtype)
+    x, total = np.asarray(x), x.astype(np.float64)
+    for start in (2, -1):
+        for first in (np.array(start, dtype), np.array([[start]], dtype)):
+            attrs = {"function": function, "axes": axes}
+            (y,) = check("reduce_from", [x, first], attrs, backend=backend, rtol=80 * EPS)
+        reduce, _ = FUNCTIONS[function]
+        kept = {axis % max(len(shape), 1) for axis in axes}
+        both = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[function]
+        initial = {"initial": {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf}[function]}
+        wanted = both(reduce(total, axis=tuple(kept), **initial) if axes else total, start)
+        np.testing.assert_allclose(y, wanted.astype(y.dtype), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("function", "meaning"), [("any", np.any), ("all", np.all), ("min", np.all)])
+def test_whole_axes_of_truth_values(function: str, meaning: Any, backend: str) -> None:
+    x = random(0, 6, 5) > -2
+    for start in (False, True):
+        inputs = [x, np.array(start)]
+        (y,) = check("reduce_from", inputs, {"function": function, "axes": (1,)}, backend=backend)
+        row = np.full((6, 1), start)
+        np.testing.assert_array_equal(y, meaning(np.concatenate([x, row], axis=1), axis=1))
+
+
+def test_whole_axes_of_quantised_tensors(backend: str) -> None:
+    """Sums leave int8 in the scale of x, and fit in that of the result."""
+    model, quantization = Model(), Quantization((0.5,), (3,))
+    operands = [
+        model.input(n, TensorType(DType.INT8, s, quantization)) for n, s in (("x", (3, 40)), ("i", ()))
+    ]
+    attrs = {"function": "sum", "axes": (1,)}
+    model.output(*model.add("reduce_from", operands, attrs, quantization=[Quantization((30.0,), (0,))]))
+    x = np.random.default_rng(0).integers(20, 128, (3, 40)).astype(np.int8)
+    with model.compile(backend) as compiled:
+        assert [p.backend for p in compiled.placement] == ["cpu"]
+        reals = ((x.astype(np.float64) - 3) * 0.5).sum(axis=1) + (9 - 3) * 0.5
+        np.testing.assert_allclose(compiled(x, np.array(9, np.int8)), np.round(reals / 30), atol=1)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"function": "median", "axes": ()}, "function must be sum or prod"),
+        ({"function": "sum", "axes": (2,)}, "axis 2 is out of range for rank 2"),
+        ({"function": "all", "axes": (0,)}, "input 0 must be bool"),
+        ({"function": "sum"}, "needs attribute axes"),
+    ],
+)
+def test_whole_axes_that_are_wrong(attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"reduce_from: {message}"):
+        model_of("reduce_from", [random(0, 2, 3), random(0)], attrs)
+    with pytest.raises(ModelError, match="reduce_from: input 1 must be one element of the type"):
+        model_of("reduce_from", [random(0, 2, 3), random(0, 2)], {"function": "sum", "axes": ()})
 
 
 @pytest.mark.parametrize("function", ["sum", "prod"])

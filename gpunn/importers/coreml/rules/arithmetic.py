@@ -24,18 +24,16 @@ def pair(node: Node) -> tuple[Operand, Operand]:
 
 
 def fold(node: Node, op: str, alpha: float | None = None) -> Value:
-    """Return op of all inputs, from left to right; of one input and `alpha` if there is only one."""
-    y: Value = node.operand(0)
-    if len(node.inputs) == 1:
-        return y if alpha is None else node.add(op, y, node.scalar(alpha))
-    for index in range(1, len(node.inputs)):
-        y = node.add(op, y, node.operand(index))
-    return y
+    """Return op of all inputs, one of ops.elementwise.several; of one input and `alpha` if it is alone."""
+    values = [node.operand(index) for index in range(max(len(node.inputs), 1))]
+    if len(values) > 1:
+        return node.add(op, *values)
+    return values[0] if alpha is None else node.add(op, values[0], node.scalar(alpha))
 
 
 def average(node: Node) -> Value:
     """Return the mean of all inputs."""
-    total = fold(node, "add")
+    total = fold(node, "add_n")
     return node.add("mul", total, node.scalar(1 / len(node.inputs)))
 
 
@@ -157,8 +155,7 @@ def unary(node: Node) -> Value:
 
 def clip(node: Node) -> Value:
     """Return x between two bounds."""
-    above = node.add("maximum", node.only(), node.scalar(node.params.minVal))
-    return node.add("minimum", above, node.scalar(node.params.maxVal))
+    return node.add("clamp", node.only(), *(node.scalar(v) for v in (node.params.minVal, node.params.maxVal)))
 
 
 def clamped_relu(node: Node) -> Value:

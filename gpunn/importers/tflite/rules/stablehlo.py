@@ -6,18 +6,17 @@ shapes are all known: the file states the shape of a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tflite as schema
 
-from gpunn.importers.common.answers import PREVIOUS, Known, Result, Step, Steps
+from gpunn.importers.common.answers import PREVIOUS, Known, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules.tensor import fill
 from gpunn.importers.tflite.rules.value import expect_few
 from gpunn.importers.tflite.rules.window import function, windowed
-from gpunn.ops.reduction.window import joining
 from gpunn.types import DType, TensorType
 
 _DIRECTION = schema.StablehloComparisonDirection
@@ -52,10 +51,10 @@ def broadcast_in_dim(node: Node) -> Step:
     return Step("broadcast_in_dim", (node.operand(0),), {"shape": _result(node).shape, "dims": dims})
 
 
-def clamp(node: Node) -> Sequence[Step]:
+def clamp(node: Node) -> Step:
     """Translate STABLEHLO_CLAMP of a lowest value, a tensor and a highest value."""
     low, x, high = (node.operand(k) for k in range(3))
-    return [Step("maximum", (x, low)), Step("minimum", (PREVIOUS, high))]
+    return Step("clamp", (x, low, high))
 
 
 def compare(node: Node) -> Step:
@@ -113,11 +112,9 @@ def reduce(node: Node) -> Steps:
     options = node.options("StablehloReduceOptions")
     if len(node.inputs) != 2:
         raise RefusedError(f"it reduces {len(node.inputs) // 2} tensors together")
-    x, first, axes = node.operand(0), node.operand(1), options.ints("Dimensions")
-    how = joining(function(node, options.get("BodySubgraphIndex")), x.type.dtype is DType.BOOL)
-    alike = Step("reshape", (x,), {"shape": x.type.shape})
-    layers = (Step(how.reduce, (x,), {"axes": axes}) if axes else alike, Step(how.join, (Result(0), first)))
-    return Steps(layers, (Result(1),))
+    how = function(node, options.get("BodySubgraphIndex"))
+    attrs = {"function": how, "axes": options.ints("Dimensions")}
+    return Steps([Step("reduce_from", (node.operand(0), node.operand(1)), attrs)], (PREVIOUS,))
 
 
 def reduce_window(node: Node) -> Steps:

@@ -183,15 +183,12 @@ def bucketize(node: Node) -> Step:
     )
 
 
-def sum_of_all(node: Node) -> Sequence[Step]:
-    """Translate ADD_N: one sum after the other."""
-    first, *others = (node.operand(k) for k in range(max(len(node.inputs), 1)))
-    if any(o.type.shape != first.type.shape for o in others):
+def sum_of_all(node: Node) -> Step:
+    """Translate ADD_N of terms of one shape."""
+    terms = [node.operand(k) for k in range(max(len(node.inputs), 1))]
+    if any(o.type.shape != terms[0].type.shape for o in terms):
         node.corrupt("the terms should have one shape")
-    if not others:
-        return [Step("reshape", (first,), {"shape": first.type.shape})]
-    rest = [Step("add", (PREVIOUS, other)) for other in others[1:]]
-    return [Step("add", (first, others[0])), *rest]
+    return Step("add_n", tuple(terms))
 
 
 def expect_few(what: str, extents: Iterable[int]) -> None:
