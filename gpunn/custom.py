@@ -116,9 +116,11 @@ def _value(entry: Any) -> Value:
 class CustomOperator:
     """The meaning of a file's custom operator: an op, and the conversion of its options to attributes.
 
-    `attributes` gets the bytes in the file, which are as untrusted as the file. If it raises ValueError,
-    LookupError or struct.error, load() raises FormatError.
+    `attributes` gets the options of an operator in a .tflite file, as bytes. `parameters` gets the parameters
+    of a layer in an .mlmodel file, by name. Both are as untrusted as the file. If one of them raises
+    ValueError, LookupError or struct.error, load() raises FormatError.
     """
 
     op: Op
     attributes: Callable[[bytes], Mapping[str, Any]] = flexbuffer_map
+    parameters: Callable[[Mapping[str, Value]], Mapping[str, Any]] = dict

@@ -55,7 +55,7 @@ def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) 
     """Read a model from a path or from a file's bytes.
 
     `custom` says what custom operators of a .tflite file stand for, by name, before those that gpunn
-    brings; see gpunn.custom.
+    brings, and custom layers of an .mlmodel file, by class; see gpunn.custom.
 
     The format is told by the content, not by the name. Raises FormatError when the file cannot be read or
     is not what it says; if an operation is what refuses its operands or attributes, the error is a ModelError

@@ -41,7 +41,7 @@ class Node(common.Node):
     steps: StepList = field(default_factory=StepList)
     types: dict[Result, TensorType] = field(default_factory=dict)
 
-    def add(self, op: str | Op, *inputs: Value | None, **attrs: Any) -> Result:
+    def add(self, op: str | Op, /, *inputs: Value | None, **attrs: Any) -> Result:
         """Add an op, and return its first result."""
         stand_ins = [self._stand_in(value) for value in inputs]
         definition = lookup(op)

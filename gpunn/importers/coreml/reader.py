@@ -103,7 +103,7 @@ class Reader:
             kind, place = layer.WhichOneof("layer"), place_of(number, layer, around)
             if kind is None:
                 self.refusals.add("its type is not in the format's document", "a layer", place)
-            elif kind not in LAYER_TYPES:
+            elif kind not in RULES and kind not in CONTROL:
                 self.refusals.add("there is no rule for this layer type", kind, place)
             for body in BODIES.get(kind, ()):
                 self._expect_rules(getattr(getattr(layer, kind), body), f"{place}, ")

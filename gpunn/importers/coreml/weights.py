@@ -41,6 +41,21 @@ def is_stored(message: Message) -> bool:
     return any(map(len, _forms(message).values()))
 
 
+def all_weights(message: Message) -> Array:
+    """Return all weights of a WeightParams message, as float32 [N].
+
+    Of weights quantised to less than 8 bits these are as many as the bytes hold: up to 7 may be there in
+    addition. Scales belong to equal parts. Otherwise as weights().
+    """
+    linear = message.quantization.linearQuantization
+    if message.rawValue:
+        count = 8 * len(message.rawValue) // max(1, message.quantization.numberOfBits)
+    else:
+        sizes = {"floatValue": 1, "float16Value": 2, "int8RawValue": 1}
+        count = next((len(v) // sizes[f] for f, v in _forms(message).items() if len(v)), 0)
+    return weights(message, count, max(1, len(linear.scale), len(linear.bias)))
+
+
 def weights(message: Message, count: int, rows: int) -> Array:
     """Return the weights of a WeightParams message, as float32 [count].
 

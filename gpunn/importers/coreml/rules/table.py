@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules import (
     arithmetic,
+    custom,
     dense,
     indexing,
     movement,
@@ -84,6 +85,7 @@ RULES: Mapping[str, Rule] = {
     "atanh": _one("atanh"),
     "erf": _one("erf"),
     "copy": lambda node: node.only(),
+    "custom": custom.custom,
     # functions of several tensors
     "add": lambda node: arithmetic.fold(node, "add_n", node.params.alpha),
     "multiply": lambda node: arithmetic.fold(node, "mul_n", node.params.alpha),
