@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import gpunn
 from gpunn.importers.coreml.rules.table import RULES
-from tests.importers.coreml.builder import Message, floats, inner_product, layer, model, weights_of
+from tests.importers.coreml.builder import (
+    Message,
+    floats,
+    image_model,
+    inner_product,
+    layer,
+    model,
+    weights_of,
+)
+from tests.importers.coreml.mutation import damaged_bytes, damaged_contents, in_pipeline, survives
+from tests.importers.coreml.test_package import package
 
 ROUNDS = 400
 
@@ -28,25 +39,74 @@ def network() -> Message:
     return made
 
 
-def test_damaged_bytes() -> None:
-    data = network().SerializeToString()
-    gpunn.load(data)
-    random_ = random.Random(7)
-    for _ in range(ROUNDS):
-        changed = bytearray(data)
-        for _ in range(random_.randint(1, 3)):
-            changed[random_.randrange(len(changed))] = random_.randrange(256)
-        try:
-            gpunn.load(bytes(changed))
-        except gpunn.GpunnError as error:
-            assert len(str(error)) < 5000
+def classifier() -> Message:
+    """A specification with an image, preprocessing, an optional input, a state and labels."""
+    made = image_model(20, 6, 6)
+    made.neuralNetworkClassifier.SetInParent()
+    made.neuralNetworkClassifier.preprocessing.add(featureName="x").scaler.channelScale = 2
+    extra = made.description.input.add(name="state").type
+    extra.isOptional = True
+    extra.multiArrayType.shape.extend([4, 6, 6])
+    network = made.neuralNetworkClassifier
+    layer_ = network.layers.add(name="p", input=["x", "state"], output=["p"])
+    layer_.concat.SetInParent()
+    network.stringClassLabels.vector.extend(["cat", "dog"])
+    made.description.output[0].name = "label"
+    made.description.output[0].type.stringType.SetInParent()
+    made.description.output.add(name="probs").type.dictionaryType.SetInParent()
+    return made
 
 
-def test_truncated_files() -> None:
-    data = network().SerializeToString()
+def pipeline() -> Message:
+    """A pipeline of two networks and a pipeline."""
+    last = network()
+    last.description.input[0].name = last.neuralNetwork.layers[0].input[0] = "y"
+    last.description.output[0].name = last.neuralNetwork.layers[2].output[0] = "z"
+    del last.description.input[0].type.multiArrayType.shape[:]
+    last.description.input[0].type.multiArrayType.shape.extend([3, 2, 2])
+    del last.neuralNetwork.layers[0:2]
+    last.neuralNetwork.layers[0].input[0] = "y"
+    return in_pipeline([in_pipeline([network()]), last])
+
+
+SAMPLES = pytest.mark.parametrize("sample", [network, classifier, pipeline])
+
+
+@SAMPLES
+def test_samples_are_sound(sample: Callable[[], Message]) -> None:
+    assert gpunn.load(sample().SerializeToString()).outputs
+
+
+@SAMPLES
+def test_damaged_bytes(sample: Callable[[], Message]) -> None:
+    data, random_ = sample().SerializeToString(), random.Random(7)
+    assert len({survives(damaged_bytes(data, random_)) for _ in range(ROUNDS)}) > 1
+
+
+@SAMPLES
+def test_damaged_contents(sample: Callable[[], Message]) -> None:
+    made, random_ = sample(), random.Random(7)
+    assert len({survives(damaged_contents(made, random_)) for _ in range(ROUNDS)}) > 2
+
+
+@SAMPLES
+def test_truncated_files(sample: Callable[[], Message]) -> None:
+    data = sample().SerializeToString()
     for length in range(len(data)):
         with pytest.raises(gpunn.GpunnError):
             gpunn.load(data[:length])
+
+
+def test_damaged_packages(tmp_path: Path) -> None:
+    folder = package(tmp_path / "net.mlpackage")
+    manifest, random_ = (folder / "Manifest.json").read_bytes(), random.Random(7)
+    for _ in range(ROUNDS):
+        (folder / "Manifest.json").write_bytes(damaged_bytes(manifest, random_))
+        try:
+            gpunn.load(folder)
+        except gpunn.FormatError as error:
+            assert str(error).startswith("net.mlpackage: ")
+            assert len(str(error)) < 1000
 
 
 def _unpacked_and_packed(made: Message) -> None:

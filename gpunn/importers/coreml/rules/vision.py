@@ -123,6 +123,8 @@ def _corners(node: Node, spatial: tuple[int, ...], entries: int) -> Array:
     if mode in WIDTH_FIRST:
         matrix = matrix[:, [1, 0, 3, 2]]
     scale = params.spatialScale or 1.0
+    if not math.isfinite(scale):
+        node.corrupt(f"spatialScale is {scale}")
     if params.normalizedCoordinates:
         matrix = matrix * np.tile([n - 1 for n in spatial], 2)[:, None]
     return np.pad(scale * matrix, ((0, 0), (entries - 4, 0)))
