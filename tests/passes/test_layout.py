@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from gpunn.graph.operation import Operand, Operation
+from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE
+from gpunn.graph.operation import Operation
 from gpunn.model import Model
-from gpunn.passes import optimise
+from gpunn.passes import PIPELINE, optimise
 from gpunn.passes.layout import arrange
 from gpunn.types import DType, Quantization, TensorType, float32
+from tests.passes.channels_first import (
+    FIRST,
+    LAST,
+    add,
+    constant,
+    conv,
+    detector,
+    gated,
+    residual,
+)
 from tests.passes.same import ops, same
-
-FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # to channels first, and back to channels last
-
-
-def add(model: Model, op: str, *inputs: Operand, **attrs: Any) -> Operand:
-    return model.add(op, inputs, attrs)[0]
-
-
-def conv(model: Model, x: Operand, outputs: int, stride: int = 1, size: int = 3) -> Operand:
-    """A convolution of channels-first images, as a converter writes it that keeps this order."""
-    channels = x.type.shape[1]
-    rng = np.random.default_rng(outputs)
-    weights = rng.standard_normal((outputs, size, size, channels)).astype(np.float32) / 8
-    filter = model.constant("w", weights)
-    bias = model.constant("b", np.arange(outputs, dtype=np.float32) / 4)
-    image = add(model, "transpose", x, perm=LAST)
-    y = add(model, "conv2d", image, filter, bias, stride=(stride, stride), padding="same")
-    return add(model, "transpose", y, perm=FIRST)
-
-
-def constant(model: Model, *shape: int) -> Operand:
-    count = int(np.prod(shape))
-    return model.constant("c", (np.arange(count, dtype=np.float32) / 4 + 0.25).reshape(shape))
 
 
 def transposes(model: Model) -> list[Operation]:
@@ -75,6 +64,33 @@ def test_a_network_of_channels_first_images_keeps_a_transpose_at_its_input_only(
     assert len(transposes(result)) == 1
     assert moved(result) == model.inputs[0].type.nbytes
     assert ops(result)[0] == "transpose"
+
+
+def dispatches(model: Model) -> int:
+    """The number of dispatches of a model as it is."""
+    lowered = [lower(o, BASELINE) for o in model.operations if not o.definition.alias]
+    assert all(isinstance(kernels, tuple) for kernels in lowered)
+    return sum(map(len, lowered))
+
+
+# Transposes in the file, and after the passes; dispatches without this pass, and with it.
+COUNTS: dict[Callable[[], Model], tuple[int, int, int, int]] = {
+    residual: (14, 1, 38, 13),
+    gated: (20, 3, 48, 25),
+    detector: (12, 1, 20, 12),
+}
+
+
+@pytest.mark.parametrize("network", COUNTS, ids=lambda network: network.__name__)
+def test_networks_from_pytorch_lose_their_transposes(network: Callable[[], Model]) -> None:
+    """The input's remains, and that between the groups of channels (twice)."""
+    model = network()
+    without = model
+    for step in PIPELINE:
+        without = without if step.__name__ == arrange.__name__ else step(without)
+    result = simplified(model)
+    found = len(transposes(model)), len(transposes(result)), dispatches(without), dispatches(result)
+    assert found == COUNTS[network]
 
 
 def test_operations_apart_by_transposes_become_one() -> None:

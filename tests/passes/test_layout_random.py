@@ -15,8 +15,9 @@ from gpunn.passes import optimise
 from gpunn.passes.layout import arrange
 from gpunn.types import float32
 from tests import evaluator
+from tests.passes.channels_first import FIRST, LAST, constant
 from tests.passes.same import same
-from tests.passes.test_layout import FIRST, LAST, constant, moved
+from tests.passes.test_layout import moved
 
 UNARY = ("relu", "tanh", "neg", "abs")
 PERMS = {
