@@ -18,7 +18,8 @@ class ResultCode(enum.IntEnum):
     """The result of a call of gpunn.nnapi (NeuralNetworks.h, ResultCode, with its values).
 
     The document gives UNMAPPABLE the number of OP_FAILED, so both names are one member. NO_ERROR and
-    INCOMPLETE are never raised: the documents have no use for INCOMPLETE.
+    INCOMPLETE are never raised: the documents have no use for INCOMPLETE. OUTPUT_INSUFFICIENT_SIZE is of
+    feature level 29.
     """
 
     NO_ERROR = 0
@@ -29,6 +30,7 @@ class ResultCode(enum.IntEnum):
     OP_FAILED = 5
     UNMAPPABLE = 5
     BAD_STATE = 6
+    OUTPUT_INSUFFICIENT_SIZE = 8
 
 
 class GpunnError(Exception):

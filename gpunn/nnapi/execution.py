@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 from collections.abc import Callable, Sequence
@@ -17,8 +18,10 @@ from gpunn.nnapi.description import Binding
 from gpunn.nnapi.memory import Memory
 from gpunn.nnapi.operand_types import bound_type
 from gpunn.nnapi.translation import Translation
-from gpunn.nnapi.values import as_array, bad, expect_given, from_bytes, translated
-from gpunn.types import Array
+from gpunn.nnapi.values import as_array, as_room, bad, expect_given, from_bytes, translated
+from gpunn.types import Array, Shape
+
+ROOM_SINCE = 29  # the first feature level at which an execution finds the dimensions of outputs
 
 
 class Event:
@@ -49,10 +52,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """The setting of an input or output; `array` is None for an omitted input."""
+    """The setting of an input or output; `array` is None for an omitted input.
+
+    `room`: the type leaves dimensions open, and the array is room for any shape, perhaps too little.
+    """
 
     type: OperandType
     array: Array | None
+    room: bool = False
 
 
 class Execution:
@@ -74,6 +81,7 @@ class Execution:
         self._started = False
         self._inputs: dict[int, _Argument] = {}
         self._outputs: dict[int, _Argument] = {}
+        self._shapes: tuple[Shape, ...] = ()
 
     def set_input(self, index: int, buffer: Any, type: OperandType | None = None) -> None:
         """Set input `index` of the model to an array, bytes or numbers; None omits an optional input.
@@ -101,12 +109,13 @@ class Execution:
     def set_output(self, index: int, buffer: Any, type: OperandType | None = None) -> None:
         """Set where output `index` is written: a writable, C-contiguous array or bytes-like object.
 
-        type: as in set_input(). No operation has an optional output, so None is UNEXPECTED_NULL.
+        type: as in set_input(). Without it, from feature level 29 on, an output whose dimensions are open is
+        written to the beginning of the buffer, which may be larger; get_output_operand_dimensions() says its
+        shape. No operation has an optional output, so None is UNEXPECTED_NULL.
         """
         position = self._position(index, self._compilation.model.outputs, "set_output")
         expect_given("the buffer of an output", buffer)
-        bound = self._bound(self._compilation.model.outputs[position], type, f"output {position}")
-        self._outputs[position] = _Argument(bound, as_array(buffer, bound, f"output {position}", write=True))
+        self._set_output(position, buffer, type)
 
     def set_output_from_memory(
         self, index: int, memory: Memory, offset: int, length: int, type: OperandType | None = None
@@ -114,16 +123,29 @@ class Execution:
         """Set an output to `length` bytes of a writable memory; as set_output()."""
         position = self._position(index, self._compilation.model.outputs, "set_output_from_memory")
         expect_given("memory, offset and length", memory, offset, length)
-        bound = self._bound(self._compilation.model.outputs[position], type, f"output {position}")
-        array = from_bytes(memory.view(offset, length, write=True), bound, f"output {position}")
-        self._outputs[position] = _Argument(bound, array)
+        self._set_output(position, memory.view(offset, length, write=True).data, type)
+
+    def get_output_operand_dimensions(self, index: int) -> Shape:
+        """Return the dimensions of output `index`, which start_compute() has found (feature level 29).
+
+        They are known even if it raised OUTPUT_INSUFFICIENT_SIZE. Raises BAD_STATE before, and BAD_DATA for
+        an index that the model does not have.
+        """
+        position = self._index(index, self._compilation.model.outputs, "get_output_operand_dimensions")
+        if not self._shapes:
+            raise NnapiError(ResultCode.BAD_STATE, "no execution has found the dimensions of outputs yet")
+        return self._shapes[position]
+
+    def get_output_operand_rank(self, index: int) -> int:
+        """Return the number of dimensions of output `index`; as get_output_operand_dimensions()."""
+        return len(self.get_output_operand_dimensions(index))
 
     def start_compute(self) -> Event:
         """Start the execution, which can be done once, and return the event of its end.
 
         Raises BAD_STATE when it was started before; BAD_DATA when an input or output is not set, buffers
         overlap that must not, or the inputs do not fit the model; OP_FAILED when they make it one that cannot
-        be run.
+        be run; OUTPUT_INSUFFICIENT_SIZE when an output is larger than its buffer.
         """
         self._expect_open("start_compute")
         model = self._compilation.model
@@ -140,20 +162,33 @@ class Execution:
         binding = Binding(tuple(a.type for a in inputs), tuple(a.array for a in inputs))
 
         def check(translation: Translation) -> None:
-            _expect_shapes(translation, outputs)
+            self._shapes = tuple(operand.type.shape for operand in translation.graph.outputs)
+            _expect_shapes(self._shapes, outputs)
             _check_inputs(translation, binding)
 
         outcome = self._compilation.start(binding, check)
         self._started = True
-        targets = [argument.array for argument in outputs if argument.array is not None]
+        targets = [_target(a, shape) for a, shape in zip(outputs, self._shapes, strict=True)]
         return Event(lambda: _complete(outcome, targets))
 
     def _expect_open(self, call: str) -> None:
         if self._started:
             raise NnapiError(ResultCode.BAD_STATE, f"{call}: the execution has been started")
 
+    def _set_output(self, position: int, buffer: Any, type: OperandType | None) -> None:
+        """Set an output to a buffer of its shape, or one with room for any where that is open."""
+        model, what = self._compilation.model, f"output {position}"
+        declared = model.operands[model.outputs[position]].type
+        room = type is None and not declared.specified and model.feature_level >= ROOM_SINCE
+        bound = declared if room else self._bound(model.outputs[position], type, what)
+        array = as_room(buffer, bound, what) if room else as_array(buffer, bound, what, write=True)
+        self._outputs[position] = _Argument(bound, array, room)
+
     def _position(self, index: int, operands: Sequence[int], call: str) -> int:
         self._expect_open(call)
+        return self._index(index, operands, call)
+
+    def _index(self, index: int, operands: Sequence[int], call: str) -> int:
         expect_given("the index", index)
         try:
             found = operator.index(index)
@@ -189,11 +224,27 @@ class Execution:
                     bad(f"the buffer of output {k} overlaps another output, an input or a constant")
 
 
-def _expect_shapes(translation: Translation, outputs: Sequence[_Argument]) -> None:
-    """Raise BAD_DATA unless every output is set to a buffer of the computed shape."""
-    for k, (argument, operand) in enumerate(zip(outputs, translation.graph.outputs, strict=True)):
-        if argument.type.dimensions != operand.type.shape:
-            bad(f"output {k} has shape {list(operand.type.shape)}, but its buffer is {argument.type}")
+def _expect_shapes(shapes: Sequence[Shape], outputs: Sequence[_Argument]) -> None:
+    """Raise BAD_DATA unless every output is set to a buffer of its shape.
+
+    Raises OUTPUT_INSUFFICIENT_SIZE for one that only has too little room.
+    """
+    for k, (argument, shape) in enumerate(zip(outputs, shapes, strict=True)):
+        if not argument.room and argument.type.dimensions != shape:
+            bad(f"output {k} has shape {list(shape)}, but its buffer is {argument.type}")
+    for k, (argument, shape) in enumerate(zip(outputs, shapes, strict=True)):
+        size = math.prod(shape)
+        if argument.room and argument.array is not None and argument.array.size < size:
+            what = (
+                f"output {k} has shape {list(shape)}, its buffer has room for {argument.array.size} elements"
+            )
+            raise NnapiError(ResultCode.OUTPUT_INSUFFICIENT_SIZE, what)
+
+
+def _target(argument: _Argument, shape: Shape) -> Array:
+    """Return where an output of a shape is written."""
+    assert argument.array is not None, "an output has a buffer"
+    return argument.array[: math.prod(shape)].reshape(shape) if argument.room else argument.array
 
 
 def _check_inputs(translation: Translation, binding: Binding) -> None:

@@ -48,6 +48,25 @@ def as_array(value: Any, type: OperandType, what: str, *, write: bool = False) -
     return np.ascontiguousarray(array).reshape(type.dimensions)
 
 
+def as_room(value: Any, type: OperandType, what: str) -> Array:
+    """Convert `value` to a flat array of the elements of `type` that it has room for, for writing.
+
+    An array must have the type's dtype, a bytes-like object any length. Raises BAD_DATA unless it is one of
+    these, C-contiguous and writable.
+    """
+    dtype = type.type.numpy
+    if isinstance(value, np.ndarray):
+        fits, array = value.dtype == dtype and value.flags.c_contiguous, value.reshape(-1)
+    else:
+        buffer = _buffer(value)
+        fits = buffer is not None
+        array = np.frombuffer(b"" if buffer is None else buffer, np.uint8)
+        array = array[: array.size - array.size % dtype.itemsize].view(dtype)
+    if not fits or not array.flags.writeable:
+        bad(f"{what} must be a writable, C-contiguous buffer of {dtype}, got {value!r}")
+    return array
+
+
 def _buffer(value: Any) -> memoryview | None:
     """Return the bytes of a bytes-like object; None for anything else."""
     try:

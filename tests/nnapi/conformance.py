@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import math
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -147,11 +149,11 @@ def signed(case: Any) -> Any:
     return found
 
 
-def build(case: Any, behind_add: bool = False) -> Model:
+def build(case: Any, behind_add: bool = False, open_results: bool = False) -> Model:
     """The case's model, built by calls and finished; operands that nothing uses stay out.
 
     With `behind_add` the inputs of the model that are real numbers are added to 0, and the sums are the
-    case's inputs.
+    case's inputs. With `open_results` no result of an operation has a rank.
     """
     model = Model(case.id, feature_level=LEVELS[case.level])
     used = {k for _, inputs, outputs in case.operations for k in (*inputs, *outputs)}
@@ -160,6 +162,8 @@ def build(case: Any, behind_add: bool = False) -> Model:
         if k not in used:
             continue
         type = type_of(operand)
+        if open_results and operand.life in ("output", "temp"):
+            type = replace(type, dimensions=())
         index = number[k] = model.add_operand(type)
         if operand.life == "const":
             model.set_operand_value(index, np.asarray(operand.data, type.type.numpy))
@@ -210,6 +214,25 @@ def run(case: Any, backend: str, behind_add: bool = False) -> tuple[list[Array],
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b)
     return first, hosted
+
+
+def run_open(case: Any, backend: str) -> list[Array]:
+    """The case's outputs on a backend, where the model leaves the shapes of all results open."""
+    with Compilation(build(case, open_results=True), backend=backend) as compilation:
+        compilation.finish()
+        execution = Execution(compilation)
+        for position, k in enumerate(case.inputs):
+            operand = case.operands[k]
+            execution.set_input(position, None if operand.omitted else operand.data, _sized(operand))
+        results = []
+        for position, k in enumerate(case.outputs):
+            operand = case.operands[k]
+            results.append(np.zeros(math.prod(operand.dims) + 5, OperandCode[operand.type].numpy))
+            execution.set_output(position, results[-1])
+        execution.start_compute().wait()
+        shapes = [execution.get_output_operand_dimensions(k) for k in range(len(results))]
+    assert all(not result[-5:].any() for result in results), case.id
+    return [result[:-5].reshape(shape) for result, shape in zip(results, shapes, strict=True)]
 
 
 def execute(compilation: Compilation, case: Any) -> list[Array]:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn.nnapi import (
+    Execution,
     FeatureLevelCode,
+    Memory,
     Model,
     OperandCode,
     OperandType,
     OperationCode,
+    ResultCode,
     SymmPerChannelQuantParams,
 )
-from tests.nnapi.builder import BAD_DATA, FLOAT, INT, NULL, compiled, empty, expect, run, single, tensor
+from tests.nnapi.builder import (
+    BAD_DATA,
+    BAD_STATE,
+    FLOAT,
+    INT,
+    NULL,
+    compiled,
+    empty,
+    expect,
+    run,
+    single,
+    tensor,
+)
 from tests.nnapi.levels import ADDED, HALF, PER_CHANNEL, WRONG
 
 OPEN = OperandType(FLOAT)
@@ -159,6 +174,69 @@ def test_a_dimension_of_size_0_comes_with_an_execution(backend: str) -> None:
     assert run(compilation, empty(0, 3), out=empty(0, 3), types=[nothing, nothing]).shape == (0, 3)
     with expect(BAD_DATA, "all dimensions specified"):
         run(compilation, empty(0, 3), out=empty(0, 3))
+
+
+ROOMS = {
+    "array": lambda: np.full(8, 9, np.float32),
+    "array of another shape": lambda: np.full((4, 2), 9, np.float32),
+    "bytes": lambda: bytearray(np.full(8, 9, np.float32).tobytes() + b"odd"),
+}
+
+
+@pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
+@pytest.mark.parametrize("open", [OPEN, tensor(0, 0), tensor(0, 2)], ids=["rank", "shape", "rows"])
+def test_an_output_of_open_shape_takes_the_beginning_of_its_buffer(
+    open: OperandType, room: Callable[[], Any], backend: str
+) -> None:
+    """Also a shape that other inputs give to the same compilation."""
+    compilation = compiled(single("TRANSPOSE", [tensor(0, 0), [1, 0]], [open], level=29), backend)
+    for columns in (1, 3):
+        execution, buffer = Execution(compilation), room()
+        with expect(BAD_STATE, "no execution has found"):
+            execution.get_output_operand_dimensions(0)
+        x = np.arange(2 * columns, dtype=np.float32).reshape(2, columns)
+        execution.set_input(0, x, tensor(2, columns))
+        execution.set_output(0, buffer)
+        execution.start_compute().wait()
+        assert execution.get_output_operand_dimensions(0) == (columns, 2)
+        assert execution.get_output_operand_rank(0) == 2
+        flat = np.frombuffer(bytes(buffer)[:32], np.float32)
+        assert flat.tolist() == [*x.T.ravel().tolist(), *[9] * (8 - 2 * columns)]
+        with expect(BAD_DATA):
+            execution.get_output_operand_dimensions(1)
+
+
+def test_a_buffer_that_is_too_small_can_be_replaced() -> None:
+    execution = Execution(compiled(single("RELU", [tensor(0)], [tensor(0)], level=29)))
+    execution.set_input(0, np.array([-1, 2, 3], np.float32), tensor(3))
+    execution.set_output(0, empty(2))
+    with expect(ResultCode.OUTPUT_INSUFFICIENT_SIZE, r"shape \[3\], its buffer has room for 2 elements"):
+        execution.start_compute()
+    out = empty(*execution.get_output_operand_dimensions(0))
+    execution.set_output(0, out)
+    execution.start_compute().wait()
+    assert out.tolist() == [0, 2, 3]
+
+
+def test_an_output_of_open_shape_in_a_memory() -> None:
+    values = np.full(6, 9, np.float32)
+    execution = Execution(compiled(single("RELU", [tensor(0)], [tensor(0)], level=29)))
+    execution.set_input(0, np.array([-1, 2, 3], np.float32), tensor(3))
+    execution.set_output_from_memory(0, Memory.from_array(values), 4, 20)
+    execution.start_compute().wait()
+    assert values.tolist() == [9, 0, 2, 3, 9, 9]
+
+
+@pytest.mark.parametrize(
+    "buffer", [np.zeros(4), np.zeros((4, 4), np.float32).T, b"1234", 7], ids=["dtype", "order", "read", "int"]
+)
+def test_buffers_that_no_output_can_have(buffer: Any) -> None:
+    execution = Execution(compiled(single("RELU", [tensor(0)], [tensor(0)], level=29)))
+    with expect(BAD_DATA, "output 0 must be a writable, C-contiguous buffer of float32"):
+        execution.set_output(0, buffer)
+    earlier = Execution(compiled(single("RELU", [tensor(0)], [tensor(0)])))
+    with expect(BAD_DATA, "all dimensions specified"):
+        earlier.set_output(0, empty(4))
 
 
 def test_scales_per_channel_are_given_by_a_call() -> None:
