@@ -80,7 +80,7 @@ def main() -> None:
         for done, scores in enumerate(compiled.stream(itertools.islice(values, options.most)), 1):
             times = [*times[-30:], time.perf_counter()]
             rate = (len(times) - 1) / (times[-1] - times[0])
-            (guess,) = vision.top(output.scores(scores).ravel(), labels, 1)
+            (guess,) = vision.top_k(output.scores(scores).ravel(), labels, 1)
             print(
                 f"frame {done:<6} {rate:7.1f}/s  {guess.score:6.1%} {guess.label:<30}", end=last, flush=True
             )

@@ -98,7 +98,7 @@ class Compiled:
         return Answer(
             compiled.backend,
             compiled.device,
-            vision.top(scores, labels, 5),
+            vision.top_k(scores, labels, 5),
             output.are_probabilities(scores),
             float(np.median(np.diff(times))),
             None if known is not None else times[0] - start,

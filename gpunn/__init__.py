@@ -12,6 +12,7 @@ from gpunn.errors import (
     DeviceError,
     FormatError,
     GpunnError,
+    MissingFileError,
     ModelError,
     ModelFileError,
     NnapiError,
@@ -20,11 +21,12 @@ from gpunn.errors import (
 )
 from gpunn.graph.operation import Operand, Operation
 from gpunn.model import Model, load
+from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.types import DType, Quantization, TensorType
 from gpunn.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from gpunn import nnapi
+    from gpunn import nnapi, vision
     from gpunn.comparison.compare import compare
     from gpunn.comparison.result import Comparison
     from gpunn.profiling import Profile, profile
@@ -39,6 +41,7 @@ __all__ = [
     "Event",
     "FormatError",
     "GpunnError",
+    "MissingFileError",
     "Model",
     "ModelError",
     "ModelFileError",
@@ -53,10 +56,13 @@ __all__ = [
     "TensorType",
     "UnsupportedError",
     "compare",
+    "dequantize",
     "devices",
     "load",
     "nnapi",
     "profile",
+    "quantize",
+    "vision",
 ]
 
 # Modules that most programs do without, by the public names that come from them.
@@ -66,6 +72,7 @@ _LATER = {
     "compare": "gpunn.comparison.compare",
     "nnapi": "gpunn.nnapi",
     "profile": "gpunn.profiling",
+    "vision": "gpunn.vision",
 }
 
 if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every attribute
@@ -75,5 +82,5 @@ if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every a
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(_LATER[name])
-        globals()[name] = module if name == "nnapi" else getattr(module, name)
+        globals()[name] = module if module.__name__ == f"gpunn.{name}" else getattr(module, name)
         return globals()[name]

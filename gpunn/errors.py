@@ -2,6 +2,7 @@
 
 GpunnError
 |- FormatError (ValueError)                 the file is not what it says: truncated, corrupt, oversized
+|  `- MissingFileError (FileNotFoundError)  the file does not exist
 |- ModelError (ValueError)                  the graph is wrong, or an array does not fit it
 |- ModelFileError (FormatError, ModelError)  the graph in a file is wrong, so the file is
 |- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations
@@ -12,6 +13,8 @@ GpunnError
 from __future__ import annotations
 
 import enum
+import errno
+import os
 
 
 class ResultCode(enum.IntEnum):
@@ -39,6 +42,20 @@ class GpunnError(Exception):
 
 class FormatError(GpunnError, ValueError):
     """A file that is not what it claims to be."""
+
+
+class MissingFileError(FormatError, FileNotFoundError):
+    """A file that does not exist, also a FileNotFoundError with its attributes."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(str(path))
+        self.errno, self.strerror, self.filename = errno.ENOENT, os.strerror(errno.ENOENT), str(path)
+
+    def __reduce__(self) -> tuple[type[MissingFileError], tuple[str]]:
+        return type(self), (self.filename,)
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {str(self.strerror).lower()}"
 
 
 class ModelError(GpunnError, ValueError):

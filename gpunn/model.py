@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.runtime import Compilation, Preference
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
-from gpunn.graph.reshape import reshaped
+from gpunn.graph.reshape import rebuilt, reshaped
 from gpunn.importers import Source, read
+from gpunn.types import Shape
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Model(Graph):
     """A graph that can be compiled for a backend.
 
@@ -24,6 +26,13 @@ class Model(Graph):
     def of(cls, graph: Graph) -> Model:
         """Return a model of the graph's own operands and operations, which the two share."""
         return cls(**{f.name: getattr(graph, f.name) for f in fields(graph)})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy a model that was loaded as its file; any other as its operations."""
+        if self.template is None or self.template.contents is None:
+            return Model, tuple(getattr(self, f.name) for f in fields(self))
+        data, options = self.template.contents()
+        return _loaded_again, (data, options, self.name, self.labels, [i.type.shape for i in self.inputs])
 
     def reshaped(self, shapes: Mapping[str, Sequence[int]]) -> Model:
         """Return the same model, on the same weights, for inputs of other shapes, given by name.
@@ -37,10 +46,10 @@ class Model(Graph):
     def compile(
         self,
         backend: str = "auto",
-        preference: Preference | None = None,
+        preference: Preference | str | None = None,
         *,
         relaxed: bool = False,
-        device: str | None = None,
+        device: str | int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> Compilation:
         """Make the model ready to run, for inputs of other `shapes` if given (see reshaped()).
@@ -49,6 +58,17 @@ class Model(Graph):
         """
         model = self.reshaped(shapes) if shapes else self
         return compile_model(model, backend, preference, relaxed=relaxed, device=device)
+
+
+def _loaded_again(
+    data: bytes, options: Mapping[str, Any], name: str, labels: tuple[str, ...], shapes: Sequence[Shape]
+) -> Model:
+    """Return a model that was pickled as its file, for inputs of the shapes that it had."""
+    model = load(data, **options)
+    if [i.type.shape for i in model.inputs] != shapes:
+        model = Model.of(rebuilt(model, shapes))
+    model.name, model.labels = name, labels
+    return model
 
 
 def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) -> Model:

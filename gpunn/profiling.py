@@ -110,7 +110,7 @@ def profile(
     inputs: Sequence[Any] | None = None,
     *,
     backend: str = "auto",
-    device: str | None = None,
+    device: str | int | None = None,
     preference: Preference | None = None,
     relaxed: bool = False,
     runs: int = 20,

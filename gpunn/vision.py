@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.errors import FormatError, MissingFileError, ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
@@ -165,6 +165,23 @@ def scales_photos(model: Graph) -> bool:
     return len(types) == 1 and types[0].dtype is DType.UINT8 and types[0].quantization == BYTES
 
 
+def preprocess(
+    model: Graph,
+    photo: str | os.PathLike[str] | Image.Image,
+    mean: float | None = None,
+    std: float | None = None,
+) -> Array:
+    """Return the input of a classifier for one photo; if its batch is more than 1, all rows hold the photo.
+
+    photo: a file, or a picture of Pillow's; it is resized to the model's height and width. mean, std: as for
+    photo_input(). The result is [batch, height, width, channels], of the dtype of the model's input.
+    Raises what photo_input() and load_photo() raise.
+    """
+    wanted = photo_input(model, mean, std)
+    picture = _rgb(_eight_bit(photo)) if isinstance(photo, Image.Image) else load_photo(photo)
+    return np.repeat(wanted.values(picture)[np.newaxis], wanted.batch, axis=0)
+
+
 def score_output(model: Graph) -> ScoreOutput:
     """Describe the scores that `model` gives; ModelError or UnsupportedError if it is not a classifier."""
     batch = photo_input(model).batch
@@ -210,6 +227,8 @@ def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
 
 
 def _read_labels(file: Path) -> tuple[str, ...]:
+    if not file.exists():
+        raise MissingFileError(file)
     with file.open("rb") as stream:
         data = stream.read(MAX_LABEL_BYTES + 1)
     if len(data) > MAX_LABEL_BYTES:
@@ -221,19 +240,22 @@ def _read_labels(file: Path) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.rstrip().splitlines())
 
 
-def top(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
+def top_k(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
     """Return the `count` classes with the highest scores, best first; for equal scores the first class."""
     order = np.argsort(-scores, kind="stable")[:count]
     return tuple(Guess(int(index), labels[index], float(scores[index])) for index in order)
 
 
-def load_photo(path: Path) -> Image.Image:
+def load_photo(path: str | os.PathLike[str]) -> Image.Image:
     """Load any picture that Pillow reads, as 8-bit RGB: upright as EXIF says, transparency on white, first
     frame.
 
     Raises FormatError if it is not a picture, is damaged, or exceeds Pillow's limit against decompression
-    bombs; OSError if the file cannot be opened.
+    bombs; OSError if the file cannot be opened, of it MissingFileError if it does not exist.
     """
+    path = Path(path)
+    if not path.exists():
+        raise MissingFileError(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with path.open("rb") as stream, warnings.catch_warnings():

@@ -57,6 +57,22 @@ def test_library_example_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_library_example_is_typed(tmp_path: Path) -> None:
+    """A program that uses what a call returns passes mypy --strict, without a cast."""
+    pytest.importorskip("mypy", reason="mypy is not installed (extra: dev)")
+    program = tmp_path / "program.py"
+    more = "\nbest: int = int(y.argmax())\nfirst = named['output'].sum() + same.mean()\n"
+    program.write_text(blocks("python")[0] + more, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", str(program)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_transcript_is_what_the_command_prints(tmp_path: Path, gpu: str) -> None:
     """Photo, ranks and classes; the last figures may differ with the machine, and the last line does."""
     data = pytest.importorskip("skimage.data", reason="scikit-image is not installed (extra: demo)")

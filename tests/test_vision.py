@@ -264,9 +264,9 @@ def test_labels(tmp_path: Path) -> None:
 
 def test_top() -> None:
     labels = ("a", "b", "c", "d")
-    guesses = vision.top(np.array([0.1, 0.5, 0.1, np.nan], np.float32), labels, 3)
+    guesses = vision.top_k(np.array([0.1, 0.5, 0.1, np.nan], np.float32), labels, 3)
     assert [g.label for g in guesses] == ["b", "a", "c"]
-    assert len(vision.top(np.zeros(4, np.float32), labels, 9)) == 4
+    assert len(vision.top_k(np.zeros(4, np.float32), labels, 9)) == 4
 
 
 def output(type: TensorType) -> vision.ScoreOutput:

@@ -16,7 +16,7 @@ from gpunn.bench.measure import ALL, BACKENDS, PREFERENCES, preference_text
 from gpunn.bench.peers import OTHERS
 from gpunn.cli.grid import ABSENT, Grid, number, report
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import PREFERENCE_NAMES, ModelFile, json_text, named_preference, words
+from gpunn.cli.show import PREFERENCE_NAMES, DeviceName, ModelFile, json_text, named_preference, words
 
 _STARTS = {"import s": "import_s", "load s": "load_s", "first answer s": "first_s"}
 _RUNS = {"median ms": "median_s", "p95 ms": "p95_s", "min ms": "min_s", "CPU ms": "cpu_s"}
@@ -75,9 +75,7 @@ def bench(
             metavar="N,N,...", show_default=False, help="Numbers of CPU threads.  [default: all cores]"
         ),
     ] = "",
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Part of the adapter's name.")
-    ] = None,
+    device: DeviceName = None,
     starts: Annotated[int, typer.Option(metavar="N", min=1, help="Cold starts of each library.")] = 1,
     rounds: Annotated[
         int, typer.Option(metavar="N", min=1, help="Rounds; each library has one turn in each.")

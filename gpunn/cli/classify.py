@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,17 +20,17 @@ from gpunn import vision
 from gpunn.cli.show import (
     KINDS,
     BackendName,
+    DeviceName,
     PreferenceName,
     Relaxed,
     duration,
     json_text,
-    named_preference,
     plain,
     stderr,
     stdout,
     table,
 )
-from gpunn.errors import FormatError
+from gpunn.errors import FormatError, MissingFileError
 from gpunn.types import Array
 
 
@@ -100,6 +98,7 @@ def classify(
             show_default=False,
         ),
     ] = None,
+    device: DeviceName = None,
     relaxed: Relaxed = False,
     batch: Annotated[
         int | None,
@@ -138,12 +137,12 @@ def classify(
     given = vision.score_output(loaded)
     names = vision.class_labels(loaded, labels)
     start = time.perf_counter()
-    with loaded.compile(backend=backend, preference=named_preference(chosen), relaxed=relaxed) as compiled:
+    with loaded.compile(backend, chosen, relaxed=relaxed, device=device) as compiled:
         compiled_at = time.perf_counter()
         report = _Report(loaded.name, compiled.backend, compiled.device, chosen, compiled_at - start)
         for path, stored in _answers(compiled, candidates, wanted, report):
             scores = given.scores(stored)
-            guesses = vision.top(scores, names, top)
+            guesses = vision.top_k(scores, names, top)
             report.results.append(_Result(path, given.are_probabilities(scores), guesses))
         report.photo_seconds = time.perf_counter() - compiled_at
     if not report.results:
@@ -166,7 +165,7 @@ def _gather(paths: Sequence[Path]) -> list[_Candidate]:
         elif path.exists():
             found.append(_Candidate(path, named=True))
         else:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            raise MissingFileError(path)
     return found
 
 

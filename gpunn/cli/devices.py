@@ -26,8 +26,8 @@ def devices(
         print(json_text({"devices": [_document(d) for d in found]}))
         return
     console = stdout()
-    for device in found:
-        _print_device(console, device)
+    for number, device in enumerate(found):
+        _print_device(console, device, number)
 
 
 def _document(device: gpunn.DeviceInfo) -> dict[str, Any]:
@@ -37,19 +37,21 @@ def _document(device: gpunn.DeviceInfo) -> dict[str, Any]:
         "kind": device.kind,
         "driver": device.driver,
         "api": device.api,
+        "pci": device.pci_id or None,
         "features": list(device.features),
         "limits": dict(device.limits),
     }
 
 
-def _print_device(console: Console, device: gpunn.DeviceInfo) -> None:
-    console.print(plain(device.name), style="bold")
+def _print_device(console: Console, device: gpunn.DeviceInfo, number: int) -> None:
+    console.print(plain(f"{number}: {device.name}"), style="bold", soft_wrap=True)
     facts = table("", "")
     facts.show_header = False
     facts.add_row("backend", plain(device.backend))
     facts.add_row("kind", plain(device.kind))
     facts.add_row("driver", plain(device.driver or "-"))
     facts.add_row("api", plain(device.api or "-"))
+    facts.add_row("PCI id", plain(device.pci_id or "-"))
     for name, value in sorted(device.limits.items()):
         if _LIMITS.match(name):
             facts.add_row(plain(name), f"{value:,}")

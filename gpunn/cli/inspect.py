@@ -14,6 +14,7 @@ import gpunn
 from gpunn.backends.webgpu import shader
 from gpunn.cli.show import (
     BackendName,
+    DeviceName,
     ModelFile,
     Relaxed,
     input_shapes,
@@ -59,6 +60,7 @@ def inspect(
             show_default=False,
         ),
     ] = None,
+    device: DeviceName = None,
     relaxed: Relaxed = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
@@ -70,7 +72,7 @@ def inspect(
     if shapes:
         network = network.reshaped(input_shapes(shapes))
     chosen = backend or ("webgpu" if plan or wgsl is not None else "auto")
-    with network.compile(backend=chosen, relaxed=relaxed) as compiled:
+    with network.compile(backend=chosen, relaxed=relaxed, device=device) as compiled:
         document = _document(network, compiled, plan)
         if wgsl is not None:
             document["wgsl"] = _shader(compiled, wgsl)

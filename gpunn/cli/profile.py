@@ -13,7 +13,7 @@ from rich.table import Table
 import gpunn
 from gpunn.cli.plot import check_plot, plot_profile
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import BackendName, ModelFile, duration, json_text, plain, stdout, table
+from gpunn.cli.show import BackendName, DeviceName, ModelFile, duration, json_text, plain, stdout, table
 from gpunn.comparison.inputs import file_source
 from gpunn.profiling import Profile, Row
 
@@ -35,9 +35,7 @@ def profile(
         ),
     ] = None,
     backend: Annotated[BackendName, typer.Option(help="Where to run.")] = "auto",
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Part of the adapter's name.", show_default=False)
-    ] = None,
+    device: DeviceName = None,
     relaxed: Annotated[bool, typer.Option("--relaxed", help="Store float32 as float16.")] = False,
     runs: Annotated[
         int, typer.Option(metavar="N", min=2, help="Number of runs; half of them are traced.")

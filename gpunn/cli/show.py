@@ -22,6 +22,15 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, 
 BackendName = Literal["auto", "webgpu", "cpu"]
 PreferenceName = Literal["low-power", "fast-single-answer", "sustained-speed"]
 PREFERENCE_NAMES: tuple[str, ...] = get_args(PreferenceName)
+DeviceName = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        show_default=False,
+        help="Which GPU: its number in `gpunn devices`, a part of its name, or its PCI id.",
+    ),
+]
 Relaxed = Annotated[
     bool,
     typer.Option(

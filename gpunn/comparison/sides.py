@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gpunn.backends.webgpu.device import adapter_infos
+from gpunn.backends.webgpu.device import adapter_infos, matches
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.parts import run_parts
 from gpunn.compilation.compiler import compile_model
@@ -116,8 +116,10 @@ def _adapter(device: str) -> str:
 def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
     """Open a model on the backend with this name.
 
-    "cpu64": the reference; "cpu", "webgpu": gpunn's backends; any other name: the adapter whose name contains
-    it (gpunn.devices()). With "-relaxed" at the end, these store float32 as float16. `others`: further names,
+    "cpu64": the reference; "cpu", "webgpu": gpunn's backends; any other name: an adapter, by its place in
+    gpunn.devices(), its PCI id or a part of its name.
+
+    With "-relaxed" at the end, these store float32 as float16. `others`: further names,
     for the message. Raises ModelError for other names, and the errors of compile().
     """
     if name == EXACT:
@@ -125,10 +127,10 @@ def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
     backend, relaxed = name.removesuffix(RELAXED), name.endswith(RELAXED)
     if backend in (CPU, WEBGPU):
         return CompiledSide(name, model, backend, None, relaxed)
-    adapters = [info.name for info in adapter_infos()]
-    if backend and any(backend.lower() in adapter.lower() for adapter in adapters):
+    adapters = adapter_infos()
+    if backend and any(matches(backend, k, info, len(adapters)) for k, info in enumerate(adapters)):
         return CompiledSide(name, model, WEBGPU, backend, relaxed)
-    known = ", ".join([EXACT, CPU, WEBGPU, *others, *(repr(a) for a in adapters)])
+    known = ", ".join([EXACT, CPU, WEBGPU, *others, *(repr(a.name) for a in adapters)])
     raise ModelError(
         f"there is no backend {name!r}; known are {known}, an adapter by part of its name, and gpunn's own "
         f"with {RELAXED} behind"

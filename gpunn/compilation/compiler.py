@@ -29,17 +29,18 @@ BACKENDS = ("auto", "webgpu", "cpu")
 def compile_model(
     model: Graph,
     backend: str = "auto",
-    preference: Preference | None = None,
+    preference: Preference | str | None = None,
     *,
     relaxed: bool = False,
-    device: str | None = None,
+    device: str | int | None = None,
 ) -> Compilation:
     """Compile a model.
 
     backend: "webgpu", "cpu", or "auto": what is quickest, or for LOW_POWER uses least energy, by a short
     measurement that is made once for an adapter and remembered (gpunn.performance); a software adapter is
-    never chosen over the CPU backend unless asked for. device: part of an adapter's name (gpunn.devices()).
-    preference: see Preference; default FAST_SINGLE_ANSWER, as in NeuralNetworks.h. relaxed: float32 may be
+    never chosen over the CPU backend unless asked for. device: an adapter, by its place in gpunn.devices(), a
+    part of its name, or its PCI id ("10de:2330"). preference: a Preference or its name ("sustained-speed");
+    default FAST_SINGLE_ANSWER, as in NeuralNetworks.h. relaxed: float32 may be
     stored as float16 between operations, on either backend; see gpunn.passes.relax for what stays float32.
     Raises ModelError for an unknown backend or preference, a `device` for the CPU backend, or a model without
     outputs, DeviceError when there is no such adapter, memory is out or a shader is rejected.
@@ -48,21 +49,35 @@ def compile_model(
         raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if not model.outputs:
         raise ModelError(f"model {model.name!r} has no outputs")
-    preference = preference or Preference.FAST_SINGLE_ANSWER
-    if not isinstance(preference, Preference):
-        raise ModelError(f"preference must be a gpunn.Preference, got {preference!r}")
+    purpose = _purpose(preference)
     if backend == "cpu" and device is not None:
         raise ModelError(f"device {device!r} goes with backend 'webgpu' or 'auto', got backend 'cpu'")
-    frames = FRAMES_IN_FLIGHT[preference]
-    gpu = _choose(model, backend, preference is Preference.LOW_POWER, device)
+    frames = FRAMES_IN_FLIGHT[purpose]
+    gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
     build = partial(built, gpu=gpu, frames=frames, relaxed=relaxed)
-    return compilation(model, build, gpu, frames)
+    made = compilation(model, build, gpu, frames)
+    chosen = None if gpu is None else gpu.info.name
+    made.recipe = partial(compile_model, model, made.backend, purpose, relaxed=relaxed, device=chosen)
+    return made
 
 
-def _choose(model: Graph, backend: str, low_power: bool, device: str | None) -> Device | None:
+def _purpose(preference: Preference | str | None) -> Preference:
+    """Return the preference of a name or a member; see compile_model()."""
+    if preference is None:
+        return Preference.FAST_SINGLE_ANSWER
+    if isinstance(preference, (Preference, str)):
+        with suppress(ValueError):
+            return Preference(preference)
+    names = ", ".join(repr(p.name.lower().replace("_", "-")) for p in Preference)
+    raise ModelError(f"preference must be a gpunn.Preference or one of {names}, got {preference!r}")
+
+
+def _choose(model: Graph, backend: str, low_power: bool, device: str | int | None) -> Device | None:
     """Return the device to use, None for the CPU backend."""
     if backend == "cpu":
         return None
+    if device is not None and not isinstance(device, (str, int)):
+        raise ModelError(f"device must be a number, a PCI id or a part of a name, got {device!r}")
     if backend == "webgpu" or device is not None:
         return open_device(device, low_power)
     # Quantised constants alone make no arithmetic on integers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -50,6 +50,11 @@ class Preference(enum.Enum):
     FAST_SINGLE_ANSWER = 1
     SUSTAINED_SPEED = 2
 
+    @classmethod
+    def _missing_(cls, value: object) -> Preference | None:
+        """Find a member by its name: "sustained-speed", "SUSTAINED_SPEED"."""
+        return cls.__members__.get(value.upper().replace("-", "_")) if isinstance(value, str) else None
+
 
 FRAMES_IN_FLIGHT = {Preference.LOW_POWER: 1, Preference.FAST_SINGLE_ANSWER: 1, Preference.SUSTAINED_SPEED: 3}
 
@@ -73,9 +78,15 @@ class Event:
         """Block until the run has ended. Raises what the run raised."""
         self._carry_out(self._pending.result)
 
-    def result(self) -> Array | tuple[Array, ...]:
-        """Wait, and return one array, or a tuple in the order of the model's outputs."""
+    def result(self) -> Any:
+        """Wait, and return the array of the only output, or a tuple of arrays in the order of the outputs."""
         return _single(self._carry_out(self._pending.result))
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait in a thread, so that an event loop goes on; `await event` gives what result() gives."""
+        import asyncio  # which most programs do without, and which takes long to import
+
+        return asyncio.to_thread(self.result).__await__()
 
 
 class Compilation:
@@ -90,6 +101,7 @@ class Compilation:
         self.model = model
         self.backend = backend
         self.device = device
+        self.recipe: Callable[[], Compilation] | None = None  # compiles the model in the same way again
         self._frames = frames
         loops = (o.definition is while_loop for m in walk(model) for o in m.operations)
         self._loops = bool(model.pending) or any(loops)  # what follows may hold some
@@ -101,6 +113,15 @@ class Compilation:
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
         with self._specialisations.lend(self._shapes) as first:
             self.placement = (*first.placements, *first.after)
+
+    def __reduce__(self) -> tuple[Callable[[], Compilation], tuple[()]]:
+        """Pickle and copy a compilation as its recipe: another one in the state before the first run."""
+        if self.recipe is None:
+            raise ModelError("a compilation that was made without compile() cannot be pickled or copied")
+        return self.recipe, ()
+
+    def __repr__(self) -> str:
+        return f"<Compilation of {self.model!r} on {self.backend}, {self.device}>"
 
     @property
     def stats(self) -> Stats:
@@ -115,8 +136,11 @@ class Compilation:
         """Return the GPU dispatches of one run, in order; those of a body as if it ran once."""
         return tuple(PlanRow(p.operation, k) for p in self.placement for k in p.kernels)
 
-    def __call__(self, *inputs: Any) -> Array | tuple[Array, ...]:
-        """Run on arrays in the order of the model's inputs; one array, or a tuple in output order.
+    def __call__(self, *inputs: Any) -> Any:
+        """Run on arrays in the order of the model's inputs.
+
+        Returns the array of the only output, or a tuple of arrays in the order of the outputs; run() gives
+        them by name. The type is Any because only the model knows which of the two it is.
 
         Inputs with a default may be None, and may be left out at the end.
         Raises ModelError for a wrong number, shape or dtype of inputs, DeviceError when the GPU fails.
@@ -170,7 +194,7 @@ class Compilation:
                 return Event(carry_out(partial(specialisation.program.submit, arrays)), carry_out)
         return self._event([np.array(array) for array in arrays])
 
-    def stream(self, frames: Iterable[Any]) -> Iterator[Array | tuple[Array, ...]]:
+    def stream(self, frames: Iterable[Any]) -> Iterator[Any]:
         """Yield the results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
 
         With SUSTAINED_SPEED the upload of a frame, the computing of the one before and the read-back of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,7 +34,8 @@ class Graph:
     values, `updates` where the next run's values come from. `pending` are the operations that wait for what
     only a run knows, in order; complete() in gpunn.graph.complete adds them. `values` are known values of
     operands that are no constants. `template` is the same graph with everything still pending, if that is a
-    better way to inputs of other shapes than to repeat the operations.
+    better way to inputs of other shapes than to repeat the operations. `contents` gives the
+    file of a template, as bytes and options for its reader.
     """
 
     name: str = "model"
@@ -48,8 +49,17 @@ class Graph:
     pending: list[PendingOperation[Graph]] = field(default_factory=list, repr=False)
     values: dict[Operand, Array] = field(default_factory=dict, repr=False)
     template: Graph | None = field(default=None, repr=False)
+    contents: Callable[[], tuple[bytes, Mapping[str, Any]]] | None = field(default=None, repr=False)
     _known: set[Operand] = field(default_factory=set, repr=False)
     _unknown: set[Operand] = field(default_factory=set, repr=False)
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(o.declared for o in side) for side in (self.inputs, self.outputs))
+        waiting = f" and {len(self.pending)} pending" if self.pending else ""
+        return (
+            f"<{type(self).__name__} {self.name!r}: {inputs or 'no input'} -> {outputs or 'no output'}, "
+            f"{len(self.operations)}{waiting} operations>"
+        )
 
     def input(
         self,

@@ -15,6 +15,9 @@ from gpunn.graph.operation import Operand
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Shape
 
+_PIXELS = (np.dtype(np.uint8), np.dtype(np.float64))  # what picture libraries give
+_PICTURE_RANK = 3  # height, width, channels
+
 
 def reshaped(model: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """Return the graph for inputs of these shapes, by name; see gpunn.Model.reshaped()."""
@@ -44,33 +47,52 @@ def rebuilt(model: Graph, shapes: Sequence[Shape]) -> Graph:
 def as_input(operand: Operand, value: Any) -> Array:
     """Return `value` as a C-contiguous array for a model input.
 
-    Raises ModelError if dtype or shape do not fit. Extents that the input leaves open may be any.
-
-    Lossless widening that numpy calls safe (float16 to float32, uint8 to int32) is done; anything
-    else must be converted by the caller, who knows what is meant, unless the input rounds. Strings are taken
-    as str and as bytes. None stands for the default of an input that has one.
+    value: anything that numpy.asarray() takes. Extents that the input leaves open may be any. Another dtype
+    is converted if no value changes by that; Python's numbers, alone or in lists, may be rounded to float32.
+    None stands for the default of an input that has one, and an input that rounds takes any real numbers.
+    Strings are taken as str and as bytes. Raises ModelError if dtype or shape do not fit, and for pictures of
+    bytes or float64 where the input is of real numbers: these need the scaling that the model wants.
     """
     if value is None and operand.default is not None:
         return np.full(operand.type.shape, operand.default, operand.type.dtype.numpy)
-    strings = operand.type.dtype is DType.STRING
-    array = as_strings(value, f"input {operand.name!r}") if strings else np.asarray(value)
-    wanted = operand.open or OpenShape(operand.type.shape)
+    name, wanted = operand.name, operand.open or OpenShape(operand.type.shape)
+    if operand.type.dtype is DType.STRING:
+        array = as_strings(value, f"input {name!r}")
+    else:
+        array = _numbers(name, value)
     if not wanted.admits(array.shape):
-        raise ModelError(f"input {operand.name!r} must have shape {wanted}, got {list(array.shape)}")
-    if np.can_cast(array.dtype, operand.type.dtype.numpy, "safe"):
-        return np.asarray(array, operand.type.dtype.numpy, order="C")
-    if operand.rounds and array.dtype.kind in "iuf":
-        return _rounded(operand, array)
-    raise ModelError(f"input {operand.name!r} must be {operand.type.dtype.value}, got {array.dtype}")
+        raise ModelError(f"input {name!r} must have shape {wanted}, got {list(array.shape)}")
+    target = operand.type.dtype.numpy
+    if array.dtype != target:
+        rounds = operand.rounds or isinstance(value, (int, float, list, tuple))
+        array = _converted(operand, array, rounds)
+    return np.asarray(array, target, order="C")
 
 
-def _rounded(operand: Operand, array: Array) -> Array:
-    """Return reals rounded to the type of an input, or integers, which must be there exactly."""
-    with np.errstate(over="ignore"):  # a number that is too large becomes infinite, as in the type itself
-        found = np.asarray(array, operand.type.dtype.numpy, order="C")
-    if array.dtype.kind in "iu" and not (found.astype(np.longdouble) == array).all():
+def _numbers(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"input {name!r} cannot be made an array: {error}") from None
+
+
+def _converted(operand: Operand, array: Array, rounds: bool) -> Array:
+    """Return an array in the dtype of an input; `rounds`: real numbers need not be there exactly."""
+    dtype, target = array.dtype, operand.type.dtype.numpy
+    wrong = f"input {operand.name!r} must be {operand.type.dtype.value}, got {dtype}"
+    if dtype.kind not in "biuf" or (dtype.kind == "b") != (target.kind == "b"):
+        raise ModelError(wrong)
+    if target.kind == "f" and dtype in _PIXELS and array.ndim >= _PICTURE_RANK and not operand.rounds:
         raise ModelError(
-            f"input {operand.name!r} must be {operand.type.dtype.value}, got integers in {array.dtype} that "
-            "this does not hold exactly"
+            f"{wrong}; gpunn.vision.preprocess() scales a picture as a classifier wants it, "
+            f"and astype({target.name!r}) converts other arrays"
         )
+    with np.errstate(all="ignore"):
+        found: Array = array.astype(target)
+        back = found.astype(dtype)
+    real = target.kind == dtype.kind == "f"
+    if rounds and real and np.array_equal(np.isfinite(found), np.isfinite(array)):
+        return found
+    if not np.array_equal(back, array, equal_nan=dtype.kind == "f"):
+        raise ModelError(f"{wrong}, whose values it cannot hold")
     return found

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpunn.errors import FormatError, ModelError, ModelFileError
+from gpunn.errors import FormatError, MissingFileError, ModelError, ModelFileError
 from gpunn.graph.graph import Graph
 from gpunn.importers import coreml, tflite
 from gpunn.importers.common.format import Format
@@ -62,6 +62,8 @@ def bytes_of(source: Source) -> bytes:
         if status.st_size > MAX_FILE_BYTES:
             raise FormatError(f"{path}: has {status.st_size} bytes, a model at most {MAX_FILE_BYTES}")
         return path.read_bytes()
+    except FileNotFoundError:
+        raise MissingFileError(path) from None
     except OSError as error:
         raise FormatError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:

@@ -145,7 +145,7 @@ def test_devices(run: Run) -> None:
     assert len(listed) == len(gpunn.devices())
     assert listed[-1]["backend"] == "cpu"
     for device in listed:
-        assert device.keys() == {"name", "backend", "kind", "driver", "api", "features", "limits"}
+        assert device.keys() == {"name", "backend", "kind", "driver", "api", "pci", "features", "limits"}
     outcome = run("devices")
     assert (outcome.code, outcome.err) == (0, "")
     for device in listed:

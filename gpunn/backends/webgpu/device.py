@@ -51,6 +51,11 @@ class DeviceInfo:
     features: tuple[str, ...]
     pci: tuple[int, int] | None = None
 
+    @property
+    def pci_id(self) -> str:
+        """Return vendor and device id in hexadecimal digits, as lspci shows them; "" if there is none."""
+        return "" if self.pci is None else "{:04x}:{:04x}".format(*self.pci)
+
 
 @functools.cache
 def _adapters() -> tuple[Any, ...]:
@@ -113,18 +118,31 @@ def properties(
     )
 
 
-def open_device(name: str | None, low_power: bool) -> Device:
-    """Return the shared device of the adapter whose name contains `name`, or of the best one for the purpose.
+def open_device(wanted: str | int | None, low_power: bool) -> Device:
+    """Return the shared device of an adapter: see matches(); of several, the best one for the purpose.
 
     Raises DeviceError when there is no such adapter or it gives no device.
     """
-    found = [a for a in _adapters() if name is None or name.lower() in a.info["device"].lower()]
+    infos = adapter_infos()
+    found = [k for k, info in enumerate(infos) if wanted is None or matches(wanted, k, info, len(infos))]
     if not found:
-        known = ", ".join(repr(a.info["device"]) for a in _adapters()) or "none"
-        wanted = "no GPU adapter was found" if name is None else f"no GPU adapter is called {name!r}"
-        raise DeviceError(f"{wanted} (adapters: {known}); install a Vulkan driver, or Mesa's software Vulkan")
-    best = min(found, key=lambda a: rank(a.info["adapter_type"], low_power))
-    return device_at(_adapters().index(best))
+        known = ", ".join(f"{k}: {info.name!r}" for k, info in enumerate(infos)) or "none"
+        missing = "no GPU adapter was found" if wanted is None else f"there is no GPU adapter {wanted!r}"
+        advice = "install a Vulkan driver, or Mesa's software Vulkan"
+        raise DeviceError(f"{missing} (adapters: {known}); {advice}")
+    return device_at(min(found, key=lambda k: rank(infos[k].kind, low_power)))
+
+
+def matches(wanted: str | int, number: int, info: DeviceInfo, count: int) -> bool:
+    """Tell whether adapter `number` of `count` is the wanted one.
+
+    It is wanted by number, also as text, by its PCI id (vendor:device in hexadecimal digits), or by a part of
+    its name.
+    """
+    text = str(wanted).lower()
+    if text.isdecimal() and (isinstance(wanted, int) or int(text) < count):
+        return int(text) == number
+    return text == info.pci_id or (isinstance(wanted, str) and text in info.name.lower())
 
 
 def rank(kind: str, low_power: bool) -> int:

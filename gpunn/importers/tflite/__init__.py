@@ -53,6 +53,7 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
     model.labels = labels(data, [o.type for o in model.outputs])
     model.classes = only_scores(model.labels, model.outputs)
     model.template = template(name, inputs, checked(read_operators), model)
+    model.template.contents = lambda: (data, {"custom": custom})
     return model
 
 

@@ -32,7 +32,11 @@ _ITERATIONS = 5  # of Newton's method
 
 
 def dequantize(stored: Array, type: TensorType) -> Array:
-    """Convert a quantised array to float32; return any other array unchanged."""
+    """Return the real numbers, float32, of stored integers: scale * (stored - zero_point).
+
+    stored: an array of the type's shape, or one that broadcasts to it. type: for example that of an output,
+    model.outputs[0].type. An array whose type has no quantisation is returned unchanged.
+    """
     quantization = type.quantization
     if quantization is None:
         return stored
@@ -42,8 +46,11 @@ def dequantize(stored: Array, type: TensorType) -> Array:
 
 
 def quantize(real: Array, type: TensorType) -> Array:
-    """Convert real numbers to stored integers: nearest, halves away from zero, clamped; NaN becomes the zero
-    point.
+    """Return the stored integers, of the type's dtype, of real numbers.
+
+    They are the nearest, halves away from zero, and clamped to the dtype. real: an array of the type's shape,
+    or one that broadcasts to it; NaN becomes the zero point. type: for example that of an input,
+    model.inputs[0].type. An array whose type has no quantisation is returned unchanged.
     """
     quantization = type.quantization
     if quantization is None:

@@ -1,0 +1,98 @@
+"""What callers may give as an input: any numbers, unless converting them would change a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.errors import ModelError
+from gpunn.graph.operation import Lifetime, Operand
+from gpunn.graph.reshape import as_input
+from gpunn.types import Array, DType, TensorType
+
+
+def converted(value: Any, dtype: DType = DType.FLOAT32) -> Array:
+    """The array that a value becomes as an input of any shape."""
+    shape = np.shape(value)
+    found = as_input(Operand("x", TensorType(dtype, shape), Lifetime.INPUT), value)
+    assert found.dtype == dtype.numpy and found.flags.c_contiguous and found.shape == shape
+    return found
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array([1, 2], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ([1, 2.5], DType.FLOAT32),
+        ([0.1, float("nan"), float("inf")], DType.FLOAT32),
+        (3, DType.FLOAT32),
+        ([1, 2], DType.INT32),
+        ([True, False], DType.BOOL),
+        (np.array([1, 2**24], np.int64), DType.FLOAT32),
+        (np.array([0, 255], np.int64), DType.UINT8),
+        (np.array([1.5, np.nan, -np.inf]), DType.FLOAT32),
+        (np.array([2.0, -3.0], np.float32), DType.INT32),
+        (np.float16([1.5, 65504]), DType.FLOAT32),
+        (np.arange(6, dtype=np.uint8).reshape(2, 3), DType.FLOAT32),
+        (np.arange(12, dtype=np.float32).reshape(2, 2, 3).T, DType.FLOAT32),
+        (memoryview(b"ab"), DType.UINT8),
+        (range(3), DType.INT64),
+    ],
+)
+def test_values_that_survive_are_converted(value: Any, dtype: DType) -> None:
+    np.testing.assert_array_equal(converted(value, dtype), np.asarray(value, dtype.numpy))
+
+
+def test_arrays_of_other_libraries() -> None:
+    operand = Operand("x", TensorType(DType.FLOAT32, (2,)), Lifetime.INPUT)
+    assert as_input(operand, Foreign()).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "reason"),
+    [
+        (np.array([0.1]), DType.FLOAT32, "must be float32, got float64, whose values it cannot hold"),
+        (np.array([2**24 + 1]), DType.FLOAT32, "got int64, whose values it cannot hold"),
+        ([2**24 + 1], DType.FLOAT32, "whose values it cannot hold"),
+        ([1e39], DType.FLOAT32, "whose values it cannot hold"),
+        ([1.5], DType.INT32, "must be int32, got float64, whose values"),
+        ([256], DType.UINT8, "must be uint8, got int64, whose values"),
+        ([float("nan")], DType.INT32, "whose values it cannot hold"),
+        ([True], DType.FLOAT32, "must be float32, got bool"),
+        ([1], DType.BOOL, "must be bool, got int64"),
+        ([1j], DType.FLOAT32, "must be float32, got complex128"),
+        (["a"], DType.FLOAT32, "must be float32, got <U1"),
+        (np.zeros((1, 4, 4, 3), np.uint8), DType.FLOAT32, r"got uint8; gpunn\.vision\.preprocess\(\) scales"),
+        (np.zeros((4, 4, 3), np.uint8), DType.FLOAT32, r"got uint8; gpunn\.vision\.preprocess\(\) scales"),
+        (np.zeros((1, 4, 4, 3)), DType.FLOAT32, r"got float64; .* astype\('float32'\) converts other"),
+    ],
+)
+def test_values_that_would_change_are_refused(value: Any, dtype: DType, reason: str) -> None:
+    with pytest.raises(ModelError, match=f"input 'x' .*{reason}"):
+        converted(value, dtype)
+
+
+def test_what_is_no_array_is_refused() -> None:
+    operand = Operand("x", TensorType(DType.FLOAT32, (2, 2)), Lifetime.INPUT)
+    with pytest.raises(ModelError, match="input 'x' cannot be made an array: "):
+        as_input(operand, [[1, 2], [3]])
+
+
+def test_pictures_reach_a_classifier_by_preprocess() -> None:
+    model = gpunn.load(gpunn.vision.default_model())
+    pixels = np.full((40, 50, 3), 255, np.uint8)
+    with model.compile("cpu") as compiled:
+        with pytest.raises(ModelError, match="preprocess"):
+            compiled(pixels[np.newaxis, :32, :32])
+        x = gpunn.vision.preprocess(model, gpunn.vision.Image.fromarray(pixels))
+        assert (x.shape, x.dtype, x.min(), x.max()) == ((1, 32, 32, 3), np.float32, 1, 1)
+        compiled(x)
