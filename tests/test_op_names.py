@@ -28,6 +28,7 @@ TABLES = (
 ACTIVATIONS_OF_A_FORMAT = "the format's table of fused activations"
 A_WORD = "the English word, no op"
 REMAINDER: dict[str, tuple[str, set[str]]] = {
+    "gpunn/__init__.py": ("public functions of the same names", {"dequantize", "quantize"}),
     "gpunn/cli/compare.py": (A_WORD, {"equal"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
     "gpunn/report/layers.py": (A_WORD, {"equal"}),

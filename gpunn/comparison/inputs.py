@@ -12,7 +12,8 @@ import numpy as np
 from gpunn import vision
 from gpunn.comparison.classes import true_class
 from gpunn.errors import FormatError, ModelError
-from gpunn.graph.graph import Graph, consumers
+from gpunn.graph.consumers import consumers
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.reshape import as_input
 from gpunn.ops.fixed_point.affine import LIMITS

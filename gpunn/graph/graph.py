@@ -344,13 +344,3 @@ class Graph:
 def _custom(definition: Op) -> Op | None:
     """Return Operation.custom for an op."""
     return None if definition is OPS.get(definition.name) else definition
-
-
-def consumers(model: Graph) -> dict[Operand, list[Operation]]:
-    """Return for each operand the operations that read it, once for each time they do."""
-    found: dict[Operand, list[Operation]] = {}
-    for operation in model.operations:
-        for operand in operation.inputs:
-            if operand is not None:
-                found.setdefault(operand, []).append(operation)
-    return found

@@ -64,8 +64,7 @@ def as_input(operand: Operand, value: Any) -> Array:
         raise ModelError(f"input {name!r} must have shape {wanted}, got {list(array.shape)}")
     target = operand.type.dtype.numpy
     if array.dtype != target:
-        rounds = operand.rounds or isinstance(value, (int, float, list, tuple))
-        array = _converted(operand, array, rounds)
+        array = _converted(operand, array, literal=isinstance(value, (int, float, list, tuple)))
     return np.asarray(array, target, order="C")
 
 
@@ -76,8 +75,8 @@ def _numbers(name: str, value: Any) -> Array:
         raise ModelError(f"input {name!r} cannot be made an array: {error}") from None
 
 
-def _converted(operand: Operand, array: Array, rounds: bool) -> Array:
-    """Return an array in the dtype of an input; `rounds`: real numbers need not be there exactly."""
+def _converted(operand: Operand, array: Array, literal: bool) -> Array:
+    """Return an array in the dtype of an input; `literal`: it was made of Python's numbers."""
     dtype, target = array.dtype, operand.type.dtype.numpy
     wrong = f"input {operand.name!r} must be {operand.type.dtype.value}, got {dtype}"
     if dtype.kind not in "biuf" or (dtype.kind == "b") != (target.kind == "b"):
@@ -90,8 +89,8 @@ def _converted(operand: Operand, array: Array, rounds: bool) -> Array:
     with np.errstate(all="ignore"):
         found: Array = array.astype(target)
         back = found.astype(dtype)
-    real = target.kind == dtype.kind == "f"
-    if rounds and real and np.array_equal(np.isfinite(found), np.isfinite(array)):
+    fits = literal and np.array_equal(np.isfinite(found), np.isfinite(array))
+    if target.kind == dtype.kind == "f" and (fits or operand.rounds):
         return found
     if not np.array_equal(back, array, equal_nan=dtype.kind == "f"):
         raise ModelError(f"{wrong}, whose values it cannot hold")

@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.graph.graph import Graph, consumers
+from gpunn.graph.consumers import consumers
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.ops.elementwise.quantize import dequantize, quantize
 from gpunn.ops.fixed_point.tables import every_value

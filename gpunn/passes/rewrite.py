@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from gpunn.errors import ModelError
 from gpunn.graph.bodies import with_bodies
-from gpunn.graph.graph import Graph, consumers
+from gpunn.graph.consumers import consumers
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 
 # The operation that computes an operand, where nobody else reads that and it is no result of the model.

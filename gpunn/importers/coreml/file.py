@@ -127,16 +127,20 @@ class Pipeline(Part):
 Model = Network | Pipeline
 
 
-def decoded(data: bytes, name: str) -> Model:
-    """Return the model in an .mlmodel file's bytes; `name` is the file's.
-
-    Raises FormatError for bytes that are no model, and UnsupportedError with all models in it that are
-    neither neural networks nor pipelines.
-    """
+def decoded(data: bytes, name: str) -> Message:
+    """Return the message in an .mlmodel file's bytes; `name` is the file's. Raises FormatError."""
     try:
-        message = model_class().FromString(data)
+        return model_class().FromString(data)
     except DecodeError as error:
         raise FormatError(f"{name}: is no complete Core ML model ({error})") from None
+
+
+def model_of(message: Message, name: str) -> Model:
+    """Return the model in a file's message; `name` is the file's.
+
+    Raises FormatError for a message that is no model, and UnsupportedError with all models in it that are
+    neither neural networks nor pipelines.
+    """
     refusals = Refusals(name)
     found = _model(message, name, (), refusals)
     if found is None or refusals:

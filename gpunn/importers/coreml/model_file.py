@@ -11,7 +11,7 @@ from gpunn.importers.common.names import Names
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.template import checked, template
 from gpunn.importers.coreml.features import classes_of, inputs_of
-from gpunn.importers.coreml.file import Model, decoded
+from gpunn.importers.coreml.file import Model, decoded, model_of
 from gpunn.importers.coreml.layer import CustomOperators
 from gpunn.importers.coreml.pipeline import reader_of
 from gpunn.types import DType
@@ -24,7 +24,8 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
 
     Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
     """
-    model = decoded(data, name)
+    message = decoded(data, name)
+    model = model_of(message, name)
     refusals, names = Refusals(name), Names()
     inputs = Graph()
     for feature in inputs_of(model, refusals):
@@ -42,6 +43,7 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
     made.classes = classes_of(model)
     made.labels = () if made.classes is None else tuple(map(str, made.classes.labels))
     made.template = template(name, inputs.inputs, checked(read_layers), made)
+    made.template.contents = lambda: (message.SerializeToString(), {"custom": custom})
     return made
 
 

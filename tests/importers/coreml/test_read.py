@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -138,7 +140,7 @@ def test_array_inputs_take_the_numbers_of_numpy() -> None:
         for given in ([1, 2, 3], np.array([1, 2, 3], np.int64), np.array([1, 2, 3], np.uint8), [1.0, 2, 3]):
             assert compiled(given).tolist() == [2, 4, 6]
         assert compiled([0.1, 1e300, 0])[0] == np.float32(0.1) * 2
-        with pytest.raises(gpunn.ModelError, match="integers in int64 that this does not hold exactly"):
+        with pytest.raises(gpunn.ModelError, match="got int64, whose values it cannot hold"):
             compiled([1, 2, 2**24 + 1])
         with pytest.raises(gpunn.ModelError, match="input 'x' must be float32, got complex128"):
             compiled([1, 2, 3j])
@@ -315,3 +317,13 @@ def test_a_shape_in_an_input_is_found_in_the_run(backend: str) -> None:
         for target in ((2, 3), (3, -1)):
             got = compiled(x, np.array(target, np.float32))
             np.testing.assert_allclose(got, np.sin(x).reshape(target), atol=1e-6)
+
+
+def test_a_pickled_model_is_its_file() -> None:
+    made = model((3,))
+    layer(made, "activation").ReLU.SetInParent()
+    loaded = gpunn.load(made.SerializeToString())
+    again = pickle.loads(pickle.dumps(loaded.reshaped({"x": (6, 2, 3)})))
+    assert again.outputs[0].type.shape == (6, 2, 3, 1, 1)
+    with again.reshaped({"x": (3,)}).compile("cpu") as compiled:
+        assert compiled([-1, 0, 2]).tolist() == [0, 0, 2]
