@@ -111,10 +111,14 @@ def test_mobilenet_is_the_same_in_both_formats() -> None:
     """The float MobileNet v1 of ../shared, of the same weights in both formats: not a bit differs."""
     ours, theirs = (shared(f"models/{name}") for name in FILES)
     photo = shared("models/images/cat.bmp")
-    found = gpunn.compare(ours, photo, ["cpu"], other=theirs, mean=128, std=128)
+    found = gpunn.compare(ours, photo, ["cpu"], other=theirs, mean=128, std=128, per_layer=True)
     pair = found.pair(theirs.name)
     assert found.ok and pair.outputs[0].ok
     assert pair.outputs[0].metrics.identical
+    assert (
+        len(found.layer_pairs) == 30
+    )  # 27 convolutions with their activations, the mean, the classes, softmax
+    assert all(layers.metrics.identical for layers in found.layer_pairs)
     assert found.answers[0].guesses["cpu"][0].label == "Egyptian cat"
 
 

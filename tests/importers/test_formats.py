@@ -104,9 +104,7 @@ def test_an_unknown_file_is_told_how_each_format_is_recognised(letters: None) ->
     ("data", "found"),
     [(PHOTO, ", this one has b'\\r\\n\\x1a\\n'"), (b"nothing but a text", ", this looks like text")],
 )
-def test_an_unknown_file_beside_one_format(
-    data: bytes, found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_file_beside_one_format(data: bytes, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importers, "FORMATS", importers.FORMATS[:1])
     with pytest.raises(FormatError) as caught:
         load(data)
