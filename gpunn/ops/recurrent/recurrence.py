@@ -94,20 +94,25 @@ def _lstm_kernels(call: Call) -> list[Kernel]:
 
 
 def _error(evaluation: Evaluation) -> Array:
-    """Bound the error of a recurrence of gates.
+    """Bound the error of a step of gates; as in lstm.py, a state that is off goes on to the next step.
 
     The sum of a gate has n products and x, whose magnitudes add up to s at most, so it is off by d = n eps s.
-    A new state is a sum of two products of a gate and of a state c or a value of magnitude up to 1, so it is
-    off by (|c| + 2) d times the slope of activations. Steps add their errors, as long as the recurrence does
-    not enlarge them.
+    With activations of slopes up to a and values up to b, a gate is off by a d, and (1 + a s) as much if it
+    reads what another gate has changed. A new state is a sum of two products of a gate and of a state c or
+    another gate: off by (c + 2 b) times that.
     """
-    call, (x, r) = evaluation.call, map(np.abs, (evaluation.input(0), evaluation.input(1)))
-    states = [*(evaluation.input(k) for k in range(2, 1 + len(evaluation.results))), *evaluation.results]
-    size = max(float(np.abs(s).max(initial=0.0)) for s in states)
-    sums = float(x.max(initial=0.0)) + size * (1 + float(r.sum(axis=1).max(initial=0.0)))
-    slope = max(1.0, *map(slope_of, call["activations"]))
-    steps = x.shape[0 if call["time_major"] else 1]
-    return np.asarray(4 * steps * (r.shape[1] + 2) * EPS * sums * slope * (size + 2))
+    x, r, h = (np.abs(evaluation.input(k)) for k in range(3))
+    states = [np.abs(s) for s in (*evaluation.inputs[2:4], *evaluation.results) if s is not None]
+    activations = evaluation.call["activations"]
+    seen = np.concatenate([h, states[-1].reshape(-1, len(r[0]))])
+    sums = float(x.max(initial=0.0)) + float((seen @ r.T).max(initial=0.0))
+    ends = np.array([-sums, sums])
+    value = max(1.0, *(float(np.abs(apply_gate(ends, f)).max()) for f in activations))
+    slope = max(1.0, *map(slope_of, activations))
+    state = max(float(s.max(initial=0.0)) for s in states)
+    return np.asarray(
+        4 * (len(r[0]) + 2) * EPS * sums * slope * (1 + slope_of(activations[0]) * sums) * (state + 2 * value)
+    )
 
 
 _GATED = Accuracy(formula=_error)
