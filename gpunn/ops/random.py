@@ -4,22 +4,23 @@ The generator is Philox4x32-10 (Salmon et al., Parallel random numbers: as easy 
 for each number of a counter, keyed by the first of two seeds. The second seed is the upper half of the
 counter; the lower half counts the blocks of 128 bits. Operand `drawn`, int64, is the number of blocks drawn
 before; the last result is the number after the call. Equal seeds give LiteRT's numbers: uniform numbers and
-choices to the bit, normal numbers up to the rounding of logarithm, sine and cosine.
+choices to the bit, normal numbers up to the rounding of logarithm, angle, sine and cosine. Host and GPU give
+the same uniform numbers to the bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import ceil_div, size_of
+from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads, size_of
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints, expect_unquantised
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
-HOST_REASON = "random numbers are drawn on the host"
+HOST_REASON = "random numbers are drawn on the host, as choices need them in float64"
 ROUNDS = 10
 MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
 KEY_STEPS = np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
@@ -29,9 +30,14 @@ LEAST = np.float32(1e-7)  # in place of a smaller uniform number, of which there
 RESERVED = 512  # blocks for each choice, of up to 4 at a time: LiteRT, multinomial
 
 
+def _words(seed: int) -> tuple[int, int]:
+    """Return the lower and the upper word of a seed."""
+    return seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+
+
 def _bits(seeds: Sequence[int], first: int, blocks: int) -> Array:
     """Compute the words of blocks first, first + 1 ..., as uint32 [blocks, 4]."""
-    key, upper = (np.array([s & 0xFFFFFFFF, s >> 32 & 0xFFFFFFFF], np.uint64) for s in seeds)
+    key, upper = (np.array(_words(s), np.uint64) for s in seeds)
     count = np.arange(blocks, dtype=np.uint64) + np.uint64(first % 2**64)
     even = np.stack([count & LOW, np.full(blocks, upper[0])])  # words 0 and 2 of each counter
     odd = np.stack([count >> HALF, np.full(blocks, upper[1])])
@@ -72,7 +78,38 @@ def _draw(drawn: Array, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Arr
     return _bits(seeds, int(drawn), blocks), np.asarray(drawn + blocks), count
 
 
-@op(_infer, host_reason=HOST_REASON, precise=True)
+def _kernels(normal: bool) -> Callable[[Call], tuple[Kernel, ...]]:
+    """Make a kernel function: a block of numbers for each invocation, and one addition for what was drawn."""
+
+    def kernels(call: Call) -> tuple[Kernel, ...]:
+        blocks = ceil_div(call.y.size, 4)
+        key, high = map(_words, call["seeds"])
+        draw = Kernel(
+            body="philox",
+            threads=flat_threads(blocks),
+            workgroup=(64, 1, 1),
+            reads=(Read("drawn", 0),),
+            params={"count": blocks, "elements": call.y.size, "key": key, "high": high},
+            constants={"NORMAL": int(normal)},
+            loop_iterations=ROUNDS + 4,
+            reason="four numbers of each block of random bits",
+        )
+        count = Kernel(
+            body="unary",
+            threads=(1, 1, 1),
+            workgroup=(1, 1, 1),
+            reads=(Read("x", 0),),
+            writes=(Write(output=1),),
+            params={"count": 1, "blocks": blocks},
+            functions={"apply": Function(("x",), "i64_add(x, I64(p.blocks, 0u))")},
+            reason="the number of blocks that are drawn",
+        )
+        return (draw, count) if blocks else (count,)
+
+    return kernels
+
+
+@op(_infer, _kernels(normal=False), precise=True)
 def random_uniform(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array]:
     """Draw float32 numbers of `shape`, equally likely in 0 ... 1 without the end: (numbers, blocks drawn).
 
@@ -82,7 +119,7 @@ def random_uniform(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) 
     return _uniform(bits).reshape(-1)[:count].reshape(shape), after
 
 
-@op(_infer, host_reason=HOST_REASON, precise=True)
+@op(_infer, _kernels(normal=True), precise=True)
 def random_normal(drawn: Array, *, shape: Sequence[int], seeds: Sequence[int]) -> tuple[Array, Array]:
     """Draw float32 numbers of `shape` from the standard normal distribution: (numbers, blocks drawn).
 
