@@ -1,9 +1,8 @@
 //!use flat upper elementary int64
-// y, then its elements: random numbers of the generator Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as
-// 1, 2, 3, 2011), four of each block of 128 bits, from block `drawn` on; uniform in 0 ... 1, or standard normal numbers
-// by Box and Muller.
-// Expects drawn, an int64, y; p.count, the blocks; p.elements of y; p.key and p.high, two words each: the seeds; NORMAL,
-// 1 for normal numbers. An invocation computes one block.
+// y = random numbers of the generator Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011),
+// four of each block of 128 bits, from block `drawn` on: uniform in 0 ... 1, or standard normal by Box and Muller.
+// Expects drawn, an int64, y; p.count, the blocks; p.elements of y; p.key and p.high, two words each: the seeds;
+// NORMAL, 1 for normal numbers. An invocation computes one block.
 
 fn block(number: I64) -> vec4<u32> {
   var even = vec2<u32>(number.x, p.high.x); // words 0 and 2

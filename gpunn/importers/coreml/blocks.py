@@ -9,7 +9,8 @@ from gpunn.errors import FormatError
 from gpunn.importers.common.names import shown
 from gpunn.importers.coreml.file import Network, place_of
 from gpunn.importers.coreml.messages import Message
-from gpunn.importers.coreml.statements import Block, Branch, Flag, Loop, Plain, Raise, Statement
+from gpunn.importers.coreml.rules import random
+from gpunn.importers.coreml.statements import Block, Branch, Drawn, Flag, Loop, Plain, Raise, Statement
 
 CONTROL = ("branch", "loop", "loopBreak", "loopContinue")  # layers that are no Plain statements
 MAX_DEPTH = 16  # of loops and branches in one another
@@ -82,7 +83,8 @@ class Blocks:
             if flags is None:
                 self._fail(f"{place}, {kind}: stands in no body of a loop")
             return Raise((flags.left, flags.broken) if kind == "loopBreak" else (flags.left,))
-        return Plain(layer, place)
+        drawn = Drawn(place, int(getattr(layer, kind).seed)) if kind in random.RULES else None
+        return Plain(layer, place, drawn)
 
     def _loop(self, layer: Message, place: str, depth: int) -> Loop | None:
         """Return a loop; None if neither a condition nor a number of rounds lets it run."""

@@ -16,11 +16,12 @@ from gpunn.graph.parts import OpenBody
 from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.template import checked, template
 from gpunn.importers.coreml.layer import Addition, Context, NotedError
-from gpunn.importers.coreml.statements import Block, Branch, Flag, Key, Loop
+from gpunn.importers.coreml.statements import Block, Branch, Drawn, Flag, Key, Loop
 from gpunn.types import Array, DType, TensorType
 
 TRUE = 1e-6  # a condition holds if its magnitude is above
 MAX_ROUNDS = 2**31 - 1
+DTYPES = {str: DType.FLOAT32, Flag: DType.BOOL, Drawn: DType.INT64}  # of results, by the kind of their name
 
 Tensors = Mapping[Key, Operand]
 # Reads a block into a graph on these tensors; returns those of the wanted ones that have a value then.
@@ -35,8 +36,8 @@ class Control(Addition):
     read: ReadBlock
 
     def expected(self, index: int) -> TensorType:
-        """Return the type of a result, with any shape: flags are bool, tensors float32."""
-        return TensorType(DType.BOOL if isinstance(self.results[index], Flag) else DType.FLOAT32, ())
+        """Return the type of a result, with any shape."""
+        return TensorType(DTYPES[type(self.results[index])], ())
 
     def body(
         self,

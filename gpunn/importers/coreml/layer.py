@@ -25,6 +25,7 @@ from gpunn.ops.call import BeyondError
 from gpunn.types import DType, OpenShape, Shape, TensorType
 
 CustomOperators = Mapping[str, CustomOperator]  # by the class of a layer
+DRAWN = TensorType(DType.INT64, ())  # how much a layer has drawn
 INSIDE = "{} (tensor)"  # the name of a tensor that callers see in another shape
 
 
@@ -155,6 +156,16 @@ class Layer(Addition):
         """Return the name of an output; its shape is None if it is unknown."""
         title = self.titles[index]
         return title if title not in self.shown or shape else INSIDE.format(title)
+
+
+class Drawing(Layer):
+    """A layer that draws random numbers; the last input and the last output are how much it has drawn."""
+
+    __slots__ = ()
+
+    def expected(self, index: int) -> TensorType:
+        """Return the type of a result while its shape is unknown."""
+        return DRAWN if index == len(self.titles) - 1 else Layer.expected(self, index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from gpunn.errors import FormatError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -14,12 +16,13 @@ from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.coreml.blocks import CONTROL, Blocks
 from gpunn.importers.coreml.features import Feature, OutputFeature, inputs_of, outputs_of
 from gpunn.importers.coreml.file import Network, place_of
-from gpunn.importers.coreml.layer import INSIDE, Context, CustomOperators, Input, Output
+from gpunn.importers.coreml.layer import DRAWN, INSIDE, Context, CustomOperators, Input, Output
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node
+from gpunn.importers.coreml.rules import random
 from gpunn.importers.coreml.rules.table import RULES
 from gpunn.importers.coreml.scope import Scope
-from gpunn.importers.coreml.statements import Key
+from gpunn.importers.coreml.statements import Block, Drawn, Key, in_order
 
 LAYER_TYPES = frozenset((*RULES, *CONTROL))  # those that are read
 BODIES = {"loop": ("conditionNetwork", "bodyNetwork"), "branch": ("ifBranch", "elseBranch")}
@@ -57,10 +60,26 @@ class Reader:
             self.scope.tensors[feature.name] = self._input(feature, given)
             self.scope.made.add(feature.name)
         block = Blocks(self.network).whole()
-        self.scope.read(block, frozenset(self._hidden))
+        generators = self._generators(block)
+        self.scope.read(block, frozenset((*self._hidden, *generators)))
         if self.refusals:
             return dict.fromkeys(feature.name for feature in self.outputs)
+        for key, variable in generators.items():
+            after = self.scope.tensors[key]
+            if after is not None and after is not variable:
+                self.graph.update(variable, after)
         return {feature.name: self._output(feature, titles[feature.name]) for feature in self.outputs}
+
+    def _generators(self, block: Block) -> Mapping[Key, Operand]:
+        """Add a variable for how much each layer of random numbers has drawn; return them by name."""
+        found: dict[Key, Operand] = {}
+        for key in in_order(block.effect.reads):
+            if isinstance(key, Drawn):
+                anywhere = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) // 4
+                start = np.array(anywhere if key.seed == random.ANY_SEED else 0, np.int64)
+                found[key] = self.graph.variable(self.names.unique(str(key)), DRAWN, start)
+        self.scope.tensors.update(found)
+        return found
 
     def _direct(self, titles: Mapping[str, str]) -> Mapping[str, str]:
         """Return the titles of tensors that one layer computes and callers get in the same shape, if any."""

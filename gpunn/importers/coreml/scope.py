@@ -12,7 +12,7 @@ from gpunn.graph.operation import Operand
 from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.control import BranchAddition, LoopAddition, Tensors
-from gpunn.importers.coreml.layer import INSIDE, Context, Layer, NotedError
+from gpunn.importers.coreml.layer import INSIDE, Context, Drawing, Layer, NotedError
 from gpunn.importers.coreml.rules.table import RULES
 from gpunn.importers.coreml.statements import (
     Block,
@@ -83,16 +83,18 @@ class Scope:
         origin = self._origin(statement.place, kind)
 
         def add() -> Sequence[Operand]:
-            inputs = self._values(layer.input, origin)
+            inputs = self._values(statement.inputs, origin)
             for name in outputs:
                 if (name in self.made and kind != OVERWRITES) or outputs.count(name) > 1:
                     raise FormatError(f"{origin}: output {shown(name)} is there already")
-            titles = tuple(self.titles.get(name) or self._title(name) for name in outputs)
+            named = (self.titles.get(name) or self._title(name) for name in outputs)
+            titles = (*named, *map(self._title, statement.outputs[len(outputs) :]))
             direct = frozenset(self.titles.values())
-            added = Layer(kind, origin, self.context, titles, getattr(layer, kind), direct)
+            make = Layer if statement.drawn is None else Drawing
+            added = make(kind, origin, self.context, titles, getattr(layer, kind), direct)
             return added.add(self.graph, inputs)
 
-        self._attempt(kind, statement.place, outputs, add)
+        self._attempt(kind, statement.place, statement.outputs, add)
         self.made.update(outputs)
 
     def _branch(self, statement: Branch, after: Keys) -> None:

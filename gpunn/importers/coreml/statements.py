@@ -23,14 +23,28 @@ class Flag:
         return self.what
 
 
-Key = str | Flag  # the name of a tensor of the network, or of a flag
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The name of how much the layer at `place` has drawn: the state of its random numbers.
+
+    `seed` is what the file says of them.
+    """
+
+    place: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.place}: drawn"
+
+
+Key = str | Flag | Drawn  # the name of a tensor of the network, or of what no layer of the file computes
 Keys = frozenset[Key]
 NOTHING: Keys = frozenset()
 
 
 def in_order(keys: Iterable[Key]) -> tuple[Key, ...]:
     """Return names sorted, as sets have no order that stays from run to run."""
-    return tuple(sorted(keys, key=lambda k: (k.loop, k.what) if isinstance(k, Flag) else (0, k)))
+    return tuple(sorted(keys, key=lambda k: (k.loop, k.what) if isinstance(k, Flag) else (0, str(k))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +62,31 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A layer that computes its outputs from its inputs."""
+    """A layer that computes its outputs from its inputs, and from how much it has `drawn` before."""
 
     layer: Message
     place: str
+    drawn: Drawn | None = None
+
+    @property
+    def _state(self) -> tuple[Key, ...]:
+        return () if self.drawn is None else (self.drawn,)
+
+    @property
+    def inputs(self) -> tuple[Key, ...]:
+        """Return what it reads."""
+        return (*self.layer.input, *self._state)
+
+    @property
+    def outputs(self) -> tuple[Key, ...]:
+        """Return what it writes."""
+        return (*self.layer.output, *self._state)
 
     @property
     def effect(self) -> Effect:
         """Return what it reads and writes."""
-        outputs = frozenset(self.layer.output)
-        return Effect(frozenset(self.layer.input), outputs, outputs)
+        outputs = frozenset(self.outputs)
+        return Effect(frozenset(self.inputs), outputs, outputs)
 
 
 @dataclass(frozen=True, slots=True)

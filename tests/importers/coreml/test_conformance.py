@@ -9,6 +9,7 @@ from gpunn.importers.coreml.reader import LAYER_TYPES
 from tests.importers.coreml.conformance import (
     DECLARED_SHAPE_FAILS,
     cases,
+    compared,
     covered,
     loader,
     run,
@@ -29,7 +30,7 @@ def test_cases(group: str, backend: str) -> None:
             passed += 1
             continue
         try:
-            right, why = loader().compare(case, run(case, backend))
+            right, why = compared(case, run(case, backend))
         except (gpunn.UnsupportedError, gpunn.FormatError, gpunn.ModelError) as error:
             right, why = case.id in DECLARED_SHAPE_FAILS, str(error)
         passed += right

@@ -90,6 +90,13 @@ def test_crops_of_the_image_before_the_box(backend: str) -> None:
         compiled(made, {"x": ramps(), "roi": roi}, backend)
 
 
+def test_points_outside_the_image_equal_the_border(backend: str) -> None:
+    roi = np.float32([-2, -4, 10, 12]).reshape(1, 1, 4, 1, 1)
+    y = compiled(crop_model(roi, (5, 3), 0, 0), {"x": ramps(), "roi": roi}, backend)
+    expected = 10 * np.float32([0, 1, 4, 6, 6])[:, None] + np.float32([0, 4, 8])
+    np.testing.assert_allclose(y[0, 0, 0], expected, rtol=1e-5)
+
+
 def test_crops_that_contradict_the_format() -> None:
     for shape in ((3, 1, 6, 1, 1), (3, 4), (1, 3, 4, 1, 1)):
         made = crop_model(np.zeros(shape), (2, 2), 0, 0)

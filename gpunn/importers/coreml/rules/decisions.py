@@ -135,7 +135,7 @@ DECISIONS: tuple[Decision, ...] = (
         "not inside the interval",
         "the border of the image",
         _SUITE,
-        "test_vision::test_crops_of_the_image_before_the_box",
+        "test_vision::test_points_outside_the_image_equal_the_border",
     ),
     Decision(
         "cropResize with a `spatialScale` of 0",
@@ -150,6 +150,28 @@ DECISIONS: tuple[Decision, ...] = (
         "as in two dimensions: input times stride; the smaller half is cut off at the start",
         "volumes follow images in all that the document states",
         "test_vision::test_deconvolution_of_volumes",
+    ),
+    Decision(
+        "`seed` of layers that draw random numbers",
+        "used for the distribution",
+        "layers of equal seeds draw equal numbers; each run goes on where the one before ended, a fresh "
+        "compilation and `reset_state()` begin anew",
+        "the ML Program operations of the same names promise a sequence over several runs",
+        "test_random::test_equal_seeds_give_equal_numbers",
+    ),
+    Decision(
+        "a `seed` of -1",
+        "not defined further",
+        "a new start each time the file is read",
+        "Core ML's tools write -1 where no seed is given",
+        "test_random::test_a_seed_of_minus_one_is_new_each_time_a_file_is_read",
+    ),
+    Decision(
+        "categoricalDistribution: `eps` and `temperature`",
+        "defaults 1e-10 and 1, no equation",
+        "chooses by log(probability + eps) / temperature; 0 is the default",
+        "a temperature divides logarithms wherever samples are drawn; the sum keeps log(0) out",
+        "test_random::test_classes",
     ),
     Decision(
         "LSTM with `forgetBias`",

@@ -12,6 +12,7 @@ from gpunn.importers.coreml.rules import (
     indexing,
     movement,
     normalization,
+    random,
     recurrent,
     reductions,
     scatter,
@@ -143,6 +144,7 @@ RULES: Mapping[str, Rule] = {
     "matrixBandPart": indexing.band_part,
     "lowerTriangular": indexing.lower_triangular,
     "upperTriangular": indexing.upper_triangular,
+    **random.RULES,
     # shapes and movement
     "loadConstant": shapes.load_constant,
     "loadConstantND": shapes.load_constant,
