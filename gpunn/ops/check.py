@@ -24,12 +24,13 @@ def expect_dtype(call: Call, index: int, *dtypes: DType) -> TensorType:
     If these include float32, a quantised tensor is allowed too: it stands for real numbers.
     """
     found = call.input(index)
-    expected = " or ".join(d.value for d in dtypes)
-    if found.quantization is not None:
-        if DType.FLOAT32 not in dtypes or found.dtype not in QUANTIZED:
-            call.fail(f"input {index} must be {expected}, got quantised {found}")
-    elif found.dtype not in dtypes:
-        call.fail(f"input {index} must be {expected}, got {found}")
+    quantized = found.quantization is not None
+    fits = found.dtype in dtypes
+    if quantized:
+        fits = DType.FLOAT32 in dtypes and found.dtype in QUANTIZED
+    if not fits:
+        expected = " or ".join(d.value for d in dtypes)
+        call.fail(f"input {index} must be {expected}, got {'quantised ' if quantized else ''}{found}")
     return found
 
 

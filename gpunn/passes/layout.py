@@ -164,22 +164,26 @@ class _Layout:
         while queue:
             self.left -= 1
             member = queue.popleft()
-            for other, found in self._neighbours(member, region[member]):
-                if other not in region and found is not None and found != other.order:
+            for other, found in self._neighbours(member, region):
+                if found is not None and found != other.order:
                     region[other] = found
                     queue.append(other)
         return region
 
-    def _neighbours(self, member: Ordered, order: Order) -> Iterator[tuple[Ordered, Order]]:
-        """Yield operations that share a tensor with one that takes an order, with the orders that fit."""
-        reads, writes = member.form(order)
+    def _neighbours(
+        self, member: Ordered, region: Mapping[Ordered, Order]
+    ) -> Iterator[tuple[Ordered, Order]]:
+        """Yield operations outside a region that share a tensor with a member, with the orders that fit."""
+        reads, writes = member.form(region[member])
         for view, wanted in zip(member.inputs, reads, strict=True):
             writer, result = (None, 0) if view is None else self.writers.get(view.source, (None, 0))
-            if view is not None and writer is not None and wanted != self.tensors[view.source].stored:
+            if view is None or writer is None or writer in region:
+                continue
+            if wanted != self.tensors[view.source].stored:
                 yield writer, writer.order_to_write(result, wanted)
         for operand, stored in zip(member.operation.outputs, writes, strict=True):
             for reader, index in self.readers.get(operand, ()):
-                if reader.form(reader.order)[0][index] != stored:
+                if reader not in region and reader.form(reader.order)[0][index] != stored:
                     yield reader, reader.order_to_read(index, stored)
 
     def _apply(self, region: Mapping[Ordered, Order]) -> bool:
@@ -192,7 +196,7 @@ class _Layout:
             member = queue.popleft()
             waiting.discard(member)
             order = member.order
-            if order == before[member]:
+            if order == before[member] or self._settled(member):
                 continue
             change = self._turn(member, before[member])
             if change > NOTHING:
@@ -207,6 +211,12 @@ class _Layout:
         for member, order in before.items():
             self._turn(member, order)
         return False
+
+    def _settled(self, member: Ordered) -> bool:
+        """Tell whether nothing that an operation reads or writes is converted."""
+        operands = [view.source for view in member.inputs if view is not None]
+        tensors = map(self.tensors.get, (*operands, *member.operation.outputs))
+        return all(tensor is None or tensor.cost() == NOTHING for tensor in tensors)
 
     def _turn(self, member: Ordered, order: Order) -> Cost:
         """Give an operation an order, and return by how much the cost changes."""

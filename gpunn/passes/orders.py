@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ _ABSENT: Arrangement = ()
 _NEW: Arrangement = (None,)
 
 
-Known = dict[tuple[int, tuple[TensorType | None, ...], tuple[TensorType, ...]], "Shared | None"]
+Known = dict[Hashable, "Shared | None"]
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +118,7 @@ class Shared:
             return None
         call = operation.call()
         if facet.by_types:
-            key = id(facet), call.inputs, call.outputs
+            key = id(facet), tuple([_key(type) for type in (*call.inputs, *call.outputs)])
             if key not in known:
                 known[key] = cls._of(facet, call)
             return known[key]
@@ -183,6 +183,11 @@ def _along(shape: Shape, at: Places, missing: Arrangement) -> tuple[Arrangement,
 
 def _is_one(piece: Arrangement) -> bool:
     return all([axis is None for axis in piece])
+
+
+def _key(type: TensorType | None) -> Hashable:
+    """Return what tells types apart; members of enumerations take long to hash."""
+    return None if type is None else (id(type.dtype), type.shape, type.quantization)
 
 
 def _simple(type: TensorType) -> bool:
