@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tflite as schema
 
-from gpunn.importers.common.answers import PREVIOUS, Result, Step, Steps, Value
+from gpunn.importers.common.answers import PREVIOUS, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules.tensor import fill
-
-MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all
-Move = tuple[str, Mapping[str, Any]]  # an op and its attributes
-
-
-def chain(layers: list[Step], start: Value, *moves: Move) -> Value:
-    """Append ops of one input to the layers, one after the other; return the result for a value."""
-    for op, attrs in moves:
-        layers.append(Step(op, (start,), attrs))
-        start = Result(len(layers) - 1)
-    return start
 
 
 def dilate(node: Node) -> Step:
     """Translate DILATE by constant steps and one value, which goes between the cells of each axis."""
     x, steps = node.operand(0), node.ints(1, "steps", node.operand(0).type.rank)
     return Step("dilate", (x, fill(node, 2)), {"steps": steps})
-
-
-def cut(begin: Sequence[int], end: Sequence[int]) -> Move:
-    """Make the slice begin[d] ... end[d] - 1 of axis d."""
-    attrs = {"begin": tuple(begin), "end": tuple(end), "strides": (1,) * len(begin)}
-    return "strided_slice", attrs
 
 
 _FUNCTION = schema.ReduceWindowFunction
