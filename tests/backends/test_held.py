@@ -1,4 +1,4 @@
-"""Results that stay on the device for the next program: what crosses to the host, what is counted, freed."""
+"""Results that stay on the device for the next program: copies to the host, counters, memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = random(0, SIZE)
 
 
 def loop() -> Model:
-    """(x, y) -> (x / 2 + 1, x) as long as the largest x is over 2: y is a round behind."""
+    """A loop (x, y) -> (x / 2 + 1, x) while the largest x is over 2: y is a round behind."""
     condition, body, model = Model("condition"), Model("body"), Model()
     x, _ = condition.input("x", float32(SIZE)), condition.input("y", float32(SIZE))
     (largest,) = condition.add("reduce_max", [x], {"axes": (0,)})
@@ -33,14 +33,14 @@ def loop() -> Model:
 
 
 def rounds(x: Array, y: Array) -> tuple[Array, Array, int]:
-    """The loop in numpy, and how often it went round."""
+    """Compute the loop in numpy; return its results and the number of rounds."""
     count = 0
     while x.max() > np.float32(2.0001):
         x, y, count = x * np.float32(0.5) + np.float32(1), x, count + 1
     return x, y, count
 
 
-def test_only_the_decision_of_a_loop_comes_back(gpu: str) -> None:
+def test_only_the_decision_of_a_loop_is_read_back(gpu: str) -> None:
     with loop().compile(gpu) as compiled:
         for scale in (100, 3, 1, 100):
             before = compiled.stats
@@ -55,7 +55,7 @@ def test_only_the_decision_of_a_loop_comes_back(gpu: str) -> None:
         assert compiled.stats.buffers == after.buffers
 
 
-def test_threads_may_run_one_loop(gpu: str) -> None:
+def test_threads_may_run_the_same_loop(gpu: str) -> None:
     scales = [3 + 7 * k for k in range(12)]
     with loop().compile(gpu) as compiled, ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda scale: compiled(X * scale, X), scales))
@@ -66,7 +66,7 @@ def test_threads_may_run_one_loop(gpu: str) -> None:
 
 
 def tiled() -> bytes:
-    """exp(x) as often as an input says, and exp(x) itself."""
+    """A model: exp(x) repeated as often as an input says, and exp(x)."""
     graph = Graph()
     x, times = graph.input(float32(SIZE), "x"), graph.input(TensorType(DType.INT32, (1,)), "times")
     (grown,) = graph.add("EXP", [x], [float32(SIZE)])
@@ -74,7 +74,7 @@ def tiled() -> bytes:
     return graph.build([y, grown, *graph.add("TANH", [grown], [float32(SIZE)])])
 
 
-def test_what_a_rest_reads_stays_on_the_device(gpu: str) -> None:
+def test_what_a_later_section_reads_stays_on_the_device(gpu: str) -> None:
     with gpunn.load(tiled()).compile(gpu) as compiled:
         for times in (2, 3, 2):
             inputs, before = [X, np.array([times], np.int32)], compiled.stats

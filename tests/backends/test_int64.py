@@ -53,7 +53,7 @@ def low_word(a: int) -> int:
 
 
 def nearest_float(a: int) -> np.float32:
-    """By comparing exactly with the neighbours of a first guess."""
+    """Return the nearest float32, by exact comparison with the neighbours of a first guess."""
     guess = np.float32(a)
     near = [np.nextafter(guess, np.float32(to)) for to in (-np.inf, np.inf)]
     return min([guess, *near], key=lambda f: (abs(Fraction(float(f)) - a), float_bits(f) & 1))
@@ -70,7 +70,7 @@ def saturated(x: np.float32) -> int:
 
 
 def numbers() -> list[int]:
-    """Pairs, one number after the other: edges with each other, and random ones of every length."""
+    """Return pairs of numbers in a row: all pairs of edge cases, and random numbers of every length."""
     edges = [
         s * (2**k + d) for k in (0, 23, 24, 30, 31, 32, 33, 47, 52, 62) for d in (-1, 0, 1) for s in (1, -1)
     ]
@@ -85,7 +85,7 @@ def numbers() -> list[int]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """shaders/ with nothing but lib/ and a body that calls FUNCTIONS."""
+    """A folder shaders/ with only lib/ and a body that calls FUNCTIONS."""
     shutil.copytree(str(shader.shader_folder().joinpath("lib")), tmp_path / "lib")
     stores = (f"  put({len(FUNCTIONS)}u * i + {k}u, {e});\n" for k, e in enumerate(FUNCTIONS))
     put = "fn put(i: u32, v: I64) { store_y(2u * i, i32(v.x)); store_y(2u * i + 1u, i32(v.y)); }\n"
@@ -113,7 +113,7 @@ def _kernel(call: Call) -> Kernel:
 
 @op(_infer, _kernel)
 def int64_probe(x: Array) -> Array:
-    """All FUNCTIONS of pairs of 64-bit numbers."""
+    """Compute all FUNCTIONS of pairs of 64-bit numbers."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Loops that go round more often than lavapipe lets them: there, what would need them runs on the host."""
+"""Loops of more iterations than lavapipe allows: there, such operations run on the host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = LAVAPIPE_LOOP_ITERATIONS
 
 @pytest.mark.parametrize("length", [LIMIT - 1, LIMIT + 1, 70_001])
 def test_long_sums(length: int, gpu: str) -> None:
-    """Of ones: every step counts, and float32 counts to 2^24."""
+    """Sums of ones: float32 counts to 2^24, so a missing term shows."""
     host = over_loop_limit(gpu) if length > LIMIT else ""
     cases: list[tuple[str, list[Array], dict[str, Any]]] = [
         ("fully_connected", [ones(1, length), ones(2, length)], {}),
@@ -40,7 +40,7 @@ def test_long_sums(length: int, gpu: str) -> None:
 
 
 def test_large_windows(gpu: str) -> None:
-    """Loops around loops count together."""
+    """The iterations of nested loops count together."""
     image, size = np.arange(256 * 260, dtype=np.float32).reshape(1, 256, 260, 1), (256, 260)
     attrs: dict[str, Any] = {"padding": "valid", "stride": (1, 1)}
     host = over_loop_limit(gpu)
@@ -68,7 +68,7 @@ WINDOWS = (
 def test_ends_of_loops(
     op: str, rows: int, others: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...], gpu: str
 ) -> None:
-    """The last step of nested loops that are allowed is done; one row more runs on the host."""
+    """The largest allowed nested loops are complete; with one row more the host computes."""
     for more, host in ((0, ""), (1, over_loop_limit(gpu))):
         size = (rows + more, *others)
         inputs = [ones(1, *size), ones(*before, *size, *after)]
@@ -78,7 +78,7 @@ def test_ends_of_loops(
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_long_sequences(reverse: bool, gpu: str) -> None:
-    """A sequence of more steps than one invocation may take is several dispatches; all numbers are whole."""
+    """A sequence of more steps than an invocation may take is several dispatches, with exact results."""
     x = np.random.default_rng(0).integers(-1, 2, (2, 16_001, 5)).astype(np.float32)
     operands = [x, np.roll(np.eye(5, dtype=np.float32), 1, axis=0), ones(2, 5)]
     check("recurrence", operands, {"reverse": reverse}, backend=gpu, constants=(1,), atol=0, rtol=0)
@@ -99,14 +99,14 @@ SHORT = {
 
 
 def has_loop(body: str) -> bool:
-    """Whether a body, or a library that it uses, has a loop."""
+    """Tell whether a body, or a library that it uses, has a loop."""
     libraries = with_dependencies(used_libraries(read_body(body)))
     texts = (read_body(body), *(read_body(f"lib/{name}") for name in libraries))
     return any(re.search(r"\b(for|while) \(", without_comments(text)) for text in texts)
 
 
 def test_loops_are_counted() -> None:
-    """Every kernel whose body's loops depend on a call says how often they go round."""
+    """Every kernel whose loops depend on a call states loop_iterations."""
     silent = set()
     for path in Path(gpunn.ops.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""Lowering against descriptions of devices: what each of them can run, and which candidate it takes."""
+"""Lowering for descriptions of devices: what each can run, and which candidate it takes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LONG: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
 
 
 @pytest.mark.parametrize(("op", "inputs", "attrs", "body"), LONG, ids=[case[0] for case in LONG])
-def test_only_a_device_that_counts_loops_refuses_long_ones(
+def test_only_a_device_that_limits_loops_refuses_long_ones(
     op: str, inputs: list[Array], attrs: dict[str, Any], body: str
 ) -> None:
     assert bodies(kernels_of(BASELINE, op, inputs, attrs)) == [body]
@@ -63,7 +63,7 @@ def test_only_a_device_that_counts_loops_refuses_long_ones(
     assert re.fullmatch(r"\d+ loop iterations of one invocation are over the device's limit of 65000", reason)
 
 
-def test_a_sequence_is_divided_only_where_the_device_asks_for_it() -> None:
+def test_a_sequence_is_divided_only_if_the_device_needs_it() -> None:
     inputs = [ones(1, 20_000, 5), ones(5, 5), ones(1, 5)]
     assert bodies(kernels_of(BASELINE, "recurrence", inputs, constants=(1,))) == ["recurrence"]
     divided = kernels_of(LAVAPIPE, "recurrence", inputs, constants=(1,))
@@ -73,7 +73,7 @@ def test_a_sequence_is_divided_only_where_the_device_asks_for_it() -> None:
     assert max(k.loop_iterations for k in divided) <= LAVAPIPE_LOOP_ITERATIONS
 
 
-def test_a_sequence_that_keeps_a_workgroup_busy_for_long_is_divided() -> None:
+def test_a_sequence_that_takes_a_workgroup_long_is_divided() -> None:
     """Drivers end a dispatch that takes seconds."""
     inputs = [ones(1, 600, 3 * 1000), ones(3 * 1000, 1000), ones(1, 1000)]
     plenty = {**DEFAULT_LIMITS, "max-compute-workgroup-storage-size": 1 << 15}
@@ -84,14 +84,14 @@ def test_a_sequence_that_keeps_a_workgroup_busy_for_long_is_divided() -> None:
     assert found[1].reads[2].operand is between
 
 
-def test_updates_of_a_row_are_divided_only_where_the_device_asks_for_it() -> None:
+def test_updates_of_a_row_are_divided_only_if_the_device_needs_it() -> None:
     inputs = [ones(70_000, 1), np.zeros(70_000, np.int32)]
     attrs = {"segments": 1}
     assert bodies(kernels_of(BASELINE, "segment_sum", inputs, attrs, (1,))) == ["join_rows"]
     assert bodies(kernels_of(LAVAPIPE, "segment_sum", inputs, attrs, (1,))) == ["join_rows"] * 2
 
 
-def test_top_k_walks_long_rows_where_the_device_lets_it() -> None:
+def test_top_k_walks_along_long_rows_if_the_device_allows_it() -> None:
     row = [random(0, 1, 1_000_000)]
     assert bodies(kernels_of(BASELINE, "top_k", row, {"k": 16})) == ["extremes"] * 2
     assert bodies(kernels_of(LAVAPIPE, "top_k", row, {"k": 16}))[0] == "sort_blocks"
@@ -125,7 +125,7 @@ OVER = (
 
 
 @pytest.mark.parametrize(("kernel", "reason"), OVER, ids=[reason for _, reason in OVER])
-def test_every_limit_is_kept(kernel: Kernel, reason: str) -> None:
+def test_every_limit_is_checked(kernel: Kernel, reason: str) -> None:
     assert choose(KERNEL, BASELINE) == (KERNEL,)
     objection = choose([KERNEL, kernel], BASELINE)
     assert isinstance(objection, str)
@@ -135,7 +135,7 @@ def test_every_limit_is_kept(kernel: Kernel, reason: str) -> None:
 
 
 def ways(asked: list[str]) -> Iterator[Candidate]:
-    """Three candidates; notes which of them have been asked for."""
+    """Yield three candidates, and note which of them have been asked for."""
     asked.append("subgroups")
     yield Candidate([KERNEL], "subgroups", frozenset({SUBGROUPS, HALF_PRECISION}))
     asked.append("one pass")
@@ -154,7 +154,7 @@ def test_the_first_candidate_that_a_device_supports_is_taken() -> None:
     assert choose(ways([]), BASELINE) == [KERNEL, KERNEL]
 
 
-def test_where_no_candidate_fits_each_says_why() -> None:
+def test_if_no_candidate_fits_the_reason_names_each() -> None:
     first_two = (candidate for candidate, _ in zip(ways([]), range(2), strict=False))
     assert choose(first_two, replace(BASELINE, features=frozenset({SUBGROUPS}))) == (
         "subgroups: the device has no shader-f16; "
@@ -162,7 +162,7 @@ def test_where_no_candidate_fits_each_says_why() -> None:
     )
 
 
-def test_what_is_raised_behind_a_candidate_that_does_not_fit_comes_after_its_reason() -> None:
+def test_an_error_after_a_candidate_that_does_not_fit_comes_after_its_reason() -> None:
     def offers() -> Iterator[Candidate]:
         yield Candidate([KERNEL], "subgroups", frozenset({SUBGROUPS}))
         raise Unsupported("the filter is not a constant")
@@ -172,13 +172,13 @@ def test_what_is_raised_behind_a_candidate_that_does_not_fit_comes_after_its_rea
     )
 
 
-def test_a_function_that_offers_nothing_has_a_reason() -> None:
+def test_a_kernel_function_without_candidates_has_a_reason() -> None:
     assert choose(iter(()), BASELINE) == "no candidate is offered"
 
 
 @pytest.mark.parametrize(("op", "gates"), [("recurrence", 1), ("gru_recurrence", 3), ("lstm_recurrence", 4)])
-def test_workgroup_memory_is_what_the_bodies_declare(op: str, gates: int) -> None:
-    """Of the bodies that may need more than every device has."""
+def test_kernels_state_the_workgroup_memory_of_their_bodies(op: str, gates: int) -> None:
+    """Bodies that may need more than every device has."""
     plenty = {**DEFAULT_LIMITS, "max-compute-workgroup-storage-size": 1 << 15}
     for units in (1, 5, 64, 300, 1024):
         states = [ones(2, units)] * (2 if gates == 4 else 1)
@@ -255,7 +255,7 @@ def _sum_kernels(call: Call) -> Iterator[Candidate]:
 
 @op(lambda call: call.x.with_shape((1,)), _sum_kernels)
 def sum4(x: Array) -> Array:
-    """The sum of four numbers."""
+    """Add up four numbers."""
     return x.sum(keepdims=True)
 
 
@@ -271,7 +271,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("features", [frozenset(), frozenset(FEATURES)], ids=["none", "all"])
-def test_an_op_of_ones_own_may_use_features(
+def test_a_custom_op_may_use_features(
     folder: None, gpu: str, features: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_device(None, False)
@@ -285,7 +285,7 @@ def test_an_op_of_ones_own_may_use_features(
         assert np.asarray(compiled(np.float32([1, 2, 4, 8]))).tolist() == [15]
 
 
-def test_what_a_candidate_raises_is_the_reason() -> None:
+def test_the_error_of_a_candidate_is_the_reason() -> None:
     model = Model()
     model.output(*model.add(sum4, [model.input("x", float32(5))]))
     assert lower(model.operations[0], BASELINE) == "a sum of four numbers is all there is"

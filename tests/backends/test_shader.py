@@ -29,7 +29,7 @@ HELPER = "fn twice(v: V) -> V { return v + v; }\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty shaders/ in place of the real one, with BODY in it."""
+    """A folder shaders/ in the place of the real one, with only BODY in it."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "body.wgsl").write_text(BODY)
     (tmp_path / "lib" / "helper.wgsl").write_text(HELPER)
@@ -79,7 +79,7 @@ def test_declarations_follow_what_the_kernel_states(folder: Path) -> None:
     assert "load_x" not in source, "accessors that nobody calls are not generated"
 
 
-def test_sizes_and_numbers_make_no_new_pipeline_but_lanes_do(folder: Path) -> None:
+def test_lanes_make_a_new_pipeline_but_sizes_and_numbers_do_not(folder: Path) -> None:
     from dataclasses import replace
 
     key = shader.key_of(kernel(), operation())
@@ -99,8 +99,8 @@ fn main(@builtin(global_invocation_id) g: vec3<u32>) {
 } // storev_y("""
 
 
-def test_names_in_comments_declare_nothing(folder: Path) -> None:
-    """A comment that mentions store_y(...) does not make the stores of bytes atomic, for instance."""
+def test_names_in_comments_add_no_declarations(folder: Path) -> None:
+    """For example, a comment with store_y(...) does not make the stores of bytes atomic."""
     (folder / "body.wgsl").write_text(COMMENTED)
     model = Model()
     x = model.input("x", TensorType(DType.INT8, (2, 4)))
@@ -158,7 +158,7 @@ def test_parts_tell_where_lines_come_from(folder: Path) -> None:
         ("body.wgsl", "storev_y(g.x, ", "storev_y(g.x ", r"shaders/body\.wgsl:7:\d+: "),
     ],
 )
-def test_the_compilers_complaint_points_into_the_file(
+def test_errors_of_the_compiler_name_file_and_line(
     folder: Path, gpu: str, file: str, old: str, new: str, place: str
 ) -> None:
     from gpunn.backends.webgpu.device import open_device

@@ -27,10 +27,10 @@ def read(name: str) -> str:
 
 
 def missing(text: str) -> set[str]:
-    """Operands, parameters, constants and functions in the code of a file of which no comment speaks.
+    """Return operands, parameters, constants and functions in the code of a file that no comment mentions.
 
-    Comments here must speak of operands. Of the rest comments of a library in use may speak, too, and the
-    definitions in a library that a comment names count.
+    Comments of the file itself must mention operands. Other names may be in comments of a library that it
+    uses, or be defined by a library that a comment names.
     """
     code = without_comments(text)
     texts = [text, *(read(f"lib/{library}") for library in with_dependencies(used_libraries(text)))]

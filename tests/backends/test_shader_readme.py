@@ -39,7 +39,7 @@ def scale_channels() -> Op:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """shaders/ with the example in it."""
+    """A folder shaders/ with the example in it."""
     (tmp_path / "lib").symlink_to(FOLDER / "lib")
     (tmp_path / "scale_channels.wgsl").write_text(BODY)
     monkeypatch.setattr(shader, "shader_folder", lambda: tmp_path)
@@ -58,7 +58,7 @@ def example(dtype: DType, channels: int) -> Model:
 
 
 def declarations(operation: Operation) -> str:
-    """What is generated for an operation of one dispatch."""
+    """Return the declarations that are generated for an operation of one dispatch."""
     made = operation.definition.kernel
     assert made is not None
     found = made(operation.call())
@@ -98,7 +98,7 @@ def test_the_example_runs(folder: None, dtype: DType, channels: int, gpu: str) -
     np.testing.assert_array_equal(found, np.maximum(x * np.arange(1, channels + 1, dtype=x.dtype), 0))
 
 
-def test_everything_that_is_named_exists() -> None:
+def test_all_names_of_the_page_exist() -> None:
     """Fields of classes, files, functions of kernel.py."""
     for name, field in re.findall(r"`(Kernel|Function)\.(\w+)`", TEXT):
         assert field in vars(kernel)[name].__dataclass_fields__, f"{name}.{field}"

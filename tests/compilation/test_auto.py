@@ -1,4 +1,4 @@
-"""backend="auto": what is chosen of made-up adapters, by what was measured of them."""
+"""backend="auto": the choice among made-up adapters, by their measured performance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOW_POWER, FAST, SUSTAINED = gpunn.Preference
 
 @dataclass(frozen=True)
 class Adapter:
-    """A made-up adapter: its kind, and its time and energy for float32 and, if others, for quantised data."""
+    """A made-up adapter: its kind, and its time and energy for float32 and for quantised data."""
 
     kind: str
     time: float | None  # None: it fails
@@ -38,7 +38,7 @@ def chosen(
     model: Model | None = None,
     **arguments: Any,
 ) -> str:
-    """What `auto` chooses: "cpu", or the number of an adapter; all of them run on the real one."""
+    """Return what `auto` chooses: "cpu", or the number of an adapter. All of them run on the real one."""
     real = open_device(None, False)
     infos = tuple(DeviceInfo(str(k), "webgpu", a.kind, "d", "Vulkan", {}, ()) for k, a in enumerate(adapters))
 
@@ -85,7 +85,7 @@ def small() -> Model:
     ],
 )
 @pytest.mark.parametrize("preference", [FAST, SUSTAINED])
-def test_the_quickest(
+def test_the_fastest_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
     gpu: str,
     adapters: list[Adapter],
@@ -110,13 +110,13 @@ def test_the_quickest(
         ([Adapter("CPU", 0.1, 0.1)], "cpu"),
     ],
 )
-def test_the_thriftiest(
+def test_the_one_that_needs_least_energy_is_chosen(
     monkeypatch: pytest.MonkeyPatch, gpu: str, adapters: list[Adapter], expected: str
 ) -> None:
     assert chosen(monkeypatch, adapters, LOW_POWER) == expected
 
 
-def test_quantised_models_go_by_quantised_performance(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
+def test_quantised_models_need_quantised_performance(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
     adapters = [
         Adapter("DiscreteGPU", 0.1, None, (2.0, None)),
         Adapter("IntegratedGPU", 2.0, None, (0.5, None)),
@@ -126,9 +126,7 @@ def test_quantised_models_go_by_quantised_performance(monkeypatch: pytest.Monkey
     assert chosen(monkeypatch, adapters, model=Model.of(reference_workload(False))) == "0"
 
 
-def test_nothing_is_measured_where_nothing_is_to_be_decided(
-    monkeypatch: pytest.MonkeyPatch, gpu: str
-) -> None:
+def test_nothing_is_measured_if_there_is_no_choice(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("this must not be measured")
 
@@ -144,7 +142,7 @@ def test_nothing_is_measured_where_nothing_is_to_be_decided(
 
 
 def test_a_measured_device_computes(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
-    """From end to end, with the real adapter taken for a GPU: it is chosen if and only if it was quicker."""
+    """From end to end, with the real adapter taken for a GPU: it is chosen if and only if it was faster."""
     info = replace(open_device(None, False).info, kind="DiscreteGPU")
     monkeypatch.setattr(compiler, "adapter_infos", lambda: (info,))
     measured = compiler.capabilities(open_device(None, False)).float32_performance
@@ -153,7 +151,7 @@ def test_a_measured_device_computes(monkeypatch: pytest.MonkeyPatch, gpu: str) -
         assert np.asarray(compiled(np.float32([-1, 2, -3, 4]))).tolist() == [0, 2, 0, 4]
 
 
-def test_of_equals_the_first_is_taken() -> None:
+def test_of_equal_adapters_the_first_is_chosen() -> None:
     same = PerformanceInfo(0.5, 0.5)
     for low_power in (False, True):
         assert best({"a": same, "b": same}, low_power, rank=lambda _: 0) == "a"

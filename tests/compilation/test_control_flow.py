@@ -1,4 +1,4 @@
-"""Compilations with bodies: endless loops, counters, placement, state, guards, what stays after errors."""
+"""Compilations with bodies: endless loops, counters, placement, state, guards, errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONES = np.ones(4, np.float32)
 
 
 def doubling() -> Model:
-    """x doubled until its largest element is over 100: for ever where that is 0."""
+    """A loop that doubles x until its largest element is over 100; it is endless if that is 0."""
     condition, body, model = Model("condition"), Model("body"), Model()
     (largest,) = condition.add("reduce_max", [condition.input("x", float32(4))], {"axes": (0,)})
     condition.output(*condition.add("less", [largest, condition.constant("c", np.float32(100))]))
@@ -39,9 +39,9 @@ def doubling() -> Model:
 
 @pytest.fixture
 def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Calling it has KeyboardInterrupt come to the main thread when a loop has gone round some times.
+    """A function that raises KeyboardInterrupt in the main thread after some rounds of a loop.
 
-    The handler is set as shells start what runs in the background deaf to it.
+    The handler is set because shells let background processes ignore the signal.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     left = [0]
@@ -124,7 +124,7 @@ def _branches(then: Model, otherwise: Model, *inputs: TensorType) -> Model:
 
 
 def gathering(default: int) -> Model:
-    """Rows of a table by indices that must be within it."""
+    """A model that gathers rows of a table."""
     model = Model()
     table = model.constant("table", np.arange(6, dtype=np.float32).reshape(3, 2) + default)
     model.output(*model.add("gather", [table, model.input("i", TensorType(DType.INT32, (2,)))]))
@@ -141,7 +141,7 @@ def test_a_body_refuses_the_values_that_its_operations_refuse(backend: str) -> N
 
 
 def adding_up(sign: int) -> Model:
-    """The sum of all x that have come here so far, or what is left of 0 after all of them."""
+    """A model that adds x to a variable, or subtracts x from it."""
     model = Model()
     total = model.variable("total", float32())
     (now,) = model.add("add" if sign > 0 else "sub", [total, model.input("x", float32())])
@@ -166,7 +166,7 @@ def test_relaxed_compilations_hand_bodies_what_they_take(backend: str) -> None:
         assert compiled(ONES).tolist() == [128] * 4
 
 
-def test_bodies_of_nothing_but_inputs_and_constants(backend: str) -> None:
+def test_bodies_without_operations(backend: str) -> None:
     given, fixed = Model(), Model()
     given.output(given.input("x", float32(4)))
     fixed.input("x", float32(4))
@@ -176,7 +176,7 @@ def test_bodies_of_nothing_but_inputs_and_constants(backend: str) -> None:
         assert compiled(np.array(False), ONES).tolist() == [9] * 4
 
 
-def test_bodies_are_built_anew_for_other_shapes(backend: str) -> None:
+def test_other_shapes_rebuild_the_bodies(backend: str) -> None:
     model = doubling().reshaped({"x": (2,)})
     with model.compile(backend=backend) as compiled:
         assert compiled(ONES[:2] * 3).tolist() == [192] * 2
@@ -214,7 +214,7 @@ def test_a_body_that_cannot_be_compiled_leaves_nothing_behind(
     assert device.constants.nbytes == before
 
 
-def test_what_is_folded_is_bounded_over_all_bodies() -> None:
+def test_all_bodies_share_the_bounds_of_folding() -> None:
     size = MAX_FOLDED_BYTES // 4 // 4
 
     def greedy() -> Model:

@@ -1,4 +1,4 @@
-"""Values that must be refused where the graph computes them: on the device, which only notes them."""
+"""Guards of computed values: the device notes the first wrong one, and the run is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ints(*values: Any) -> Array:
 
 
 def computed(op: str, inputs: list[Array], attrs: Mapping[str, Any], guarded: tuple[int, ...]) -> Model:
-    """A model of one operation, of whose inputs those `guarded` are computed by the graph."""
+    """A model of one operation; operations before it compute its inputs `guarded`."""
     model = Model(op)
     operands = [model.input(f"input_{k}", type_of(value)) for k, value in enumerate(inputs)]
     for k in guarded:
@@ -105,7 +105,7 @@ CASES: list[tuple[str, list[Array], dict[str, Any], list[tuple[int, Any, int, st
 
 
 @pytest.mark.parametrize(("op", "inputs", "attrs", "wrong"), CASES, ids=[case[0] for case in CASES])
-def test_computed_values_are_refused_in_the_same_words(
+def test_computed_values_are_refused_with_the_same_message(
     op: str, inputs: list[Array], attrs: dict[str, Any], wrong: list[tuple[int, Any, int, str]], backend: str
 ) -> None:
     model = computed(op, inputs, attrs, tuple(dict.fromkeys(k for k, *_ in wrong)))
@@ -119,7 +119,7 @@ def test_computed_values_are_refused_in_the_same_words(
             np.testing.assert_allclose(compiled(*inputs), host(*inputs), rtol=1e-6)
 
 
-def test_indices_of_16_bits_and_far_places(backend: str) -> None:
+def test_16_bit_indices_and_an_error_at_a_large_index(backend: str) -> None:
     model = Model("short")
     (chosen,) = model.add("cast", [model.input("x", TensorType(DType.INT32, (50_000,)))], {"dtype": "int16"})
     model.output(*model.add("gather", [model.constant("table", random(0, 5)), chosen]))
@@ -133,7 +133,7 @@ def test_indices_of_16_bits_and_far_places(backend: str) -> None:
 
 
 def picking(*, count: int = 3, rows: int = 5) -> Model:
-    """Rows of a table by indices + 1, doubled."""
+    """A model that gathers rows of a table by indices + 1, and doubles them."""
     model = Model("picking")
     x = model.input("x", TensorType(DType.INT32, (count,)))
     (chosen,) = model.add("add", [x, model.constant("one", ints(1))])
@@ -142,7 +142,7 @@ def picking(*, count: int = 3, rows: int = 5) -> Model:
     return model
 
 
-def test_all_of_it_is_one_submission_and_the_first_of_many_wrong_ones_is_named(gpu: str) -> None:
+def test_one_submission_checks_and_names_the_first_wrong_value(gpu: str) -> None:
     with picking(count=2000).compile(backend="webgpu") as compiled:
         good = np.arange(2000, dtype=np.int32) % 5 - 1
         np.testing.assert_array_equal(compiled(good), 2 * random(0, 5, 4)[good + 1])
@@ -154,7 +154,7 @@ def test_all_of_it_is_one_submission_and_the_first_of_many_wrong_ones_is_named(g
                 compiled(bad)
 
 
-def test_no_row_can_be_picked_of_none(backend: str) -> None:
+def test_an_empty_table_refuses_every_index(backend: str) -> None:
     model = Model("nothing")
     x = model.input("x", INT)
     model.output(*model.add("gather", [model.input("table", float32(0, 4)), *model.add("neg", [x])]))
@@ -165,12 +165,12 @@ def test_no_row_can_be_picked_of_none(backend: str) -> None:
         compiled(ints(7, 0, 1), np.zeros((0, 4), np.float32))
 
 
-def test_no_index_is_no_trouble(backend: str) -> None:
+def test_an_empty_list_of_indices_is_allowed(backend: str) -> None:
     with picking(count=0).compile(backend=backend) as compiled:
         assert compiled(ints()).shape == (0, 4)
 
 
-def test_of_many_runs_in_flight_each_is_judged_for_itself(backend: str) -> None:
+def test_runs_in_flight_are_checked_one_by_one(backend: str) -> None:
     model = picking()
     frames = [ints(0, k % 6, 1) - 1 for k in range(20)]
     with model.compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
@@ -200,9 +200,7 @@ def test_the_first_operation_that_refuses_is_named(backend: str) -> None:
                 compiled(ints(0, wrong, 0))
 
 
-def test_what_the_host_does_before_and_after_makes_no_difference(
-    gpu: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_operations_before_and_after_change_nothing(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model("between")
     (before,) = model.add("neg", [model.input("x", INT)])
     (chosen,) = model.add("abs", [before])
@@ -220,7 +218,7 @@ def test_what_the_host_does_before_and_after_makes_no_difference(
 
 
 def test_a_run_that_is_refused_leaves_the_state_as_it_was(backend: str) -> None:
-    """The indices are the state: x of all runs so far."""
+    """The state is the sum of the indices of all runs so far."""
     model = Model("state")
     state, x = model.variable("state", INT), model.input("x", INT)
     (following,) = model.add("add", [state, x])

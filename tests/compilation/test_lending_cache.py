@@ -1,4 +1,4 @@
-"""What is kept by key: made once, bounded, and never discarded under its user."""
+"""LendingCache: things are made once, bounded in number, and not discarded while they are lent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _take(cache: LendingCache[str, str], key: str) -> str:
         return found
 
 
-def test_the_one_not_used_for_longest_goes() -> None:
+def test_the_least_recently_used_is_discarded() -> None:
     gone: list[str] = []
     cache: LendingCache[str, str] = LendingCache(2, gone.append)
     for key in "abacaabc":
@@ -23,7 +23,7 @@ def test_the_one_not_used_for_longest_goes() -> None:
     assert cache.values() == ("B", "C")
 
 
-def test_what_is_lent_is_discarded_when_it_comes_back() -> None:
+def test_a_lent_thing_is_discarded_when_it_is_returned() -> None:
     gone: list[str] = []
     cache: LendingCache[str, str] = LendingCache(1, gone.append)
     with cache.lend("a", lambda: "A"), cache.lend("b", lambda: "B"):
@@ -35,7 +35,7 @@ def test_what_is_lent_is_discarded_when_it_comes_back() -> None:
         _take(cache, "a")
 
 
-def test_what_cannot_be_made_is_not_kept() -> None:
+def test_a_failure_is_not_kept() -> None:
     cache: LendingCache[str, str] = LendingCache(2, lambda _: None)
     with pytest.raises(ZeroDivisionError), cache.lend("a", lambda: str(1 // 0)):
         pass

@@ -14,7 +14,7 @@ from gpunn.backends.webgpu import executor as webgpu_executor
 from gpunn.backends.webgpu import native
 from gpunn.model import Model
 from gpunn.types import float32
-from tests.compilation.test_runtime import PREFERENCES, host_only, network, photo
+from tests.compilation.test_runtime import PREFERENCES, host_only, photo, small_model
 
 
 @pytest.mark.parametrize("preference", PREFERENCES)
@@ -22,7 +22,7 @@ def test_stream_and_submit_give_what_run_gives_to_the_bit_and_in_order(
     backend: str, preference: gpunn.Preference
 ) -> None:
     frames = [photo(i) for i in range(10)]
-    with network().compile(backend=backend, preference=preference) as compiled:
+    with small_model().compile(backend=backend, preference=preference) as compiled:
         wanted = [compiled(f) for f in frames]
         assert all(np.array_equal(a, b) for a, b in zip(compiled.stream(iter(frames)), wanted, strict=True))
         events = [compiled.submit(f) for f in frames]
@@ -32,7 +32,7 @@ def test_stream_and_submit_give_what_run_gives_to_the_bit_and_in_order(
 
 
 def test_the_inputs_may_change_once_submit_has_returned(backend: str) -> None:
-    with network().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+    with small_model().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
         wanted = compiled(photo())
         frame = photo()
         event = compiled.submit(frame)
@@ -40,7 +40,7 @@ def test_the_inputs_may_change_once_submit_has_returned(backend: str) -> None:
         assert np.array_equal(event.result(), wanted)
 
 
-def test_nor_does_what_the_host_does_last_depend_on_them(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_operations_read_the_inputs_of_their_run(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only("add"))
     model = Model()
     x = model.input("x", float32(4))
@@ -54,9 +54,9 @@ def test_nor_does_what_the_host_does_last_depend_on_them(gpu: str, monkeypatch: 
     assert doubled.tolist() == [-1, 4, -3, 8]
 
 
-def test_threads_that_stream_share_the_ring_without_blocking_each_other_for_good(backend: str) -> None:
+def test_threads_that_stream_at_once_do_not_deadlock(backend: str) -> None:
     frames = [photo(i) for i in range(6)]
-    with network().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+    with small_model().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
         wanted = [compiled(f) for f in frames]
         with ThreadPoolExecutor(4) as pool:
             for got in pool.map(lambda _: list(compiled.stream(frames)), range(8)):
@@ -65,7 +65,7 @@ def test_threads_that_stream_share_the_ring_without_blocking_each_other_for_good
 
 def test_several_threads_may_use_one_compilation_and_wait_on_one_event(backend: str) -> None:
     frames = [photo(i) for i in range(8)]
-    with network().compile(backend=backend) as compiled, ThreadPoolExecutor(4) as pool:
+    with small_model().compile(backend=backend) as compiled, ThreadPoolExecutor(4) as pool:
         wanted = [compiled(f) for f in frames]
         for got, want in zip(pool.map(compiled, frames * 3), wanted * 3, strict=True):
             assert np.array_equal(got, want)
@@ -75,7 +75,7 @@ def test_several_threads_may_use_one_compilation_and_wait_on_one_event(backend: 
 
 
 def test_results_of_earlier_runs_stay_as_they_were(backend: str) -> None:
-    with network().compile(backend=backend) as compiled:
+    with small_model().compile(backend=backend) as compiled:
         first = compiled(photo(1))
         copy = first.copy()
         compiled(photo(2))
@@ -89,7 +89,7 @@ def test_results_of_earlier_runs_stay_as_they_were(backend: str) -> None:
 def test_an_interrupted_run_loses_nothing(
     gpu: str, preference: gpunn.Preference, where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C comes out of whatever Python is at: in a callback of the driver, too, or while submitting."""
+    """Ctrl-C may interrupt Python anywhere: in a callback of the driver, too, or in submit()."""
     usual, stopped = getattr(where, name), iter([True, False, False, True])
 
     def stop(*args: Any) -> Any:
@@ -97,7 +97,7 @@ def test_an_interrupted_run_loses_nothing(
             raise KeyboardInterrupt
         return usual(*args)
 
-    with network().compile(backend=gpu, preference=preference) as compiled:
+    with small_model().compile(backend=gpu, preference=preference) as compiled:
         wanted = compiled(photo())
         event = compiled.submit(photo())
         monkeypatch.setattr(where, name, stop)
@@ -112,7 +112,7 @@ def test_an_interrupted_run_loses_nothing(
 
 
 def test_memory_stays_bounded_however_many_frames_are_submitted(gpu: str) -> None:
-    with network().compile(backend=gpu, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+    with small_model().compile(backend=gpu, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
         ring = compiled.stats.staging_bytes
         events = [compiled.submit(photo(i)) for i in range(50)]
         assert compiled.stats.staging_bytes == ring == 3 * 32

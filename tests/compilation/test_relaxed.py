@@ -18,7 +18,7 @@ from tests.test_models import manifest, model_input
 
 
 def chain(*ops: str, size: int) -> Model:
-    """Operations of one tensor, one after the other: all but the last write intermediate tensors."""
+    """A model of operations in a row; all but the last write intermediate tensors."""
     model = Model()
     y = model.input("x", float32(size))
     for op in ops:
@@ -47,15 +47,15 @@ STORED = [
 ]
 
 
-def test_what_is_stored_by_hand(backend: str) -> None:
+def test_intermediate_tensors_are_rounded_to_float16(backend: str) -> None:
     x, expected = (np.array(column, np.float32) for column in zip(*STORED, strict=True))
     for count in (len(x), 8):  # one number an invocation, and four
         with chain("abs", "neg", size=count).compile(backend, relaxed=True) as relaxed:
             np.testing.assert_array_equal(relaxed(-x[:count]), -expected[:count])
 
 
-def test_an_overflow_may_not_be_seen_in_the_result(backend: str) -> None:
-    """250 * 300 is beyond float16: the product is infinite, the bounded result is not."""
+def test_an_overflow_of_float16_is_infinite(backend: str) -> None:
+    """250 * 300 is beyond float16: the product is infinite, but a clamp after it is not."""
     model = Model()
     x = model.input("x", float32(4))
     (y,) = model.add("mul", [x, model.constant("c", np.float32([300]))])
@@ -73,9 +73,7 @@ def test_inputs_and_outputs_stay_float32(backend: str) -> None:
         np.testing.assert_array_equal(relaxed(x), -x)
 
 
-def test_what_runs_on_the_host_in_between_reads_and_writes_the_same(
-    gpu: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_operations_read_and_write_float16(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = lowering.lower
 
     def lower(operation: Operation, *device: Any) -> Any:
@@ -90,8 +88,8 @@ def test_what_runs_on_the_host_in_between_reads_and_writes_the_same(
         assert mixed.stats.bytes_uploaded == x.nbytes + 37 * 2
 
 
-def residual_network() -> Model:
-    """Two convolutions and what they are added to, of odd and even widths, pooled."""
+def residual_model() -> Model:
+    """Two convolutions with a residual, for odd and even widths, and a pool."""
     rng = np.random.default_rng(3)
     model = Model()
     y = model.input("x", float32(1, 9, 9, 3))
@@ -107,7 +105,7 @@ def residual_network() -> Model:
 
 
 def test_memory_is_halved_and_answers_are_nearly_the_same(gpu: str) -> None:
-    model = residual_network()
+    model = residual_model()
     x = np.random.default_rng(4).standard_normal((1, 9, 9, 3)).astype(np.float32)
     answers, stats = [], []
     for backend, relaxed in ((gpu, False), (gpu, True), ("cpu", True)):

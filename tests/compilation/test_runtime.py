@@ -1,4 +1,4 @@
-"""Compilations: results by position and name, counters, errors, devices."""
+"""Compilations: results by position and by name, counters, errors, devices."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gpunn.types import Array, TensorType, float32
 PREFERENCES = list(gpunn.Preference)
 
 
-def network(channels: int = 8) -> Model:
-    """A small network with a residual, a pool, a reshape and a softmax."""
+def small_model(channels: int = 8) -> Model:
+    """A small model with a residual, a pool, a reshape and a softmax."""
     rng = np.random.default_rng(5)
-    model = Model("network")
+    model = Model("small_model")
     x = model.input("photo", float32(1, 8, 8, 3))
     weights = model.constant("weights", rng.standard_normal((channels, 3, 3, 3)).astype(np.float32))
     (a,) = model.add("conv2d", [x, weights], {"padding": "same"}, names=["a"])
@@ -40,7 +40,7 @@ def photo(seed: int = 0) -> Array:
 
 
 def test_a_call_takes_arrays_in_order_and_run_takes_names(backend: str) -> None:
-    with network().compile(backend=backend) as compiled:
+    with small_model().compile(backend=backend) as compiled:
         scores = compiled(photo())
         assert isinstance(scores, np.ndarray)
         assert scores.sum() == pytest.approx(1, abs=1e-6)
@@ -69,7 +69,7 @@ def host_only(*ops: str) -> Callable[..., Any]:
 
 
 def test_a_thousand_runs_upload_their_inputs_and_nothing_else(gpu: str) -> None:
-    with network().compile(backend=gpu) as compiled:
+    with small_model().compile(backend=gpu) as compiled:
         compiled(photo())
         start = compiled.stats
         made = (start.buffers, start.bind_groups, start.pipelines, start.constant_uploads, start.arena_bytes)
@@ -98,10 +98,10 @@ def test_a_thousand_runs_upload_their_inputs_and_nothing_else(gpu: str) -> None:
 def test_equal_constants_are_uploaded_once_and_freed_with_their_last_user(gpu: str) -> None:
     store = open_device(None, False).constants
     before = store.nbytes
-    first = network().compile(backend=gpu)
+    first = small_model().compile(backend=gpu)
     assert first.stats.constant_uploads > 0
     grown = store.nbytes
-    second = network().compile(backend=gpu)
+    second = small_model().compile(backend=gpu)
     assert second.stats.constant_uploads == 0
     assert second.stats.resident_bytes == first.stats.resident_bytes
     assert store.nbytes == grown > before
@@ -116,10 +116,10 @@ def test_equal_constants_are_uploaded_once_and_freed_with_their_last_user(gpu: s
 def test_an_operation_forced_to_the_host_runs_there_within_one_plan(
     gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = network().compile(backend=gpu)(photo())
+    wanted = small_model().compile(backend=gpu)(photo())
     monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only("add"))
     for preference in PREFERENCES:
-        with network().compile(backend=gpu, preference=preference) as compiled:
+        with small_model().compile(backend=gpu, preference=preference) as compiled:
             places = {p.operation.op: (p.backend, p.reason) for p in compiled.placement}
             assert places["add"] == ("cpu", "forced by a test")
             assert places["softmax"] == ("webgpu", "")
@@ -145,7 +145,7 @@ def test_an_operation_forced_to_the_host_runs_there_within_one_plan(
 def test_a_wrong_input_is_refused_and_leaves_the_compilation_usable(
     backend: str, inputs: tuple[object, ...], message: str
 ) -> None:
-    with network().compile(backend=backend) as compiled:
+    with small_model().compile(backend=backend) as compiled:
         wanted = compiled(photo())
         with pytest.raises(gpunn.ModelError, match=message):
             compiled(*inputs)
@@ -159,14 +159,14 @@ def test_a_wrong_input_is_refused_and_leaves_the_compilation_usable(
 
 
 def test_nan_in_gives_nan_out_and_the_next_run_is_clean(backend: str) -> None:
-    with network().compile(backend=backend) as compiled:
+    with small_model().compile(backend=backend) as compiled:
         wanted = compiled(photo())
         assert np.isnan(compiled(np.full((1, 8, 8, 3), np.nan, np.float32))).all()
         assert np.array_equal(compiled(photo()), wanted)
 
 
 def test_a_closed_compilation_says_so(backend: str) -> None:
-    compiled = network().compile(backend=backend)
+    compiled = small_model().compile(backend=backend)
     event = compiled.submit(photo())
     compiled.close()
     compiled.close()
@@ -178,7 +178,7 @@ def test_a_closed_compilation_says_so(backend: str) -> None:
 
 
 def test_a_lost_device_is_an_error_and_the_next_compilation_gets_a_new_one(gpu: str) -> None:
-    compiled = network().compile(backend=gpu)
+    compiled = small_model().compile(backend=gpu)
     earlier = compiled(photo())
     open_device(None, False).wgpu.destroy()
     with pytest.raises(gpunn.DeviceError, match=r"failed|lost"):
@@ -186,11 +186,11 @@ def test_a_lost_device_is_an_error_and_the_next_compilation_gets_a_new_one(gpu: 
     with pytest.raises(gpunn.DeviceError, match="lost; compile the model again"):
         compiled(photo())
     compiled.close()
-    with network().compile(backend=gpu) as fresh:
+    with small_model().compile(backend=gpu) as fresh:
         assert np.array_equal(fresh(photo()), earlier)
 
 
-def test_memory_that_is_out_on_the_host_is_an_error_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_host_memory_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise MemoryError("no 8 GiB")
 
@@ -204,13 +204,13 @@ def test_memory_that_is_out_on_the_host_is_an_error_of_the_device(monkeypatch: p
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="backend must be one of"):
-        network().compile(backend="cuda")
+        small_model().compile(backend="cuda")
     with pytest.raises(gpunn.DeviceError, match="there is no GPU adapter 'Voodoo'"):
-        network().compile(backend="webgpu", device="Voodoo")
+        small_model().compile(backend="webgpu", device="Voodoo")
     with pytest.raises(gpunn.ModelError, match="device 'Voodoo' goes with backend 'webgpu' or 'auto'"):
-        network().compile(backend="cpu", device="Voodoo")
+        small_model().compile(backend="cpu", device="Voodoo")
     with pytest.raises(gpunn.ModelError, match=r"must be a gpunn\.Preference or one of .*, got 'fast'"):
-        network().compile(backend="cpu", preference="fast")  # type: ignore[arg-type]
+        small_model().compile(backend="cpu", preference="fast")  # type: ignore[arg-type]
     empty = Model("empty")
     empty.input("x", TensorType(gpunn.DType.FLOAT32, (1,)))
     with pytest.raises(gpunn.ModelError, match="has no outputs"):
@@ -218,7 +218,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_auto_never_takes_a_software_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
-    with network().compile() as compiled:
+    with small_model().compile() as compiled:
         kinds = {d.kind for d in gpunn.devices() if d.backend == "webgpu"}
         assert compiled.backend == ("webgpu" if kinds - {"CPU"} else "cpu")
 

@@ -1,4 +1,4 @@
-"""Models of one's own whose shapes follow from values: one program for all values that lead to a shape."""
+"""Sections of models whose shapes follow from values: one program for all values that lead to a shape."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ X = np.array([[1, -1, 2], [-2, 3, -3]], np.float32)
 
 
 def chosen() -> Model:
-    """Those of 2 x that are above 0, and tanh of these as often as an input says."""
+    """A model: the elements of 2 x above 0, and their tanh, repeated as often as an input says."""
     model = Model("chosen")
     x, times = model.input("x", float32(2, 3), open=[0]), model.input("times", COUNT)
     (twice,) = model.add("add", [x, x])
@@ -60,8 +60,8 @@ def test_one_program_for_all_values_that_lead_to_the_same_shapes(backend: str) -
         assert names == ["add", "positives", "tanh", "repeated"]
 
 
-def test_files_have_pending_operations_of_the_same_kind() -> None:
-    """So have calls of NNAPI, see tests/nnapi/test_translation.py."""
+def test_files_use_the_same_pending_operations() -> None:
+    """Calls of NNAPI do so, too; see tests/nnapi/test_translation.py."""
     graph = tflite_builder.Graph()
     data = graph.build(graph.add("WHERE", [graph.input(TensorType(DType.BOOL, (4,)))], [PLACES]))
     for model in (chosen(), gpunn.load(data)):
@@ -78,7 +78,7 @@ def test_inputs_of_other_shapes(backend: str) -> None:
 
 
 @pytest.mark.parametrize("preference", [*gpunn.Preference])
-def test_every_way_to_run(backend: str, preference: gpunn.Preference) -> None:
+def test_all_methods_that_run(backend: str, preference: gpunn.Preference) -> None:
     frames = [(X + k, np.array([k + 1], np.int32)) for k in range(4)]
     with chosen().compile(backend, preference=preference) as compiled:
         events = [compiled.submit(*frame) for frame in frames]
@@ -88,7 +88,7 @@ def test_every_way_to_run(backend: str, preference: gpunn.Preference) -> None:
                 np.testing.assert_array_equal(answer[0], (2 * frame[0])[frame[0] > 0])
 
 
-def test_values_that_came_before_need_no_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_values_need_no_second_completion(monkeypatch: pytest.MonkeyPatch) -> None:
     completed: list[str] = []
 
     def counting(graph: Graph, *args: Any) -> Graph:
@@ -136,7 +136,7 @@ def test_state_goes_through_all_sections(backend: str) -> None:
 
 
 def test_a_body_whose_shapes_follow_from_values(backend: str) -> None:
-    """Each round keeps what is above 0, and takes 1 from it: the shape changes as values say."""
+    """Each round keeps the elements above 0 and subtracts 1, so values decide on the shape."""
     condition, body = (Model(name) for name in ("condition", "body"))
     condition.input("x", float32(4), open=None)
     left = condition.input("left", COUNT)
@@ -180,8 +180,8 @@ def test_branches_whose_shapes_follow_from_values(wrap: Callable[[Model], Any], 
         assert compiled.stats.programs == 2, "three numbers either way"
 
 
-def test_what_the_host_runs_in_a_later_section_serves_for_all_values(backend: str) -> None:
-    """A branch keeps what is still above 0 after 1 is taken, or all: only its run tells how many."""
+def test_a_later_section_on_the_host_serves_for_all_values(backend: str) -> None:
+    """A branch subtracts 1 and keeps the elements above 0, or keeps all: only its run tells how many."""
     less, same = Model("less"), Model("same")
     x = less.input("x", float32(2), open=None)
     _, kept = less.add(positives, less.add("sub", [x, less.constant("one", np.float32(1))]), names=["p", "k"])
@@ -202,7 +202,7 @@ def test_what_the_host_runs_in_a_later_section_serves_for_all_values(backend: st
         assert compiled.stats.programs == 4, "before, the choice, and two after it"
 
 
-def test_a_large_value_decides(backend: str) -> None:
+def test_a_large_value_may_decide_on_a_shape(backend: str) -> None:
     model = Model()
     x = model.input("x", TensorType(DType.BOOL, (300, 300)))
     (numbers,) = model.add("cast", [x], {"dtype": "float32"})
@@ -220,11 +220,11 @@ def _unknown(call: Call) -> TensorType:
 
 @op(_unknown, host_reason="a test")
 def evens(x: Array) -> Array:
-    """The even numbers of x."""
+    """Return the even numbers of x."""
     return x[x % 2 == 0]
 
 
-def test_what_must_run_reads_what_a_device_has_computed(backend: str) -> None:
+def test_an_op_with_unknown_results_reads_what_a_device_computed(backend: str) -> None:
     model = Model()
     (less,) = model.add("neg", [model.input("x", float32(6))])
     model.output(*model.add("neg", model.add(evens, [less])))

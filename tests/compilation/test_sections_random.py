@@ -1,4 +1,4 @@
-"""Random models whose shapes follow from values: compiled, and completed by references alone."""
+"""Random models whose shapes follow from values: compilations against the references of ops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUNS = 5
 
 
 class Builder:
-    """A model that grows at random; `vectors` and `counts` are what it has computed."""
+    """A model that grows at random; `vectors` and `counts` are its results so far."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ def by_references(model: Model, inputs: list[Array]) -> tuple[Array, ...]:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_any_values_in_any_order(seed: int, backend: str) -> None:
-    """Numbers come again, in other places, so that programs and sections that were made before serve."""
+    """Values repeat in other orders, so that programs and sections are used again."""
     random, model = np.random.default_rng(seed), Builder(seed).model
     with model.compile(backend) as compiled:
         for _ in range(RUNS):

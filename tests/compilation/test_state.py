@@ -1,4 +1,4 @@
-"""Variables: state that stays where it is computed, from run to run."""
+"""Variables: the state of a model, which stays on its device from run to run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def host_only(*ops: str) -> Callable[..., Any]:
 
 
 def total() -> Model:
-    """The sum of all that came in so far, and twice that less the mean, which is an operation more."""
+    """A model: the sum of all inputs so far, and twice that minus its mean."""
     model = Model("total")
     x, before = model.input("x", float32(3)), model.variable("sum", float32(3))
     (after,) = model.add("add", [x, before], names=["after"])
@@ -42,7 +42,7 @@ def sums(model: gpunn.compilation.runtime.Compilation, frames: Iterable[Any]) ->
 
 
 @pytest.mark.parametrize("host", [(), ("add",), ("mul",), ("tanh",), ("add", "tanh")])
-def test_a_variable_keeps_its_value_between_runs_wherever_it_is(
+def test_a_variable_keeps_its_value_between_runs_on_every_device(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only(*host))
@@ -71,7 +71,7 @@ def test_runs_see_the_state_in_order_of_submission(
         assert streamed == [n * (n + 1) for n in range(1, 12)]
 
 
-def test_state_stays_on_the_device_and_no_byte_of_it_crosses(gpu: str) -> None:
+def test_state_stays_on_the_device_and_is_never_copied_to_the_host(gpu: str) -> None:
     with total().compile(backend=gpu) as compiled:
         assert {p.backend for p in compiled.placement} == {"webgpu"}
         made = compiled.stats.buffers
@@ -82,7 +82,7 @@ def test_state_stays_on_the_device_and_no_byte_of_it_crosses(gpu: str) -> None:
 
 
 def test_only_what_the_host_needs_of_the_state_crosses(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the host the sum goes up as the addend does; read by the host alone, it does not come down."""
+    """The host has the variable: a run uploads it like x, and reads back only its next value."""
     monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only("mul"))
     model = Model()
     x, before = model.input("x", float32(3)), model.variable("sum", float32(3), np.float32([1, 2, 3]))
@@ -98,7 +98,7 @@ def test_only_what_the_host_needs_of_the_state_crosses(gpu: str, monkeypatch: py
 
 
 def test_updates_by_inputs_constants_and_one_another_happen_at_once(backend: str) -> None:
-    """A line of delays, a variable set for good, two that change places, one without update."""
+    """A chain of delays, a variable that is set to a constant, two that swap values, one without update."""
     model = Model()
     x = model.input("x", float32(1))
     one, two, fixed, left, right, idle = (
@@ -123,7 +123,7 @@ def test_updates_by_inputs_constants_and_one_another_happen_at_once(backend: str
         assert [-float(v[0]) for v in compiled(np.float32([0]))] == [7, 9, 3, 4, 5, -8]
 
 
-def test_state_passes_through_aliases_and_an_empty_one_is_no_trouble(backend: str) -> None:
+def test_variables_may_be_aliases_or_empty(backend: str) -> None:
     model = Model()
     x, state = model.input("x", float32(6)), model.variable("s", float32(2, 3), np.ones((2, 3), np.float32))
     nothing = model.variable("nothing", float32(0, 3))
@@ -140,7 +140,7 @@ def test_state_passes_through_aliases_and_an_empty_one_is_no_trouble(backend: st
 
 
 def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host fails before, between and after what the device does."""
+    """Host operations fail before, between and after device operations."""
     for broken in ("add", "mul", "tanh"):
         monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only(broken))
         with total().compile(backend=backend) as compiled, monkeypatch.context() as patch:
@@ -162,7 +162,7 @@ def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("host", [(), ("tanh",)])
-def test_every_run_of_many_threads_counts_once(
+def test_each_run_of_many_threads_updates_the_state_once(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only(*host))
@@ -194,7 +194,7 @@ def update(model: Model, variable: Operand, value: Array) -> None:
     model.update(variable, model.constant("value", value))
 
 
-def test_what_is_no_variable_or_does_not_fit_is_refused() -> None:
+def test_wrong_updates_are_refused() -> None:
     model = Model("m")
     x, state = model.input("x", float32(2)), model.variable("s", float32(2))
     with pytest.raises(gpunn.ModelError, match=r"variable 'v' should be float32\[2\], got float64\[2\]"):

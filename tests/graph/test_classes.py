@@ -1,4 +1,4 @@
-"""Classes: the answer of a classifier by the names of its classes."""
+"""The names of classes in the answer of a classifier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def output(type: TensorType) -> Operand:
     return Model().input("scores", type)
 
 
-def test_the_first_of_the_best_is_named() -> None:
+def test_of_equal_scores_the_first_class_is_named() -> None:
     classes = Classes((3, 5, 8), "scores", "best")
     found = classes.named(np.array([[0.25, 0.5, 0.5]], np.float32), output(float32(1, 3)))
     assert found == (5, {3: 0.25, 5: 0.5, 8: 0.5})

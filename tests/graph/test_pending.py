@@ -28,7 +28,7 @@ def _repeated(call: Call) -> TensorType:
 
 @op(_repeated, host_reason="a test")
 def repeated(x: Array, times: Array) -> Array:
-    """x so many times, one above the other."""
+    """Repeat x along axis 0, as often as a value says."""
     return np.repeat(x[None], times[0], 0)
 
 
@@ -40,7 +40,7 @@ def _positives(call: Call) -> tuple[TensorType, ...]:
 
 @op(_positives, host_reason="a test")
 def positives(x: Array) -> tuple[Array, Array]:
-    """The places of numbers above 0, and these numbers."""
+    """Return the indices of the numbers above 0, and these numbers."""
     return np.argwhere(x > 0).astype(np.int32), x[x > 0]
 
 
@@ -50,7 +50,7 @@ def run(graph: Graph, *inputs: Array) -> tuple[Array, ...]:
 
 
 def chain() -> tuple[Graph, Sequence[Operand]]:
-    """Numbers above 0 of -x, repeated as often as an input says, and the sum of these."""
+    """A graph: the numbers above 0 of -x, repeated as often as an input says, and their sum."""
     graph = Graph()
     x, times = graph.input("x", float32(3, 4)), graph.input("times", COUNT)
     (grown,) = graph.add("neg", [x])
@@ -61,7 +61,7 @@ def chain() -> tuple[Graph, Sequence[Operand]]:
     return graph, [places, rows, total, after]
 
 
-def test_what_depends_on_values_is_pending_and_the_rest_is_not() -> None:
+def test_only_operations_that_depend_on_values_are_pending() -> None:
     graph, outputs = chain()
     graph.output(*outputs)
     assert [entry.op for entry in graph.pending] == ["positives", "repeated", "reduce_sum"]
@@ -76,7 +76,7 @@ def test_what_depends_on_values_is_pending_and_the_rest_is_not() -> None:
     np.testing.assert_array_equal(after, -x)
 
 
-def test_values_stay_operands_and_decide_on_types_alone() -> None:
+def test_values_stay_operands_and_decide_only_on_types() -> None:
     graph, outputs = chain()
     graph.output(*outputs)
     first = cut(graph)
@@ -92,7 +92,7 @@ def test_values_stay_operands_and_decide_on_types_alone() -> None:
     assert all(o is None or o.value is None for r in second.operations for o in r.inputs)
 
 
-def test_a_value_that_is_known_needs_no_run() -> None:
+def test_an_operation_on_a_known_value_is_not_pending() -> None:
     graph = Graph()
     x = graph.input("x", float32(2))
     two = graph.constant("two", np.array([2], np.int32))
@@ -101,7 +101,7 @@ def test_a_value_that_is_known_needs_no_run() -> None:
     assert rows.type == float32(4, 2) and not graph.pending
 
 
-def test_completed_with_values_of_inputs() -> None:
+def test_a_graph_is_completed_with_the_values_of_inputs() -> None:
     graph = Graph()
     x, times = graph.input("x", float32(2)), graph.input("times", COUNT)
     (more,) = graph.add("add", [times, graph.constant("one", np.array([1], np.int32))])
@@ -116,7 +116,7 @@ def test_completed_with_values_of_inputs() -> None:
     assert run(wide, np.ones(5, np.float32), np.array([1], np.int32))[1].shape == (2, 5)
 
 
-def test_one_value_after_the_other() -> None:
+def test_values_are_asked_for_one_after_the_other() -> None:
     graph = Graph()
     x = graph.input("x", float32(4))
     _, found = graph.add(positives, [x], names=["places", "found"])
@@ -126,7 +126,7 @@ def test_one_value_after_the_other() -> None:
     assert run(graph, np.array([1, -1, 2, 0], np.float32))[0].tolist() == [[0], [1], [2], [3]]
 
 
-def test_several_values_are_asked_for_at_once() -> None:
+def test_one_operation_asks_for_several_values_at_once() -> None:
     graph = Graph()
     numbers = [graph.input(name, TensorType(DType.INT32, ())) for name in ("start", "limit", "delta")]
     (doubled,) = graph.add("add", [numbers[1], numbers[1]])
@@ -136,7 +136,7 @@ def test_several_values_are_asked_for_at_once() -> None:
     assert run(graph, *np.array([1, 4, 3], np.int32))[0].tolist() == [1, 4, 7]
 
 
-def test_state_goes_on_behind_what_is_pending() -> None:
+def test_variables_are_updated_by_pending_operations() -> None:
     graph = Graph()
     x, times = graph.input("x", float32(2)), graph.input("times", COUNT)
     total = graph.variable("total", float32(2), np.ones(2, np.float32))
@@ -162,7 +162,7 @@ def test_errors_say_where() -> None:
         run(graph, np.ones((3, 4), np.float32), np.array([-1], np.int32))
 
 
-def test_how_many_results_there_are_must_be_said() -> None:
+def test_the_number_of_results_must_be_stated() -> None:
     graph = Graph()
     x = graph.input("x", float32(4))
     _, found = graph.add(positives, [x])

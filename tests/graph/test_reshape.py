@@ -1,4 +1,4 @@
-"""Inputs of other shapes: models reshaped, and compilations that specialise for what they are called with."""
+"""Inputs of other shapes: reshaped models, and compilations that specialise for the shapes of a call."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def photo(*shape: int) -> Array:
     return np.random.default_rng(sum(shape)).standard_normal((*shape, 3)).astype(np.float32)
 
 
-def network() -> Model:
-    """Images of any number and size: convolved, averaged over the whole image."""
-    model = Model("network", labels=("a", "b"))
+def averaging_model() -> Model:
+    """A model of images of any number and size: a convolution, and the mean of each channel."""
+    model = Model("averaging_model", labels=("a", "b"))
     x = model.input("photo", float32(1, 8, 8, 3), open=(0, 1, 2))
     (a,) = model.add("conv2d", [x, model.constant("w", WEIGHTS)], {"padding": "same"}, names=["a"])
     (b,) = model.add("mean", [a], {"axes": (1, 2), "keep_dims": False}, names=["scores"])
@@ -36,7 +36,7 @@ def network() -> Model:
 
 
 def expected(x: Array) -> Array:
-    """What network() computes, from its definition, in float64."""
+    """Compute what averaging_model() computes, by definition, in float64."""
     padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
     found: Array = np.einsum("nhwcij,oijc->nhwo", windows, WEIGHTS).mean(axis=(1, 2))
@@ -44,7 +44,7 @@ def expected(x: Array) -> Array:
 
 
 def computed_shape() -> bytes:
-    """A file whose RESHAPE gets its shape from SHAPE -> STRIDED_SLICE -> PACK, the batch left open."""
+    """A file with an open batch, whose RESHAPE gets its shape from SHAPE -> STRIDED_SLICE -> PACK."""
     graph = Graph()
     one, ints, vector = (TensorType(DType.INT32, shape) for shape in ((), (2,), (4,)))
     x = graph.input(float32(1, 4, 4, 3), "x", (-1, -1, 4, 3))
@@ -59,7 +59,7 @@ def computed_shape() -> bytes:
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 5, 9), (2, 1, 1)])
 def test_a_call_with_another_shape_is_specialised(backend: str, shape: tuple[int, ...]) -> None:
-    model = network()
+    model = averaging_model()
     with model.compile(backend=backend) as compiled:
         for x in (photo(1, 8, 8), photo(*shape), photo(1, 8, 8)):
             np.testing.assert_allclose(compiled(x), expected(x), **CLOSE)
@@ -73,7 +73,7 @@ def test_a_call_with_another_shape_is_specialised(backend: str, shape: tuple[int
 
 def test_a_stream_may_mix_shapes(backend: str) -> None:
     frames = [photo(1 + k % 3, 8, 8) for k in range(7)]
-    with network().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
+    with averaging_model().compile(backend=backend, preference=gpunn.Preference.SUSTAINED_SPEED) as compiled:
         for x, y in zip(frames, compiled.stream(frames), strict=True):
             np.testing.assert_allclose(y, expected(x), **CLOSE)
 
@@ -81,7 +81,7 @@ def test_a_stream_may_mix_shapes(backend: str) -> None:
 def test_specialisations_are_bounded_share_constants_and_are_freed(gpu: str) -> None:
     store = open_device(None, False).constants
     before = store.nbytes
-    compiled = network().compile(backend=gpu)
+    compiled = averaging_model().compile(backend=gpu)
     first = compiled.stats
     for n in range(1, MAX_SPECIALISATIONS + 4):
         np.testing.assert_allclose(compiled(photo(n, 8, 8)), expected(photo(n, 8, 8)), **CLOSE)
@@ -102,15 +102,15 @@ def test_specialisations_are_bounded_share_constants_and_are_freed(gpu: str) -> 
         compiled(photo(1, 8, 8))
 
 
-def test_threads_may_bring_more_shapes_than_are_kept(backend: str) -> None:
+def test_threads_may_use_more_shapes_than_are_kept(backend: str) -> None:
     frames = [photo(1 + k % (2 * MAX_SPECIALISATIONS), 4, 4) for k in range(48)]
-    with network().compile(backend=backend) as compiled, ThreadPoolExecutor(4) as pool:
+    with averaging_model().compile(backend=backend) as compiled, ThreadPoolExecutor(4) as pool:
         for x, y in zip(frames, pool.map(compiled, frames), strict=True):
             np.testing.assert_allclose(y, expected(x), **CLOSE)
 
 
 def test_extents_that_are_not_open_must_fit(backend: str) -> None:
-    with network().compile(backend=backend) as compiled:
+    with averaging_model().compile(backend=backend) as compiled:
         with pytest.raises(
             gpunn.ModelError, match=r"'photo' must have shape \[\?, \?, \?, 3\], got \[1, 8, 8, 4\]"
         ):
@@ -130,8 +130,8 @@ def test_a_shape_that_an_operation_refuses_leaves_the_others(backend: str) -> No
         np.testing.assert_array_equal(compiled(photo(1, 8, 8)), wanted)
 
 
-def test_a_model_of_ones_own_is_repeated_as_it_was() -> None:
-    model = network()
+def test_a_handmade_model_is_reshaped_without_loss() -> None:
+    model = averaging_model()
     (q,) = model.add("quantize", model.outputs, {"dtype": "uint8", "scale": 0.5, "zero_point": 3})
     (r,) = model.add("relu", [q], quantization=[Quantization((0.25,), (9,))], origin="here", names=["r"])
     (d,) = model.add("dequantize", [r])
@@ -165,12 +165,12 @@ def test_a_model_of_ones_own_is_repeated_as_it_was() -> None:
         ({"photo": 3}, "should be integers"),
     ],
 )
-def test_shapes_that_cannot_be(shapes: Mapping[str, Any], message: str) -> None:
+def test_wrong_shapes_are_refused(shapes: Mapping[str, Any], message: str) -> None:
     with pytest.raises(gpunn.ModelError, match=message):
-        network().compile("cpu", shapes=shapes)
+        averaging_model().compile("cpu", shapes=shapes)
 
 
-def test_state_starts_anew_with_another_shape(backend: str) -> None:
+def test_another_shape_resets_the_state(backend: str) -> None:
     """As in TFLite, where a resized model has to allocate its tensors again."""
     model = Model()
     x = model.input("x", float32(2, 3), open=[0])
@@ -198,7 +198,7 @@ def test_an_input_may_have_any_shape(backend: str) -> None:
             assert np.shape(compiled(x)) == np.shape(x)
 
 
-def test_an_input_has_the_axes_that_are_left_open() -> None:
+def test_only_the_stated_axes_of_an_input_are_open() -> None:
     with pytest.raises(gpunn.ModelError, match=r"has no axes \[2\]"):
         Model().input("x", float32(1, 2), open=[2])
 
@@ -229,7 +229,7 @@ def test_a_file_is_read_again_for_any_shape_and_rank() -> None:
         model.compile("cpu")(photo(2, 5, 7))
 
 
-def test_what_the_file_says_of_fixed_extents_still_holds() -> None:
+def test_fixed_extents_of_a_file_still_hold() -> None:
     graph = Graph()
     x = graph.input(float32(1, 4), "x", (-1, 4))
     model = gpunn.load(graph.build(graph.add("RELU", [x], [float32(1, 4)], signatures=[(1, 4)])))
@@ -245,8 +245,8 @@ def test_operations_added_to_a_file_are_kept() -> None:
     np.testing.assert_array_equal(found, -np.maximum(photo(1, 4, 4), 0).reshape(1, 48))
 
 
-def test_a_comparison_is_of_one_shape() -> None:
-    model, x = network(), photo(2, 4, 4)
+def test_a_comparison_has_one_shape() -> None:
+    model, x = averaging_model(), photo(2, 4, 4)
     with pytest.raises(gpunn.ModelError, match=r"compared at shape \[1, 8, 8, 3\], got \[2, 4, 4, 3\]"):
         gpunn.compare(model, [x], backends=["cpu"])
     assert gpunn.compare(model.reshaped({"photo": x.shape}), [x], backends=["cpu"])

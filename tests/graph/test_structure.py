@@ -1,4 +1,4 @@
-"""What decides on the program of a graph, and what does not."""
+"""Structures: graphs with equal ones share a program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL, LARGE = np.arange(3, dtype=np.float32), np.zeros((MAX_CONTENT_BYTES, 3), 
 def found(
     attrs: Mapping[str, Any] | None = None, constant: Array = SMALL, name: str = "y", rows: int = 2
 ) -> Structure:
-    """The structure of x + constant, and the leaky_relu of that."""
+    """Return the structure of leaky_relu(x + constant)."""
     graph = Graph()
     x = graph.input("x", float32(rows, 3))
     (a,) = graph.add("add", [x, graph.constant("c", constant)])
@@ -27,7 +27,7 @@ def found(
     return structure(graph)
 
 
-def test_graphs_that_were_made_alike_are_alike() -> None:
+def test_graphs_of_equal_operations_have_equal_structures() -> None:
     first, second = found(), found(constant=SMALL.copy())
     assert first == second and hash(first) == hash(second) and first != "something else"
     assert found(constant=LARGE[:2]) == found(constant=LARGE[:2])
@@ -44,16 +44,16 @@ def test_graphs_that_were_made_alike_are_alike() -> None:
         {"rows": 3},
     ],
 )
-def test_what_programs_differ_by(changed: dict[str, Any]) -> None:
+def test_each_difference_makes_another_structure(changed: dict[str, Any]) -> None:
     assert found() != found(**changed)
 
 
-def test_zeros_of_either_sign_differ() -> None:
+def test_a_zero_differs_from_a_negative_zero() -> None:
     assert found({"alpha": 0.0}) != found({"alpha": -0.0})
     assert found(constant=np.zeros(3, np.float32)) != found(constant=np.full(3, -0.0, np.float32))
 
 
-def test_lists_of_numbers_count() -> None:
+def test_lists_of_numbers_are_part_of_the_structure() -> None:
     def bucketing(*boundaries: float) -> Structure:
         graph = Graph()
         graph.output(*graph.add("bucketize", [graph.input("x", float32(3))], {"boundaries": boundaries}))
@@ -63,8 +63,8 @@ def test_lists_of_numbers_count() -> None:
     assert len({bucketing(0.0, 1.0), bucketing(-0.0, 1.0), bucketing(0.0), bucketing(0.0, 1.5)}) == 4
 
 
-def test_large_constants_are_told_apart_by_place() -> None:
-    """Their contents would take long to compare."""
+def test_large_constants_are_compared_by_address() -> None:
+    """To compare their contents would take long."""
     assert LARGE.nbytes > MAX_CONTENT_BYTES
     one, other = (Graph() for _ in range(2))
     for graph, value in ((one, LARGE), (other, LARGE.copy())):
@@ -72,8 +72,8 @@ def test_large_constants_are_told_apart_by_place() -> None:
     assert structure(one) == structure(one) != structure(other)
 
 
-def test_nothing_comes_to_lie_in_the_place_of_a_constant() -> None:
-    """What is told apart by place is kept as long as the structure is."""
+def test_the_address_of_a_compared_constant_is_not_used_again() -> None:
+    """A structure keeps the constants that it compares by address."""
     kept = found(constant=LARGE[:2].repeat(MAX_CONTENT_BYTES, 0), rows=2 * MAX_CONTENT_BYTES)
     for k in range(10):
         value = np.full((2 * MAX_CONTENT_BYTES, 3), k, np.float32)
@@ -81,7 +81,7 @@ def test_nothing_comes_to_lie_in_the_place_of_a_constant() -> None:
         del value
 
 
-def test_operations_of_ones_own_are_told_apart_by_op() -> None:
+def test_custom_operations_are_compared_by_op() -> None:
     @op(like, name="same")
     def first(x: Array) -> Array:
         return x
@@ -97,7 +97,7 @@ def test_operations_of_ones_own_are_told_apart_by_op() -> None:
     assert a == b != c
 
 
-def test_bodies_count() -> None:
+def test_bodies_are_part_of_the_structure() -> None:
     def branching(op: str) -> Structure:
         bodies = {}
         for name in ("then", "otherwise"):

@@ -1,4 +1,4 @@
-"""After which operation a tensor is needed no more."""
+"""Liveness: the last operation that needs each tensor."""
 
 from __future__ import annotations
 

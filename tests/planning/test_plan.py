@@ -1,4 +1,4 @@
-"""Segments, crossings, lifetimes on the device and assignment of buffers, all without a device."""
+"""Plans without a device: segments, crossings, lifetimes on the device, buffers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KERNEL = Kernel(body="unary", threads=(1, 1, 1), workgroup=(1, 1, 1), reads=())
 
 
 def chain(*ops: str) -> Model:
-    """A model of one input through a chain of ops on [2, 3]."""
+    """A model of ops in a row on [2, 3]."""
     model = Model("chain")
     value = model.input("x", float32(2, 3))
     for name in ops:
@@ -31,7 +31,7 @@ def chain(*ops: str) -> Model:
 
 
 def planned(model: Model, *host: str):
-    """The plan of a model with the named ops forced to the host."""
+    """Return the plan of a model with the named ops forced to the host."""
     placements = partition(model, lambda o: f"{o.op} is forced to the host" if o.op in host else (KERNEL,))
     return make_plan(model, placements)
 
@@ -40,7 +40,7 @@ def names(operands: tuple[Operand, ...]) -> list[str]:
     return [o.name for o in operands]
 
 
-def test_all_on_the_device_is_one_segment_with_the_input_up_and_the_output_back() -> None:
+def test_a_model_on_the_device_is_one_segment_with_an_upload_and_a_read_back() -> None:
     plan = planned(chain("relu", "tanh"))
     (segment,) = plan.segments
     assert segment.backend == DEVICE
@@ -48,7 +48,7 @@ def test_all_on_the_device_is_one_segment_with_the_input_up_and_the_output_back(
     assert names(segment.readbacks) == ["tanh_1:0"]
 
 
-def test_what_is_held_is_not_read_back_and_lives_to_the_end() -> None:
+def test_results_that_stay_on_the_device_are_not_read_back_and_live_to_the_end() -> None:
     model = chain("relu", "reshape", "tanh", "relu6")
     x, (flat,), (last,) = model.inputs[0], model.operations[1].outputs, model.operations[3].outputs
     model.output(x, flat, model.constant("c", np.zeros(1, np.float32)))
@@ -60,7 +60,7 @@ def test_what_is_held_is_not_read_back_and_lives_to_the_end() -> None:
     assert [lives[plan.root(o)].last for o in (x, flat)] == [1, 1] and last not in lives
 
 
-def test_a_host_operation_cuts_the_plan_in_three_and_only_its_operands_cross() -> None:
+def test_a_host_operation_makes_three_segments_and_only_its_operands_cross() -> None:
     plan = planned(chain("relu", "tanh", "relu6"), "tanh")
     first, middle, last = plan.segments
     assert [s.backend for s in plan.segments] == [DEVICE, HOST, DEVICE]
@@ -70,7 +70,7 @@ def test_a_host_operation_cuts_the_plan_in_three_and_only_its_operands_cross() -
     assert names(last.readbacks) == ["relu6_2:0"]
 
 
-def test_a_device_tensor_used_by_two_device_segments_is_not_uploaded_again() -> None:
+def test_a_tensor_of_two_device_segments_is_not_uploaded_again() -> None:
     model = Model("skip")
     x = model.input("x", float32(4))
     (a,) = model.add("relu", [x], names=["a"])
@@ -127,13 +127,13 @@ def test_a_chain_needs_no_more_than_its_two_largest_neighbours() -> None:
     assert arenas.peak_live_bytes == 160 + 320
 
 
-def test_a_full_arena_makes_room_in_a_second_one() -> None:
+def test_a_full_arena_is_followed_by_a_second_one() -> None:
     arenas = assign([Interval(64, 0, 0), Interval(64, 0, 0), Interval(32, 0, 0)], 32, 100)
     assert arenas.sizes == (96, 64)
 
 
 def stateful() -> tuple[Model, Operand, Operand]:
-    """A model whose state is taken in first thing, and its variable and that variable's next value."""
+    """Return a model whose first operation reads its state, the variable, and the next value of it."""
     model = Model("stateful")
     x, state = model.input("x", float32(64)), model.variable("state", float32(64))
     (following,) = model.add("add", [x, state], names=["next"])
@@ -157,7 +157,7 @@ def test_state_on_the_device_never_crosses_and_its_next_value_lives_to_the_end()
     assert (intervals[following].first, intervals[following].last) == (0, 3)
 
 
-def test_what_kernels_hand_on_lives_for_the_step_of_their_operation() -> None:
+def test_scratch_lives_for_the_step_of_its_operation() -> None:
     scratch = Scratch(float32(64))
     kernels = (
         replace(KERNEL, writes=(Write("z", scratch),)),
