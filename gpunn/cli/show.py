@@ -17,7 +17,7 @@ from rich.text import Text
 from gpunn.compilation.runtime import Preference
 from gpunn.importers import SUFFIXES
 
-KINDS = " or ".join(SUFFIXES)  # of model files
+KINDS = " or ".join((", ".join(SUFFIXES[:-1]), SUFFIXES[-1]))  # of model files
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help=f"A {KINDS} file.")]
 BackendName = Literal["auto", "webgpu", "cpu"]
 PreferenceName = Literal["low-power", "fast-single-answer", "sustained-speed"]
