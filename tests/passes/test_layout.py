@@ -15,6 +15,7 @@ from gpunn.model import Model
 from gpunn.passes import PIPELINE, optimise
 from gpunn.passes.layout import arrange
 from gpunn.types import DType, Quantization, TensorType, float32
+from tests import evaluator
 from tests.passes.channels_first import (
     FIRST,
     LAST,
@@ -26,6 +27,9 @@ from tests.passes.channels_first import (
     residual,
 )
 from tests.passes.same import ops, same
+
+LAYERS, TERMS = 10, 150  # of the networks in channels_first.py; of the longest sum in them
+ROUNDINGS = LAYERS * TERMS * 2.0**-24
 
 
 def transposes(model: Model) -> list[Operation]:
@@ -91,6 +95,16 @@ def test_networks_from_pytorch_lose_their_transposes(network: Callable[[], Model
     result = simplified(model)
     found = len(transposes(model)), len(transposes(result)), dispatches(without), dispatches(result)
     assert found == COUNTS[network]
+
+
+@pytest.mark.parametrize("network", COUNTS, ids=lambda network: network.__name__)
+def test_networks_from_pytorch_give_the_same_results(network: Callable[[], Model], backend: str) -> None:
+    model = network()
+    (x,) = evaluator.random_inputs(model)
+    (expected,) = evaluator.run(model, [x])
+    with model.compile(backend) as compiled:
+        assert all(p.backend in (backend, "alias") for p in compiled.placement)
+        np.testing.assert_allclose(compiled(x), expected, rtol=0, atol=ROUNDINGS * np.abs(expected).max())
 
 
 def test_operations_apart_by_transposes_become_one() -> None:
