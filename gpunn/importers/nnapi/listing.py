@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,22 @@ class Listing:
     """An NNAPI operation: its tensors in order, absent ones None, and its other parameters by name.
 
     A parameter is a number, or a sequence for a TENSOR_INT32, or None for a parameter without a value.
+    `since` is the first feature level that can say it, `reason` why the levels before cannot.
     """
 
     type: OperationCode
     tensors: Sequence[Operand | None]
     params: Mapping[str, Any] = field(default_factory=dict)
+    since: int = 27
+    reason: str = ""
+
+    def later(self, since: int, reason: str, **params: Any) -> Listing:
+        """Return the operation with parameters that feature level `since` added."""
+        return replace(self, params={**self.params, **params}, since=since, reason=reason)
 
 
 Lister = Callable[[Operation], Listing]
+NO_SUCH = "NNAPI 1.1 has no such operation"
 
 
 def expect(fits: bool, reason: str) -> None:
@@ -58,7 +66,6 @@ def _binary(code: OperationCode) -> Lister:
 def _window(operation: Operation) -> dict[str, Any]:
     """Return stride, padding and activation of a convolution or pool."""
     attrs = operation.attrs
-    expect(attrs.get("dilation", (1, 1)) == (1, 1), f"dilation {attrs.get('dilation')}, NNAPI 1.1 has none")
     padding = attrs["padding"]
     if isinstance(padding, str):
         params: dict[str, Any] = {"padding": _SCHEMES[padding]}
@@ -79,21 +86,28 @@ def _pool(code: OperationCode) -> Lister:
 
 
 def _biased(operation: Operation) -> list[Operand | None]:
-    """Return input, filter and bias; NNAPI's bias is not optional, so a missing one becomes zeros."""
+    """Return input, filter and bias, which is not optional in NNAPI and has a scale.
+
+    A missing bias becomes zeros. A constant without a scale gets it.
+    """
     x, filter, *rest = operation.inputs
     assert x is not None and filter is not None
     bias = rest[0] if rest else None
-    return [x, filter, bias or _no_bias(operation, x.type, filter.type)]
-
-
-def _no_bias(operation: Operation, x: TensorType, filter: TensorType) -> Operand:
     channels = operation.outputs[0].type.shape[-1]
+    type = _bias_type(x.type, filter.type, channels)
+    if bias is None:
+        bias = Operand("no bias", type, Lifetime.CONSTANT, np.zeros(channels, type.dtype.numpy))
+    elif bias.value is not None and bias.type.dtype is type.dtype and bias.type.quantization is None:
+        bias = replace(bias, type=type)
+    return [x, filter, bias]
+
+
+def _bias_type(x: TensorType, filter: TensorType, channels: int) -> TensorType:
+    """Return the type of a layer's bias: its scale is that of the products."""
     if x.quantization is None or filter.quantization is None:
-        type = TensorType(x.dtype, (channels,))
-    else:
-        scale = x.quantization.scale[0] * filter.quantization.scale[0]
-        type = TensorType(DType.INT32, (channels,), Quantization((scale,), (0,)))
-    return Operand("no bias", type, Lifetime.CONSTANT, np.zeros(channels, type.dtype.numpy))
+        return TensorType(x.dtype, (channels,))
+    scales = tuple(x.quantization.scale[0] * scale for scale in filter.quantization.scale)
+    return TensorType(DType.INT32, (channels,), Quantization(scales, (0,) * len(scales)))
 
 
 def _conv(operation: Operation) -> Listing:
@@ -102,7 +116,16 @@ def _conv(operation: Operation) -> Listing:
     assert x is not None and filter is not None
     groups = x.type.shape[3] // filter.type.shape[3]
     expect(groups == 1, f"{groups} groups, NNAPI 1.1 has none")
-    return Listing(OperationCode.CONV_2D, tensors, _window(operation))
+    return _dilated(Listing(OperationCode.CONV_2D, tensors, _window(operation)), operation)
+
+
+def _dilated(listing: Listing, operation: Operation) -> Listing:
+    """Return a convolution with its dilation, if it has one."""
+    height, width = operation.attrs["dilation"]
+    if (height, width) == (1, 1):
+        return listing
+    reason = f"dilation {operation.attrs['dilation']}, NNAPI 1.1 has none"
+    return listing.later(29, reason, layout=False, dilation_width=width, dilation_height=height)
 
 
 def _depthwise(operation: Operation) -> Listing:
@@ -110,7 +133,7 @@ def _depthwise(operation: Operation) -> Listing:
     assert x is not None and filter is not None
     multiplier = filter.type.shape[3] // x.type.shape[3]
     params = {**_window(operation), "multiplier": multiplier}
-    return Listing(OperationCode.DEPTHWISE_CONV_2D, _biased(operation), params)
+    return _dilated(Listing(OperationCode.DEPTHWISE_CONV_2D, _biased(operation), params), operation)
 
 
 def _fully_connected(operation: Operation) -> Listing:
@@ -156,16 +179,24 @@ def _mean(operation: Operation) -> Listing:
 
 
 def _softmax(operation: Operation) -> Listing:
-    rank = operation.outputs[0].type.rank
-    expect(operation.attrs["axis"] % rank == rank - 1, "SOFTMAX is over the last dimension")
-    return Listing(OperationCode.SOFTMAX, operation.inputs, {"beta": operation.attrs["beta"]})
+    listing = Listing(OperationCode.SOFTMAX, operation.inputs, {"beta": operation.attrs["beta"]})
+    return _along(listing, operation, "SOFTMAX is over the last dimension")
+
+
+def _along(listing: Listing, operation: Operation, reason: str) -> Listing:
+    """Return an operation along an axis; `reason` is why levels before 29 have only the last one."""
+    rank, axis = operation.outputs[0].type.rank, operation.attrs["axis"]
+    return listing if axis % rank == rank - 1 else listing.later(29, reason, axis=axis)
 
 
 def _resize(operation: Operation) -> Listing:
-    for option in ("align_corners", "half_pixel_centers"):
-        expect(not operation.attrs[option], f"{option}, NNAPI 1.1 does not have it")
     height, width = operation.attrs["size"]
-    return Listing(OperationCode.RESIZE_BILINEAR, operation.inputs, {"width": width, "height": height})
+    params = {"width": width, "height": height}
+    listing = Listing(OperationCode.RESIZE_BILINEAR, operation.inputs, params)
+    options = {name: operation.attrs[name] for name in ("align_corners", "half_pixel_centers")}
+    for name in (name for name, given in options.items() if given):
+        return listing.later(30, f"{name}, NNAPI 1.1 does not have it", layout=False, **options)
+    return listing
 
 
 def _strided_slice(operation: Operation) -> Listing:
@@ -208,25 +239,25 @@ def _space_to_batch(operation: Operation) -> Listing:
 
 
 def _l2_normalization(operation: Operation) -> Listing:
-    _expect_last_axis(operation)
-    return Listing(OperationCode.L2_NORMALIZATION, operation.inputs)
+    return _along(Listing(OperationCode.L2_NORMALIZATION, operation.inputs), operation, _LAST)
 
 
 def _local_response(operation: Operation) -> Listing:
-    _expect_last_axis(operation)
     params = {name: operation.attrs[name] for name in ("radius", "bias", "alpha", "beta")}
-    return Listing(OperationCode.LOCAL_RESPONSE_NORMALIZATION, operation.inputs, params)
+    listing = Listing(OperationCode.LOCAL_RESPONSE_NORMALIZATION, operation.inputs, params)
+    return _along(listing, operation, _LAST)
 
 
-def _expect_last_axis(operation: Operation) -> None:
-    rank = operation.outputs[0].type.rank
-    expect(operation.attrs["axis"] % rank == rank - 1, "NNAPI 1.1 normalises the last dimension")
+_LAST = "NNAPI 1.1 normalises the last dimension"
 
 
 def _lsh(operation: Operation) -> Listing:
-    expect(not operation.attrs["offset"], "offsets of signatures, NNAPI 1.1 has none")
     kind = LSHProjectionType[operation.attrs["type"].upper()]
-    return Listing(OperationCode.LSH_PROJECTION, _filled(operation, 3), {"type": kind})
+    listing = Listing(OperationCode.LSH_PROJECTION, _filled(operation, 3), {"type": kind})
+    if kind is LSHProjectionType.SPARSE and operation.attrs["offset"]:
+        reason = "offsets of signatures, NNAPI 1.1 has none"
+        return listing.later(29, reason, type=LSHProjectionType.SPARSE_WITH_OFFSET)
+    return listing
 
 
 def _recurrent(code: OperationCode, count: int, fuses: Mapping[str | None, int], *names: str) -> Lister:
@@ -237,6 +268,20 @@ def _recurrent(code: OperationCode, count: int, fuses: Mapping[str | None, int],
         return Listing(code, _filled(operation, count), params)
 
     return listing
+
+
+def _lstm(operation: Operation) -> Listing:
+    listing = _recurrent(OperationCode.LSTM, 20, _LSTM_FUSES, "cell_clip", "proj_clip")(operation)
+    if not any(listing.tensors[20:]):
+        return replace(listing, tensors=listing.tensors[:20])
+    normalised = replace(listing, tensors=_filled(operation, 24))
+    return normalised.later(29, "layer normalisation, NNAPI 1.1 has none")
+
+
+def _floor_div(operation: Operation) -> Listing:
+    whole = operation.outputs[0].type.dtype is DType.INT32
+    expect(whole, "DIV rounds only integers down")
+    return Listing(OperationCode.DIV, operation.inputs).later(30, NO_SUCH, fuse=FuseCode.NONE)
 
 
 def _filled(operation: Operation, count: int) -> list[Operand | None]:
@@ -264,12 +309,13 @@ LISTERS: Mapping[str, Lister] = {
     "conv2d": _conv,
     "depth_to_space": _blocks(OperationCode.DEPTH_TO_SPACE),
     "depthwise_conv2d": _depthwise,
+    "floor_div": _floor_div,
     "fully_connected": _fully_connected,
     "l2_normalization": _l2_normalization,
     "l2_pool2d": _pool(OperationCode.L2_POOL_2D),
     "local_response_normalization": _local_response,
     "lsh_projection": _lsh,
-    "lstm": _recurrent(OperationCode.LSTM, 20, _LSTM_FUSES, "cell_clip", "proj_clip"),
+    "lstm": _lstm,
     "max_pool2d": _pool(OperationCode.MAX_POOL_2D),
     "mean": _mean,
     "pad": _pad,
