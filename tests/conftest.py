@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
 
 import gpunn
+from gpunn.backends.webgpu.device import open_device
 from tests.browser import Browser, open_browser, require_chromium
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no reason to fail
@@ -58,6 +60,15 @@ def backend(request: pytest.FixtureRequest) -> str:
     if name == "webgpu":
         require_gpu()
     return name
+
+
+@pytest.fixture
+def hardware(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each backend in turn; the GPU's adapter passes for hardware, as software leaves some ops to numpy."""
+    if backend == "webgpu":
+        device = open_device(None, False)
+        monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
+    return backend
 
 
 @pytest.fixture(scope="session")

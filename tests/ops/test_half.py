@@ -129,6 +129,8 @@ CASES: list[Case] = [
     ("rnn", recurrent((2, 5), (7, 5), (7, 7), (7,), (2, 7)), {"activation": "tanh"}, ()),
     ("svdf", recurrent((2, 5), (6, 5), (6, 4), (3,), (2, 24)), {"rank": 2}, ()),
     ("recurrence", recurrent((2, 4, 7), (7, 7), (2, 7)), {"activation": "tanh"}, (1,)),
+    ("gru_recurrence", recurrent((2, 4, 9), (9, 3), (2, 3)), {}, (1,)),
+    ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
 INTEGER_BODIES = {
@@ -143,9 +145,9 @@ INTEGER_BODIES = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{[v.shape for v in case[1]]}")
-def test_ops(case: Case, backend: str) -> None:
+def test_ops(case: Case, hardware: str) -> None:
     op, inputs, attrs, constants = case
-    check(op, inputs, attrs, backend=backend, constants=constants, **ROUNDED)
+    check(op, inputs, attrs, backend=hardware, constants=constants, **ROUNDED)
 
 
 def test_every_body_of_reals_has_a_case() -> None:

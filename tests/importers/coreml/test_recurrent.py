@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn.backends.webgpu.device import open_device
 from tests.importers.coreml.builder import Message, floats, layer, model
 from tests.importers.coreml.conformance import cases, covered, loader, run
 from tests.importers.coreml.recurrent_layers import (
@@ -90,15 +88,6 @@ LSTMS: dict[str, dict[str, Any]] = {
     "a clip": {"cellClipThreshold": 0.25, "hasPeepholeVectors": True, "sequenceOutput": True},
     "forgetBias": {"forgetBias": True, "hasBiasVectors": True},
 }
-
-
-@pytest.fixture
-def hardware(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each backend in turn; the GPU's adapter passes for one of hardware, which runs LSTM too."""
-    if backend == "webgpu":
-        device = open_device(None, False)
-        monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
-    return backend
 
 
 @pytest.mark.parametrize("kinds", [("sigmoid", "tanh", "tanh"), ("sigmoidHard", "linear", "ReLU")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,55 +24,46 @@ from tests.ops.recurrent.test_rnn import changed, recurrence_operands
 SIZES = ((1, 1, 1), (2, 5, 7), (3, 4, 64), (1, 6, 130), (2, 2, 301), (0, 3, 2), (2, 0, 3))
 
 
-@pytest.fixture
-def backend(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each backend in turn; the GPU's adapter passes for one of hardware, which runs LSTM too."""
-    if backend == "webgpu":
-        device = open_device(None, False)
-        monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
-    return backend
-
-
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("time_major", [False, True])
-def test_gru(time_major: bool, reverse: bool, backend: str) -> None:
+def test_gru(time_major: bool, reverse: bool, hardware: str) -> None:
     for sizes in SIZES:
         x, r, h = gru_operands(*sizes)
         given = [x.swapaxes(0, 1).copy() if time_major else x, r, h]
         attrs = {"time_major": time_major, "reverse": reverse}
-        state, y = check("gru_recurrence", given, attrs, backend=backend, constants=(1,))
+        state, y = check("gru_recurrence", given, attrs, backend=hardware, constants=(1,))
         last, steps = slow_gru([x, r, h], ("logistic", "tanh"), reverse=reverse)
         assert_close(state, last)
         assert_close(y.swapaxes(0, 1) if time_major else y, steps)
 
 
 @pytest.mark.parametrize("first", ACTIVATIONS, ids=str)
-def test_gru_activations_and_clip(first: Any, backend: str) -> None:
+def test_gru_activations_and_clip(first: Any, hardware: str) -> None:
     for second in ACTIVATIONS:
         for clip in (0.0, 0.3):
             operands = gru_operands(2, 3, 5)
             attrs = {"activations": (first, second), "clip": clip}
-            state, y = check("gru_recurrence", operands, attrs, backend=backend, constants=(1,))
+            state, y = check("gru_recurrence", operands, attrs, backend=hardware, constants=(1,))
             last, steps = slow_gru(operands, (first, second), clip)
             assert_close(state, last)
             assert_close(y, steps)
 
 
-def test_gru_by_hand(backend: str) -> None:
+def test_gru_by_hand(hardware: str) -> None:
     """Gates are their sums: update 0.5, reset 2 h, and the candidate is 1 + 3 (2 h) h."""
     operands = [np.array(v, np.float32) for v in ([[[0.5, 0, 1]] * 2], [[0], [2], [3]], [[1]])]
     attrs = {"activations": (None, None)}
-    state, y = check("gru_recurrence", operands, attrs, backend=backend, constants=(1,))
+    state, y = check("gru_recurrence", operands, attrs, backend=hardware, constants=(1,))
     assert y[0, :, 0].tolist() == [4.0, 0.5 * (1 + 6 * 16) + 0.5 * 4]
     assert state.tolist() == [[50.5]]
     attrs = {**attrs, "clip": 2.0}
-    state, y = check("gru_recurrence", operands, attrs, backend=backend, constants=(1,))
+    state, y = check("gru_recurrence", operands, attrs, backend=hardware, constants=(1,))
     assert y[0, :, 0].tolist() == [1.5, 0.5 * 2 + 0.5 * 1.5]
 
 
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("seeing", [False, True])
-def test_lstm(coupled: bool, seeing: bool, backend: str) -> None:
+def test_lstm(coupled: bool, seeing: bool, hardware: str) -> None:
     activations = (("hard_sigmoid", 0.2, 0.5), "tanh", "tanh")
     for sizes in SIZES:
         operands = gated_operands(*sizes, gates=3 if coupled else 4)
@@ -86,7 +76,7 @@ def test_lstm(coupled: bool, seeing: bool, backend: str) -> None:
                 "lstm_recurrence",
                 full,
                 {"activations": activations, **attrs},
-                backend=backend,
+                backend=hardware,
                 constants=(1, 4),
             )
             for result, expected in zip(
@@ -96,35 +86,35 @@ def test_lstm(coupled: bool, seeing: bool, backend: str) -> None:
 
 
 @pytest.mark.parametrize("outer", ACTIVATIONS, ids=str)
-def test_lstm_activations(outer: Any, backend: str) -> None:
+def test_lstm_activations(outer: Any, hardware: str) -> None:
     for inner in ACTIVATIONS:
         for gate in ("logistic", "tanh", ("scaled_tanh", 1.7159, 2 / 3)):
             operands, activations = gated_operands(2, 3, 5), (gate, inner, outer)
             attrs = {"activations": activations}
-            found = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1,))
+            found = check("lstm_recurrence", operands, attrs, backend=hardware, constants=(1,))
             for result, expected in zip(found, slow_lstm(operands, None, activations), strict=True):
                 assert_close(result, expected)
 
 
-def test_lstm_by_hand(backend: str) -> None:
+def test_lstm_by_hand(hardware: str) -> None:
     """Gates are their sums, the old cell state is 2: each gate's peephole sees the cell state it should."""
     x, r, peepholes = [[[1, 2, 3, 4]]], [[0], [0], [0], [0]], [10, 20, 30]
     operands = [np.array(v, np.float32) for v in (x, r, [[5]], [[2]], peepholes)]
     attrs = {"activations": (None, None, None)}
-    h, c, y = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1, 4))
+    h, c, y = check("lstm_recurrence", operands, attrs, backend=hardware, constants=(1, 4))
     assert c.tolist() == [[(2 + 20 * 2) * 2 + (1 + 10 * 2) * 3]]
     assert h.tolist() == [[(4 + 30 * 147) * 147]] == y[0].tolist()
     x, r = [[[1, 3, 4]]], [[0], [2], [0]]
     operands = [np.array(v, np.float32) for v in (x, r, [[5]], [[2]], [10, 30])]
     attrs |= {"coupled": True, "cell_clip": 230.0}
-    h, c, _ = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1, 4))
+    h, c, _ = check("lstm_recurrence", operands, attrs, backend=hardware, constants=(1, 4))
     assert (1 - 21) * 2 + 21 * (3 + 2 * 5) == 233  # which is clipped
     assert (c.tolist(), h.tolist()) == ([[230]], [[(4 + 30 * 230) * 230]])
 
 
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_lstm_is_the_op_of_nnapi(time_major: bool, reverse: bool, backend: str) -> None:
+def test_lstm_is_the_op_of_nnapi(time_major: bool, reverse: bool, hardware: str) -> None:
     """Another implementation, which is compared with NNAPI's examples and with LiteRT."""
     full = sequence_operands(lstm_operands(2, 3, 4, peephole=True), 5)
     attrs = {"time_major": time_major, "reverse": reverse}
@@ -136,17 +126,17 @@ def test_lstm_is_the_op_of_nnapi(time_major: bool, reverse: bool, backend: str) 
     sums = x @ np.concatenate(weights[:4]).T + np.concatenate(weights[11:15])
     operands = [sums, np.concatenate(weights[4:8]), *weights[15:17], np.concatenate(weights[8:11])]
     attrs["cell_clip"] = 0.4
-    found = check("lstm_recurrence", operands, attrs, backend=backend, constants=(1, 4))
+    found = check("lstm_recurrence", operands, attrs, backend=hardware, constants=(1, 4))
     for result, wanted in zip(found, expected, strict=True):
         assert_close(result, wanted)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
-def test_a_recurrence_takes_them_too(activation: Any, backend: str) -> None:
+def test_a_recurrence_takes_them_too(activation: Any, hardware: str) -> None:
     x, r, h = recurrence_operands(2, 4, 7)
     for clip in (0.0, 0.5):
         attrs = {"activation": activation, "clip": clip}
-        state, y = check("recurrence", [x, r, h], attrs, backend=backend, constants=(1,))
+        state, y = check("recurrence", [x, r, h], attrs, backend=hardware, constants=(1,))
         expected = h.astype(np.float64)
         for t in range(4):
             sums = np.clip(x[:, t] + expected @ r.T, *((-clip, clip) if clip else (None, None)))
@@ -155,19 +145,19 @@ def test_a_recurrence_takes_them_too(activation: Any, backend: str) -> None:
         assert_close(state, expected)
 
 
-def test_numbers_that_are_none_stay_so(backend: str) -> None:
+def test_numbers_that_are_none_stay_so(hardware: str) -> None:
     """Clips and activations keep NaN."""
     for activation in ACTIVATIONS:
         x = np.full((1, 1, 1), np.nan, np.float32)
         one = np.ones((1, 1), np.float32)
         attrs = {"activation": activation, "clip": 50.0}
-        state, _ = check("recurrence", [x, one, one], attrs, backend=backend, constants=(1,))
+        state, _ = check("recurrence", [x, one, one], attrs, backend=hardware, constants=(1,))
         assert np.isnan(state).all()
 
 
 @pytest.mark.parametrize("op", ["gru_recurrence", "lstm_recurrence"])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_long_sequences(op: str, reverse: bool, backend: str) -> None:
+def test_long_sequences(op: str, reverse: bool, hardware: str) -> None:
     """A sequence of more steps than one invocation may take is several dispatches; all numbers are whole.
 
     The gates are 0 or 1, so that a step moves the state on by one unit and adds whole numbers to it.
@@ -180,25 +170,25 @@ def test_long_sequences(op: str, reverse: bool, backend: str) -> None:
     r = np.concatenate([turn if v is None else np.zeros((5, 5)) for v in values])
     operands = [v.astype(np.float32) for v in (x, r, *[np.ones((2, 5))] * (len(values) - 2))]
     attrs: dict[str, Any] = {"activations": (None,) * (len(values) - 1), "reverse": reverse}
-    *_, y = check(op, operands, attrs, backend=backend, constants=(1,), atol=0, rtol=0)
+    *_, y = check(op, operands, attrs, backend=hardware, constants=(1,), atol=0, rtol=0)
     h = np.ones((2, 5))
     for t in reversed(range(6000)) if reverse else range(6000):
         h = whole[:, t] + h @ turn.T
         np.testing.assert_array_equal(y[:, t], h)
 
 
-def test_float16_is_stored_and_computed_in_float32(backend: str) -> None:
+def test_float16_is_stored_and_computed_in_float32(hardware: str) -> None:
     for op, operands in (
         ("gru_recurrence", gru_operands(2, 4, 6)),
         ("lstm_recurrence", gated_operands(2, 4, 6)),
     ):
         halves = [o.astype(np.float16) for o in operands]
-        found = check(op, halves, backend=backend, constants=(1,), atol=2e-5, rtol=2.0**-10)
+        found = check(op, halves, backend=hardware, constants=(1,), atol=2e-5, rtol=2.0**-10)
         assert {y.dtype for y in found} == {np.dtype(np.float16)}
 
 
 @pytest.mark.parametrize(("op", "gates"), [("gru_recurrence", 3), ("lstm_recurrence", 4)])
-def test_long_sums_are_within_the_stated_accuracy(op: str, gates: int, backend: str) -> None:
+def test_long_sums_are_within_the_stated_accuracy(op: str, gates: int, hardware: str) -> None:
     """Of weights as in trained networks, whose products are about as large as the inputs."""
     for units in (16, 100):
         shapes = (2, 30, gates * units), (gates * units, units), *[(2, units)] * (gates - 2)
@@ -209,7 +199,7 @@ def test_long_sums_are_within_the_stated_accuracy(op: str, gates: int, backend: 
         wide = {o: v.astype(np.float64) for o, v in zip(operation.inputs, operands, strict=True) if o}
         expected = evaluate(operation, wide)
         allowed = bounds(operation, wide, expected, Arithmetic.FLOAT32)
-        with model.compile(backend) as compiled:
+        with model.compile(hardware) as compiled:
             found = compiled(operands[0], *operands[2:])
         for result, wanted, bound in zip(found, expected, allowed, strict=True):
             assert (np.abs(result - wanted) <= bound.limit).all()
