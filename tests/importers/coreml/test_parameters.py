@@ -20,7 +20,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from gpunn.importers.coreml.messages import model_class
 from gpunn.importers.coreml.reader import LAYER_TYPES
 from tests.importers.coreml.builder import Message
-from tests.importers.coreml.conformance import DECLARED_SHAPE_FAILS, FOLDER, covered
+from tests.importers.coreml.conformance import FOLDER, covered
 from tests.importers.coreml.coverage import cases, layer_types
 from tests.resources import ROOT, shared
 
@@ -99,7 +99,7 @@ def stored() -> Seen:
     """What the parameters of all stored cases are that give their answers."""
     seen: Seen = defaultdict(set)
     for case in cases():
-        if covered(case) and case.id not in DECLARED_SHAPE_FAILS:
+        if covered(case):
             model = model_class().FromString(case.model_bytes)
             look_at_layers(getattr(model, model.WhichOneof("Type")), seen)
     return seen
