@@ -110,11 +110,12 @@ def test_broken_control_flow_is_refused(name: str) -> None:
 def test_layers_in_bodies_are_refused_with_their_places() -> None:
     made = start()
     body = layer(made, "loop", ["x"], []).bodyNetwork
-    layer(body, "lrn", ["x"], ["a"]).localSize = 4
+    layer(body, "activation", ["x"], ["a"])  # of no function
     branch = layer(body, "branch", ["x"], [])
-    layer(branch.ifBranch, "custom", ["a"], ["b"]).className = "Mine"
+    layer(branch.ifBranch, "custom", ["x"], ["b"]).className = "Mine"
     linear(made, "b", "y")
-    refused(made, gpunn.UnsupportedError, r"'the loop', layer 1 'the branch', layer 0 'the custom', custom")
+    refused(made, gpunn.UnsupportedError, "'the loop', layer 0 'the activation', activation")
+    refused(made, gpunn.UnsupportedError, "'the loop', layer 1 'the branch', layer 0 'the custom', custom")
 
 
 def nested(depth: int, kind: str = "loop") -> Message:

@@ -280,3 +280,60 @@ def test_boxes_that_contradict_the_format() -> None:
             gpunn.load(suppression_model(inputs).SerializeToString())
     with pytest.raises(gpunn.FormatError, match="expected 4 outputs, got 2"):
         gpunn.load(suppression_model({"x": boxes, "scores": scores}, ("y", "s")).SerializeToString())
+
+
+DECONVOLUTIONS: tuple[tuple[dict[str, Any], tuple[int, int], tuple[int, int]], ...] = (
+    # parameters, extents of the result, and how many pixels are cut off at the start
+    ({}, (10, 7), (0, 0)),
+    ({"same": 0}, (8, 5), (1, 1)),
+    ({"same": 1}, (8, 5), (1, 1)),
+    ({"outputShape": (9, 4), "same": 1}, (9, 4), (1, 2)),
+    ({"outputShape": (11, 9)}, (11, 9), (0, 0)),
+)
+
+
+@pytest.mark.parametrize(("params", "size", "starts"), DECONVOLUTIONS)
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_deconvolution_of_groups(
+    params: dict[str, Any], size: tuple[int, int], starts: tuple[int, int], groups: int, backend: str
+) -> None:
+    """Strides 2 and 1, a filter that is dilated in height; more groups than a stride has pixels, too."""
+    x, weights, bias = random(0, 2, 6, 4, 5), random(1, 6, 12 // groups, 2, 3), random(2, 12)
+    made = model((2, 6, 4, 5), exact=True)
+    message = layer(made, "convolution")
+    message.outputChannels, message.kernelChannels, message.nGroups = 12, 6, groups
+    message.isDeconvolution = message.hasBias = True
+    message.kernelSize.extend(weights.shape[2:])
+    message.stride.extend([2, 1])
+    message.dilationFactor.extend([3, 1])
+    message.weights.floatValue.append(floats(weights))
+    message.bias.floatValue.append(floats(bias))
+    message.outputShape.extend(params.get("outputShape", ()))
+    if "same" in params:
+        message.same.asymmetryMode = params["same"]
+    y = compiled(made, {"x": x}, backend)
+    whole = np.zeros((2, 12, 20, 20))
+    per, rows = 6 // groups, 12 // groups
+    for c, h, w in np.ndindex(6, 4, 5):
+        own = slice(c // per * rows, (c // per + 1) * rows)
+        place = whole[:, own, 2 * h : 2 * h + 4 : 3, w : w + 3]
+        place += x[:, c, h, w][:, None, None, None] * weights[c]
+    expected = whole[:, :, starts[0] : starts[0] + size[0], starts[1] : starts[1] + size[1]]
+    np.testing.assert_allclose(y, expected + bias.reshape(-1, 1, 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("instance", [False, True])
+def test_batch_normalisation_by_computed_statistics(instance: bool, backend: str) -> None:
+    """Over each image, or over the whole batch, which all axes before the channels are."""
+    made = model((2, 3, 4, 5, 6), exact=True)
+    params = layer(made, "batchnorm")
+    params.channels, params.epsilon = 4, 0.01
+    params.computeMeanVar, params.instanceNormalization = True, instance
+    gamma, beta, x = random(0, 4), random(1, 4), random(2, 2, 3, 4, 5, 6)
+    params.gamma.floatValue.append(floats(gamma))
+    params.beta.floatValue.append(floats(beta))
+    y = compiled(made, {"x": x}, backend)
+    wide, axes = x.astype(np.float64), (3, 4) if instance else (0, 1, 3, 4)
+    mean, variance = (f(wide, axis=axes, keepdims=True) for f in (np.mean, np.var))
+    expected = (wide - mean) / np.sqrt(variance + 0.01) * gamma.reshape(-1, 1, 1) + beta.reshape(-1, 1, 1)
+    np.testing.assert_allclose(y, expected, atol=1e-5)

@@ -152,6 +152,20 @@ DECISIONS: tuple[Decision, ...] = (
         "test_vision::test_deconvolution_of_volumes",
     ),
     Decision(
+        "deconvolution with an `outputShape` beyond all windows",
+        "not defined further",
+        "only the bias there, at the end",
+        "no input element reaches so far",
+        "test_vision::test_deconvolution_of_groups",
+    ),
+    Decision(
+        "batchnorm with `computeMeanVar`, without `instanceNormalization`",
+        "not defined further",
+        "mean and variance are those of the whole batch: of all axes but the channels",
+        "the stored ones are not used then, and `instanceNormalization` means those of each image",
+        "test_vision::test_batch_normalisation_by_computed_statistics",
+    ),
+    Decision(
         "`seed` of layers that draw random numbers",
         "used for the distribution",
         "layers of equal seeds draw equal numbers; each run goes on where the one before ended, a fresh "

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules.arithmetic import as_number, truth
-from gpunn.types import Array, Shape
-
-MAX_MASK = 1 << 24  # elements of a mask that is a constant
+from gpunn.types import Shape
 
 
 def indices_into(node: Node, x: Value, extents: Sequence[int]) -> Value:
@@ -124,47 +121,44 @@ def sliding_windows(node: Node) -> Value:
     if not 1 <= size <= extent or step < 1:
         node.corrupt(f"windows of {size} elements, {step} apart, do not fit {extent}")
     count = (extent - size) // step + 1
-    if count * size > MAX_MASK:
-        raise RefusedError(f"{count} windows of {size} elements are too many")
-    places = np.arange(count)[:, None] * step + np.arange(size)
-    return node.add("gather", x, node.integers(places), axis=axis)
+    starts, places = node.integers(np.arange(count)[:, None] * step), node.integers(np.arange(size))
+    return node.add("gather", x, node.add("add", starts, places), axis=axis)
 
 
-def _masked(node: Node, keep: Array) -> Value:
-    """Return the matrices in the last two axes of x, with 0 where a mask is false."""
+def _masked(node: Node, *bounds: tuple[str, int]) -> Value:
+    """Return the matrices in the last two axes of x, with 0 where column less row breaks one of the bounds.
+
+    A bound is a comparison and a number.
+    """
     x = node.only()
-    y = node.add("broadcast_to", node.floats(keep), shape=x.type.shape)
-    kept = node.add("not_equal", y, node.scalar(0))
-    return node.add("select", kept, x, node.add("zeros_like", x))
-
-
-def _diagonals(node: Node) -> Array:
-    """Return column less row of each element of the last two axes."""
-    shape = node.only().type.shape
+    shape = x.type.shape
     if len(shape) < 2:
         node.corrupt(f"expected matrices, got shape {list(shape)}")
-    if math.prod(shape[-2:]) > MAX_MASK:
-        raise RefusedError(f"matrices of shape {list(shape[-2:])} are too large")
-    found: Array = np.arange(shape[-1]) - np.arange(shape[-2])[:, None]
-    return found
+    columns, rows = node.integers(np.arange(shape[-1])), node.integers(np.arange(shape[-2])[:, None])
+    diagonal = node.add("sub", columns, rows)
+    y: Value = x
+    for op, bound in bounds:
+        within = max(min(bound, shape[-1]), -shape[-2])  # numbers in the file may be of any size
+        kept = node.add("broadcast_to", node.add(op, diagonal, node.integers(within)), shape=shape)
+        y = node.add("select", kept, y, node.add("zeros_like", x))
+    return y
 
 
 def band_part(node: Node) -> Value:
     """Return matrices with 0 outside of a band around the diagonal; a negative width keeps the whole side."""
-    diagonals, params = _diagonals(node), node.params
-    below = (params.numLower < 0) | (diagonals >= -params.numLower)
-    above = (params.numUpper < 0) | (diagonals <= params.numUpper)
-    return _masked(node, below & above)
+    below, above = node.params.numLower, node.params.numUpper
+    bounds = (("greater_equal", -below, below), ("less_equal", above, above))
+    return _masked(node, *((op, bound) for op, bound, width in bounds if width >= 0))
 
 
 def lower_triangular(node: Node) -> Value:
     """Return matrices with 0 above the k-th diagonal."""
-    return _masked(node, _diagonals(node) <= node.params.k)
+    return _masked(node, ("less_equal", node.params.k))
 
 
 def upper_triangular(node: Node) -> Value:
     """Return matrices with 0 below the k-th diagonal."""
-    return _masked(node, _diagonals(node) >= node.params.k)
+    return _masked(node, ("greater_equal", node.params.k))
 
 
 def where_nonzero(node: Node) -> Value:

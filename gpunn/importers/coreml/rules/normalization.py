@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules.windows import MAX_BORDER
 
@@ -24,7 +23,7 @@ def _expect_channels(node: Node) -> Value:
 def batchnorm(node: Node) -> Value:
     """Return gamma (x - mean) / sqrt(variance + epsilon) + beta along the channels.
 
-    Mean and variance are stored, or those of each image's channels.
+    Mean and variance are stored, or those of each image's channels, or of the whole batch's.
     """
     params, x = node.params, _expect_channels(node)
     channels = node.shape(x)[-3]
@@ -36,9 +35,8 @@ def batchnorm(node: Node) -> Value:
         for name in ("gamma", "beta", *(() if params.computeMeanVar else ("mean", "variance")))
     }
     if params.computeMeanVar:
-        if not params.instanceNormalization:
-            raise RefusedError("mean and variance are computed, but not for each instance")
-        y = _standardised(node, x, IMAGE, epsilon)
+        batch = () if params.instanceNormalization else tuple(range(len(node.shape(x)) - 3))
+        y = _standardised(node, x, (*batch, *IMAGE), epsilon)
         return node.add("add", node.add("mul", y, node.floats(stored["gamma"])), node.floats(stored["beta"]))
     with np.errstate(all="ignore"):  # weights may be anything
         gamma, beta, mean, variance = (stored[k].astype(np.float64) for k in stored)

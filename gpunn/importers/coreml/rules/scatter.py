@@ -8,7 +8,7 @@ import numpy as np
 
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.node import Node, Value
-from gpunn.importers.coreml.rules.indexing import MAX_MASK, along_rows, from_rows, indices_into
+from gpunn.importers.coreml.rules.indexing import along_rows, from_rows, indices_into
 
 # ScatterMode by number: how updates join what is there, and what is done to them before.
 _MODES = (
@@ -83,15 +83,17 @@ def scatter_along_axis(node: Node) -> Value:
     """Return the first input with each update joined in at its index of the axis, all else equal."""
     x, indices, updates = (node.operand(k) for k in range(3))
     axis = node.axis(node.params.axis, x.type.rank)
-    if indices.type.shape != updates.type.shape or indices.type.size > MAX_MASK:
-        raise RefusedError("indices and updates are of other shapes, or too many")
+    if indices.type.shape != updates.type.shape:
+        shapes = f"{list(indices.type.shape)} and {list(updates.type.shape)}"
+        node.corrupt(f"indices and updates have other shapes: {shapes}")
     matrix = along_rows(node, x, axis)
     places = along_rows(node, indices_into(node, indices, [x.type.shape[axis]]), axis)
     rows, columns = node.shape(places)
     if rows != node.shape(matrix)[0]:
         node.corrupt(f"indices of shape {list(indices.type.shape)} for an input of {list(x.type.shape)}")
-    numbers = node.integers(np.repeat(np.arange(rows), columns)[:, None])
-    vectors = node.add("concat", numbers, node.add("reshape", places, shape=(rows * columns, 1)), axis=1)
+    numbers = node.add("broadcast_to", node.integers(np.arange(rows)[:, None]), shape=(rows, columns))
+    pairs = (node.add("reshape", values, shape=(rows * columns, 1)) for values in (numbers, places))
+    vectors = node.add("concat", *pairs, axis=1)
     values = node.add("reshape", along_rows(node, updates, axis), shape=(rows * columns,))
     joined = _scattered(node, matrix, vectors, values, range(0), range(2))
     return from_rows(node, joined, x.type.shape, axis)

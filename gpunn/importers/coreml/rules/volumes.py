@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.importers.coreml.node import Node, Value
-from gpunn.importers.coreml.rules.windows import MAX_BORDER
+from gpunn.importers.coreml.rules.windows import MAX_BORDER, part
 from gpunn.types import Array, Shape
 
 Pairs = tuple[tuple[int, int], ...]
@@ -86,16 +86,8 @@ def _deconvolution(
     axes = zip(node.shape(x)[1:4], attrs["stride"], reach, strict=True)
     whole = tuple((n - 1) * s + r for n, s, r in axes)
     starts, size = _kept(node, node.shape(x)[1:4], whole, attrs["stride"])
-    if min(size) < 1 or max(n - w for n, w in zip(size, whole, strict=True)) > MAX_BORDER:
-        node.corrupt(f"a result of {list(size)} does not come of {list(whole)} cells")
-    y = node.add("transpose_conv3d", x, filter, size=whole, padding="valid", **attrs)
-    ends = tuple(start + n for start, n in zip(starts, size, strict=True))
-    missing = [max(0, end - w) for end, w in zip(ends, whole, strict=True)]
-    if any(missing):
-        y = node.add("pad", y, paddings=((0, 0), *((0, m) for m in missing), (0, 0)), value=0.0)
-    if size != whole:
-        begin, end = (None, *starts, None), (None, *ends, None)
-        y = node.add("strided_slice", y, begin=begin, end=end, strides=(1,) * 5, shrink_axes=())
+    y: Value = node.add("transpose_conv3d", x, filter, size=whole, padding="valid", **attrs)
+    y = part(node, y, starts, size)
     return y if bias is None else node.add("add", y, bias)
 
 

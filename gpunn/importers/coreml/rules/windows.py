@@ -125,44 +125,79 @@ def _deconvolution(node: Node, image: Value, bias: Value | None, reach: Pair, st
     Dilation counts: the document says that it is ignored, but Core ML's converters and checks use it.
     """
     params = node.params
-    _, height, width, channels = node.shape(image)
+    count, height, width, channels = node.shape(image)
     if len(node.inputs) != 1:
         raise RefusedError("weights of another layer are not defined for a deconvolution")
-    filter: Value = node.floats(_spread_filter(node, channels))
+    outputs, groups = int(params.outputChannels), int(params.nGroups) or 1
+    kernel = extents(node, params.kernelSize, "kernelSize", 3)
     dilation = extents(node, params.dilationFactor, "dilationFactor", 1)
-    if dilation != (1, 1):
-        filter = node.add("dilate", filter, steps=(1, *dilation, 1))
-    spatial = (height, width)
-    whole = [(n - 1) * s + r for n, s, r in zip(spatial, stride, reach, strict=True)]
+    stored = node.weights(params.weights, channels, outputs // groups, *kernel)
+    whole = ((height - 1) * stride[0] + reach[0], (width - 1) * stride[1] + reach[1])
+    crops, size = _kept(node, (height, width), whole, stride)
+    # Groups take a filter with zeros, or zeros between the pixels: the products that nobody needs are
+    # groups times as many, or as many as a stride has pixels.
+    y: Value
+    if groups > math.prod(stride) or stored.size * groups > MAX_SPREAD:
+        x = node.add("reshape", image, shape=(count, 1, height, width, channels))
+        attrs = {"stride": (1, *stride), "dilation": (1, *dilation), "groups": groups}
+        filter = node.floats(np.ascontiguousarray(stored.transpose(2, 3, 1, 0)[None]))
+        y = node.add("transpose_conv3d", x, filter, size=(1, *whole), padding="valid", **attrs)
+        y = node.add("reshape", y, shape=(count, *whole, outputs))
+    else:
+        spread: Value = node.floats(_spread_filter(stored, outputs, groups))
+        if dilation != (1, 1):
+            spread = node.add("dilate", spread, steps=(1, *dilation, 1))
+        if size[0] <= whole[0] and size[1] <= whole[1]:
+            attrs = {"size": size, "stride": stride, "padding": crops}
+            return node.add("transpose_conv2d", image, spread, bias, **attrs)
+        y = node.add("transpose_conv2d", image, spread, size=whole, stride=stride, padding="valid")
+    y = part(node, y, (crops[0][0], crops[1][0]), size)
+    return y if bias is None else node.add("add", y, bias)
+
+
+def _kept(node: Node, spatial: Pair, whole: Pair, stride: Pair) -> tuple[Pairs, Pair]:
+    """Return what is cut off all pixels that windows reach, and the extents of the result."""
+    params = node.params
     if len(params.outputShape):
         size = node.ints_of(params.outputShape, "outputShape", 2)
-        crops = [_share(w - n, node.params.same) for w, n in zip(whole, size, strict=True)]
     elif params.WhichOneof("ConvolutionPaddingType") == "same":
-        size = (height * stride[0], width * stride[1])
-        crops = [_share(w - n, params.same) for w, n in zip(whole, size, strict=True)]
+        size = (spatial[0] * stride[0], spatial[1] * stride[1])
     else:
-        crops = list(border(node, params.valid.paddingAmounts))
-        size = (whole[0] - sum(crops[0]), whole[1] - sum(crops[1]))
-    return node.add(
-        "transpose_conv2d", image, filter, bias, size=size, stride=stride, padding=(crops[0], crops[1])
-    )
+        rows, columns = border(node, params.valid.paddingAmounts)
+        return (rows, columns), (whole[0] - sum(rows), whole[1] - sum(columns))
+    rows, columns = (_share(w - n, params.same) for w, n in zip(whole, size, strict=True))
+    return (rows, columns), (size[0], size[1])
 
 
-def _spread_filter(node: Node, channels: int) -> Array:
-    """Return the filter of a deconvolution as [outputs, height, width, inputs]; groups leave zeros."""
-    params, groups = node.params, int(node.params.nGroups) or 1
-    kernel = extents(node, params.kernelSize, "kernelSize", 3)
-    outputs = int(params.outputChannels)
-    stored = node.weights(params.weights, channels, outputs // groups, *kernel).transpose(1, 2, 3, 0)
+def part(node: Node, y: Value, starts: Shape, size: Shape) -> Value:
+    """Return a part of [N, ..., C], all axes between these two counted; 0 where it exceeds y."""
+    whole = node.shape(y)[1:-1]
+    ends = tuple(start + n for start, n in zip(starts, size, strict=True))
+    missing = [max(0, end - n) for end, n in zip(ends, whole, strict=True)]
+    if any(n > MAX_BORDER for n in missing) or min(size) < 1:
+        node.corrupt(f"a result of {list(size)} does not come of {list(whole)} cells")
+    if any(missing):
+        y = node.add("pad", y, paddings=((0, 0), *((0, n) for n in missing), (0, 0)), value=0.0)
+    if size == whole:
+        return y
+    begin, end = (None, *starts, None), (None, *ends, None)
+    return node.add("strided_slice", y, begin=begin, end=end, strides=(1,) * (len(size) + 2), shrink_axes=())
+
+
+def _spread_filter(stored: Array, outputs: int, groups: int) -> Array:
+    """Return weights [inputs, outputs / groups, height, width] as a filter [outputs, height, width, inputs].
+
+    Groups leave zeros.
+    """
+    turned = stored.transpose(1, 2, 3, 0)
     if groups == 1:
-        return np.ascontiguousarray(stored)
-    if stored.size * groups > MAX_SPREAD:
-        raise RefusedError(f"a deconvolution of {groups} groups would need {stored.size * groups} weights")
+        return np.ascontiguousarray(turned)
+    _, *kernel, channels = turned.shape
     filter = np.zeros((outputs, *kernel, channels), np.float32)
     rows, columns = outputs // groups, channels // groups
     for group in range(groups):
         own = slice(group * columns, (group + 1) * columns)
-        filter[group * rows : (group + 1) * rows, ..., own] = stored[..., own]
+        filter[group * rows : (group + 1) * rows, ..., own] = turned[..., own]
     return filter
 
 
