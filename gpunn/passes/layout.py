@@ -24,18 +24,24 @@ Cost = tuple[int, int]  # bytes that are moved; operations that move them or cha
 NOTHING: Cost = (0, 0)
 
 MAX_SWEEPS = 4
-MAX_STEPS = 32  # for each operation, in all: regions that are tried may overlap
+MAX_STEPS = 8  # for each operation, in all: regions that are tried may overlap
 
 
 def arrange(model: Graph) -> Graph:
     """Return a graph that moves no more bytes, mostly fewer, by transposes; see the top of the module."""
-    if model.pending or not any(o.definition.algebra.permutes for o in model.operations):
+    if model.pending or not any(map(_transposes, model.operations)):
         return model
     layout = _Layout.of(model)
     if not layout.moving:
         return model
     layout.improve()
     return _rewritten(model, layout)
+
+
+def _transposes(operation: Operation) -> bool:
+    """Tell whether an operation brings axes into another order."""
+    definition = operation.definition
+    return definition.algebra.permutes and not definition.alias
 
 
 @dataclass(slots=True)
@@ -97,7 +103,7 @@ class _Layout:
             view = None if first is None else view_of(operation, seen(first))
             if view is not None:
                 views[operation.outputs[0]] = view
-                layout.moving |= not operation.definition.alias
+                layout.moving |= _transposes(operation)
                 continue
             inputs = tuple([None if i is None else seen(i) for i in operation.inputs])
             member = Ordered(operation, inputs, known)
