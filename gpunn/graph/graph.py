@@ -87,9 +87,11 @@ class Graph:
         self.template = None
         return operand
 
-    def unknown_input(self, name: str, type: TensorType) -> Operand:
+    def unknown_input(
+        self, name: str, type: TensorType, open: Iterable[int] | None = None, rounds: bool = False
+    ) -> Operand:
         """Add an input whose shape only a run tells; `type` says the dtype, and a shape without meaning."""
-        operand = self.input(name, type, open=None)
+        operand = self.input(name, type, open=open, rounds=rounds)
         self._unknown.add(operand)
         return operand
 

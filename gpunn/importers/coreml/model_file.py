@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpunn.errors import FormatError, ModelError
 from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -14,21 +15,23 @@ from gpunn.importers.coreml.features import classes_of, inputs_of
 from gpunn.importers.coreml.file import Model, decoded, model_of
 from gpunn.importers.coreml.layer import CustomOperators
 from gpunn.importers.coreml.pipeline import reader_of
+from gpunn.importers.coreml.undecided import undecided
 from gpunn.types import DType
 
 
 def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
     """Return the Graph of an .mlmodel file's bytes; `name` is the file's, for messages.
 
-    `custom` says what custom layers stand for, by their class.
-
-    Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
+    `custom` says what custom layers stand for, by their class. If the declared shapes of inputs do not run,
+    but others may, all layers are pending: see undecided(). Raises FormatError, ModelError, and
+    UnsupportedError with everything that is unsupported at once.
     """
     message = decoded(data, name)
     model = model_of(message, name)
     refusals, names = Refusals(name), Names()
     inputs = Graph()
-    for feature in inputs_of(model, refusals):
+    features = inputs_of(model, refusals)
+    for feature in features:
         title, real = names.unique(feature.name), feature.type.dtype is DType.FLOAT32
         inputs.input(title, feature.type, open=feature.open, default=feature.default, rounds=real)
     if refusals:
@@ -39,7 +42,10 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
         return ()
 
     unread = template(name, inputs.inputs, read_layers)
-    made = complete(unread, unread.input_types)
+    try:
+        made = complete(unread, unread.input_types)
+    except (FormatError, ModelError) as error:
+        made = undecided(model, features, unread, read_layers, error)
     made.classes = classes_of(model)
     made.labels = () if made.classes is None else tuple(map(str, made.classes.labels))
     made.template = template(name, inputs.inputs, checked(read_layers), made)

@@ -12,6 +12,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names, shown
+from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.coreml.blocks import CONTROL, Blocks
 from gpunn.importers.coreml.features import Feature, OutputFeature, inputs_of, outputs_of
@@ -20,6 +21,7 @@ from gpunn.importers.coreml.layer import DRAWN, INSIDE, Context, CustomOperators
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node
 from gpunn.importers.coreml.rules import random
+from gpunn.importers.coreml.rules.custom import operator_of
 from gpunn.importers.coreml.rules.table import RULES
 from gpunn.importers.coreml.scope import Scope
 from gpunn.importers.coreml.statements import Block, Drawn, Key, in_order
@@ -124,6 +126,11 @@ class Reader:
                 self.refusals.add("its type is not in the format's document", "a layer", place)
             elif kind not in RULES and kind not in CONTROL:
                 self.refusals.add("there is no rule for this layer type", kind, place)
+            elif kind == "custom":
+                try:
+                    operator_of(layer.custom, self.context.custom)
+                except RefusedError as refusal:
+                    self.refusals.add(str(refusal), kind, place)
             for body in BODIES.get(kind, ()):
                 self._expect_rules(getattr(getattr(layer, kind), body), f"{place}, ")
 

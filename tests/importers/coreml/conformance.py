@@ -17,27 +17,6 @@ from tests.resources import shared
 FOLDER = "conformance/coreml"
 Case = Any  # Case of load_cases.py: id layer meta model_bytes inputs expected
 
-# Cases whose declared input does not run, mostly one step [C] of a sequence, on which a window of several
-# steps does not fit. They are called with other shapes, but the reader needs a declared shape that runs.
-DECLARED_SHAPE_FAILS = {
-    "keras2_numeric.average_pooling_1d.d6c23362",
-    "keras2_numeric.clickbait_cnn_half_precision.a7857c4f",
-    "keras2_numeric.conv1d_flatten.418d4698",
-    "keras2_numeric.conv_batch_1d.8e413ecc",
-    "keras2_numeric.embedding_fixed_length.549b9ad2",
-    "keras2_numeric.global_average_pooling_1d.2e6b8afb",
-    "keras2_numeric.imdb_fasttext_first_2.487a6e20",
-    "keras2_numeric.intermediate_outputs_conv1d.15c2d211",
-    "keras2_numeric.intermediate_rcnn_1d.7d47064a",
-    "keras2_numeric.max_pooling_1d.bb65a16f",
-    "keras2_numeric.model_with_duplicated_edges.4b9782bd",
-    "keras2_numeric.tiny_conv1d_dilated_random.450effcc",
-    "keras2_numeric.tiny_conv1d_valid_random.642a9a3f",
-    "keras2_numeric.tiny_conv_crop_1d_random.4c1e781f",
-    "ours.target4_first.53b10e20",
-    "torch_ops.unflatten.24178791",
-}
-
 
 @cache
 def loader() -> ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from gpunn.custom import MAX_ENTRIES, MAX_KEY, Value
+from gpunn.custom import MAX_ENTRIES, MAX_KEY, CustomOperator, Value
 from gpunn.errors import FormatError
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.names import shown
@@ -22,10 +22,7 @@ def custom(node: Node) -> list[coreml.Value]:
 
     What is no float32 becomes float32, as the other layers know nothing else.
     """
-    name = node.params.className
-    if name not in node.custom:
-        raise RefusedError(f"its class {shown(name)} has no meaning, gpunn.load(custom=...) can give it one")
-    operator = node.custom[name]
+    operator = operator_of(node.params, node.custom)
     try:
         attributes = operator.parameters(_parameters(node.params))
     except (FormatError, ValueError, LookupError, struct.error) as error:
@@ -33,6 +30,14 @@ def custom(node: Node) -> list[coreml.Value]:
     first = node.add(operator.op, *node.inputs, *_weights(node), **attributes)
     results = [result for result in node.types if result.step == first.step]
     return [_float32(node, result) for result in results]
+
+
+def operator_of(params: Message, custom: Mapping[str, CustomOperator]) -> CustomOperator:
+    """Return what the class of a layer stands for. Raises RefusedError if nobody says it."""
+    if params.className not in custom:
+        name = shown(params.className)
+        raise RefusedError(f"its class {name} has no meaning, gpunn.load(custom=...) can give it one")
+    return custom[params.className]
 
 
 def _parameters(params: Message) -> Mapping[str, Value]:
