@@ -90,7 +90,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
     names = [o.op for m in models for o in m.operations] + [e.op for m in models for e in m.pending]
     document: dict[str, Any] = {
         "model": model.name,
-        "inputs": [_tensor(o) for o in model.inputs],
+        "inputs": [_tensor(o) if o.default is None else _optional(o) for o in model.inputs],
         "outputs": [_tensor(o) for o in model.outputs],
         "labels": len(model.labels),
         "operators": dict(Counter(names).most_common()),
@@ -161,6 +161,10 @@ def _tensor(operand: Operand) -> dict[str, Any]:
     }
 
 
+def _optional(operand: Operand) -> dict[str, Any]:
+    return {**_tensor(operand), "default": operand.default}
+
+
 def _operation(operation: Operation) -> dict[str, Any]:
     return {
         "op": operation.op,
@@ -176,6 +180,7 @@ def _print_document(console: Console, document: dict[str, Any]) -> None:
     for role in ("inputs", "outputs"):
         for tensor in document[role]:
             what = f"{role[:-1]:<8} {tensor['name']} {tensor['declared']}"
+            what += f", default {tensor['default']:g}" if "default" in tensor else ""
             console.print(plain(what), soft_wrap=True)
     console.print(f"labels   {document['labels'] or 'none'}")
     counts = ", ".join(f"{count} {op}" for op, count in document["operators"].items())

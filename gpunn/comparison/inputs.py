@@ -214,10 +214,15 @@ def _array_samples(model: Graph, path: Path) -> Iterator[Sample]:
 
 
 def array_sample(model: Graph, arrays: Sequence[Array], name: str) -> Sample:
-    """Make a Sample of arrays in the order of the inputs; raise ModelError if they do not fit."""
-    if len(arrays) != len(model.inputs):
+    """Make a Sample of arrays in the order of the inputs; raise ModelError if they do not fit.
+
+    Inputs with a default may be left out at the end.
+    """
+    left = model.inputs[len(arrays) :]
+    if len(arrays) > len(model.inputs) or any(operand.default is None for operand in left):
         raise ModelError(f"{name}: the model has {len(model.inputs)} inputs, got {len(arrays)} arrays")
-    fitting = tuple(as_input(operand, value) for operand, value in zip(model.inputs, arrays, strict=True))
+    pairs = zip(model.inputs, (*arrays, *(None for _ in left)), strict=True)
+    fitting = tuple(as_input(operand, value) for operand, value in pairs)
     for operand, array in zip(model.inputs, fitting, strict=True):
         if array.shape != operand.type.shape:
             raise ModelError(
@@ -228,12 +233,19 @@ def array_sample(model: Graph, arrays: Sequence[Array], name: str) -> Sample:
 
 
 def _in_order(model: Graph, path: Path, arrays: dict[str, Array]) -> list[Array]:
-    """Order arrays by the names of the inputs; keep their order if the names are different."""
+    """Order arrays by the names of the inputs; keep their order if the names are different.
+
+    Inputs with a default may be absent.
+    """
     names = [o.name for o in model.inputs]
-    if set(names) <= arrays.keys():
-        return [arrays[name] for name in names]
+    needed = {o.name for o in model.inputs if o.default is None} or set(names)
+    if needed <= arrays.keys():
+        return [arrays[o.name] if o.name in arrays else as_input(o, None) for o in model.inputs]
     if len(arrays) == len(names):
         return list(arrays.values())
+    if len(arrays) == len(needed):
+        rest = iter(arrays.values())
+        return [next(rest) if o.default is None else as_input(o, None) for o in model.inputs]
     raise FormatError(
         f"{path}: holds {', '.join(arrays) or 'nothing'}; the model's inputs are {', '.join(names)}"
     )

@@ -36,7 +36,8 @@ class Operand:
     quantised constant that the file's operator multiplies with reals (docs/quantized.md).
 
     Of an input: `default` is the number that it is full of in a run that does not give it; None if it must be
-    given. `rounds`: it also takes float64, rounded to its own type, and integers that this holds exactly.
+    given. `rounds`: it also takes float64, rounded to its own type, integers that this holds exactly, and a
+    plain number if it has one element.
     """
 
     name: str

@@ -49,9 +49,10 @@ def as_input(operand: Operand, value: Any) -> Array:
 
     value: anything that numpy.asarray() takes. Extents that the input leaves open may be any. Another dtype
     is converted if no value changes by that; Python's numbers, alone or in lists, may be rounded to float32.
-    None stands for the default of an input that has one, and an input that rounds takes any real numbers.
-    Strings are taken as str and as bytes. Raises ModelError if dtype or shape do not fit, and for pictures of
-    bytes or float64 where the input is of real numbers: these need the scaling that the model wants.
+    None stands for the default of an input that has one, and an input that rounds takes any real numbers, a
+    plain one if it has one element. Strings are taken as str and as bytes. Raises ModelError if dtype or
+    shape do not fit, and for pictures of bytes or float64 where the input is of real numbers: these need the
+    scaling that the model wants.
     """
     if value is None and operand.default is not None:
         return np.full(operand.type.shape, operand.default, operand.type.dtype.numpy)
@@ -60,6 +61,8 @@ def as_input(operand: Operand, value: Any) -> Array:
         array = as_strings(value, f"input {name!r}")
     else:
         array = _numbers(name, value)
+    if operand.rounds and not array.shape and operand.type.size == 1:
+        array = array.reshape(operand.type.shape)
     if not wanted.admits(array.shape):
         raise ModelError(f"input {name!r} must have shape {wanted}, got {list(array.shape)}")
     target = operand.type.dtype.numpy

@@ -10,6 +10,7 @@ import gpunn
 from gpunn import vision
 from gpunn.types import TensorType, float32
 from tests.cli.conftest import Run
+from tests.importers.coreml.builder import layer, model
 from tests.tflite_builder import Graph
 
 MODEL = vision.default_model()
@@ -44,6 +45,20 @@ def test_inspect_prints_every_operation(run: Run) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     for row in document["placement"]:
         assert row["origin"].removeprefix(f"{MODEL.name}: ") in outcome.out
+
+
+def test_inputs_with_a_default(run: Run, tmp_path: Path) -> None:
+    made = model((3,), exact=True)
+    extra = made.description.input.add(name="state").type
+    extra.isOptional = True
+    extra.multiArrayType.shape.append(3)
+    extra.multiArrayType.floatDefaultValue = 0.5
+    layer(made, "addBroadcastable", ["x", "state"])
+    path = tmp_path / "net.mlmodel"
+    path.write_bytes(made.SerializeToString())
+    found = run("inspect", path, "--backend", "cpu", "--json").json["inputs"]
+    assert [(row["name"], row.get("default")) for row in found] == [("x", None), ("state", 0.5)]
+    assert "input    state float32[3], default 0.5\n" in run("inspect", path, "--backend", "cpu").out
 
 
 def test_shapes_of_inputs(run: Run) -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 import gpunn
 from gpunn import vision
-from gpunn.comparison.inputs import Sample, file_source, random_source
+from gpunn.comparison.inputs import Sample, array_sample, file_source, random_source
 from gpunn.types import DType, Quantization, TensorType, float32
 
 
@@ -75,6 +75,23 @@ def test_arrays_by_name_in_order_and_stacked(tmp_path: Path) -> None:
     for sample, factor in zip(found, (1, 1, 1, 2), strict=True):
         np.testing.assert_array_equal(sample.arrays[0], factor * a)
         np.testing.assert_array_equal(sample.arrays[1], b)
+
+
+def test_arrays_may_leave_out_inputs_with_a_default(tmp_path: Path) -> None:
+    model = gpunn.Model("optional")
+    inputs = (model.input("x", float32(2)), model.input("state", float32(3), default=5))
+    model.output(*model.add("concat", inputs, {"axis": 0}))
+    x, state = np.float32([1, 2]), np.float32([3, 4, 5])
+    np.savez(tmp_path / "named.npz", x=x)
+    np.savez(tmp_path / "many.npz", x=np.stack([x, x]), state=state)
+    np.save(tmp_path / "only.npy", x)
+    source = file_source(model, [tmp_path / name for name in ("named.npz", "many.npz", "only.npy")])
+    found = [s.arrays[1].tolist() for s in source.samples]
+    assert found == [[5, 5, 5], [3, 4, 5], [3, 4, 5], [5, 5, 5]]
+    assert array_sample(model, [x], "x").arrays[1].tolist() == [5, 5, 5]
+    np.savez(tmp_path / "wrong.npz", state=state, a=state, b=state)
+    with pytest.raises(gpunn.FormatError, match="the model's inputs are x, state"):
+        list(file_source(model, [tmp_path / "wrong.npz"]).samples)
 
 
 def test_npy(tmp_path: Path) -> None:

@@ -56,14 +56,14 @@ class PipelineReader:
             final = {name for name in names if name in wanted and last[name] is part}
             own = {name: wanted[name] if name in final else self.names.unique(name) for name in names}
             tensors.update(part.read(tensors, own))
-        if self.refusals:
-            return dict.fromkeys(feature.name for feature in self.outputs)
         return {f.name: self._output(f, tensors, titles[f.name]) for f in self.outputs}
 
-    def _output(self, feature: OutputFeature, tensors: Tensors, title: str) -> Operand:
-        """Return an output, under a name of its own."""
+    def _output(self, feature: OutputFeature, tensors: Tensors, title: str) -> Operand | None:
+        """Return an output, under a name of its own; None if a layer that is refused would compute it."""
         origin = f"{self.pipeline.name}: output {shown(feature.name)}"
         operand = tensors.get(feature.tensor)
+        if operand is None and self.refusals:
+            return None
         if operand is None:
             raise FormatError(f"{origin} is neither an input of the pipeline nor an output of a model in it")
         if operand.name == title:

@@ -64,10 +64,8 @@ class Reader:
         block = Blocks(self.network).whole()
         generators = self._generators(block)
         self.scope.read(block, frozenset((*self._hidden, *generators)))
-        if self.refusals:
-            return dict.fromkeys(feature.name for feature in self.outputs)
         for key, variable in generators.items():
-            after = self.scope.tensors[key]
+            after = self.scope.tensors.get(key)
             if after is not None and after is not variable:
                 self.graph.update(variable, after)
         return {feature.name: self._output(feature, titles[feature.name]) for feature in self.outputs}
@@ -134,10 +132,12 @@ class Reader:
             for body in BODIES.get(kind, ()):
                 self._expect_rules(getattr(getattr(layer, kind), body), f"{place}, ")
 
-    def _output(self, feature: OutputFeature, title: str) -> Operand:
-        """Return an output as callers get it."""
+    def _output(self, feature: OutputFeature, title: str) -> Operand | None:
+        """Return an output as callers get it; None if a layer that is refused would compute it."""
         origin = f"{self.network.name}: output {shown(feature.name)}"
         operand = self.scope.tensors.get(feature.tensor)
+        if operand is None and self.refusals:
+            return None
         if operand is None:
             raise FormatError(f"{origin}: no layer computes {shown(feature.tensor)}")
         added = Output("output", origin, self.context, (title,), feature=feature)

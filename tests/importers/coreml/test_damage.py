@@ -139,6 +139,22 @@ def test_weights_that_contradict_themselves(name: str) -> None:
         gpunn.load(made.SerializeToString())
 
 
+def test_a_crop_to_a_size_without_a_width() -> None:
+    made = model((2, 4, 4), exact=True)
+    made.description.input.add(name="size").type.multiArrayType.shape.append(4)
+    layer(made, "crop", ["x", "size"])
+    with pytest.raises(gpunn.FormatError, match=r"second input with height and width, got shape \[4\]"):
+        gpunn.load(made.SerializeToString())
+
+
+def test_a_box_scale_that_is_no_number() -> None:
+    made = model((1, 1, 2, 4, 4), exact=True)
+    made.description.input.add(name="box").type.multiArrayType.shape.extend([3, 1, 4, 1, 1])
+    layer(made, "cropResize", ["x", "box"]).spatialScale = float("inf")
+    with pytest.raises(gpunn.FormatError, match="spatialScale is inf"):
+        gpunn.load(made.SerializeToString())
+
+
 def test_names_that_lead_nowhere_or_twice() -> None:
     made = model()
     layer(made, "softmax", ["nothing"])

@@ -146,6 +146,15 @@ def test_array_inputs_take_the_numbers_of_numpy() -> None:
             compiled([1, 2, 3j])
 
 
+@pytest.mark.parametrize("kind", ["doubleType", "int64Type"])
+def test_number_inputs_take_plain_numbers(kind: str) -> None:
+    made = model()
+    getattr(made.description.input[0].type, kind).SetInParent()
+    layer(made, "activation").linear.alpha = 2
+    with gpunn.load(made.SerializeToString()).compile("cpu") as compiled:
+        assert compiled.run({"x": 3})["y"].tolist() == compiled.run({"x": [3.0]})["y"].tolist() == [6]
+
+
 def test_an_output_that_is_a_tensor_is_no_copy_of_it() -> None:
     made = model((3,), exact=True)
     layer(made, "sin")

@@ -308,8 +308,10 @@ def crop(node: Node) -> Value:
     height, width = x.type.shape[-2:] if x.type.rank >= 2 else (0, 0)
     if len(node.inputs) == 2:
         top, left = node.ints_of(params.offset, "offset", 2, 0)
-        rows, columns = node.operand(1).type.shape[-2:]
-        bottom, right = top + rows, left + columns
+        size = node.operand(1).type.shape[-2:]
+        if len(size) != 2:
+            node.corrupt(f"expected a second input with height and width, got shape {list(size)}")
+        bottom, right = top + size[0], left + size[1]
     else:
         (top, below), (left, beyond) = border(node, params.cropAmounts)
         bottom, right = height - below, width - beyond
