@@ -1,4 +1,4 @@
-"""An op that is none of gpunn's, with all its facets and a shader beside it."""
+"""A custom op with all facets and a shader of its own."""
 
 from __future__ import annotations
 

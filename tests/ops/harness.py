@@ -1,4 +1,4 @@
-"""One call checks an op: a backend's result against the op's float64 reference, or that against LiteRT."""
+"""Checks of an op: a backend's result against the float64 reference, and the reference against LiteRT."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ RTOL = 5 * EPS
 
 
 def random(seed: int, *shape: int, low: float = -4, high: float = 4) -> Array:
-    """float32 values of a seeded generator, uniform in a range."""
+    """Return float32 values of a seeded generator, uniform in a range."""
     return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
 
 
 def type_of(array: Array) -> TensorType:
-    """The TensorType of an array."""
+    """Return the TensorType of an array."""
     return TensorType(DType.of(array.dtype), array.shape)
 
 
 def model_of(
     op: str, inputs: Sequence[Array | None], attrs: Mapping[str, Any], constants: Sequence[int] = ()
 ) -> Model:
-    """A model of one operation; inputs whose positions are in `constants` are constants of it."""
+    """Return a model of one operation; the inputs at the positions `constants` are constants."""
     model = Model(op)
     operands = [
         None
@@ -50,7 +50,7 @@ def model_of(
 
 
 def reference(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-    """The operation's results in float64; integers stay what they are."""
+    """Compute the operation's results in float64; integers stay integers."""
     wide = [v.astype(np.float64) if v is not None and v.dtype.kind == "f" else v for v in inputs]
     return operation.evaluate(wide)
 
@@ -66,7 +66,7 @@ def check(
     rtol: float = RTOL,
     host: str = "",
 ) -> tuple[Array, ...]:
-    """Run one operation and compare with its float64 reference; the results, for more to be said about.
+    """Run one operation and compare with its float64 reference; return the results.
 
     backend: "cpu" or "webgpu" (the fixture of that name). Tolerances other than the defaults need a
     reason where they are given. host: part of the reason why the operation has no GPU kernel; without
@@ -94,7 +94,7 @@ def check(
 
 
 def take_candidate(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
-    """Make lowering take the candidate at a place, where a kernel function offers several."""
+    """Make lowering take the candidate at a place if a kernel function yields several."""
 
     def chosen(candidates: Iterator[Candidate], device: DeviceProperties) -> Sequence[Kernel]:
         return next(islice(candidates, place, None)).kernels
@@ -103,7 +103,7 @@ def take_candidate(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
 
 
 def over_loop_limit(backend: str) -> str:
-    """Part of the reason why very long loops run on the host; empty where nothing limits them."""
+    """Return a part of the reason why very long loops run on the host; empty if nothing limits them."""
     if backend == "cpu" or open_device(None, False).properties.max_loop_iterations is None:
         return ""
     return "loop iterations of one invocation"

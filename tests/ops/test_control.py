@@ -1,4 +1,4 @@
-"""if_else and while_loop: hand-worked results, on every backend, and what their rules refuse."""
+"""if_else and while_loop: results worked out by hand, on every backend, and errors."""
 
 from __future__ import annotations
 

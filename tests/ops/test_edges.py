@@ -1,4 +1,4 @@
-"""Shapes at the edge: no elements, one number, no dimensions, indices of no numbers."""
+"""Edge cases of shapes: no elements, one number, no dimensions, indices of no numbers."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ CASES: tuple[tuple[str, list[Array], dict[str, Any], Any], ...] = (
 
 @pytest.mark.parametrize(("op", "inputs", "attrs", "expected"), CASES)
 def test_edges(op: str, inputs: list[Array], attrs: dict[str, Any], expected: Any, backend: str) -> None:
-    """What comes with the run is computed where other shapes are, and is what was worked out by hand."""
+    """Results on both backends are those worked out by hand."""
     (found,) = check(op, inputs, attrs, backend=backend)
     np.testing.assert_array_equal(found, np.asarray(expected, found.dtype))
 
 
-def test_no_row_of_nothing(backend: str) -> None:
+def test_no_rows_and_rows_of_no_elements(backend: str) -> None:
     """The first 0 or all of rows of no elements, and of no rows."""
     for shape, k in (((3, 0), 0), ((0, 3), 2), ((2, 1000), 0)):
         values, indices = check("top_k", [reals(*shape)], {"k": k}, backend=backend)

@@ -186,7 +186,7 @@ def test_rounding_is_that_of_numpy_to_the_bit(backend: str) -> None:
         assert_rounded(np.asarray(compiled(edges())), edges())
 
 
-def test_so_is_that_of_elements_that_share_a_word_with_those_of_others(backend: str) -> None:
+def test_elements_that_share_a_word_are_rounded_like_numpy(backend: str) -> None:
     """Rows of seven are copied into rows of ten, one element an invocation, over what lay there before."""
     x = np.resize(edges(), (edges().size // 7, 7))
     model = Model()

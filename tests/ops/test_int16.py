@@ -1,4 +1,4 @@
-"""int16 tensors: two elements to a word on the GPU, whatever a body does with them."""
+"""int16 tensors: two elements share a word on the GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.ops.harness import check
 
 
 def short(seed: int, *shape: int) -> Array:
-    """Numbers of all of int16, its ends among them."""
+    """Return numbers of all int16, with both ends of the range."""
     values = np.random.default_rng(seed).integers(-(2**15), 2**15, shape, dtype=np.int16)
     values.ravel()[:2] = (-(2**15), 2**15 - 1)[: values.size]
     return values
@@ -82,7 +82,7 @@ def test_ops(case: Case, backend: str) -> None:
     check(op, inputs, attrs, backend=backend)
 
 
-def test_elements_that_share_a_word_with_those_of_others_stay(gpu: str) -> None:
+def test_stores_keep_the_other_element_of_a_word(gpu: str) -> None:
     """Rows of seven are copied into rows of ten, one element an invocation, over what lay there before."""
     model = Model()
     rows = model.input("x", TensorType(DType.INT16, (300, 7)))

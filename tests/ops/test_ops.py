@@ -1,4 +1,4 @@
-"""What holds for every op, whatever its family."""
+"""Conditions for every op."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_every_facet_is_documented() -> None:
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == names
 
 
-def test_a_facet_that_there_is_not_is_named() -> None:
+def test_an_unknown_facet_is_named() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'fuseable'"):
         op(like, fuseable=True)  # type: ignore[call-arg]

@@ -101,7 +101,7 @@ def test_neighbours_are_independent(backend: str) -> None:
         assert np.sum((cells - expected) ** 2) / expected < 255 + 2 * math.sqrt(255 * 21) + 2 * 21
 
 
-def test_what_cannot_be_is_never_chosen(backend: str) -> None:
+def test_impossible_classes_are_never_drawn(backend: str) -> None:
     """Scores of -inf, NaN and inf stand for nothing; equal ones share alike, within 5 standard deviations."""
     logits = np.array([[0, -np.inf, 0, np.nan, np.inf]], np.float32)
     attrs = {"samples": 4000, "seeds": (1, 1), "dtype": "int32"}

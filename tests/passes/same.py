@@ -1,4 +1,4 @@
-"""Applies a pass and checks that the model still is the same function of the same inputs."""
+"""Apply a pass, and check that the model is still the same function of the same inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def same(
     inputs: Sequence[Array] = (),
     tolerance: Callable[[Model, Sequence[Array]], float] | None = None,
 ) -> Model:
-    """The model after a pass; inputs, outputs, types and values are asserted to be as before.
+    """Return the model after a pass; assert that inputs, outputs, types and values are as before.
 
     Integers are the same to the bit; reals, in float64, to 1e-6 of what they should be, or to the tolerance.
     """
@@ -42,7 +42,7 @@ def same(
 
 
 def of_rounded_weights(model: Model, inputs: Sequence[Array]) -> float:
-    """How far a rounding of all weights takes a chain of layers and sums: that of every product's size."""
+    """Return how far the rounding of all weights may move the result: by the size of every product."""
     exchange: dict[Operand, Operand] = {}
     for operand in model.operands():
         if operand.value is not None:
@@ -53,5 +53,5 @@ def of_rounded_weights(model: Model, inputs: Sequence[Array]) -> float:
 
 
 def ops(model: Model) -> list[str]:
-    """The names of the operations."""
+    """Return the names of the ops."""
     return [operation.op for operation in model.operations]

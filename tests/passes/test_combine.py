@@ -38,7 +38,7 @@ def test_reshapes_become_one_or_cancel() -> None:
 
 
 @pytest.mark.parametrize("case", ["output", "reader"])
-def test_what_others_read_stays(case: str) -> None:
+def test_operations_with_other_readers_stay(case: str) -> None:
     model = Model()
     (y,) = model.add("transpose", [model.input("x", float32(2, 3))], {"perm": (1, 0)})
     (z,) = model.add("transpose", [y], {"perm": (1, 0)})
@@ -65,7 +65,7 @@ def test_constants_of_integers_become_one(op: str, backend: str) -> None:
 
 
 def _by_hand(op: str) -> Array:
-    """The same in integers of any length, which then wrap around."""
+    """Compute the same in integers of any length, and wrap the results around."""
     calculate = {"add": np.add, "mul": np.multiply}[op]
     values = INTEGERS.astype(object)
     for c in ([2**30, 3, -5], 2**31 - 1, [[7], [-(2**31)]]):
@@ -78,7 +78,7 @@ KEPT = ("reals", "activation", "wider", "computed", "other")
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_other_constants_stay(case: str) -> None:
+def test_other_constants_are_not_combined(case: str) -> None:
     model = Model()
     dtype = DType.FLOAT32 if case == "reals" else DType.INT32
     x = model.input("x", TensorType(dtype, (2, 3)))

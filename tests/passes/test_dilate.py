@@ -34,7 +34,7 @@ def model_of(
     scales: tuple[Quantization, Quantization] = (STORED, RESULT),
     **attrs: Any,
 ) -> tuple[Model, list[Operand]]:
-    """Blocks, a convolution with a 3 x 2 window, and back; what the three compute."""
+    """A model of blocks, a convolution with a 3 x 2 window, and back, and its expected results."""
     model = Model()
     kind = TensorType(DType.UINT8, (2, *SIZE, 4), STORED) if quantised else float32(2, *SIZE, 4)
     fill = (7 if quantised else 0) if value is None else value
@@ -107,7 +107,7 @@ def test_a_dilated_convolution_gives_the_same_on_every_backend(
     np.testing.assert_allclose(got, expected, rtol=0, atol=24 * 24 * 16 * 2**-24)
 
 
-def test_biases_and_activations_join_from_within_and_from_behind() -> None:
+def test_biases_and_activations_join_from_inside_and_from_after() -> None:
     model, (_, _, z) = model_of()
     bias = model.constant("b", np.arange(8, dtype=np.float32))
     (biased,) = model.add("add", [z, bias])
@@ -136,14 +136,14 @@ def test_other_blocks_stay(case: str) -> None:
 
 @pytest.mark.parametrize("operand", [0, 1])
 @pytest.mark.parametrize("case", ["output", "reader"])
-def test_blocks_that_others_read_stay(operand: int, case: str) -> None:
+def test_blocks_with_other_readers_stay(operand: int, case: str) -> None:
     model, results = model_of()
     seen = results[operand]
     model.output(seen if case == "output" else model.add("tanh", [seen])[0])
     assert len(same(model, fuse_dilation).operations) == len(model.operations)
 
 
-def test_padding_with_anything_is_no_obstacle_where_there_is_none() -> None:
+def test_the_value_of_empty_padding_does_not_matter() -> None:
     model, _ = model_of(block=(1, 3), paddings=((0, 0), (0, 0)), crops=((0, 0), (0, 0)), value=1.0)
     assert len(same(model, fuse_dilation).operations) == 1
 

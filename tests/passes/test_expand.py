@@ -68,7 +68,7 @@ def test_on_a_backend(backend: str) -> None:
     np.testing.assert_array_equal(right, x - x / 4)
 
 
-def test_what_it_is_written_in_is_expanded_and_fused() -> None:
+def test_added_ops_are_expanded_and_fused() -> None:
     written = expand(model_of(there_and_back, 3))
     assert "dilate" not in [o.op for o in written.operations]
     model = model_of(halves, 3)
@@ -79,7 +79,7 @@ def test_what_it_is_written_in_is_expanded_and_fused() -> None:
     ]
 
 
-def test_what_refuses_runs_on_the_host(backend: str) -> None:
+def test_an_expansion_that_refuses_runs_on_the_host(backend: str) -> None:
     with model_of(there_and_back, 1).compile(backend) as compiled:
         assert compiled(np.array([3], np.float32)) == [3]
         (placement,) = compiled.placement
@@ -97,7 +97,7 @@ def test_constants_are_folded() -> None:
     np.testing.assert_array_equal(only.inputs[1].value, [0, 0, 1, 0, 2])  # type: ignore[union-attr]
 
 
-def test_inside_of_bodies(backend: str) -> None:
+def test_ops_in_bodies_are_expanded(backend: str) -> None:
     body, condition, model = Model(), Model(), Model()
     body.output(*body.add("neg", body.add(halves, [body.input("x", float32(2))])[:1]))
     below = condition.constant("least", np.float32(1))

@@ -1,4 +1,4 @@
-"""fold: what is known before the run is computed before the run."""
+"""fold: operations on constants are computed before the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_chains_of_constants_become_one_constant() -> None:
     assert folded.value.dtype == np.float32 and folded.value.flags.c_contiguous
 
 
-def test_absent_inputs_do_not_hinder() -> None:
+def test_operations_with_absent_inputs_are_folded() -> None:
     model = Model()
     c = model.constant("c", np.ones((1, 3), np.float32))
     filters = model.constant("f", np.ones((2, 3), np.float32))
@@ -46,7 +46,7 @@ def test_outputs_stay_results_of_operations() -> None:
 
 
 def test_variables_that_nothing_updates_are_constants() -> None:
-    """Weights that a file keeps in variables; what changes or is an output stays, and so do zeros."""
+    """Some files keep weights in variables. Variables that change or are outputs stay, and so do zeros."""
     model = Model()
     x = model.input("x", float32(3))
     value = np.array([1, -2, 3], np.float32)
@@ -64,7 +64,7 @@ def test_variables_that_nothing_updates_are_constants() -> None:
     assert constant is not None and constant.value is not None and constant.value.tolist() == [1, 0, 3]
 
 
-def test_what_depends_on_an_input_stays() -> None:
+def test_operations_that_depend_on_an_input_stay() -> None:
     model = Model()
     model.output(
         *model.add("add", [model.input("x", float32(3)), model.constant("c", np.ones(3, np.float32))])
@@ -72,7 +72,7 @@ def test_what_depends_on_an_input_stays() -> None:
     assert ops(same(model, fold_constants)) == ["add"]
 
 
-def test_results_are_bounded_in_sum() -> None:
+def test_the_size_of_all_results_is_bounded() -> None:
     model = Model()
     size = MAX_FOLDED_BYTES // 10
     x = model.input("x", float32(size))
@@ -84,7 +84,7 @@ def test_results_are_bounded_in_sum() -> None:
     assert ops(same(model, fold_constants)) == ["add", "add", "tanh", "add", "tanh", "add"]
 
 
-def test_what_is_read_is_bounded_in_sum() -> None:
+def test_the_size_of_all_operands_is_bounded() -> None:
     model = Model()
     c = model.constant("c", np.ones(MAX_READ_BYTES // 4 // 4, np.float32))
     x = model.input("x", float32())
@@ -95,7 +95,7 @@ def test_what_is_read_is_bounded_in_sum() -> None:
     assert ops(fold_constants(model)) == ["add"] * 4 + ["reduce_max", "add"] * 2
 
 
-def test_ops_whose_work_their_sizes_do_not_bound_stay() -> None:
+def test_ops_of_unbounded_time_stay() -> None:
     assert all(OPS[name].unbounded for name in ("conv2d", "max_pool2d", "lstm", "while_loop"))
     model = Model()
     c = model.constant("c", np.ones((1, 3, 3, 1), np.float32))

@@ -1,4 +1,4 @@
-"""fuse: pads and activations become part of their neighbour, where nobody else looks."""
+"""fuse: pads and activations become part of their neighbour if nothing else reads the tensor between."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def constant(model: Model, *shape: int) -> Operand:
     return model.constant("c", RNG.standard_normal(shape).astype(np.float32))
 
 
-def layer(model: Model, op: str, x: Operand, **attrs: Any) -> Operand:
-    """A convolution or fully connected layer with 8 outputs and no bias."""
+def filtered(model: Model, op: str, x: Operand, **attrs: Any) -> Operand:
+    """Add an op with a filter, 8 outputs and no bias."""
     last = x.type.shape[-1]
     filters = {
         "conv2d": (8, 3, 2, last),
@@ -54,7 +54,7 @@ def test_pads_become_the_padding_of_a_convolution(op: str, rows: Any, columns: A
     model = Model()
     x = model.input("x", IMAGE)
     (padded,) = model.add("pad", [x], {"paddings": ((0, 0), rows, columns, (0, 0))})
-    model.output(layer(model, op, padded, **attrs))
+    model.output(filtered(model, op, padded, **attrs))
     assert ops(same(model, fuse_pad)) == [op]
 
 
@@ -68,7 +68,7 @@ def test_pads_become_the_padding_of_a_convolution(op: str, rows: Any, columns: A
 )
 def test_other_pads_stay(attrs: Any) -> None:
     model = Model()
-    model.output(layer(model, "conv2d", model.add("pad", [model.input("x", IMAGE)], attrs)[0]))
+    model.output(filtered(model, "conv2d", model.add("pad", [model.input("x", IMAGE)], attrs)[0]))
     assert ops(same(model, fuse_pad)) == ["pad", "conv2d"]
 
 
@@ -85,22 +85,22 @@ def test_pads_of_filters_and_pads_before_averages_stay() -> None:
 
 
 @pytest.mark.parametrize("case", ["output", "reader"])
-def test_pads_that_others_read_stay(case: str) -> None:
+def test_pads_with_other_readers_stay(case: str) -> None:
     model = Model()
     (y,) = model.add("pad", [model.input("x", IMAGE)], {"paddings": ((0, 0), (1, 1), (1, 1), (0, 0))})
-    model.output(layer(model, "conv2d", y), y if case == "output" else model.add("tanh", [y])[0])
+    model.output(filtered(model, "conv2d", y), y if case == "output" else model.add("tanh", [y])[0])
     assert "pad" in ops(same(model, fuse_pad))
 
 
 def test_pads_beyond_what_a_window_may_have_stay() -> None:
     model = Model()
     (y,) = model.add("pad", [model.input("x", IMAGE)], {"paddings": ((0, 0), (999, 0), (999, 0), (0, 0))})
-    model.output(layer(model, "conv2d", y))
+    model.output(filtered(model, "conv2d", y))
     assert ops(same(model, fuse_pad)) == ["pad", "conv2d"]
 
 
 def pooled(kind: TensorType, value: float, before: str | None, amount: int = 1) -> Model:
-    """An op, a pad with a value on every side, and a max pool of 3 x 2."""
+    """A model of an op, a pad with a value on every side, and a max pool of 3 x 2."""
     model = Model()
     x = model.input("x", kind)
     if before in ("relu", "tanh"):
@@ -127,7 +127,7 @@ def pooled(kind: TensorType, value: float, before: str | None, amount: int = 1) 
         (-2.0, "tanh", False),
     ],
 )
-def test_pads_with_nothing_above_an_element_become_the_padding_of_a_max_pool(
+def test_pads_that_are_never_a_maximum_become_the_padding_of_a_max_pool(
     value: float, before: str | None, fused: bool, backend: str
 ) -> None:
     model = pooled(IMAGE, value, before)
@@ -167,7 +167,7 @@ def test_every_fusible_op_takes_one(op: str) -> None:
     x = model.input("x", IMAGE)
     window = {"padding": "same", "stride": (1, 1)}
     if op in ("conv2d", "depthwise_conv2d", "fully_connected"):
-        y = layer(model, op, x)
+        y = filtered(model, op, x)
     elif op.endswith("pool2d"):
         (y,) = model.add(op, [x], {**window, "size": (2, 2)})
     elif op == "transpose_conv2d":
@@ -206,7 +206,7 @@ def test_the_fused_operation_keeps_its_origin() -> None:
 
 
 def quantised_model(op: str, attrs: dict[str, Any], then: str, scale: float) -> Model:
-    """A quantised op and after it another, whose result has a scale of its own."""
+    """A model of a quantised op, and an op after it whose result has another scale."""
     model = Model()
     kind = TensorType(DType.UINT8, (1, 4, 4, 4), STORED)
     (y,) = model.add(op, [model.input("x", kind)], attrs)

@@ -16,7 +16,7 @@ from tests.passes.same import ops, same
 
 
 def block(model: Model, x: Operand) -> Operand:
-    """pad, convolution, bias of a shape of its own, nothing, activation: written as loosely as files do."""
+    """Add a pad, a convolution, a bias of another shape, an identity and an activation."""
     filters = model.constant("w", np.full((4, 3, 3, 4), 0.1, np.float32))
     bias = model.constant("b", np.arange(4, dtype=np.float32))
     (padded,) = model.add("pad", [x], {"paddings": ((0, 0), (1, 1), (1, 1), (0, 0))})
@@ -30,7 +30,7 @@ def block(model: Model, x: Operand) -> Operand:
     return y
 
 
-def test_a_loosely_written_block_becomes_one_operation() -> None:
+def test_pad_convolution_bias_and_activation_become_one_operation() -> None:
     model = Model()
     y = block(model, model.input("x", float32(1, 5, 5, 4)))
     model.output(block(model, y))
@@ -58,7 +58,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_random_graphs_stay_the_same_function(data: st.DataObject) -> None:
+def test_random_graphs_compute_the_same_after_all_passes(data: st.DataObject) -> None:
     model = Model()
     known = [model.input("x", float32(1, 4, 4, 2))]
     known += [
@@ -88,8 +88,8 @@ def test_random_graphs_stay_the_same_function(data: st.DataObject) -> None:
         assert len(same(model, apply).operations) <= len(model.operations)
 
 
-def test_the_next_values_of_variables_are_computed_as_they_were() -> None:
-    """One that nobody else reads, one behind an identity, one between two that fuse, one of constants."""
+def test_the_next_values_of_variables_stay_the_same() -> None:
+    """One that nothing else reads, one after an identity, one between two that fuse, one of constants."""
     model = Model()
     x = model.input("x", float32(2, 4))
     variables = [model.variable(f"v{k}", float32(2, 4), np.full((2, 4), k, np.float32)) for k in range(4)]

@@ -14,7 +14,7 @@ from gpunn.types import DType, Quantization, TensorType, float32
 from tests.passes.same import ops, same
 
 
-def test_operations_that_nobody_reads_go() -> None:
+def test_unread_operations_are_removed() -> None:
     model = Model()
     x = model.input("x", float32(2, 3))
     (y,) = model.add("relu", [x])
@@ -32,7 +32,7 @@ def test_inputs_stay_even_when_unread() -> None:
     assert prune_unread(model).inputs == [x, y]
 
 
-def test_a_model_of_nothing_but_inputs() -> None:
+def test_a_model_without_operations() -> None:
     model = Model()
     model.output(model.input("x", float32(2)))
     assert ops(same(model, prune_unread)) == []
@@ -51,7 +51,7 @@ IDENTITIES: list[tuple[str, Mapping[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("op", "attrs"), IDENTITIES)
-def test_identities_go(op: str, attrs: Mapping[str, Any]) -> None:
+def test_identities_are_removed(op: str, attrs: Mapping[str, Any]) -> None:
     model = Model()
     (y,) = model.add("relu", [model.input("x", float32(*SHAPE))])
     (same_y,) = model.add(op, [y], attrs)
@@ -60,7 +60,7 @@ def test_identities_go(op: str, attrs: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("op", "attrs"), IDENTITIES)
-def test_an_identity_that_yields_an_output_hands_its_name_to_the_producer(
+def test_an_identity_that_computes_an_output_gives_its_name_to_the_producer(
     op: str, attrs: Mapping[str, Any]
 ) -> None:
     model = Model()
@@ -86,7 +86,7 @@ def test_outputs_that_are_inputs_or_each_other_keep_their_operation() -> None:
     assert ops(same(model, bypass_identities)) == ["reshape", "relu", "reshape", "tanh", "reshape", "reshape"]
 
 
-def test_chains_of_identities_go_at_once() -> None:
+def test_chains_of_identities_are_removed_at_once() -> None:
     model = Model()
     (y,) = model.add("relu", [model.input("x", float32(2, 3))])
     for _ in range(4):
@@ -106,7 +106,7 @@ CHANGES: list[tuple[str, Mapping[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("op", "attrs"), CHANGES)
-def test_what_changes_something_stays(op: str, attrs: Mapping[str, Any]) -> None:
+def test_operations_that_change_something_stay(op: str, attrs: Mapping[str, Any]) -> None:
     model = Model()
     x = model.input("x", float32(*SHAPE))
     model.output(*model.add(op, [x], attrs))

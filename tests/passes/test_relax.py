@@ -14,7 +14,7 @@ from tests.passes.same import ops
 
 
 def halves(model: Model) -> set[str]:
-    """The names of the tensors that are float16 in the relaxed model."""
+    """Return the names of the tensors that are float16 in the relaxed model."""
     relaxed = relax(model)
     assert (relaxed.inputs, relaxed.outputs) == (model.inputs, model.outputs)
     assert ops(relaxed) == ops(model)
@@ -30,7 +30,7 @@ def matrix(*values: float) -> np.ndarray:
     return np.array([values], np.float32)
 
 
-def test_intermediate_tensors_and_matrices_become_halves_inputs_outputs_and_vectors_stay() -> None:
+def test_intermediate_tensors_and_matrices_become_float16_inputs_outputs_and_vectors_stay() -> None:
     model = Model()
     x = model.input("x", float32(3, 4))
     a = unary(model, "relu", x, "a")
@@ -43,7 +43,7 @@ def test_intermediate_tensors_and_matrices_become_halves_inputs_outputs_and_vect
     assert constant.value is not None and constant.value.dtype == np.float16
 
 
-def test_an_alias_is_stored_like_what_it_is_an_alias_of() -> None:
+def test_an_alias_is_stored_like_its_operand() -> None:
     model = Model()
     x = model.input("x", float32(2, 3))
     (of_input,) = model.add("reshape", [x], {"shape": (6,)}, names=["of input"])
@@ -66,7 +66,7 @@ def test_an_alias_is_stored_like_what_it_is_an_alias_of() -> None:
         ("reduce_sum", {"axes": (0,), "keep_dims": True}),
     ],
 )
-def test_what_must_be_precise_reads_and_writes_float32(op: str, attrs: dict[str, object]) -> None:
+def test_precise_ops_read_and_write_float32(op: str, attrs: dict[str, object]) -> None:
     model = Model()
     a = unary(model, "relu", model.input("x", float32(2, 3)), "a")
     b = unary(model, "tanh", a, "b")
@@ -76,14 +76,14 @@ def test_what_must_be_precise_reads_and_writes_float32(op: str, attrs: dict[str,
     assert halves(model) == {"a", "d"}
 
 
-def test_recurrent_layers_keep_weights_and_state() -> None:
+def test_recurrent_ops_keep_weights_and_state() -> None:
     model = Model()
     x = unary(model, "relu", model.input("x", float32(1, 2)), "read")
     square = model.constant("square", np.ones((2, 2), np.float32))
     state, y = model.add("rnn", [x, square, square, model.constant("b", np.ones(2, np.float32)), x])
     (z,) = model.add("batch_matmul", [y, square], names=["z"])
     model.output(state, unary(model, "relu", z, "y"))
-    # The same constant is read as float32 by one layer, as float16 by another.
+    # The same constant is read as float32 by one filtered, as float16 by another.
     assert halves(model) == {"square", "z"}
     assert [o.name for o in relax(model).operands()].count("square") == 2
 

@@ -1,4 +1,4 @@
-"""requantize: ways through reals and back become integers where all 256 results are the same."""
+"""requantize: operations on reals become operations on integers if all 256 results are the same."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def there_and_back(to: Quantization, *steps: tuple[str, dict[str, Any]], dtype: 
     return model
 
 
-def test_nothing_is_left_of_the_way_there_and_back() -> None:
+def test_quantize_after_dequantize_disappears() -> None:
     model = there_and_back(FINE, ("reshape", {"shape": (32, 16)}), ("transpose", {"perm": (1, 0)}))
     assert ops(same(model, optimise, [EVERY])) == ["reshape", "transpose"]
 
 
-def test_the_way_there_and_back_leaves_an_operation_that_changes_nothing() -> None:
+def test_quantize_after_dequantize_leaves_an_identity() -> None:
     result = same(there_and_back(FINE), fuse_quantize, [EVERY])
     assert ops(result) == ["reshape"]
     np.testing.assert_array_equal(evaluator.run(result, [EVERY])[0], EVERY)
@@ -59,7 +59,7 @@ def test_the_way_there_and_back_leaves_an_operation_that_changes_nothing() -> No
         (COARSE, ("hard_swish", {}), ["hard_swish"]),
     ],
 )
-def test_a_function_works_on_integers_where_every_result_is_the_same(
+def test_a_function_takes_integers_if_every_result_is_the_same(
     to: Quantization, function: tuple[str, dict[str, Any]], expected: list[str], backend: str
 ) -> None:
     model = there_and_back(to, function)
@@ -82,7 +82,7 @@ HALF = float(np.nextafter(np.float32(2), np.float32(3)))  # steps of this make n
         (Quantization((1.0,), (255,)), Quantization((HALF,), (128,)), "uint8", 2),
     ],
 )
-def test_another_scale_is_a_requantisation_where_every_result_is_the_same(
+def test_another_scale_is_a_requantisation_if_every_result_is_the_same(
     stored: Quantization, to: Quantization, dtype: str, left: int
 ) -> None:
     model = Model()
@@ -104,7 +104,7 @@ def test_other_ways_stay(case: str) -> None:
     assert ops(same(model, fuse_quantize, [EVERY])) == ops(model)
 
 
-def test_quantising_rounds_and_so_does_not_cancel() -> None:
+def test_dequantize_after_quantize_stays_because_it_rounds() -> None:
     model = Model()
     y = quantized(model, model.input("x", float32(3, 5)), COARSE)
     model.output(*model.add("dequantize", [quantized(model, y, FINE)]))

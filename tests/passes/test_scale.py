@@ -28,8 +28,8 @@ def image(model: Model, op: str) -> Operand:
     return model.input("x", float32(3, 4) if op == "fully_connected" else float32(2, 5, 6, 4))
 
 
-def layer(model: Model, op: str, x: Operand, bias: Operand | None = None, **attrs: Any) -> Operand:
-    """A layer with 8 output channels that pads where it can."""
+def filtered(model: Model, op: str, x: Operand, bias: Operand | None = None, **attrs: Any) -> Operand:
+    """Add an op with a filter and 8 output channels, padded if it can be."""
     shape, window = {
         "conv2d": ((8, 3, 2, 4), {"padding": "same"}),
         GROUPED: ((8, 3, 2, 2), {"padding": "same"}),
@@ -45,11 +45,11 @@ def layer(model: Model, op: str, x: Operand, bias: Operand | None = None, **attr
 @pytest.mark.parametrize("shape", [(8,), (1, 8), (1,), ()])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("then", ["add", "sub", "mul", "div", "add turned", "sub turned", "mul turned"])
-def test_arithmetic_after_a_layer_becomes_its_weights(
+def test_arithmetic_after_a_filter_joins_the_filter(
     op: str, shape: tuple[int, ...], biased: bool, then: str
 ) -> None:
     model = Model()
-    y = layer(model, op, image(model, op), constant(model, 8) if biased else None)
+    y = filtered(model, op, image(model, op), constant(model, 8) if biased else None)
     pair = [y, constant(model, *shape)]
     name, _, turned = then.partition(" ")
     model.output(*model.add(name, pair[::-1] if turned else pair, {"activation": "relu"}))
@@ -61,12 +61,12 @@ def test_arithmetic_after_a_layer_becomes_its_weights(
 @pytest.mark.parametrize("op", [*LAYERS, GROUPED])
 @pytest.mark.parametrize("shape", [(4,), ()])
 @pytest.mark.parametrize("first", ["mul", "div", "mul turned"])
-def test_a_product_before_a_layer_becomes_its_weights(op: str, shape: tuple[int, ...], first: str) -> None:
+def test_a_product_before_a_filter_joins_the_filter(op: str, shape: tuple[int, ...], first: str) -> None:
     model = Model()
     pair = [image(model, op), constant(model, *shape)]
     name, _, turned = first.partition(" ")
     (x,) = model.add(name, pair[::-1] if turned else pair)
-    model.output(layer(model, op, x, constant(model, 8)))
+    model.output(filtered(model, op, x, constant(model, 8)))
     assert ops(same(model, fold_channels, tolerance=of_rounded_weights)) == [op.partition(" ")[0]]
 
 
@@ -78,16 +78,16 @@ def test_rows_of_several_pixels_take_a_product_for_each_channel() -> None:
 
 
 def normalised(model: Model, y: Operand) -> Operand:
-    """Batch normalisation, as files spell it out."""
+    """Add a batch normalisation in the operations that files have for it."""
     (y,) = model.add("sub", [y, constant(model, 8)])
     (y,) = model.add("mul", [y, constant(model, 1, 1, 1, 8)])
     return model.add("add", [constant(model, 8), y])[0]
 
 
-def test_batch_normalisation_vanishes(backend: str) -> None:
+def test_batch_normalisation_joins_the_filter(backend: str) -> None:
     model = Model()
     x = image(model, "conv2d")
-    y = normalised(model, layer(model, "conv2d", x, constant(model, 8)))
+    y = normalised(model, filtered(model, "conv2d", x, constant(model, 8)))
     y = normalised(model, model.add("depthwise_conv2d", [y, constant(model, 1, 3, 3, 8)])[0])
     model.output(*model.add("relu6", [y]))
     assert ops(optimise(model)) == ["conv2d", "depthwise_conv2d"]
@@ -163,7 +163,7 @@ def test_weights_of_integers_stay() -> None:
     assert ops(same(model, fold_channels)) == ["conv2d", "mul"]
 
 
-def test_filters_that_are_computed_anew_are_bounded_in_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_all_new_filters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpunn.passes.scale.MAX_SCALED_BYTES", 2 * 4 * 64)
     model = Model()
     x, w = model.input("x", float32(1, 8)), constant(model, 8, 8)

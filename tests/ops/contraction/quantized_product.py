@@ -16,7 +16,7 @@ DTYPES = {"uint8": (U8, U8), "int8": (I8, I8), "int8 per channel": (I8, I8), "ui
 
 
 def float32(value: float) -> float:
-    """What a file keeps of a scale."""
+    """Return a scale as a file stores it."""
     return float(np.float32(value))
 
 
@@ -60,12 +60,12 @@ class Case:
         self.output = Quantization((scale,), (self.zero_point(rng, x_type),))
 
     def zero_point(self, rng: np.random.Generator, dtype: DType) -> int:
-        """Near the middle of the range, so that the sums fill the result's; or at one of its ends."""
+        """Return a zero point near the middle of the range, or at one of its ends."""
         low, high = LIMITS[dtype]
         return int(rng.choice([low, high]) if self.extreme else rng.integers(low + 110, high - 110))
 
     def centred(self) -> tuple[Array, Array, list[float]]:
-        """Input and filter without their zero points, in int64, and the factors that rescale their sums."""
+        """Return input and filter minus their zero points, as int64, and the factors of their sums."""
         (x, w, _), (x_type, w_type, _) = self.inputs, self.types
         assert x is not None and w is not None and x_type is not None and w_type is not None
         assert x_type.quantization is not None and w_type.quantization is not None
@@ -77,14 +77,14 @@ class Case:
         return x.astype(np.int64) - zeros[0], w.astype(np.int64) - zeros[1], factors
 
     def check(self, backend: str, attrs: dict[str, Any], constants: tuple[int, ...] = (1, 2)) -> Array:
-        """The backend's result, which has the reference's bits."""
+        """Return the backend's result; assert that it has the reference's bits."""
         (result,) = check_integer(
             self.op, self.inputs, self.types, attrs, self.output, constants, backend=backend
         )
         return result
 
     def body(self, attrs: dict[str, Any], constants: tuple[int, ...] = (1, 2)) -> str:
-        """The shader that the operation runs on."""
+        """Return the body of the operation's kernel."""
         model = integer_model(self.op, self.inputs, self.types, attrs, self.output, constants)
         with model.compile(backend="webgpu") as compiled:
             return "".join(row.kernel.body for row in compiled.plan_rows())

@@ -30,13 +30,13 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
 
 
 def bound(a: Array, b: Array, depth: int) -> float:
-    """How far a sum of `depth` products can be off: see tolerance() in test_conv.py."""
+    """Return how far a sum of `depth` products can be off: see tolerance() in test_conv.py."""
     largest = float(np.abs(a).max(initial=0) * np.abs(b).max(initial=0))
     return max(ATOL, depth * depth * EPS / 2 * largest)
 
 
 def matrices(batch: tuple[int, ...], rows: int, columns: int, adjoint: bool, seed: int) -> Array:
-    """A stack of matrices as attribute adj_a or adj_b wants it."""
+    """Return a stack of matrices, transposed if adj_a or adj_b says so."""
     return random(seed, *batch, *((columns, rows) if adjoint else (rows, columns)))
 
 

@@ -1,4 +1,4 @@
-"""conv2d and depthwise_conv2d: every kernel variant against float64, and LiteRT's opinion."""
+"""conv2d and depthwise_conv2d: every kernel variant against float64 and LiteRT."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tolerance(x: Array, filter: Array) -> float:
 def run(
     backend: str, x: Array, filter: Array, bias: Array | None, attrs: dict[str, Any], op: str = "conv2d"
 ) -> str:
-    """Check a convolution with a constant filter; the body that it ran on."""
+    """Check a convolution with a constant filter; return the body of its kernel."""
     inputs = [x, filter] if bias is None else [x, filter, bias]
     terms = filter if op == "conv2d" else filter.reshape(-1, filter.shape[-1]).T
     check(op, inputs, attrs, backend=backend, constants=(1, 2), atol=tolerance(x, terms))
@@ -81,7 +81,7 @@ def test_a_strided_pointwise_convolution_skips_pixels(backend: str) -> None:
     run(backend, random(1, 1, 7, 9, 8), random(2, 8, 1, 1, 8), None, {"stride": (2, 3)})
 
 
-def test_a_filter_that_is_no_constant(backend: str) -> None:
+def test_a_computed_filter(backend: str) -> None:
     x, filter, bias = random(1, 1, 6, 5, 4), random(2, 3, 2, 2, 4), random(3, 3)
     check("conv2d", [x, filter, bias], {"padding": "same"}, backend=backend, atol=tolerance(x, filter))
     x, filter, bias = random(1, 1, 6, 5, 4), random(2, 1, 2, 2, 8), random(3, 8)
@@ -135,7 +135,7 @@ def test_hand_worked_numbers(backend: str) -> None:
 @pytest.mark.parametrize("padding", [SAME, VALID])
 @pytest.mark.parametrize("stride", [(1, 1), (2, 3)])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
-def test_litert_agrees(padding: int, stride: tuple[int, int], dilation: tuple[int, int]) -> None:
+def test_agrees_with_litert(padding: int, stride: tuple[int, int], dilation: tuple[int, int]) -> None:
     attrs = {"padding": ("same", "valid")[padding], "stride": stride, "dilation": dilation}
     options = {
         "padding": padding,
@@ -196,8 +196,6 @@ def test_litert_agrees(padding: int, stride: tuple[int, int], dilation: tuple[in
         ),
     ],
 )
-def test_what_is_wrong_is_said(
-    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], message: str
-) -> None:
+def test_errors(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"{op}: {message}"):
         model_of(op, [random(i, *s) for i, s in enumerate(shapes)], attrs)

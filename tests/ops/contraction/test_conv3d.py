@@ -33,7 +33,7 @@ def test_every_backend(attrs: dict[str, Any], channels: int, outputs: int, backe
     check("conv3d", inputs(channels, outputs, bias=outputs != 5), attrs, backend=backend)
 
 
-def test_constants_and_nothing(backend: str) -> None:
+def test_constants_and_empty_batches(backend: str) -> None:
     check("conv3d", inputs(3, 4), {"padding": "same"}, backend=backend, constants=(1, 2))
     (y,) = check("conv3d", inputs(3, 4, batch=0), {"padding": "same"}, backend=backend)
     assert y.shape == (0, 6, 5, 7, 4)
@@ -42,7 +42,7 @@ def test_constants_and_nothing(backend: str) -> None:
 @pytest.mark.parametrize("attrs", ATTRS)
 @pytest.mark.parametrize(("groups", "channels", "outputs"), [(2, 6, 8), (3, 3, 3), (4, 4, 8), (2, 2, 16)])
 def test_groups(groups: int, channels: int, outputs: int, attrs: dict[str, Any], backend: str) -> None:
-    """Each part of the result is a convolution of its part of x."""
+    """Each group of output channels is a convolution of one group of input channels."""
     x = random(0, 2, 6, 5, 7, channels, low=-1, high=1)
     filter, bias = random(1, 3, 2, 3, channels // groups, outputs, low=-1, high=1), random(2, outputs)
     (y,) = check("conv3d", [x, filter, bias], {"groups": groups, **attrs}, backend=backend)

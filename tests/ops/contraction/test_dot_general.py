@@ -61,6 +61,6 @@ def test_products(letters: str, backend: str) -> None:
         ({"a_contracting": (), "b_contracting": (), "a_batch": (0,), "b_batch": (0,)}, "extents"),
     ],
 )
-def test_dimensions_that_do_not_fit(attrs: dict[str, Any], message: str) -> None:
+def test_wrong_dimensions_are_refused(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"dot_general: .*{message}"):
         model_of("dot_general", [random(0, 2, 3), random(1, 3, 4)], attrs)

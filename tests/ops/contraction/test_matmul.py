@@ -47,7 +47,7 @@ def test_keep_dims_keeps_the_leading_dimensions(backend: str, shape: tuple[int, 
 
 
 @pytest.mark.parametrize("keep_dims", [False, True])
-def test_litert_agrees(keep_dims: bool) -> None:
+def test_agrees_with_litert(keep_dims: bool) -> None:
     inputs = [random(1, 2, 3, 8), random(2, 5, 8), random(3, 5)]
     options = {"keepNumDims": keep_dims, "fusedActivationFunction": 1}
     attrs = {"keep_dims": keep_dims, "activation": "relu"}
@@ -63,6 +63,6 @@ def test_litert_agrees(keep_dims: bool) -> None:
         ([(2, 2, 6), (3, 4)], {"keep_dims": True}, "the last dimension must be 4"),
     ],
 )
-def test_what_is_wrong_is_said(shapes: list[tuple[int, ...]], attrs: dict[str, Any], message: str) -> None:
+def test_errors(shapes: list[tuple[int, ...]], attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"fully_connected: {message}"):
         model_of("fully_connected", [random(i, *s) for i, s in enumerate(shapes)], attrs)

@@ -62,7 +62,7 @@ def test_fully_connected_keeps_dimensions_or_flattens(gpu: str) -> None:
 
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize(("op", "shape", "filter", "body"), CONVOLUTIONS[::2])
-def test_filters_that_are_no_constants(
+def test_computed_filters(
     gpu: str, op: str, shape: tuple[int, ...], filter: tuple[int, ...], body: str, kind: str
 ) -> None:
     case = Case(op, kind, shape, filter, bias=len(kind) % 2 == 0)
@@ -125,7 +125,7 @@ def test_a_window_of_padding_sees_reals_of_zero(backend: str) -> None:
         ({2: quantized(DType.INT32, (8,), 0.25, 3)}, "the bias must have the zero point 0"),
     ],
 )
-def test_types_that_do_not_fit(changed: dict[int, TensorType], message: str) -> None:
+def test_wrong_types_are_refused(changed: dict[int, TensorType], message: str) -> None:
     types = [
         quantized(U8, (1, 4, 4, 4), 0.5, 3),
         quantized(U8, (8, 3, 3, 4), 0.5, 3),
@@ -162,7 +162,7 @@ def test_an_activation_that_is_no_clamp_is_refused() -> None:
 @pytest.mark.parametrize(
     "scale", [None, Quantization((0.0,), (0,)), Quantization((0.25,), (0,))], ids=["none", "zero", "product"]
 )
-def test_ways_to_say_the_scale_of_a_bias(scale: Quantization | None) -> None:
+def test_scales_of_a_bias(scale: Quantization | None) -> None:
     types: list[TensorType | None] = [
         quantized(U8, (2, 4), 0.5, 3),
         quantized(U8, (5, 4), 0.5, 3),

@@ -38,7 +38,7 @@ def test_transpose_conv2d(
 
 
 def transposed(x: Array, filter: Array, attrs: dict[str, Any]) -> Array:
-    """The product with the transpose of conv2d's matrix, column by column of it."""
+    """Return the product with the transpose of conv2d's matrix, column by column."""
     height, width = attrs["size"]
     channels = filter.shape[0]
     mode = {k: v for k, v in attrs.items() if k in ("stride", "padding")}
@@ -66,7 +66,7 @@ def test_integers(
     Case("transpose_conv2d", kind, shape, filter, bias=shape[1] == 4).check(backend, attrs)
 
 
-def test_a_filter_that_is_no_constant_runs_on_the_host(backend: str) -> None:
+def test_a_computed_filter_runs_on_the_host(backend: str) -> None:
     shape, filter, attrs = SHAPES[0]
     x, weights = random(1, *shape), random(2, *filter)
     host, atol = "the filter is not a constant", tolerance(x, weights)

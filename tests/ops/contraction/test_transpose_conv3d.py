@@ -35,7 +35,7 @@ def inputs_of(size: Sequence[int], filter: Sequence[int], attrs: Mapping[str, An
 
 
 def spread(inputs: Sequence[Array], size: Sequence[int], attrs: Mapping[str, Any]) -> Array:
-    """What every element of x adds to the result, one after the other."""
+    """Add up what every element of x contributes to the result."""
     x, filter, bias = (v.astype(np.float64) for v in inputs)
     stride, dilation = (attrs.get(name, (1, 1, 1)) for name in ("stride", "dilation"))
     padding = attrs.get("padding", "valid")
@@ -81,7 +81,7 @@ def test_it_is_the_gradient_of_conv3d(
 def test_groups(
     size: Sequence[int], filter: Sequence[int], attrs: dict[str, Any], groups: int, backend: str
 ) -> None:
-    """Each part of the result comes of its part of x alone."""
+    """Each group of output channels depends on one group of input channels."""
     x, weights, bias = (
         np.concatenate([v] * 2, axis=-1) if k < 2 else random(5, 4 * groups)
         for k, v in enumerate(inputs_of(size, filter, attrs))
@@ -113,6 +113,6 @@ def test_a_fused_activation(backend: str) -> None:
         ({"size": (4, 4, 4), "groups": 2}, "3 channels cannot be divided into 2 groups"),
     ],
 )
-def test_what_does_not_fit(attrs: dict[str, Any], message: str) -> None:
+def test_wrong_operands_are_refused(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"transpose_conv3d: .*{message}"):
         model_of("transpose_conv3d", inputs_of((4, 4, 4), (2, 2, 2), {}), attrs)

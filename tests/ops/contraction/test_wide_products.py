@@ -46,7 +46,7 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], int, dict[str, Any]]] =
 
 
 def channels(type: TensorType, axis: int) -> TensorType:
-    """The filter with a scale for each of its output channels."""
+    """Return the filter with a scale for each output channel."""
     count = type.shape[axis]
     scales = tuple(float(np.float32(s)) for s in np.linspace(0.01, 0.02, count))
     return TensorType(type.dtype, type.shape, Quantization(scales, (0,) * count, axis))
@@ -101,7 +101,7 @@ def test_zero_points(zero: int, pinned: int | None, backend: str) -> None:
 
 @pytest.mark.parametrize("value", [-(2**15), 2**15 - 1])
 @pytest.mark.parametrize(("op", "filter"), [("fully_connected", (4, 60000)), ("conv2d", (4, 10, 10, 50))])
-def test_sums_far_beyond_32_bits(op: str, filter: tuple[int, ...], value: int, backend: str) -> None:
+def test_sums_beyond_32_bits(op: str, filter: tuple[int, ...], value: int, backend: str) -> None:
     """Of products of -2^15 or 2^15 - 1 with -128, in large steps and in steps of one."""
     x, w = quantized(I16, (2, *filter[1:]), 1.0), quantized(I8, filter, 1.0)
     terms = int(np.prod(filter[1:]))

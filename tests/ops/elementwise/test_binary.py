@@ -56,12 +56,12 @@ lines = pytest.mark.parametrize("line", REALS, ids=lambda line: line.name)
 
 
 def of_dtype(dtype: DType) -> list[str]:
-    """The lines that take a dtype."""
+    """Return the lines of the table that take a dtype."""
     return [line.name for line in binary.TABLE if dtype in line.dtypes]
 
 
 def operands(line: binary.Binary, seed: int, a: tuple[int, ...], b: tuple[int, ...]) -> list[Array]:
-    """Two arrays; a divisor keeps away from 0, where quotients leave float32."""
+    """Return two arrays; divisors are not near 0, so that quotients fit float32."""
     divisor = random(seed + 1, *b, low=0.5) * np.where(random(seed + 2, *b) < 0, -1, 1)
     second = divisor if line.name in ("div", "floor_div", "floor_mod") else random(seed + 1, *b)
     first = random(seed, *a)
@@ -153,7 +153,7 @@ def test_powers_of_all_magnitudes(backend: str) -> None:
     assert np.signbit(y[0]).tolist() == [e % 2 == 1 for e in range(-5, 6)]
 
 
-def test_a_number_that_is_none_differs_from_all(backend: str) -> None:
+def test_nan_differs_from_every_number(backend: str) -> None:
     x = np.array([np.nan, 1, np.nan, np.inf], np.float32)
     assert check("equal", [x, x], backend=backend)[0].tolist() == [False, True, False, True]
     assert check("not_equal", [x, x], backend=backend)[0].tolist() == [True, False, True, False]

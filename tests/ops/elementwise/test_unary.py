@@ -1,4 +1,4 @@
-"""Element-wise ops of one tensor, as layers and as fused activations."""
+"""Element-wise ops of one tensor, as operations and as fused activations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ lines = pytest.mark.parametrize("line", REALS, ids=lambda line: line.name)
 
 
 def of_dtype(dtype: DType) -> list[str]:
-    """The lines that take a dtype."""
+    """Return the lines of the table that take a dtype."""
     return [line.name for line in unary.TABLE if dtype in line.dtypes]
 
 
@@ -99,7 +99,7 @@ def test_angles_near_quarter_turns(name: str, backend: str) -> None:
     check(name, [quarters], backend=backend)
 
 
-def test_where_the_exponential_leaves_float32(backend: str) -> None:
+def test_the_exponential_at_the_limits_of_float32(backend: str) -> None:
     last = np.float32(88.72283)
     x = np.array([last, np.nextafter(last, np.float32(99)), -87.2, -87.4, -104], np.float32)
     (y,) = check("exp", [x], backend=backend)
@@ -172,7 +172,7 @@ def test_agrees_with_the_c_library(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sinh", "asinh", "atanh", "erf", "acosh"])
-def test_small_results_keep_their_digits(name: str, backend: str) -> None:
+def test_small_results_are_accurate(name: str, backend: str) -> None:
     """About eight operations stand between argument and result, each good to one eps or less."""
     x = np.geomspace(1e-30, 0.9, 3001)
     arguments = (1 + x[x > 1e-7] if name == "acosh" else np.concatenate([x, -x])).astype(np.float32)

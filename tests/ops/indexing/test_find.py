@@ -1,4 +1,4 @@
-"""Ops whose results are as large as values say, in Models made by hand: one program for all of one size."""
+"""Ops whose values decide on the size of results: one program for all values that give one size."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_wrong_types(op: str, inputs: list[Array], attrs: dict[str, Any], messag
         ((0, 2**30, 1), "at most 4194304 are supported"),
     ],
 )
-def test_ranges_that_lead_nowhere(numbers: tuple[Any, ...], message: str, backend: str) -> None:
+def test_wrong_ranges_are_refused(numbers: tuple[Any, ...], message: str, backend: str) -> None:
     inputs = [np.asarray(v, np.int32) for v in numbers]
     with pytest.raises(ModelError, match=f"range: .*{message}"):
         model_of("range", inputs, {}, range(3))

@@ -23,7 +23,7 @@ def picks(shape: tuple[int, ...], extent: int) -> Array:
 
 
 def names(shape: tuple[int, ...], extents: tuple[int, ...]) -> Array:
-    """Rows of numbers below `extents`."""
+    """Return rows of numbers below `extents`."""
     return (
         np.stack([picks(shape, n) for n in extents], axis=-1) if extents else np.zeros((*shape, 0), np.int32)
     )

@@ -24,7 +24,7 @@ def typed(seed: int, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def names(seed: int, count: int, extents: tuple[int, ...]) -> Array:
-    """Rows of numbers below `extents`."""
+    """Return rows of numbers below `extents`."""
     columns = [np.random.default_rng((seed, n)).integers(0, n, count) for n in extents]
     return np.stack(columns, axis=-1).astype(np.int32)
 

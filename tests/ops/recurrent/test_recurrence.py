@@ -145,7 +145,7 @@ def test_a_recurrence_takes_them_too(activation: Any, hardware: str) -> None:
         assert_close(state, expected)
 
 
-def test_numbers_that_are_none_stay_so(hardware: str) -> None:
+def test_nan_stays_nan(hardware: str) -> None:
     """Clips and activations keep NaN."""
     for activation in ACTIVATIONS:
         x = np.full((1, 1, 1), np.nan, np.float32)

@@ -190,7 +190,7 @@ def test_recurrence_by_hand(backend: str) -> None:
     assert (y[1, :, 0].tolist(), state[:, 0].tolist()) == ([20, 5, 2], [7, 20])
 
 
-def test_what_no_workgroup_holds_and_computed_weights_are_the_hosts(gpu: str) -> None:
+def test_large_states_and_computed_weights_run_on_the_host(gpu: str) -> None:
     x, r, h = (np.zeros(shape, np.float32) for shape in ((1, 2, 1025), (1025, 1025), (1, 1025)))
     host = "a state of 1025 units is over the 1024"
     check("recurrence", [x, r, h], backend=gpu, constants=(1,), host=host)

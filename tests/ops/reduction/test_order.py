@@ -97,7 +97,7 @@ def test_small_integers(dtype: type, backend: str) -> None:
 
 
 def test_long_rows(backend: str) -> None:
-    """They are walked k times, or sorted."""
+    """The kernel goes along a row k times, or sorts it."""
     many = np.random.default_rng(0).integers(-9, 9, (3, 5000))
     for x in (random(0, 2, 9000), awkward(2, 5000), *map(many.astype, (np.int8, np.int32, np.int64))):
         for k in (2, 16, 17, 300):
@@ -112,7 +112,7 @@ def test_long_rows(backend: str) -> None:
     ("shape", "k"), [((1, 5000), 30), ((3, 513), 513), ((2, 2, 1025), 400), ((0, 600), 20), ((600,), 0)]
 )
 def test_sorted_rows(shape: tuple[int, ...], k: int, dtype: Any, backend: str) -> None:
-    """Few values, of which many are equal, and NaN."""
+    """Few different values, and NaN."""
     x = random(0, *shape, low=-100, high=100).astype(np.int8).astype(dtype)
     if x.dtype.kind == "f":
         x[..., ::9] = np.nan

@@ -29,11 +29,11 @@ def test_pool(backend: str, op: str, attrs: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("op", POOLS)
-def test_a_pool_over_the_whole_picture(backend: str, op: str) -> None:
+def test_a_pool_over_the_whole_image(backend: str, op: str) -> None:
     check(op, [random(1, 1, 33, 17, 4)], {"size": (33, 17)}, backend=backend)
 
 
-def test_padding_counts_for_nothing(backend: str) -> None:
+def test_padding_is_not_counted(backend: str) -> None:
     x = np.full((1, 2, 2, 1), -3, np.float32)
     for op, expected in (("average_pool2d", -3), ("max_pool2d", -3), ("l2_pool2d", 3)):
         (y,) = check(op, [x], {"size": (2, 2), "padding": "same"}, backend=backend)
@@ -51,7 +51,7 @@ def test_the_maximum_keeps_nan_and_infinities(backend: str) -> None:
 
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("op", POOLS)
-def test_litert_agrees(op: str, padding: int) -> None:
+def test_agrees_with_litert(op: str, padding: int) -> None:
     attrs = {"size": (3, 2), "stride": (2, 1), "padding": ("same", "valid")[padding], "activation": "relu6"}
     options = {
         "padding": padding,
@@ -73,6 +73,6 @@ def test_litert_agrees(op: str, padding: int) -> None:
         ({"size": (2, 2), "stride": (1, 0)}, "stride must be two numbers of at least 1"),
     ],
 )
-def test_what_is_wrong_is_said(attrs: dict[str, Any], message: str) -> None:
+def test_errors(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"max_pool2d: .*{message}"):
         model_of("max_pool2d", [random(1, 1, 4, 4, 3)], attrs)

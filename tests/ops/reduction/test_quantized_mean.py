@@ -74,7 +74,7 @@ def test_mean_as_litert(shape: tuple[int, ...], axes: tuple[int, ...], keep_dims
             np.testing.assert_array_equal(result, expected)
 
 
-def test_the_mean_of_nothing_goes_through_reals(backend: str) -> None:
+def test_the_mean_of_no_elements_goes_through_reals(backend: str) -> None:
     x = quantized(DType.UINT8, (2, 0), 0.1, 7)
     values = np.zeros((2, 0), np.uint8)
     (got,) = check_integer("mean", [values], [x], {"axes": (1,)}, backend=backend, host="no elements")

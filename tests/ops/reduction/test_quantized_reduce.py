@@ -111,8 +111,8 @@ def test_quantised_reductions_saturate(dtype: DType, backend: str) -> None:
             assert (found == expected).all()
 
 
-def test_what_no_integer_reduction_serves(backend: str) -> None:
-    """Sums of 2^31 and more, and reductions of nothing, go through reals."""
+def test_reductions_without_integer_arithmetic(backend: str) -> None:
+    """Sums of 2^31 and more, and reductions of no elements, go through reals."""
     type = quantized(DType.INT8, (1, 2**23 + 2**16), 2.0**-24, -128)
     y = Quantization((1 / 32,), (0,))
     x = np.full(type.shape, 127, np.int8)

@@ -63,7 +63,7 @@ def test_generated_shapes(backend: str) -> None:
         run(random(seed, *shape), axes, backend)
 
 
-def test_mean_of_nothing_is_nan(backend: str) -> None:
+def test_the_mean_of_no_elements_is_nan(backend: str) -> None:
     (y,) = check("mean", [random(0, 2, 0, 3)], {"axes": (1,)}, backend=backend)
     assert np.isnan(y).all()
 
@@ -211,7 +211,7 @@ def test_means_of_integers(dtype: Any, backend: str) -> None:
             check("mean", [far], {"axes": axes}, backend=backend)
 
 
-def test_means_of_truth_are_refused() -> None:
+def test_means_of_bools_are_refused() -> None:
     with pytest.raises(
         ModelError, match="mean: input 0 must be float32 or float16 or int32 or int64, got bool"
     ):

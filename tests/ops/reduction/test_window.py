@@ -178,7 +178,7 @@ def test_whole_axes_of_quantised_tensors(backend: str) -> None:
         ({"function": "sum"}, "needs attribute axes"),
     ],
 )
-def test_whole_axes_that_are_wrong(attrs: dict[str, Any], message: str) -> None:
+def test_wrong_axes_are_refused(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"reduce_from: {message}"):
         model_of("reduce_from", [random(0, 2, 3), random(0)], attrs)
     with pytest.raises(ModelError, match="reduce_from: input 1 must be one element of the type"):
@@ -186,7 +186,7 @@ def test_whole_axes_that_are_wrong(attrs: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize("function", ["sum", "prod"])
-def test_comparison_knows_how_far_many_terms_round(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparisons_allow_for_many_roundings(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum of 9000 terms that cancel, and a product of as many: they round more often than one result."""
     monkeypatch.setattr(window, "MAX_PLACES", 0)
     half = random(3, 4500, low=0.999, high=1.001)
@@ -210,12 +210,12 @@ def test_comparison_knows_how_far_many_terms_round(function: str, monkeypatch: p
         ({"function": "any", "size": (1, 1)}, "must be bool"),
     ],
 )
-def test_wrong_windows(attrs: dict[str, Any], message: str) -> None:
+def test_wrong_windows_are_refused(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"reduce_window: .*{message}"):
         model_of("reduce_window", [random(0, 2, 3)], attrs)
 
 
-def test_room_beyond_all_bounds() -> None:
+def test_too_much_room_is_refused() -> None:
     attrs = {"function": "sum", "size": (1,), "strides": (1 << 40,), "paddings": ((1 << 40, 0),)}
     with pytest.raises(ModelError, match="can be addressed"):
         model_of("reduce_window", [random(0, 3)], attrs)

@@ -1,4 +1,4 @@
-"""Boxes that stay, for a batch and by class: against a walk over all pairs, and by hand."""
+"""Suppression of boxes, by batch and class: against a comparison of all pairs, and by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OP = "batched_non_max_suppression"
 @pytest.mark.parametrize("constants", [(2, 3), ()])
 @pytest.mark.parametrize("per_class", [False, True])
 @pytest.mark.parametrize(("most", "overlap", "least"), [(30, 0.3, 0.0), (4, 0.6, 2.0), (30, 0.0, 3.0)])
-def test_of_any_two_that_overlap_the_better_one_stays(
+def test_of_two_boxes_that_overlap_the_better_one_stays(
     most: int, overlap: float, least: float, per_class: bool, constants: tuple[int, ...], backend: str
 ) -> None:
     """Corners on a grid, so that areas are whole numbers of cells."""

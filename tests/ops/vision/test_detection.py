@@ -1,4 +1,4 @@
-"""Boxes that stay: against a walk over all pairs, and numbers worked out by hand."""
+"""Suppression of boxes: against a comparison of all pairs, and numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def share(a: Array, b: Array) -> float:
 
 @pytest.mark.parametrize("constants", [(2, 3), ()])
 @pytest.mark.parametrize(("most", "overlap", "least"), [(30, 0.3, 0.0), (4, 0.6, 1.0), (30, 1.0, 0.5)])
-def test_of_any_two_that_overlap_the_better_one_stays(
+def test_of_two_boxes_that_overlap_the_better_one_stays(
     most: int, overlap: float, least: float, constants: tuple[int, ...], backend: str
 ) -> None:
     """Corners on a grid, so that areas are whole numbers of cells."""
@@ -58,7 +58,7 @@ def test_scores_fall_by_what_overlaps(backend: str) -> None:
     np.testing.assert_allclose(found, [3, 1.9, 2 * np.exp(-2 / 9)], rtol=1e-6)
 
 
-def test_a_share_of_the_limit_is_too_much(backend: str) -> None:
+def test_a_share_at_the_limit_is_dropped(backend: str) -> None:
     scores = np.array([1, 1, 1], np.float32)
     twins = np.concatenate([ROW[:1], ROW[:1], ROW[2:]])
     inputs, attrs = [twins, scores, np.ones(1, np.float32)], {"max_output_size": 3}

@@ -62,7 +62,7 @@ def test_resize_bilinear_as_litert(
     assert np.mean(difference > 0) < 0.02
 
 
-def test_resize_bilinear_out_of_the_integers_reach(backend: str) -> None:
+def test_resize_bilinear_without_integer_arithmetic(backend: str) -> None:
     x = quantized(DType.UINT8, (1, 3, 5, 1), 0.1)
     attrs = {"size": (2999, 3001)}
     check_integer("resize_bilinear", [stored(0, x)], [x], attrs, backend=backend, host="do not fit 32 bits")
