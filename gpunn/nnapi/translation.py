@@ -296,4 +296,6 @@ class _Translator:
 
 def _any_shape(type: OperandType) -> TensorType:
     """Return the type of a tensor, with 1 for dimensions that are not specified."""
+    if type.specified:
+        return type.tensor
     return replace(type, dimensions=tuple(d or 1 for d in type.dimensions)).tensor

@@ -28,41 +28,6 @@ class FeatureLevelCode(enum.IntEnum):
     FEATURE_LEVEL_4 = 30
 
 
-class OperandCode(enum.IntEnum):
-    """Types of operands; a TENSOR_ type has dimensions, the others are scalars.
-
-    Those from BOOL on are there from feature level 29 on, TENSOR_QUANT8_ASYMM_SIGNED from 30 on.
-    """
-
-    FLOAT32 = 0
-    INT32 = 1
-    UINT32 = 2
-    TENSOR_FLOAT32 = 3
-    TENSOR_INT32 = 4
-    TENSOR_QUANT8_ASYMM = 5
-    BOOL = 6
-    TENSOR_FLOAT16 = 8
-    FLOAT16 = 10
-    TENSOR_QUANT8_SYMM_PER_CHANNEL = 11
-    TENSOR_QUANT8_SYMM = 13
-    TENSOR_QUANT8_ASYMM_SIGNED = 14
-
-    @property
-    def form(self) -> OperandForm:
-        """Return what holds for all operands of this type."""
-        return _FORMS[self]
-
-    @property
-    def is_tensor(self) -> bool:
-        """Tell whether operands of this type have dimensions."""
-        return self.form.is_tensor
-
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        """Return the numpy dtype of the elements."""
-        return self.form.dtype
-
-
 @dataclass(frozen=True, slots=True)
 class OperandForm:
     """The properties that all operands of a type share.
@@ -91,6 +56,38 @@ def _quantised(dtype: type[np.generic], low: int, high: int, since: int) -> Oper
     return OperandForm(np.dtype(dtype), scale="over 0", zero_points=(low, high), since=since)
 
 
+class OperandCode(enum.IntEnum):
+    """Types of operands; a TENSOR_ type has dimensions, the others are scalars.
+
+    Those from BOOL on are there from feature level 29 on, TENSOR_QUANT8_ASYMM_SIGNED from 30 on.
+    """
+
+    form: OperandForm  # what holds for all operands of the type
+
+    FLOAT32 = 0
+    INT32 = 1
+    UINT32 = 2
+    TENSOR_FLOAT32 = 3
+    TENSOR_INT32 = 4
+    TENSOR_QUANT8_ASYMM = 5
+    BOOL = 6
+    TENSOR_FLOAT16 = 8
+    FLOAT16 = 10
+    TENSOR_QUANT8_SYMM_PER_CHANNEL = 11
+    TENSOR_QUANT8_SYMM = 13
+    TENSOR_QUANT8_ASYMM_SIGNED = 14
+
+    @property
+    def is_tensor(self) -> bool:
+        """Tell whether operands of this type have dimensions."""
+        return self.form.is_tensor
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """Return the numpy dtype of the elements."""
+        return self.form.dtype
+
+
 _FORMS: dict[OperandCode, OperandForm] = {
     OperandCode.FLOAT32: _scalar(np.float32),
     OperandCode.INT32: _scalar(np.int32),
@@ -105,6 +102,8 @@ _FORMS: dict[OperandCode, OperandForm] = {
     OperandCode.TENSOR_QUANT8_SYMM: _quantised(np.int8, 0, 0, 29),
     OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: _quantised(np.int8, -128, 127, 30),
 }
+for _code, _form in _FORMS.items():
+    _code.form = _form
 
 
 class OperationCode(enum.IntEnum):

@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from gpunn.importers.nnapi.codes import OperandCode, OperandType
 
@@ -30,7 +29,7 @@ FLOAT, HALF, INT = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, Opera
 QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
 SYMMETRIC, PER_CHANNEL = OperandCode.TENSOR_QUANT8_SYMM, OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
 _FIXED = {
-    "R": (FLOAT, HALF),
+    "R": (FLOAT,),
     "I": (INT,),
     "V": (INT,),
     "Q": (QUANT8,),
@@ -65,18 +64,17 @@ class Param:
 
     def codes(self, types: Sequence[OperandCode]) -> tuple[OperandCode, ...]:
         """Return the operand codes that fit if the operation's type is one of `types`."""
-        found: tuple[OperandCode, ...]
         if self.kind in "TA":
-            found = tuple(types)
-        elif self.kind == "B":
-            found = tuple(dict.fromkeys(INT if t.form.quantised else t for t in types))
-        elif self.kind == "W":
-            found = (*types, PER_CHANNEL) if any(t.form.quantised for t in types) else tuple(types)
-        elif self.kind == "f" and tuple(types) == (HALF,):
-            found = (OperandCode.FLOAT16,)
-        else:
-            found = _FIXED[self.kind]
-        return tuple(code for code in found if code.form.since <= self.level)
+            return tuple(types)
+        if self.kind == "B":
+            return tuple(dict.fromkeys(INT if t.form.quantised else t for t in types))
+        if self.kind == "W" and self.level >= PER_CHANNEL.form.since:
+            return (*types, PER_CHANNEL) if any(t.form.quantised for t in types) else tuple(types)
+        if self.kind == "f" and tuple(types) == (HALF,):
+            return (OperandCode.FLOAT16,)
+        if self.kind == "R" and self.level >= HALF.form.since:
+            return (FLOAT, HALF)
+        return tuple(types) if self.kind == "W" else _FIXED[self.kind]
 
 
 def parse(line: str, level: int) -> tuple[Param, ...]:
@@ -166,8 +164,7 @@ class Signature:
         return None
 
 
-@cache
-def signature(types: Types, forms: tuple[str, ...], outputs: str, level: int) -> Signature:
+def signature(types: Types, forms: Sequence[str], outputs: str, level: int) -> Signature:
     """Return the signature of an operation at a feature level."""
     lines = [line for form in forms for line in expanded(form, level)]
     return Signature(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from gpunn.importers.common.answers import Step
 from gpunn.importers.nnapi import recurrent, rules
@@ -57,7 +58,7 @@ DIVIDED: Types = (*FLOATS, (30, INT))
 STORED: Types = ((27, QUANT8), (29, SYMMETRIC), (29, PER_CHANNEL), (30, SIGNED))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """One operation: its types, forms and outputs (lines of signature.py) of all feature levels, its ops, the
     rule for its scales, and its values at execution.
@@ -70,6 +71,7 @@ class Rule:
     scales: Scales
     checks: tuple[DataCheck, ...] = ()
 
+    @cache  # noqa: B019 (rules live as long as the table)
     def signature(self, level: int) -> Signature:
         """Return the signature at a feature level."""
         return signature(self.types, self.forms, self.outputs, level)
