@@ -114,6 +114,12 @@ CASES: list[Case] = [
     *(("mean", [half(1, 3, 70, 5)], {"axes": axes}, ()) for axes in ((1,), (0, 2))),
     ("reduce_max", [half(1, 3, 70, 8)], {"axes": (1,)}, ()),
     ("arg_max", [half(1, 3, 70)], {"axis": 1}, ()),
+    (
+        "crop_resize",
+        [half(1, 2, 5, 6, 3), np.array([[0, 1, 3, 4], [1, 0, 4, 5]], np.float32), indices(1, 0)],
+        {"size": (3, 4), "sampling": "align_endpoints"},
+        (),
+    ),
     *(("top_k", [half(1, 3, n)], {"k": k}, ()) for n, k in ((9, 4), (100, 4), (700, 40))),
     ("bucketize", [half(1, 3, 9)], {"boundaries": (-1.0, 0.5)}, ()),
     ("cumsum", [half(1, 3, 9)], {"axis": 1}, ()),
@@ -135,10 +141,12 @@ CASES: list[Case] = [
 ]
 INTEGER_BODIES = {
     "check_ranges",
+    "dequantize_axis",
     "find_rows",
     "integer_product",
     "integer_row",
     "join_planes",
+    "philox",
     "quantize",
     "table",
 }
