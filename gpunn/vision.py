@@ -139,7 +139,7 @@ def photo_input(model: Graph, mean: float | None = None, std: float | None = Non
     mean, std: by default MEAN and STD; if neither is given, a quantised model takes the bytes. A model that
     scales photos itself takes only bytes.
     """
-    operand = _only(model, model.inputs, "input")
+    operand = _only(model, mandatory(model), "input")
     shape = operand.type.shape
     if len(shape) != 4 or shape[3] not in (1, 3) or 0 in shape:
         raise ModelError(
@@ -159,9 +159,14 @@ def photo_input(model: Graph, mean: float | None = None, std: float | None = Non
     return PhotoInput(operand.type, mean, std)
 
 
+def mandatory(model: Graph) -> list[Operand]:
+    """Return the inputs that every run must give: those without a default."""
+    return [operand for operand in model.inputs if operand.default is None]
+
+
 def scales_photos(model: Graph) -> bool:
     """Tell whether the model takes the bytes of photos, as one with an image input of Core ML does."""
-    types = [operand.type for operand in model.inputs]
+    types = [operand.type for operand in mandatory(model)]
     return len(types) == 1 and types[0].dtype is DType.UINT8 and types[0].quantization == BYTES
 
 

@@ -184,7 +184,7 @@ def _source(
         wanted = RANDOM_SAMPLES
     if isinstance(wanted, int):
         photos = () if other is None else photo_inputs(model, other, scale)
-        return random_photos(photos[0], wanted, seed) if photos else random_source(model, wanted, seed)
+        return random_photos(model, photos[0], wanted, seed) if photos else random_source(model, wanted, seed)
     given: list[Any] = list(wanted or ())
     if truth is not None or (given and all(isinstance(item, (str, os.PathLike)) for item in given)):
         folder = None if truth is None else Path(truth)

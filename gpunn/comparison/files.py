@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from gpunn import vision
 from gpunn.comparison.convert import Scale, arranged, converted, photo_inputs
 from gpunn.comparison.exact import evaluations, start
-from gpunn.comparison.inputs import Sample
+from gpunn.comparison.inputs import Sample, completed
 from gpunn.comparison.metrics import Tally
 from gpunn.comparison.parts import exact_parts, joined, run_parts
 from gpunn.comparison.result import LayerPair
@@ -72,15 +72,21 @@ class OtherFileSide:
 
     def _arrays(self, sample: Sample) -> tuple[Array, ...]:
         """Return the sample in the form that the other model takes."""
+        return completed(self._other, self._given(sample))
+
+    def _given(self, sample: Sample) -> list[Array]:
+        """Return the inputs that must be given; the others have their defaults in both models."""
         if sample.photos:
-            wanted = vision.photo_input(self._other, self._scale.mean, self._scale.std)
-            values = (wanted.values(vision.load_photo(path)) for path in sample.photos)
-            return (next(wanted.batches(values)),)
+            photo = vision.photo_input(self._other, self._scale.mean, self._scale.std)
+            values = (photo.values(vision.load_photo(path)) for path in sample.photos)
+            return [next(photo.batches(values))]
+        pairs = zip(sample.arrays, self._model.inputs, strict=True)
+        given = [(value, operand.type) for value, operand in pairs if operand.default is None]
         if self._photos:
             ours, theirs = self._photos
-            return (theirs.stored(arranged(ours.pixels(sample.arrays[0]), theirs.type.shape)),)
-        pairs = zip(sample.arrays, self._model.inputs, self._other.inputs, strict=True)
-        return tuple(converted(value, ours.type, theirs.type) for value, ours, theirs in pairs)
+            return [theirs.stored(arranged(ours.pixels(given[0][0]), theirs.type.shape))]
+        wanted = vision.mandatory(self._other)
+        return [converted(v, have, want.type) for (v, have), want in zip(given, wanted, strict=True)]
 
     def layer_pairs(self, sample: Sample) -> tuple[LayerPair, ...]:
         """Compare the matching tensors of both models, for one sample."""
@@ -111,7 +117,7 @@ def _quantised(model: Graph) -> bool:
 
 def _alike(role: str, model: Graph, other: Graph) -> bool:
     """Tell whether inputs or outputs can be compared element by element, as far as their shapes are known."""
-    ours, theirs = getattr(model, role), getattr(other, role)
+    ours, theirs = ([o for o in getattr(m, role) if o.default is None] for m in (model, other))
     if len(ours) != len(theirs):
         return False
     pairs = zip(ours, theirs, strict=True)

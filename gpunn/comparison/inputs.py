@@ -63,13 +63,13 @@ def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     return Source(f"random, seed {seed}: {', '.join(parts)}", drawn, count)
 
 
-def random_photos(wanted: vision.PhotoInput, count: int, seed: int) -> Source:
+def random_photos(model: Graph, wanted: vision.PhotoInput, count: int, seed: int) -> Source:
     """Draw seeded random pixels, evenly distributed, in the form that a model takes."""
 
     def drawn() -> Iterator[Sample]:
         for number in range(count):
             pixels = np.random.default_rng(seed + number).integers(0, 256, wanted.type.shape, np.uint8)
-            yield Sample((wanted.stored(pixels),), (f"random {number}",))
+            yield Sample(completed(model, [wanted.stored(pixels)]), (f"random {number}",))
 
     return Source(f"random pixels, seed {seed}, as {wanted.type}", drawn(), count)
 
@@ -157,6 +157,12 @@ def _inside(folders: Sequence[Path]) -> list[Path]:
     return found
 
 
+def completed(model: Graph, given: Sequence[Array]) -> tuple[Array, ...]:
+    """Return arrays for all inputs: those that must be given, and the defaults of the others."""
+    arrays = iter(given)
+    return tuple(next(arrays) if o.default is None else as_input(o, None) for o in model.inputs)
+
+
 @dataclass(slots=True)
 class _Photos:
     """A reader of photos into batches."""
@@ -195,7 +201,7 @@ class _Photos:
         if judged:
             classes = vision.score_output(self.model).classes
             truth = tuple(true_class(path, self.labels, classes) for path in photos)
-        return Sample((full,), tuple(p.name for p in photos), photos, truth)
+        return Sample(completed(self.model, [full]), tuple(p.name for p in photos), photos, truth)
 
 
 def _array_samples(model: Graph, path: Path) -> Iterator[Sample]:

@@ -44,6 +44,13 @@ def test_classify(run: Run, model: Path, twin: Path, photo: Path, backend: str) 
     refused.must_fail_with("pets.mlmodel takes pixels as they are and scales them itself")
 
 
+def test_classify_leaves_optional_inputs_out(run: Run, model: Path, photo: Path) -> None:
+    args = ("classify", photo, photo, "--model", model, "--backend", "cpu", "--json")
+    plain = run(*args).json["photos"]
+    model.write_bytes(twins.mlmodel(optional=0))
+    assert run(*args).json["photos"] == plain
+
+
 def test_inspect(run: Run, model: Path, backend: str) -> None:
     document = run("inspect", model, "--backend", backend, "--json").json
     assert document["inputs"][0]["declared"] == f"uint8[1, {twins.HEIGHT}, {twins.WIDTH}, 3]"

@@ -86,6 +86,20 @@ def test_two_formats_agree(first: str, inputs: str, tmp_path: Path) -> None:
     assert all(p.metrics.max_abs_error < 1e-5 for p in found.layer_pairs)
 
 
+@pytest.mark.parametrize("first", ["mlmodel", "tflite"])
+def test_optional_inputs_have_their_defaults(first: str, tmp_path: Path) -> None:
+    photo = tmp_path / "photo.png"
+    vision.Image.new("RGB", (9, 9), "teal").save(photo)
+    for optional, apart in ((0.0, 0.0), (0.25, 0.25)):
+        files = [twins.mlmodel(optional=optional), twins.tflite()]
+        if first == "tflite":
+            files.reverse()
+        for inputs in (photo, 2):
+            found = gpunn.compare(files[0], inputs, ["cpu"], other=files[1], **SCALE)
+            error = found.pair("model").outputs[0].metrics.max_abs_error
+            assert error == pytest.approx(apart, abs=1e-6)
+
+
 def test_other_weights_are_found() -> None:
     found = gpunn.compare(twins.mlmodel(), 2, ["cpu"], other=twins.tflite(seed=1), **SCALE)
     assert not found.ok

@@ -20,11 +20,14 @@ def weights(seed: int) -> tuple[Array, Array]:
     return generator.normal(size=(4, 3, 3, 3)).astype(np.float32), generator.normal(size=4).astype(np.float32)
 
 
-def mlmodel(*, photos: bool = True, classes: bool = True, seed: int = 0) -> bytes:
+def mlmodel(
+    *, photos: bool = True, classes: bool = True, seed: int = 0, optional: float | None = None
+) -> bytes:
     """The network in Core ML's format.
 
     photos: takes photos and scales them, or else an array [3, HEIGHT, WIDTH]. classes: gives probabilities,
-    or else all that the convolution gives, [4, HEIGHT - 2, WIDTH - 2].
+    or else all that the convolution gives, [4, HEIGHT - 2, WIDTH - 2]. optional: the default of a second
+    input, which is added to the probabilities.
     """
     made = specification((3, HEIGHT, WIDTH), kind="neuralNetworkClassifier" if classes else "neuralNetwork")
     network = made.neuralNetworkClassifier if classes else made.neuralNetwork
@@ -44,7 +47,14 @@ def mlmodel(*, photos: bool = True, classes: bool = True, seed: int = 0) -> byte
     if classes:
         pool = network.layers.add(name="pool", input=["b"], output=["c"]).pooling
         pool.type, pool.globalPooling = 1, True
-        network.layers.add(name="softmax", input=["c"], output=["y"]).softmax.SetInParent()
+        last = "y" if optional is None else "d"
+        network.layers.add(name="softmax", input=["c"], output=[last]).softmax.SetInParent()
+        if optional is not None:
+            bias = made.description.input.add(name="bias")
+            bias.type.isOptional = True
+            bias.type.multiArrayType.shape.append(len(LABELS))
+            bias.type.multiArrayType.floatDefaultValue = optional
+            network.layers.add(name="bias", input=["d", "bias"], output=["y"]).add.SetInParent()
         network.stringClassLabels.vector.extend(LABELS)
         made.description.predictedFeatureName = "label"
         made.description.predictedProbabilitiesName = "y"
