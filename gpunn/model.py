@@ -72,7 +72,7 @@ def _loaded_again(
 
 
 def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) -> Model:
-    """Read a model from a path or from a file's bytes.
+    """Read a model from the path of a file or of an .mlpackage folder, or from a file's bytes.
 
     `custom` says what custom operators of a .tflite file stand for, by name, before those that gpunn
     brings, and custom layers of an .mlmodel file, by class; see gpunn.custom.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,3 +138,11 @@ def test_an_ml_program_is_refused_with_what_can_be_done(tmp_path: Path) -> None:
     folder = package(tmp_path / "net.mlpackage", data=program)
     with pytest.raises(gpunn.UnsupportedError, match=r"of the kind mlProgram.*convert_to='neuralnetwork'"):
         gpunn.load(folder)
+
+
+def test_a_pickled_model_of_a_package_is_its_file(tmp_path: Path) -> None:
+    folder = package(tmp_path / "net.mlpackage")
+    stored = pickle.dumps(gpunn.load(folder))
+    (folder / "Manifest.json").unlink()
+    again = pickle.loads(stored)
+    assert (again.name, [o.op for o in again.operations]) == ("net.mlpackage", ["sin"])
