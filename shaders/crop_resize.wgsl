@@ -1,17 +1,10 @@
-//!use flat
+//!use flat taps
 // y[n, i, j, c] = x[images[n]], resampled linearly at point i between top and bottom of boxes[n], and point j between
 // left and right.
 // Expects x, boxes (top, left, bottom, right) by fours, images, y; p.count, the V's of y; p.channels in V's; p.height,
 // p.width of x; p.out_height, p.out_width; p.more, p.least, p.row_shift, p.row_parts, p.column_shift, p.column_parts.
 // Point i lies min(d, (i + shift) * max(least, d + more) / parts) after a start whose end is d further. An invocation
 // computes one V.
-
-struct Taps {
-  first: u32,
-  second: u32,
-  near: f32, // the weight of the first
-  far: f32, // the weight of the second
-}
 
 fn taps(start: f32, end: f32, i: u32, shift: f32, parts: f32, extent: u32) -> Taps {
   let way = end - start;
@@ -24,12 +17,6 @@ fn taps(start: f32, end: f32, i: u32, shift: f32, parts: f32, extent: u32) -> Ta
   var not_a_number = 0x7fc00000u; // through a variable: WGSL refuses constants that are not finite
   let weight = select(bitcast<f32>(not_a_number), far, finite);
   return Taps(first, min(first + 1u, extent - 1u), 1.0 - weight, weight);
-}
-
-fn between(row: u32, across: Taps, channel: u32) -> V {
-  let first = loadv_x((row + across.first) * p.channels + channel);
-  let second = loadv_x((row + across.second) * p.channels + channel);
-  return first * across.near + second * across.far;
 }
 
 fn compute(i: u32) {

@@ -1,15 +1,8 @@
-//!use flat
+//!use flat taps
 // y[n, h, w, c] = x, resampled linearly along h and w.
 // Expects x, y; p.count, the V's of y; p.channels in V's; p.out_height, p.out_width; p.rows and p.columns, each (a, b,
 // c, extent of x): output row i is at (a i + b) / c; part(n, c), the weight of a row that gives n of c parts;
 // joined(above, below, near, far), the weighted sum of two rows, which apply() finishes. An invocation computes one V.
-
-struct Taps {
-  first: u32,
-  second: u32,
-  near: T, // the weight of the first
-  far: T, // the weight of the second
-}
 
 // Integer arithmetic: positions are exact however large the image.
 fn taps(i: u32, ratio: vec4<i32>) -> Taps {
@@ -23,12 +16,6 @@ fn taps(i: u32, ratio: vec4<i32>) -> Taps {
     part(T(ratio.z - past), whole),
     part(T(past), whole),
   );
-}
-
-fn between(row: u32, across: Taps, channel: u32) -> V {
-  let first = loadv_x((row + across.first) * p.channels + channel);
-  let second = loadv_x((row + across.second) * p.channels + channel);
-  return first * across.near + second * across.far;
 }
 
 fn compute(i: u32) {

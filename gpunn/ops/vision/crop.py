@@ -13,6 +13,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_ints, expect_unquantised
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, op
+from gpunn.ops.vision.resize import image_params
 from gpunn.types import Array, DType, TensorType
 
 LARGEST = 1 << 24  # rows or columns that a float32 can count
@@ -79,12 +80,7 @@ def _kernel(call: Call) -> Kernel:
         reads=(Read("x", 0, width=lanes), Read("boxes", 1, width=4), Read("images", 2)),
         writes=(Write(width=lanes),),
         params={
-            "count": count,
-            "channels": channels // lanes,
-            "height": height,
-            "width": width,
-            "out_height": out_height,
-            "out_width": out_width,
+            **image_params(call, lanes),
             "more": sampling.more,
             "least": sampling.least,
             "row_shift": row_shift,

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Param,
+    Read,
+    Unsupported,
+    Write,
+    fits_i32,
+    flat_threads,
+    vec_width,
+)
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype, expect_ints
@@ -212,6 +222,20 @@ def _infer_resize_nearest(call: Call) -> TensorType:
     return _resized(call)
 
 
+def image_params(call: Call, lanes: int) -> dict[str, Param]:
+    """Return the number of V's of the result, and the extents of images before and after."""
+    _, height, width, channels = call.x.shape
+    _, out_height, out_width, _ = call.y.shape
+    return {
+        "count": call.y.size // lanes,
+        "channels": channels // lanes,
+        "height": height,
+        "width": width,
+        "out_height": out_height,
+        "out_width": out_width,
+    }
+
+
 def _resize_nearest_kernel(call: Call) -> Kernel:
     _, height, width, channels = call.x.shape
     out_height, out_width = call.y.shape[1:3]
@@ -230,14 +254,7 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
             Read("columns", None, value=_nearest(width, out_width, *mode)),
         ),
         writes=(Write(width=lanes),),
-        params={
-            "count": count,
-            "channels": channels // lanes,
-            "height": height,
-            "width": width,
-            "out_height": out_height,
-            "out_width": out_width,
-        },
+        params=image_params(call, lanes),
         lanes=lanes,
         reason="rows and columns from tables",
     )
