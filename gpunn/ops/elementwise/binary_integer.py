@@ -21,6 +21,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.fixed_point.affine import (
     activation_bounds,
+    high_multiply,
     quantize_multiplier,
     ratio,
     rescale,
@@ -72,6 +73,12 @@ def _add(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
     return rescale(rescale(a << left, *by[0]) + rescale(b << left, *by[1]), *by[2])
 
 
+def _add_unsigned(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
+    (first, shift), (second, other) = by[:2]  # both factors are 1/2 or less, so both shifts go to the right
+    steps = (high_multiply(a << left, first) >> -shift) + (high_multiply(b << left, second) >> -other)
+    return rescale(steps, *by[2])
+
+
 def _sub(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
     return rescale(rescale(a << left, *by[0]) - rescale(b << left, *by[1]), *by[2])
 
@@ -107,6 +114,10 @@ _A, _B, _DIFFERENT_A, _DIFFERENT_B = (
     for bits in ("{left}", SQUARED)
     for name, factor in (("a", "first"), ("b", "second"))
 )
+_SHIFTED_A, _SHIFTED_B = (
+    f"(high_multiply({{{name}}} << {{left}}u, p.{factor}.y) >> u32(-p.{factor}.z))"
+    for name, factor in (("a", "first"), ("b", "second"))
+)
 _DIFFERENCE = f"({_DIFFERENT_A} - {_DIFFERENT_B})"
 _PRODUCT = _scaled("({a} * {b})", "result")
 
@@ -139,6 +150,9 @@ FIXED = {
     "maximum": _choice(np.maximum, "max"),
     "minimum": _choice(np.minimum, "min"),
 }
+# TFLite's kernel of vector instructions for uint8 rounds the operands down, that for int8 to nearest
+# (optimized_ops.h, AddElementwise). It computes all but the last n mod 8 elements.
+UNSIGNED = {"add": Fixed(_sum_factors, _add_unsigned, _scaled(f"{_SHIFTED_A} + {_SHIFTED_B}", "result"))}
 # not_equal holds where equality does not: of a NaN, too.
 COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "equal": (np.equal, "i32({a} == {b})"),
@@ -150,10 +164,16 @@ COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
 }
 
 
+def _line(call: Call) -> Fixed:
+    """Return the line of a call's op."""
+    unsigned = UNSIGNED.get(call.op) if call.x.dtype is DType.UINT8 else None
+    return unsigned or FIXED[call.op]
+
+
 def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:
     """Return zero points and factors of the first operand, the second and the result."""
     scales, zeros = zip(*(scale_of(call, t) for t in (call.x, call.input(1), call.y)), strict=True)
-    factors = FIXED[call.op].factors(scales[0], scales[1], scales[2], LEFT[call.x.dtype])
+    factors = _line(call).factors(scales[0], scales[1], scales[2], LEFT[call.x.dtype])
     return list(zeros), [quantize_multiplier(f) for f in factors]
 
 
@@ -161,12 +181,12 @@ def _fixed_reference(call: Call, a: Array, b: Array) -> Array:
     """Return the stored result of an op of FIXED."""
     zeros, factors = _zeros_and_factors(call)
     a, b = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
-    result = FIXED[call.op].meaning(a, b, factors, LEFT[call.x.dtype])
+    result = _line(call).meaning(a, b, factors, LEFT[call.x.dtype])
     return store(result + zeros[2], call.y, activation_bounds(call, call.y))
 
 
 def _fixed(call: Call) -> Combine:
-    line = FIXED[call.op]
+    line = _line(call)
     if line.alike and call.x.quantization == call.input(1).quantization == call.y.quantization:
         return Combine({"combine": Function(("a", "b"), line.alike)})
     zeros, factors = _zeros_and_factors(call)

@@ -36,7 +36,9 @@ from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.fixed_point.tables import (
     clamped_table,
     hard_swish_table,
+    logistic_table,
     rescale_table,
+    tanh_table,
 )
 from gpunn.ops.op import Op
 from gpunn.types import Array, DType
@@ -127,6 +129,11 @@ def _leaked(call: Call) -> Array:
     return rescale_table(call, call.x, call.y, LIMITS[call.y.dtype], call["alpha"])
 
 
+def _magnitudes(call: Call) -> Array:
+    """Rescale magnitudes in fixed point (TFLite's elementwise.cc, AbsEvalQuantized)."""
+    return rescale_table(call, call.x, call.y, LIMITS[call.y.dtype], -1.0)
+
+
 def _fake_quant_range(low: float, high: float, steps: int) -> tuple[float, float, float, float]:
     """Return lowest and highest value, step, and the number of the step at 0, to which the range is moved."""
     step = (high - low) / steps
@@ -203,6 +210,7 @@ TABLE = (
         (-200, 200),
         fused=Fused(slope=0.25, approximate=True),
         output=(1 / 256, 0),
+        table=logistic_table,
         table16=interpolation.logistic(_logistic),
     ),
     Unary(
@@ -212,6 +220,7 @@ TABLE = (
         (-100, 100),
         fused=Fused(approximate=True),
         output=(1 / 128, 128),
+        table=tanh_table,
         table16=interpolation.tanh(_tanh),
     ),
     Unary(
@@ -233,7 +242,17 @@ TABLE = (
         table16=_leaked,
         accuracy=BASIC,
     ),
-    Unary("abs", _leave(np.abs), "abs(x)", (-100, 100), dtypes=_SHORT, int64="magnitude(x)", accuracy=BASIC),
+    Unary(
+        "abs",
+        _leave(np.abs),
+        "abs(x)",
+        (-100, 100),
+        dtypes=_SHORT,
+        int64="magnitude(x)",
+        table=_magnitudes,
+        table16=_magnitudes,
+        accuracy=BASIC,
+    ),
     Unary(
         "neg",
         _leave(np.negative),

@@ -22,6 +22,7 @@ from gpunn.ops.fixed_point.affine import (
     quantize_multiplier,
     ratio,
     rescale,
+    round_half_away,
     scale_of,
     short_multiplier,
     store,
@@ -52,6 +53,29 @@ def real_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
     with np.errstate(all="ignore"):  # log and sqrt of what is not in their domain; NaN is stored as 0
         results = meaning(every_real(call, call.x))
         return quantize(results, call.y.with_shape(results.shape))
+
+
+def logistic_table(call: Call) -> Array:
+    """List the results of logistic: an exp, a sum and a quotient that are each rounded to float32."""
+    return _single_table(call, lambda x: np.float32(1) / (np.float32(1) + _rounded(np.exp, -x)))
+
+
+def tanh_table(call: Call) -> Array:
+    """List the results of tanh, rounded to float32 first."""
+    return _single_table(call, lambda x: _rounded(np.tanh, x))
+
+
+def _rounded(function: Callable[[Array], Array], x: Array) -> Array:
+    """Compute a function in float32, rounded correctly, which numpy's own of float32 are not everywhere."""
+    return np.asarray(function(x.astype(np.float64)), np.float32)
+
+
+def _single_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
+    """List the stored results of a function of float32, with TFLite's arithmetic (common.h, LUTPopulate)."""
+    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    x = np.float32(scale) * (every_value(call.x) - zero).astype(np.float32)
+    scaled = meaning(x) * (np.float32(1) / np.float32(to_scale))
+    return store(round_half_away(scaled).astype(np.int64) + to_zero, call.y, LIMITS[call.y.dtype])
 
 
 def rescale_table(

@@ -193,3 +193,14 @@ def test_plain_integers_are_still_refused_where_reals_are_meant() -> None:
     x = model.input("x", TensorType(DType.INT32, (4,), Quantization((0.1,), (0,))))
     with pytest.raises(ModelError, match="got quantised int32"):
         model.add("add", [x, x])
+
+
+def test_operands_of_a_sum_of_bytes_are_rounded_down(backend: str) -> None:
+    """As in LiteRT's kernel of vector instructions; to nearest, 150 + 117 would be 126 steps."""
+    scales, zeros = (0.24857627, 0.3858208, 0.4556922), (133, 125, 125)
+    a, b, y = (quantized(DType.UINT8, (65536,), *pair) for pair in zip(scales, zeros, strict=True))
+    values = [v.reshape(-1).astype(np.uint8) for v in np.meshgrid(*[np.arange(256)] * 2, indexing="ij")]
+    (expected,) = litert_integer("ADD", values, [a, b], [y], version=2, reference=False)
+    (got,) = check_integer("add", values, [a, b], {}, y.quantization, backend=backend)
+    np.testing.assert_array_equal(got, expected)
+    assert got[150 * 256 + 117] == 127

@@ -119,3 +119,37 @@ def test_functions_of_int8_as_litert(op: str, seed: int) -> None:
     operator, options = ("GELU", {"approximate": True}) if op == "gelu_tanh" else (op.upper(), None)
     (expected,) = litert_integer(operator, [values], [x], [y], options)
     np.testing.assert_array_equal(computed(op, [values], [x], {}, y.quantization), expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "scale", "zero", "value", "expected"),
+    [
+        ("logistic", DType.INT8, 0.09530800580978394, 34, 21, -71),  # 57.5 steps, in float32 a little less
+        ("tanh", DType.INT8, 0.032446496188640594, 127, 65, -124),
+        ("tanh", DType.UINT8, 0.032446496188640594, 255, 193, 4),
+    ],
+)
+def test_tables_are_of_float32(
+    op: str, dtype: DType, scale: float, zero: int, value: int, expected: int, backend: str
+) -> None:
+    """LiteRT's tables are computed in float32, which decides where the real result is near a half."""
+    x = quantized(dtype, (1,), scale, zero)
+    (got,) = check_integer(op, [np.array([value], dtype.numpy)], [x], backend=backend)
+    assert got.tolist() == [expected]
+
+
+@both
+def test_magnitudes_are_rescaled(dtype: DType, backend: str) -> None:
+    """With another scale of the result, in fixed point: 0.5 step, which is rounded away from zero twice."""
+    x, y = quantized(dtype, (3,), 0.5, 100), quantized(dtype, (3,), 1.0, 0)
+    values = np.array([97, 100, 101], dtype.numpy)
+    (got,) = check_integer("abs", [values], [x], {}, y.quantization, backend=backend)
+    assert got.tolist() == [2, 0, 1]
+
+
+@seeds
+def test_magnitudes_as_litert(seed: int) -> None:
+    draw = Draw(seed, DType.INT8)
+    x, y = draw.type(256), draw.type(256)
+    (expected,) = litert_integer("ABS", [every(x)], [x], [y], reference=False)
+    np.testing.assert_array_equal(computed("abs", [every(x)], [x], {}, y.quantization), expected)

@@ -1,0 +1,91 @@
+"""Compares quantised element-wise operators with LiteRT over random scales and zero points, bit by bit.
+
+    python -m benchmarks.quantized_sweep LOGISTIC TANH --dtype int8 --sets 1000
+
+A set is a random choice of scales and zero points. Functions of one tensor get all 256 stored values in each
+set, functions of two tensors get all 65,536 pairs. The oracle is ai-edge-litert with its default kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+
+import gpunn
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.tflite_builder import litert_run, single_op
+
+PAIRS = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU")
+ALIKE = ("MAXIMUM", "MINIMUM")  # LiteRT wants one quantisation for all tensors
+POSITIVE = ("LOG", "SQRT", "RSQRT")  # of these there is no result below 0
+RESULTS = {"LOGISTIC": (2.0**-8, -128), "TANH": (2.0**-7, 0)}  # scale, and zero point of int8, in TFLite
+
+
+def main() -> None:
+    """Run the sweeps that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("operators", nargs="+", metavar="OPERATOR")
+    parser.add_argument("--dtype", choices=["int8", "uint8"], default="int8")
+    parser.add_argument("--sets", type=int, default=100, metavar="N")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    for operator in options.operators:
+        rng = np.random.default_rng(options.seed)
+        total = differing = sets = 0
+        largest, example = 0, ""
+        for _ in range(options.sets):
+            types, arrays = drawn(rng, operator, DType(options.dtype))
+            ours, theirs = results(operator, types, arrays)
+            apart = np.abs(ours.astype(int) - theirs.astype(int))
+            total, differing = total + apart.size, differing + np.count_nonzero(apart)
+            sets += bool(apart.any())
+            if apart.max() > largest:
+                largest, at = int(apart.max()), int(apart.argmax())
+                stored = ", ".join(str(a[at]) for a in arrays)
+                quantization = "; ".join(str(t.quantization) for t in types)
+                example = f"; of ({stored}): {ours[at]}, LiteRT {theirs[at]}, with {quantization}"
+        print(
+            f"{operator} {options.dtype}: {differing} of {total} results differ, in {sets} of {options.sets} "
+            f"sets, by at most {largest}{example}",
+            flush=True,
+        )
+
+
+def drawn(rng: np.random.Generator, operator: str, dtype: DType) -> tuple[list[TensorType], list[Array]]:
+    """Draw the types of inputs and result, and return them with all combinations of stored values."""
+    low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
+    values = np.arange(low, high + 1, dtype=np.int64)
+    count = 2 if operator in PAIRS else 1
+    grid = [g.reshape(-1).astype(dtype.numpy) for g in np.meshgrid(*[values] * count, indexing="ij")]
+
+    def type(scale: float, zero: int) -> TensorType:
+        return TensorType(dtype, grid[0].shape, Quantization((float(np.float32(scale)),), (zero,)))
+
+    def random(scale: float) -> TensorType:
+        return type(scale * 2.0 ** rng.uniform(-2, 2), int(rng.integers(low, high + 1)))
+
+    inputs = [random(2.0**-4) for _ in range(count)]
+    if operator in ALIKE:
+        return [inputs[0]] * (count + 1), grid
+    if operator in POSITIVE and inputs[0].quantization:  # nothing below the zero point
+        inputs[0] = type(inputs[0].quantization.scale[0], low)
+    if operator in RESULTS:
+        scale, zero = RESULTS[operator]
+        return [*inputs, type(scale, zero + low + 128)], grid
+    largest = max(t.quantization.scale[0] for t in inputs if t.quantization)
+    return [*inputs, random(largest if operator != "MUL" else 4 * largest)], grid
+
+
+def results(operator: str, types: Sequence[TensorType], arrays: Sequence[Array]) -> tuple[Array, Array]:
+    """Return what gpunn's CPU backend and what LiteRT give."""
+    data = single_op(operator, list(types[:-1]), [types[-1]])
+    with gpunn.load(data).compile("cpu") as compiled:
+        ours: Array = compiled(*arrays)
+    (theirs,) = litert_run(data, list(arrays))
+    return ours, theirs
+
+
+if __name__ == "__main__":
+    main()
