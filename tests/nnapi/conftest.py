@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 
 import pytest
@@ -21,7 +22,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if OUT_OF_SCOPE:
         terminalreporter.section("NNAPI cases that do not run whole, and why; cases that are refused")
         for reason, count in (OUT_OF_SCOPE + REFUSED).most_common():
-            terminalreporter.write_line(f"{count:6}  {reason}")
+            line = textwrap.fill(f"{count:6}  {reason}", 110, subsequent_indent=" " * 8)
+            terminalreporter.write_line(line)
 
 
 def _print_cases(reporter: pytest.TerminalReporter) -> None:

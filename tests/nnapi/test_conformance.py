@@ -110,7 +110,7 @@ def test_every_other_case_has_a_reason() -> None:
         missing = Counter(name for case in found() for name in {o[0] for o in case.operations} - known)
         assert all({o[0] for o in case.operations} - known for case in found()), reason
         assert len(found()) == count, reason
-        OUT_OF_SCOPE[f"{reason} ({', '.join(sorted(missing))})"] = count
+        OUT_OF_SCOPE[f"{reason}: {', '.join(f'{name} {n}' for name, n in sorted(missing.items()))}"] = count
 
 
 def test_every_case_is_run_or_has_a_reason() -> None:
