@@ -95,17 +95,21 @@ class Reader:
         operand = given.get(feature.name)
         if feature.name not in given:
             operand = self._default(feature, origin)
-        elif operand is not None and (operand.type.dtype, operand.type.quantization) != (
-            feature.type.dtype,
-            feature.type.quantization,
-        ):
-            raise FormatError(f"{origin} is {_kind(feature.color_space)}, and {operand!r} is of another type")
+        elif operand is not None and not self._takes(feature, operand):
+            raise FormatError(f"{origin} is {_kind(feature)}, and {operand!r} is of another type")
         if operand is None:
             return None
         title = self.names.unique(INSIDE.format(feature.name))
         added = Input("input", origin, self.context, (title,), network=self.network, feature=feature)
         (found,) = added.add(self.graph, (operand,))
         return found
+
+    def _takes(self, feature: Feature, operand: Operand) -> bool:
+        """Tell whether an operand is of the type of an input: an array, or an image of as many channels."""
+        if feature.color_space and not self.graph.waits(operand):
+            pixels = feature.type.with_shape((*operand.type.shape[:-1], feature.type.shape[-1]))
+            return operand.type == pixels
+        return operand.type == feature.type.with_shape(operand.type.shape)
 
     def _default(self, feature: Feature, origin: str) -> Operand:
         """Return what stands for an optional input that nothing in a pipeline is connected with."""
@@ -153,5 +157,6 @@ def _written(layers: Sequence[Message]) -> Iterator[str]:
             yield from _written(getattr(getattr(layer, layer.WhichOneof("layer")), body).layers)
 
 
-def _kind(color_space: int) -> str:
-    return "an image" if color_space else "an array"
+def _kind(feature: Feature) -> str:
+    channels = feature.type.shape[-1]
+    return f"an image with channels: {channels}" if feature.color_space else "an array"

@@ -186,6 +186,16 @@ def _image_for_an_array(made: Message) -> None:
     made.pipeline.models[1].description.input[0].name = "a"
 
 
+def _grey_for_colours(made: Message) -> None:
+    for space, inner in zip((GREY, RGB), made.pipeline.models, strict=True):
+        inner.CopyFrom(image_model(space))
+    first, second = made.pipeline.models
+    first.description.output[0].name = first.neuralNetwork.layers[0].output[0] = "a"
+    first.description.output[0].type.imageType.colorSpace = GREY
+    second.description.input[0].name = "a"
+    made.description.input[0].CopyFrom(first.description.input[0])
+
+
 def _other_output(made: Message) -> None:
     made.description.output[0].name = "z"
 
@@ -197,7 +207,8 @@ def _no_kind(made: Message) -> None:
 CONTRADICTIONS = {
     "is a pipeline without models": _nothing_inside,
     "model 1: input 'b' is neither an input of the pipeline nor an output of a model before": _renamed,
-    "model 1: input 'a' is an image, and <.*float32.* is of another type": _image_for_an_array,
+    "model 1: input 'a' is an image with channels: 3, and <.*float32.* is of another": _image_for_an_array,
+    "model 1: input 'a' is an image with channels: 3, and <.*uint8.* is of another type": _grey_for_colours,
     "output 'z' is neither an input of the pipeline nor an output of a model in it": _other_output,
     "model 0: is a Core ML model of no known kind": _no_kind,
 }
