@@ -47,5 +47,5 @@ def _kernel(call: Call) -> Kernel:
     accuracy=sums(_length),
 )
 def circular_convolution(x: Array, c: Array) -> Array:
-    """Each row of x [..., N] convolved with c [N], whose indices wrap around."""
+    """Convolve each row of x [..., N] with c [N]; indices wrap around."""
     return np.asarray(sum(x[..., k : k + 1] * np.roll(c, k) for k in range(x.shape[-1])))

@@ -51,8 +51,8 @@ def model_of(
 
 def reference(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
     """Compute the operation's results in float64; integers stay integers."""
-    wide = [v.astype(np.float64) if v is not None and v.dtype.kind == "f" else v for v in inputs]
-    return operation.evaluate(wide)
+    reals = [v.astype(np.float64) if v is not None and v.dtype.kind == "f" else v for v in inputs]
+    return operation.evaluate(reals)
 
 
 def check(
@@ -68,9 +68,9 @@ def check(
 ) -> tuple[Array, ...]:
     """Run one operation and compare with its float64 reference; return the results.
 
-    backend: "cpu" or "webgpu" (the fixture of that name). Tolerances other than the defaults need a
-    reason where they are given. host: part of the reason why the operation has no GPU kernel; without
-    it, running anywhere else than on the GPU is an error.
+    backend: "cpu" or "webgpu" (the fixture of that name). Callers that pass other tolerances than the
+    defaults give a reason. host: part of the reason why the operation has no GPU kernel; without it, running
+    anywhere else than on the GPU is an error.
     """
     model = model_of(op, inputs, attrs or {}, constants)
     operation = model.operations[0]
@@ -112,23 +112,23 @@ def over_loop_limit(backend: str) -> str:
 def assert_close(
     result: Array, expected: Array, atol: float | Array = ATOL, rtol: float = RTOL, what: str = ""
 ) -> None:
-    """|result - expected| <= atol + rtol |expected|; NaN meets NaN, infinities their like.
+    """Assert |result - expected| <= atol + rtol |expected|; NaN equals NaN, infinities those of their sign.
 
-    What is beyond float32 is expected as an infinity.
+    Expected values beyond float32 count as infinities.
     """
     assert result.shape == expected.shape, what
     if expected.dtype.kind != "f":
         np.testing.assert_array_equal(result, expected, err_msg=what)
         return
     with np.errstate(all="ignore"):
-        wide = result.astype(np.float64)
+        found = result.astype(np.float64)
         expected = np.where(np.abs(expected) > np.finfo(np.float32).max, np.inf * expected, expected)
-        same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))
-        bad = ~(same | (np.abs(wide - expected) <= atol + rtol * np.abs(expected)))
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        bad = ~(same | (np.abs(found - expected) <= atol + rtol * np.abs(expected)))
     if bad.any():
         at = tuple(int(i[0]) for i in np.nonzero(bad))
         pytest.fail(
-            f"{what}: {bad.sum()} of {bad.size} differ; at {at}: {wide[at]!r}, expected {expected[at]!r}"
+            f"{what}: {bad.sum()} of {bad.size} differ; at {at}: {found[at]!r}, expected {expected[at]!r}"
         )
 
 
@@ -146,8 +146,8 @@ def check_litert(
 ) -> None:
     """Compare an op's float64 reference with what LiteRT computes for a TFLite operator.
 
-    operands: constant tensors that the operator takes after the inputs, where the op has attributes.
-    Skips where ai-edge-litert is not installed.
+    operands: constant tensors that the operator takes after the inputs; the op has attributes instead.
+    Skips the test if ai-edge-litert is not installed.
     """
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
     operation = model_of(op, inputs, attrs).operations[0]

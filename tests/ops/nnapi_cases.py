@@ -1,4 +1,4 @@
-"""The cases of ../shared/conformance/nnapi as operations: goldens of AOSP and independent numbers."""
+"""The cases of ../shared/conformance/nnapi as operations: goldens of AOSP and numbers from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Mapping = Callable[..., tuple[Sequence[Array | None], dict[str, Any]]]
 
 
 def reader() -> Any:
-    """The reader module that lies beside the cases."""
+    """Load the reader module beside the cases."""
     path = shared("conformance/nnapi/nnapi_data.py")
     spec = importlib.util.spec_from_file_location("nnapi_data", path)
     assert spec is not None and spec.loader is not None
@@ -30,7 +30,7 @@ def reader() -> Any:
 
 
 def float_cases(operation: str) -> Iterator[tuple[Any, Any]]:
-    """(reader, case) for all float32 cases of NNAPI 1.0 and 1.1, the relaxed ones included."""
+    """Yield (reader, case) for all float32 cases of NNAPI 1.0 and 1.1, also the relaxed ones."""
     module = reader()
     for folder in ("aosp", "synth"):
         for case in module.cases(str(shared(f"conformance/nnapi/{folder}")), op=operation):

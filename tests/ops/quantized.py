@@ -25,12 +25,12 @@ seeds = pytest.mark.parametrize("seed", SEEDS)
 
 
 def quantized(dtype: DType, shape: Sequence[int], scale: float, zero_point: int = 0) -> TensorType:
-    """A tensor type with one scale and zero point; the scale is what float32 makes of it, as in files."""
+    """Return a tensor type with one scale and zero point; the scale is rounded to float32, as in files."""
     return TensorType(dtype, tuple(shape), Quantization((float(np.float32(scale)),), (zero_point,)))
 
 
 def stored(seed: int, type: TensorType, low: int | None = None, high: int | None = None) -> Array:
-    """Random stored integers of a type, over its whole range or between low and high, ends included."""
+    """Return random stored integers, of the type's whole range or between low and high, ends included."""
     first, last = LIMITS[type.dtype]
     values = np.random.default_rng(seed).integers(
         first if low is None else low, last if high is None else high, type.shape, endpoint=True
@@ -46,9 +46,9 @@ def integer_model(
     output_quantization: Quantization | Sequence[Quantization | None] | None = None,
     constants: Sequence[int] = (),
 ) -> Model:
-    """A model of one operation on quantised tensors; inputs at positions `constants` are constants of it.
+    """Return a model of one operation on quantised tensors; inputs at positions `constants` are constants.
 
-    output_quantization: of the only output or of each; None: as the op infers it.
+    output_quantization: of the only output, or of each output; None: as the op infers it.
     """
     model = Model(op)
     operands = [
@@ -80,7 +80,7 @@ def check_integer(
     backend: str,
     host: str = "",
 ) -> tuple[Array, ...]:
-    """Run one operation on a backend: every bit must be as in its integer reference; the results.
+    """Run one operation; assert that it has the bits of its integer reference; return the results.
 
     host: part of the reason why the operation has no GPU kernel; without it, running anywhere else than
     on the GPU is an error when backend is "webgpu".
@@ -115,9 +115,9 @@ def litert_integer(
     version: int = 1,
     reference: bool = True,
 ) -> list[Array]:
-    """What LiteRT computes for an operator on quantised tensors, by its reference or its fast kernels.
+    """Return what LiteRT computes for an operator on quantised tensors, by its reference or its fast kernels.
 
-    Skips where ai-edge-litert is not installed.
+    Skips the test if ai-edge-litert is not installed.
     """
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
     graph = Graph()
@@ -142,13 +142,13 @@ class Draw:
         self.dtype = dtype
 
     def type(self, *shape: int, low: float = 0.005, high: float = 0.2) -> TensorType:
-        """A shape under a random scale and zero point; that of 16 bits is 0, as in TFLite's files."""
-        wide = self.dtype is DType.INT16
-        zero = 0 if wide else int(self.rng.integers(*LIMITS[self.dtype], endpoint=True))
+        """Return a type with a random scale and zero point; int16 has zero point 0, as in TFLite's files."""
+        int16 = self.dtype is DType.INT16
+        zero = 0 if int16 else int(self.rng.integers(*LIMITS[self.dtype], endpoint=True))
         return quantized(self.dtype, shape, float(self.rng.uniform(low, high)), zero)
 
     def values(self, type: TensorType) -> Array:
-        """Stored values over the whole range."""
+        """Return random stored values of the whole range."""
         return stored(int(self.rng.integers(2**31)), type)
 
 
@@ -164,14 +164,14 @@ def computed(
     attrs: Mapping[str, Any] | None = None,
     output: Quantization | None = None,
 ) -> Array:
-    """The result of the op's integer reference."""
+    """Return the result of the op's integer reference."""
     operation = integer_model(op, inputs, types, attrs, output).operations[0]
     (result,) = operation.evaluate(inputs)
     return result
 
 
 def near(got: Array, real: Array, type: TensorType, steps: float = 1.0) -> None:
-    """Assert that stored values lie within `steps` of what reals are, clamped to the type's range."""
+    """Assert that stored values lie within `steps` of real numbers, clamped to the type's range."""
     quantization = type.quantization
     assert quantization is not None
     exact = np.clip(real / quantization.scale[0] + quantization.zero_point[0], *LIMITS[type.dtype])
@@ -179,5 +179,5 @@ def near(got: Array, real: Array, type: TensorType, steps: float = 1.0) -> None:
 
 
 def reals(values: Array, type: TensorType) -> Array:
-    """What stored values stand for, in float64."""
+    """Return the real numbers of stored values, in float64."""
     return dequantize(values, type).astype(np.float64)

@@ -95,7 +95,7 @@ def _refused(op: str, inputs: list[TensorType | None], attrs: dict[str, Any], re
         model.add(op, operands, attrs, origin="here")
 
 
-def test_branches_that_do_not_fit_are_refused() -> None:
+def test_wrong_branches_are_refused() -> None:
     two, three = scaling(2, 2), scaling(2, 3)
     same = {"then": two, "otherwise": two}
     _refused("if_else", [INT, float32(2)], same, r"here\): the condition must be one bool, got \(int32\[\]\)")
@@ -110,7 +110,7 @@ def test_branches_that_do_not_fit_are_refused() -> None:
     _refused("if_else", [BOOL, float32(2)], {"then": two}, "needs attribute otherwise")
 
 
-def test_loops_that_do_not_fit_are_refused() -> None:
+def test_wrong_loops_are_refused() -> None:
     condition, body = below(3), counting()
     _refused("while_loop", [INT], {"condition": condition, "body": body}, "'condition' takes")
     _refused(

@@ -1,4 +1,4 @@
-"""float16 tensors: stored so on both backends, rounded as IEEE 754 says, computed in float32."""
+"""float16 tensors: stored in 16 bits on both backends, rounded as IEEE 754 says, computed in float32."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def recurrent(*shapes: tuple[int, ...]) -> list[Array]:
 Case = tuple[str, list[Array], dict[str, Any], tuple[int, ...]]
 
 # op, inputs, attributes, which inputs are constant: every body in shaders/ that reals go through, with rows
-# that are divisible by four and rows that are not.
+# whose length is divisible by four and others.
 CASES: list[Case] = [
     *(("relu", [half(1, *shape)], {}, ()) for shape in ((7,), (3, 8), (64, 1025), (0, 3), ())),
     ("sin", [half(1, 3, 5)], {}, ()),
@@ -168,7 +168,7 @@ def test_every_body_of_reals_has_a_case() -> None:
 
 
 def edges() -> Array:
-    """float32 numbers at, below and above all that float16 can hold and every tie, and special ones."""
+    """Return float32 numbers at, below and above every float16 number and every tie, and special ones."""
     finite = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
     ties = (finite[:-1] + finite[1:]) / 2
     exact = np.concatenate([finite, ties, [65504, 65520, 2.0**-25, 2.0**-26]]).astype(np.float32)
@@ -179,7 +179,7 @@ def edges() -> Array:
 
 
 def assert_rounded(y: Array, x: Array) -> None:
-    """y, float16, has the bits of numpy's rounding of x."""
+    """Assert that y, float16, has the bits of numpy's rounding of x."""
     with np.errstate(over="ignore"):
         expected = x.astype(np.float16)
     number = ~np.isnan(expected)
@@ -187,7 +187,7 @@ def assert_rounded(y: Array, x: Array) -> None:
     assert np.isnan(y[~number]).all()
 
 
-def test_rounding_is_that_of_numpy_to_the_bit(backend: str) -> None:
+def test_rounding_has_the_bits_of_numpy(backend: str) -> None:
     model = Model()
     model.output(*model.add("cast", [model.input("x", float32(edges().size))], {"dtype": "float16"}))
     with model.compile(backend) as compiled:
@@ -195,12 +195,13 @@ def test_rounding_is_that_of_numpy_to_the_bit(backend: str) -> None:
 
 
 def test_elements_that_share_a_word_are_rounded_like_numpy(backend: str) -> None:
-    """Rows of seven are copied into rows of ten, one element an invocation, over what lay there before."""
+    """Invocations copy one element each of rows of seven into rows of ten, over old values."""
     x = np.resize(edges(), (edges().size // 7, 7))
     model = Model()
     rows = model.input("x", float32(*x.shape))
-    (wide,) = model.add("concat", [rows, model.constant("c", np.ones((len(x), 3), np.float32))], {"axis": 1})
-    model.output(*model.add("neg", [wide]))
+    joining = [rows, model.constant("c", np.ones((len(x), 3), np.float32))]
+    (joined,) = model.add("concat", joining, {"axis": 1})
+    model.output(*model.add("neg", [joined]))
     with model.compile(backend, relaxed=True) as compiled:
         compiled(np.full_like(x, np.nan))
         y = -np.asarray(compiled(x))

@@ -25,7 +25,7 @@ def indices(*values: int) -> Array:
 
 Case = tuple[str, list[Array], dict[str, Any]]
 
-# Every body that int16 goes through, with rows that are divisible by four and rows that are not.
+# Every body that int16 goes through, with rows whose length is divisible by four and others.
 CASES: list[Case] = [
     *(
         (op, [short(1, *a), short(2, *b)], {})
@@ -83,12 +83,12 @@ def test_ops(case: Case, backend: str) -> None:
 
 
 def test_stores_keep_the_other_element_of_a_word(gpu: str) -> None:
-    """Rows of seven are copied into rows of ten, one element an invocation, over what lay there before."""
+    """Invocations copy one element each of rows of seven into rows of ten, over old values."""
     model = Model()
     rows = model.input("x", TensorType(DType.INT16, (300, 7)))
-    rest = model.constant("c", np.full((300, 3), -5, np.int16))
-    (wide,) = model.add("concat", [rows, rest], {"axis": 1})
-    model.output(*model.add("bitwise_xor", [wide, model.constant("0", np.zeros((), np.int16))]))
+    fives = model.constant("c", np.full((300, 3), -5, np.int16))
+    (joined,) = model.add("concat", [rows, fives], {"axis": 1})
+    model.output(*model.add("bitwise_xor", [joined, model.constant("0", np.zeros((), np.int16))]))
     x = short(1, 300, 7)
     with model.compile(gpu) as compiled:
         compiled(~x)

@@ -25,7 +25,7 @@ from tests.ops.quantized import quantized
 from tests.tflite_builder import single_op
 
 NAME = circular_convolution.name
-OPERATOR = "STABLEHLO_REMAINDER"  # one that the reader has no rule for
+OPERATOR = "STABLEHLO_REMAINDER"  # an operator for which the reader has no rule
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-2, 2, (3, 5, 9)).astype(np.float32)
 C = RNG.uniform(-2, 2, 9).astype(np.float32)
@@ -37,7 +37,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(OPS, NAME, circular_convolution)
 
 
-def network(activation: str | None = None, c: Array = C) -> gpunn.Model:
+def model_of_rows(activation: str | None = None, c: Array = C) -> gpunn.Model:
     model = gpunn.Model("rows")
     (y,) = model.add(NAME, [model.input("x", float32(*X.shape)), model.constant("c", c)])
     model.output(*(model.add(activation, [y]) if activation is not None else (y,)))
@@ -45,14 +45,14 @@ def network(activation: str | None = None, c: Array = C) -> gpunn.Model:
 
 
 def test_both_backends_run_it(backend: str) -> None:
-    with network().compile(backend) as compiled:
+    with model_of_rows().compile(backend) as compiled:
         assert [row.backend for row in compiled.placement] == [backend]
         np.testing.assert_allclose(compiled(X).reshape(-1, 9), EXACT, atol=1e-5)
 
 
-def test_its_rule_for_types_holds() -> None:
+def test_its_shape_rule_refuses_wrong_types() -> None:
     with pytest.raises(ModelError, match=rf"{NAME}: c must be a row like those of float32\[3, 5, 9\]"):
-        network(c=C[1:])
+        model_of_rows(c=C[1:])
 
 
 def test_constants_are_folded() -> None:
@@ -65,16 +65,16 @@ def test_constants_are_folded() -> None:
 
 
 def test_an_activation_after_it_is_fused(backend: str) -> None:
-    with network("relu").compile(backend) as compiled:
+    with model_of_rows("relu").compile(backend) as compiled:
         (row,) = compiled.placement
         assert row.operation.attrs["activation"] == "relu"
         np.testing.assert_allclose(compiled(X).reshape(-1, 9), np.maximum(EXACT, 0), atol=1e-5)
 
 
-def test_comparison_knows_its_tolerance(gpu: str) -> None:
-    found = gpunn.compare(network("relu"), 2, ["cpu", "webgpu"], per_layer=True)
+def test_comparisons_use_its_tolerance(gpu: str) -> None:
+    found = gpunn.compare(model_of_rows("relu"), 2, ["cpu", "webgpu"], per_layer=True)
     assert found.ok
-    model = network()
+    model = model_of_rows()
     inputs = {model.inputs[0]: X.astype(np.float64)}
     results = evaluate(model.operations[0], inputs)
     (bound,) = bounds(model.operations[0], inputs, results, Arithmetic.FLOAT32)
@@ -83,7 +83,7 @@ def test_comparison_knows_its_tolerance(gpu: str) -> None:
 
 
 def test_profiles_count_its_operations(backend: str) -> None:
-    (row,) = gpunn.profile(network(), backend=backend, runs=1, warmup=0).rows
+    (row,) = gpunn.profile(model_of_rows(), backend=backend, runs=1, warmup=0).rows
     assert (row.op, row.flops) == (NAME, 2 * X.size * 9)
     assert row.kernels == ((NAME,) if backend == "webgpu" else ())
 

@@ -24,7 +24,7 @@ def test_names_are_unique() -> None:
 
 @every_op
 def test_every_op_has_one_way_to_run(op: Op) -> None:
-    """An op that is written in others may say why it stays on the host where it refuses to be."""
+    """An op that is written in other ops may give a reason why it stays on the host if they refuse."""
     host = op.expand is not None or bool(op.host_reason)
     assert [op.kernel is not None, op.alias, host].count(True) == 1
 

@@ -14,11 +14,11 @@ from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
 from tests.ops.quantized import integer_model, litert_integer, quantized
 
-# ---- the reference against integers of Python
+# ---- the reference against Python's integers
 
 
 def rounded(value: Fraction, halves_up: bool) -> int:
-    """The nearest integer; halves upwards, or away from zero."""
+    """Return the nearest integer; halves go upwards, or away from zero."""
     doubled = 2 * abs(value) + 1
     magnitude = doubled.numerator // doubled.denominator // 2
     if halves_up and value < 0 and 2 * abs(value) == 2 * magnitude - 1:
@@ -27,9 +27,9 @@ def rounded(value: Fraction, halves_up: bool) -> int:
 
 
 def fixed_point(total: int, factor: float, halves_up: bool) -> int:
-    """total * factor as gemmlowp does it: a 31-bit multiplier, a rounded product, a rounded shift.
+    """Return total * factor as gemmlowp computes it: a 31-bit multiplier, a rounded product, a rounded shift.
 
-    halves_up: of the shift's rounding, which gemmlowp itself does away from zero.
+    halves_up: how the shift rounds halves; gemmlowp itself rounds them away from zero.
     """
     exponent = 0
     fraction = Fraction(factor)
@@ -45,9 +45,9 @@ def fixed_point(total: int, factor: float, halves_up: bool) -> int:
 
 
 def expected(case: Case, attrs: dict[str, Any], upwards: int) -> Array:
-    """The result of a convolution of stride 1 without padding, or a product, by Python's integers.
+    """Compute a convolution of stride 1 without padding, or a product, in Python's integers.
 
-    Halves are rounded upwards in so many of the output channels, away from zero in the others.
+    Halves are rounded upwards in the first `upwards` output channels, away from zero in the others.
     """
     x, w, factors = case.centred()
     x = x if x.ndim == 4 else x.reshape(-1, 1, 1, w.shape[-1])
@@ -131,7 +131,7 @@ ACTIVATIONS = {None: "NONE", "relu": "RELU", "relu6": "RELU6", "relu1": "RELU_N1
 
 
 def by_litert(case: Case, attrs: dict[str, Any], reference: bool = False) -> tuple[Array, Array]:
-    """Our result and that of LiteRT's default kernels, or of its reference kernels."""
+    """Return gpunn's result and that of LiteRT's default kernels, or of its reference kernels."""
     model = integer_model(case.op, case.inputs, case.types, attrs, case.output, (1, 2))
     operation = model.operations[0]
     operator, version = OPERATORS[case.op]
@@ -212,10 +212,10 @@ def test_litert_reference_kernels_differ_in_halves_alone(
         ("fully_connected", (3, 20), (1999, 20)),
     ],
 )
-def test_halves_go_where_litert_sends_them(
+def test_halves_are_rounded_like_litert(
     gpu: str, op: str, shape: tuple[int, ...], filter: tuple[int, ...], kind: str
 ) -> None:
-    """A factor of 2^-7 makes a half of every 128th sum; with the filter as a constant or not."""
+    """With a factor of 2^-7 every 128th sum is a half; the filter is a constant or not."""
     case = Case(op, kind, shape, filter)
     for index, scale in enumerate((0.5, 0.25, 0.125)):
         type = case.types[index]
@@ -235,7 +235,7 @@ def test_halves_go_where_litert_sends_them(
 
 
 def once_rounded(case: Case, like: Array, activation: str | None) -> Array:
-    """A fully connected layer whose sums are multiplied in float64 and rounded once."""
+    """Compute fully_connected with sums that are multiplied in float64 and rounded once."""
     x, w, factors = case.centred()
     total = x @ w.T + case.inputs[2]
     result = round_half_away(total * np.asarray(factors)) + case.output.zero_point[0]

@@ -1,4 +1,4 @@
-"""Random numbers: the generator's published answers, and what is refused."""
+"""Random numbers: the generator's published results, distributions, and errors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ANSWERS = (
 
 
 @pytest.mark.parametrize(("seeds", "drawn", "words"), ANSWERS)
-def test_published_answers(
+def test_published_results(
     seeds: tuple[int, int], drawn: int, words: tuple[int, int, int, int], backend: str
 ) -> None:
-    """The lowest 23 bits of each word are the fraction's."""
+    """The lowest 23 bits of each word become the fraction of a number."""
     count = np.array(drawn, np.int64)
     attrs = {"shape": (4,), "seeds": seeds}
     numbers, after = check("random_uniform", [count], attrs, backend=backend)
@@ -36,8 +36,8 @@ def test_published_answers(
     assert after == drawn + 1
 
 
-def test_blocks_follow_one_another(backend: str) -> None:
-    """Numbers that are drawn at once are those drawn one block after the other."""
+def test_numbers_drawn_at_once_or_in_blocks_are_equal(backend: str) -> None:
+    """Drawing all numbers at once gives the same as drawing one block after the other."""
     attrs = {"shape": (2, 8), "seeds": (5, 6)}
     together, after = check("random_normal", [np.array(3, np.int64)], attrs, backend=backend)
     assert after == 7
@@ -51,7 +51,7 @@ def test_blocks_follow_one_another(backend: str) -> None:
 @pytest.mark.parametrize("op", ["random_uniform", "random_normal"])
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (0, 3), (1025, 9), (2, 3, 4)])
 def test_shapes(op: str, shape: tuple[int, ...], backend: str) -> None:
-    """The rounding of an angle moves normal numbers by a radius of up to 5.7 times 2^-21: below 1e-5."""
+    """The rounding of an angle moves normal numbers by up to 5.7 (their largest radius) * 2^-21 < 1e-5."""
     attrs = {"shape": shape, "seeds": (2**40 + 3, -7)}
     for drawn in (0, 2**32 - 2, -1, 2**62):
         numbers, after = check(op, [np.array(drawn, np.int64)], attrs, backend=backend)
@@ -64,7 +64,7 @@ def test_uniform_numbers_have_the_same_bits_everywhere(backend: str) -> None:
 
 
 def greatest_distance(numbers: Array, distribution: Array) -> float:
-    """Kolmogorov's and Smirnov's statistic; `distribution` is the exact one at the sorted numbers."""
+    """Return the Kolmogorov-Smirnov statistic; `distribution` is the exact one at the sorted numbers."""
     steps = np.arange(numbers.size + 1) / numbers.size
     return float(max(np.max(steps[1:] - distribution), np.max(distribution - steps[:-1])))
 
@@ -73,7 +73,7 @@ def greatest_distance(numbers: Array, distribution: Array) -> float:
 def test_distributions(op: str, backend: str) -> None:
     """The inequality of Dvoretzky, Kiefer, Wolfowitz and Massart: P(distance > d) <= 2 exp(-2 n d^2).
 
-    For 1e-9, n = 40,000 allows 0.0164. The steps of 2^-23 do not count beside it. Mean and mean square lie
+    For 1e-9, n = 40,000 allows 0.0164. Steps of 2^-23 are negligible. Mean and mean square lie
     within 6 standard deviations: P < 2e-9.
     """
     count = 40_000
@@ -102,7 +102,7 @@ def test_neighbours_are_independent(backend: str) -> None:
 
 
 def test_impossible_classes_are_never_drawn(backend: str) -> None:
-    """Scores of -inf, NaN and inf stand for nothing; equal ones share alike, within 5 standard deviations."""
+    """-inf, NaN and inf are never drawn; equal scores come equally often, within 5 standard deviations."""
     logits = np.array([[0, -np.inf, 0, np.nan, np.inf]], np.float32)
     attrs = {"samples": 4000, "seeds": (1, 1), "dtype": "int32"}
     inputs = [logits, np.array(0, np.int64)]

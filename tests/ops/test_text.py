@@ -54,7 +54,7 @@ def test_agrees_with_litert() -> None:
 
 
 def test_limits() -> None:
-    """Few words can have endlessly many n-grams, and few n-grams endlessly many beginnings of some."""
+    """Few words can have very many n-grams, and few n-grams very many prefixes."""
     many = b" ".join([b"w"] * 60)
     with pytest.raises(ModelError, match=f"more than {MAX_GRAM_BYTES} bytes of n-grams"):
         grams(many, 30, 30)

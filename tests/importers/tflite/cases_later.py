@@ -120,7 +120,7 @@ def _filter(axis: int, *shape: int) -> Known:
     return Known(TensorType(DType.INT8, shape, Quantization(scales, (0,) * shape[axis], axis)))
 
 
-# Quantised int16; tests/ops/test_quantized_wide.py has more of them.
+# Quantised int16; tests/ops/normalization/test_quantized_int16.py has more of them.
 WIDE = (
     *(
         Case(name, [X, X], [_wide(2, 7, 5, 6, scale=1 / 2000)], {"pot_scale_int16": False})

@@ -22,7 +22,7 @@ def ints(*values: Any) -> Array:
 
 
 def sparse(seed: int, shape: tuple[int, ...], count: int, rows: int) -> tuple[Array, Array, Array]:
-    """Ids, sorted places in a sparse tensor of `shape` and positive weights."""
+    """Return ids, sorted places in a sparse tensor of `shape`, and positive weights."""
     generator = np.random.default_rng(seed)
     flat = np.sort(generator.choice(int(np.prod(shape)), count, replace=False))
     places = np.stack(np.unravel_index(flat, shape), axis=-1).astype(np.int32)
@@ -69,7 +69,7 @@ def test_sparse(
     assert y.shape == (*shape[:-1], *item)
 
 
-def test_more_ids_than_an_invocation_adds_up_run_on_the_host(backend: str) -> None:
+def test_too_many_ids_for_one_invocation_run_on_the_host(backend: str) -> None:
     inputs = [*sparse(0, (1, 70_000), 65_000, 2), random(1, 2, 1)]
     host, close = over_loop_limit(backend), {"rtol": 65_000 * 2.0**-24}
     check("embedding_lookup_sparse", inputs, {"shape": (1, 70_000)}, backend=backend, host=host, **close)
@@ -117,7 +117,7 @@ def test_sparse_ids_and_places_out_of_range_are_errors(wrong: int, backend: str)
 
 
 def test_columns_by_hand(backend: str) -> None:
-    """Two channels: three columns of a table of two rows, and one of a table of three."""
+    """Three columns that read a table of two rows, and one column that reads a table of three rows."""
     first, second = random(0, 2, 2), random(1, 3, 3)
     ids = ints([1, 0, 1, 2], [0, 0, 1, 0])
     (y,) = check("concat_embeddings", [ids, first, second], {"columns": (3, 1)}, backend=backend, **EXACT)
@@ -141,7 +141,7 @@ def test_columns(dims: tuple[int, ...], batch: tuple[int, ...], dtype: Any, back
 
 
 @pytest.mark.parametrize(("wrong", "most"), [((0, 2), 1), ((1, 3), 2), ((0, -1), 1)])
-def test_an_id_of_no_row_is_an_error(wrong: tuple[int, int], most: int, backend: str) -> None:
+def test_an_id_out_of_range_is_an_error(wrong: tuple[int, int], most: int, backend: str) -> None:
     inputs = [ints([0, 0], [0, 0]), random(0, 2, 2), random(1, 3, 3)]
     with model_of("concat_embeddings", inputs, {"columns": (1, 1)}).compile(backend=backend) as compiled:
         inputs[0][1, wrong[0]] = wrong[1]

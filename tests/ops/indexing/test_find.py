@@ -19,7 +19,7 @@ def ints(*values: Any, dtype: Any = np.int32) -> Array:
 
 
 def evaluated(op: str, inputs: list[Array], backend: str, **attrs: Any) -> tuple[Array, ...]:
-    """What a model of one op gives for inputs, which is what it gives for constants."""
+    """Return the results of a model of one op; assert that constants and inputs give the same."""
     results = []
     for constants in ((), range(len(inputs))):
         model = model_of(op, inputs, attrs, constants)
@@ -53,7 +53,7 @@ def test_unique(dtype: str, backend: str) -> None:
     assert places.tolist() == [0, 1, 0, 2, 1, 0] and places.dtype == dtype
     nothing = np.array([np.nan, 1, np.nan], np.float32)
     values, places = evaluated("unique", [nothing], backend)
-    assert places.tolist() == [0, 1, 2], "no NaN is the same as another"
+    assert places.tolist() == [0, 1, 2], "two NaNs are different elements"
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_wrong_ranges_are_refused(numbers: tuple[Any, ...], message: str, backen
         compiled(*inputs)
 
 
-def test_one_program_for_as_many_places(backend: str) -> None:
-    """What is positive, and how much of it there is, put together."""
+def test_one_program_for_an_equal_number_of_places(backend: str) -> None:
+    """A model that gathers the positive elements of x and adds their sums."""
     model = Model()
     x = model.input("x", float32(3, 4))
     (large,) = model.add("greater", [x, model.constant("least", np.float32(0))])

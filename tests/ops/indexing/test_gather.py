@@ -1,4 +1,4 @@
-"""Picking by index: results are exact."""
+"""gather and gather_nd: results are exact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
 
 
 def picks(shape: tuple[int, ...], extent: int) -> Array:
-    """Indices below `extent`, which the last one reaches."""
+    """Return indices below `extent`; the last one is extent - 1."""
     found = np.random.default_rng(0).integers(0, extent, shape, dtype=np.int32)
     found[(..., *[slice(-1, None)] * found.ndim)] = extent - 1
     return found
@@ -68,7 +68,7 @@ def test_gather_nd(shape: tuple[int, ...], index: tuple[int, ...], depth: int, b
     np.testing.assert_array_equal(y, x[tuple(np.moveaxis(chosen, -1, 0))])
 
 
-def test_gather_nd_of_no_and_of_many_numbers(backend: str) -> None:
+def test_gather_nd_of_empty_and_of_long_indices(backend: str) -> None:
     (y,) = check("gather_nd", [random(0, 2, 4), names((3,), ())], backend=backend, **EXACT)
     assert y.shape == (3, 2, 4)
     x = random(0, 2, 3, 2, 4, 3)
@@ -83,7 +83,7 @@ def test_other_dtypes(dtype: type, backend: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int16])
-def test_indices_of_other_widths(dtype: type, backend: str) -> None:
+def test_other_dtypes_of_indices(dtype: type, backend: str) -> None:
     x = random(0, 5, 4)
     check("gather", [x, picks((3,), 5).astype(dtype)], {}, backend=backend, **EXACT)
     check("gather_nd", [x, names((7,), (5, 4)).astype(dtype)], backend=backend, **EXACT)

@@ -21,7 +21,7 @@ HOST = "runs on the numpy backend"
 
 
 def indices(seed: int, count: int, rows: int) -> Array:
-    """int32 row numbers, the first and the last row among them."""
+    """Return int32 row numbers; they contain the first and the last row."""
     found = np.random.default_rng(seed).integers(0, rows, count, dtype=np.int32)
     found[:2] = [0, rows - 1][: len(found[:2])]
     return found
@@ -85,7 +85,7 @@ def test_hashtable(dtype: type, backend: str) -> None:
         np.testing.assert_array_equal(row, expected)
 
 
-def test_hashtable_of_nothing(backend: str) -> None:
+def test_an_empty_hashtable(backend: str) -> None:
     for count, keys in ((0, 5), (3, 0), (0, 0)):
         inputs = [np.ones(count, np.int32), KEYS[:keys], random(0, keys, 4)]
         with model_of("hashtable_lookup", inputs, {}).compile(backend=backend) as compilation:
@@ -104,7 +104,7 @@ def test_hashtable_types_and_sorted_keys() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, object])
 def test_table(dtype: type, backend: str) -> None:
-    """Of equal keys the first counts, of defaults the first; keys need not be sorted."""
+    """The first of equal keys and the first default count; keys need not be sorted."""
     names = {3: b"3", 1: b"1\x00", -7: b"-7", 4: b"4"}
     keys, asked = ([names[k] for k in c] if dtype is object else c for c in ((3, 1, 3, -7), (1, 4, -7, 3)))
     values, default = random(0, 4), np.float32([9, 8])
@@ -126,7 +126,7 @@ def test_lookups_agree_with_litert() -> None:
         np.testing.assert_array_equal(result, expected)
 
 
-# From google/farmhash by way of pyfarmhash: the bytes 0, 1, 2 ... in every kind of length.
+# Computed with pyfarmhash (google/farmhash): fingerprints of the bytes 0, 1, 2 ... of every kind of length.
 FINGERPRINTS = {
     4: 0x82BFFD898958E540,
     7: 0xA2E0BFF20DB0A6A1,
@@ -161,7 +161,7 @@ def test_fingerprints_against_pyfarmhash() -> None:
 
 
 def slow_projection(hash: Array, input: Array, weight: Array | None, offset: bool | None) -> list[int]:
-    """The documented sums one by one; `offset` None: dense."""
+    """Compute the documented sums one by one; `offset` None means dense."""
     bits = []
     for seed in hash.ravel():
         total = 0.0
@@ -196,7 +196,7 @@ def test_lsh_projection(dtype: type, weighted: bool, backend: str) -> None:
             assert np.asarray(y).tolist() == slow_projection(hash, x, weight, offset)
 
 
-def test_lsh_projection_of_nothing_and_of_32_bits(backend: str) -> None:
+def test_lsh_projection_of_empty_inputs_and_of_32_bits(backend: str) -> None:
     for shape in ((0,), (0, 3), (3, 0)):
         check(
             "lsh_projection",

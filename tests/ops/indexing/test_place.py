@@ -1,4 +1,4 @@
-"""Sequences in reverse and slices put in place: results are exact."""
+"""Reversed sequences, and slices at computed places: results are exact."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_many_dimensions_are_reversed_on_the_host() -> None:
 
 
 @pytest.mark.parametrize("axis", [-4, 3, 2**40])
-def test_axes_that_x_does_not_have(axis: int, backend: str) -> None:
+def test_wrong_axes_are_refused(axis: int, backend: str) -> None:
     x, axes = random(0, 2, 3, 4), np.array([0, axis], np.int64)
     with model_of("reverse", [x, axes], {}).compile(backend) as compiled:
         with pytest.raises(ModelError, match=r"reverse: axes must be in -3 \.\.\. 2, got"):
@@ -112,7 +112,7 @@ def test_axes_that_x_does_not_have(axis: int, backend: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, 6])
-def test_lengths_out_of_range(wrong: int, backend: str) -> None:
+def test_lengths_out_of_range_are_refused(wrong: int, backend: str) -> None:
     x, lengths = random(0, 2, 5), np.array([5, wrong], np.int32)
     message = rf"reverse_sequence: lengths must be in 0 \.\.\. 5, got {wrong}"
     with (
@@ -130,14 +130,14 @@ def test_lengths_out_of_range(wrong: int, backend: str) -> None:
         ({"axis": 1}, 5, "a length for each of 4 sequences"),
     ],
 )
-def test_wrong_sequences(attrs: dict[str, Any], lengths: int, message: str) -> None:
+def test_reverse_sequence_errors(attrs: dict[str, Any], lengths: int, message: str) -> None:
     with pytest.raises(ModelError, match=f"reverse_sequence: .*{message}"):
         model_of("reverse_sequence", [random(0, 4, 5), np.zeros(lengths, np.int32)], attrs)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int16, np.int8, np.bool_])
 @pytest.mark.parametrize(("shape", "update", "starts"), SLICES)
-def test_slices_put_in_place(
+def test_dynamic_update_slice(
     shape: tuple[int, ...], update: tuple[int, ...], starts: tuple[int, ...], dtype: Any, backend: str
 ) -> None:
     inputs = [typed(0, shape, dtype), typed(1, update, dtype), np.array(starts, np.int32)]
@@ -152,7 +152,7 @@ def test_slices_put_in_place(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int16, np.int8, np.bool_])
 @pytest.mark.parametrize(("shape", "sizes", "starts"), SLICES)
-def test_slices_from_where_values_say(
+def test_dynamic_slice(
     shape: tuple[int, ...], sizes: tuple[int, ...], starts: tuple[int, ...], dtype: Any, backend: str
 ) -> None:
     x = typed(0, shape, dtype)
@@ -165,7 +165,7 @@ def test_slices_from_where_values_say(
 
 
 @pytest.mark.parametrize("start", [-5, -1, 0, 3, 4])
-def test_slices_along_some_axes_from_the_end(start: int, backend: str) -> None:
+def test_dynamic_slices_along_some_axes_and_from_the_end(start: int, backend: str) -> None:
     x, starts = random(0, 3, 5, 8), np.array([77, start, -99], np.int32)
     attrs = {"sizes": (3, 1, 8), "axes": (None, -2, None), "clip": False, "negative": True}
     (y,) = check("dynamic_slice", [x, starts], attrs, backend=backend, **EXACT)
@@ -173,7 +173,7 @@ def test_slices_along_some_axes_from_the_end(start: int, backend: str) -> None:
 
 
 @pytest.mark.parametrize(("start", "negative"), [(-1, False), (4, False), (-6, True), (4, True)])
-def test_slices_that_must_fit(start: int, negative: bool, backend: str) -> None:
+def test_slices_out_of_range_are_errors_without_clip(start: int, negative: bool, backend: str) -> None:
     x, starts = random(0, 5, 2), np.array([start, 0], np.int64)
     model = model_of("dynamic_slice", [x, starts], {"sizes": (2, 2), "clip": False, "negative": negative})
     message = rf"dynamic_slice: starts must be in {-5 if negative else 0} \.\.\. 3, got {start}"
@@ -194,7 +194,7 @@ def test_slices_that_must_fit(start: int, negative: bool, backend: str) -> None:
         ({"sizes": (1, 1), "clip": 1}, 2, "clip must be True or False"),
     ],
 )
-def test_wrong_slices_of_values(attrs: dict[str, Any], starts: int, message: str) -> None:
+def test_dynamic_slice_errors(attrs: dict[str, Any], starts: int, message: str) -> None:
     with pytest.raises(ModelError, match=f"dynamic_slice: .*{message}"):
         model_of("dynamic_slice", [random(0, 2, 2), np.zeros(starts, np.int32)], attrs)
 
@@ -222,7 +222,7 @@ def test_one_program_for_any_number_of_starts(backend: str) -> None:
         ((1, 1), (1,), "a start for each"),
     ],
 )
-def test_wrong_slices(update: tuple[int, ...], starts: tuple[int, ...], message: str) -> None:
+def test_dynamic_update_slice_errors(update: tuple[int, ...], starts: tuple[int, ...], message: str) -> None:
     inputs = [random(0, 2, 2), random(0, *update), np.zeros(starts, np.int32)]
     with pytest.raises(ModelError, match=f"dynamic_update_slice: .*{message}"):
         model_of("dynamic_update_slice", inputs, {})

@@ -1,4 +1,4 @@
-"""Values put and added where indices say; the order of many updates of one place."""
+"""Scatters of values, and the order in which many updates of one place are added."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_scatter(index: Array, shape: tuple[int, ...], dtype: Any, backend: str)
     np.testing.assert_allclose(y, expected % 256 if dtype is np.uint8 else expected, **close)
 
 
-def test_work_is_counted_by_updates() -> None:
+def test_operations_are_counted_by_updates() -> None:
     index = np.zeros((7, 1), np.int32)
     for op, inputs, attrs in (
         ("scatter_nd", [index, random(0, 7, 3)], {"shape": (2, 3)}),
@@ -101,10 +101,10 @@ def test_work_is_counted_by_updates() -> None:
 
 
 def test_sums_are_in_the_order_of_the_updates(backend: str) -> None:
-    """What is added to a large number is lost, and what comes after its opposite is not."""
+    """A small number added to a large one is lost; added after the opposite of the large one, it is not."""
     terms = np.tile(np.array([1, 2.0**30, 3, -(2.0**30), 5], np.float32), 200)
     index = np.zeros((MANY, 1), np.int32)
-    index[::7] = 1  # and others in between
+    index[::7] = 1  # and other rows between them
     expected = np.zeros(2, np.float32)
     for place, term in zip(index[:, 0], terms, strict=True):
         expected[place] += term
@@ -114,7 +114,7 @@ def test_sums_are_in_the_order_of_the_updates(backend: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "row"), [(np.float32, 4), (np.int64, 1), (np.float16, 1)])
 def test_many_updates_of_one_row(dtype: Any, row: int, backend: str) -> None:
-    """More than an invocation may join: 130,000 of one row, and some of others before and behind."""
+    """More than an invocation may add up: 130,000 of one row, and some of rows before and after it."""
     index = np.full((130_000, 1), 1, np.int32)
     index[[5, 70_000]] = [[0], [2]]
     updates = np.zeros((130_000, row), dtype)
@@ -150,7 +150,7 @@ def test_an_index_out_of_range_is_an_error(wrong: int, backend: str) -> None:
             model_of(op, inputs, {"shape": (2, 4)}, (0,)).compile(backend=backend)(*inputs[1:])
 
 
-def test_what_does_not_fit_a_sparse_tensor_is_refused() -> None:
+def test_sparse_to_dense_errors() -> None:
     one, three = random(0), random(0, 3)
     for indices, values, default, shape, message in (
         (np.zeros((2, 3)), one, one, (2, 2), "do not name elements of shape"),

@@ -54,7 +54,7 @@ def test_nan_is_an_extreme(backend: str) -> None:
         assert np.isnan(y[0]) and y[1] == 3
 
 
-def test_empty_segments_and_those_of_nobody(backend: str) -> None:
+def test_empty_segments_and_negative_ids(backend: str) -> None:
     data, where = np.array([[5], [7]], np.int32), ids(-1, 1)
     for name, empty in (
         ("segment_sum", 0),
@@ -68,7 +68,7 @@ def test_empty_segments_and_those_of_nobody(backend: str) -> None:
 
 
 @pytest.mark.parametrize(("where", "drops"), [((0, -1), False), ((3, 0), False), ((3, 0), True)])
-def test_ids_out_of_range(where: tuple[int, ...], drops: bool, backend: str) -> None:
+def test_ids_out_of_range_are_refused(where: tuple[int, ...], drops: bool, backend: str) -> None:
     data, attrs = random(0, 2, 2), {"segments": 3, "drops": drops}
     wrong = next(i for i in where if i)
     bounds = "at most 2" if drops else r"in 0 \.\.\. 2"

@@ -1,4 +1,4 @@
-"""Slices at computed places, element by element: moves are exact, and so are sums of whole numbers."""
+"""gather_slices and scatter_slices, element by element: copies and sums of whole numbers are exact."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_gathered(case: Any, dtype: Any, backend: str) -> None:
     for kind, constants in ((np.int32, ()), (np.int64, ()), (np.int32, (1,))):
         numbers = np.array(indices, kind)
         if not named:
-            numbers = np.zeros((0, 2), kind)  # two slices that nothing names
+            numbers = np.zeros((0, 2), kind)  # two empty slices
         (y,) = check("gather_slices", [x, numbers], attrs, backend=backend, constants=constants, **EXACT)
         starts = vectors(numbers, axis)
         for at in np.ndindex(y.shape):
@@ -101,7 +101,7 @@ def test_scattered(case: Any, function: str | None, backend: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.bool_, np.float16])
-def test_updates_of_any_type_are_put(dtype: Any, backend: str) -> None:
+def test_updates_of_every_type(dtype: Any, backend: str) -> None:
     x, updates = random(0, 4, 3).astype(dtype), random(1, 2, 3).astype(dtype)
     attrs = {
         "update_window_dims": (1,),
@@ -140,7 +140,7 @@ def test_too_many_elements_run_on_the_host(backend: str, monkeypatch: pytest.Mon
         ({"start_index_map": (0, 1)}, "no vectors of 2 indices along dimension 1"),
     ],
 )
-def test_gathers_that_do_not_fit(attrs: dict[str, Any], message: str) -> None:
+def test_gather_errors(attrs: dict[str, Any], message: str) -> None:
     plain = {
         "offset_dims": (1,),
         "collapsed_slice_dims": (0,),
@@ -162,7 +162,7 @@ def test_gathers_that_do_not_fit(attrs: dict[str, Any], message: str) -> None:
         (random(0, 2, 3), {"update_window_dims": (0, 1)}, "by windows .0, 1."),
     ],
 )
-def test_scatters_that_do_not_fit(updates: Array, attrs: dict[str, Any], message: str) -> None:
+def test_scatter_errors(updates: Array, attrs: dict[str, Any], message: str) -> None:
     plain = {
         "update_window_dims": (1,),
         "inserted_window_dims": (0,),

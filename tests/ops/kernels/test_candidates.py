@@ -32,13 +32,13 @@ TOP_K = ((100, ("extremes", "top_k")), (300, ("extremes", "take_sorted")))
 
 
 def each(cases: Sequence[tuple[Any, ...]]) -> pytest.MarkDecorator:
-    """Each case with the place of each of its candidates."""
+    """Parametrise over each case, and over the places of its candidates."""
     pairs = [(case, place) for case in cases for place in range(len(case[-1]))]
     return pytest.mark.parametrize(("case", "place"), pairs, ids=str)
 
 
 @each(REALS)
-def test_of_reals(case: Any, place: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_on_reals(case: Any, place: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, x, filter, bodies = case
     take_candidate(monkeypatch, place)
     inputs = [random(1, *x), random(2, *filter), random(3, filter[0])]
@@ -50,7 +50,9 @@ def test_of_reals(case: Any, place: int, gpu: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("kind", ["uint8", "int8 per channel"])
 @each(INTEGERS)
-def test_of_integers(case: Any, place: int, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_on_integers(
+    case: Any, place: int, kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     *shapes, bodies = case
     take_candidate(monkeypatch, place)
     product = Case(shapes[0], kind, *shapes[1:])
@@ -59,7 +61,7 @@ def test_of_integers(case: Any, place: int, kind: str, gpu: str, monkeypatch: py
 
 
 @each(TOP_K)
-def test_of_top_k(case: Any, place: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_of_top_k(case: Any, place: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     length, bodies = case
     take_candidate(monkeypatch, place)
     x = awkward(3, length)

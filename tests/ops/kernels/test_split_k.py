@@ -22,7 +22,7 @@ MANY = replace(BASELINE, parallel_invocations=1 << 15)
 
 @pytest.fixture
 def gpu(gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The GPU backend, whose adapter passes for one with many cores."""
+    """Let the adapter of the GPU backend pass for one with many cores."""
     device = open_device(None, False)
     many = replace(device.properties, parallel_invocations=MANY.parallel_invocations)
     monkeypatch.setattr(device, "properties", many)
@@ -30,7 +30,7 @@ def gpu(gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def splits_of(op: str, inputs: list[Any], attrs: dict[str, Any], gpu: str) -> dict[str, int]:
-    """The body of the one dispatch and its number of splits."""
+    """Return the body of the only dispatch, and its number of splits."""
     with model_of(op, inputs, attrs, (1, 2)).compile(gpu) as compiled:
         (row,) = compiled.plan_rows()
         return {row.kernel.body: row.kernel.constants["SPLITS"]}
@@ -106,7 +106,7 @@ def test_integers_stay_exact(gpu: str, op: str, shape: Shape, filter: Shape, kin
     Case(op, kind, shape, filter).check(gpu, {"activation": "relu"})
 
 
-def test_a_device_of_few_invocations_shares_nothing() -> None:
+def test_no_sums_are_split_on_a_device_with_few_invocations() -> None:
     assert tiles(196, 512, 128, BASELINE).splits == row_tiles(1, 1000, 256, BASELINE).splits == 1
 
 

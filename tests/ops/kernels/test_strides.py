@@ -1,4 +1,4 @@
-"""Index arithmetic: whatever is merged or counted in fours, the same elements are met in the same order."""
+"""Index arithmetic: merged dimensions and steps of four visit the same elements in the same order."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from gpunn.types import Shape
 shapes = st.lists(st.sampled_from([1, 2, 3, 4, 8]), max_size=5).map(tuple)
 
 
-def met(sizes: Shape, strides: Shape) -> list[int]:
-    """Offsets in the order of a walk."""
+def visited(sizes: Shape, strides: Shape) -> list[int]:
+    """Return offsets in the order in which a kernel visits them."""
     points = itertools.product(*map(range, sizes))
     return [sum(a * b for a, b in zip(point, strides, strict=True)) for point in points]
 
 
 @given(shapes, st.randoms())
-def test_merging_keeps_the_walk(shape: Shape, generator: random.Random) -> None:
+def test_merging_keeps_the_order(shape: Shape, generator: random.Random) -> None:
     order = list(range(len(shape)))
     generator.shuffle(order)
     sizes, x = tuple(shape[d] for d in order), tuple(dense(shape)[d] for d in order)
     y = dense(sizes)
     merged = merge(sizes, x, y)
-    assert [met(merged[0], s) for s in merged[1:]] == [met(sizes, x), met(sizes, y)]
+    assert [visited(merged[0], s) for s in merged[1:]] == [visited(sizes, x), visited(sizes, y)]
     assert 1 not in merged[0]
 
 
 @given(shapes)
-def test_fours_meet_the_same_elements(shape: Shape) -> None:
+def test_steps_of_four_visit_the_same_elements(shape: Shape) -> None:
     sizes, x = merge(shape, dense(shape))
     if aligned(sizes, x):
         quarter, fours = by_fours(sizes, x)
-        assert [4 * n + k for n in met(quarter, fours) for k in range(4)] == met(sizes, x)
+        assert [4 * n + k for n in visited(quarter, fours) for k in range(4)] == visited(sizes, x)
 
 
 def test_merge() -> None:

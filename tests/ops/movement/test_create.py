@@ -1,4 +1,4 @@
-"""Tensors made of a few numbers: fill, one_hot."""
+"""Ops that create a tensor from a few numbers: fill, one_hot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_fill(dtype: type, shape: tuple[int, ...], backend: str) -> None:
         check("fill", [value], {"shape": shape}, backend=backend)
 
 
-def test_fill_of_wide_integers(backend: str) -> None:
+def test_fill_of_64_bit_integers(backend: str) -> None:
     value = np.array(-(2**40), np.int64)
     (y,) = check("fill", [value], {"shape": (3,)}, backend=backend)
     assert y.tolist() == [-(2**40)] * 3
@@ -42,7 +42,7 @@ def test_one_hot(dtype: type, shape: tuple[int, ...], axis: int, backend: str) -
         np.testing.assert_array_equal(np.sum(y != 0, axis=axis), inside)
 
 
-def test_one_hot_says_where(backend: str) -> None:
+def test_one_hot_by_hand(backend: str) -> None:
     inputs = [np.array([2, 0], np.int32), np.float32(3).reshape(()), np.float32(-1).reshape(())]
     (y,) = check("one_hot", inputs, {"depth": 3}, backend=backend)
     assert y.tolist() == [[-1, -1, 3], [3, -1, -1]]

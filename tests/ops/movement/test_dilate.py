@@ -1,4 +1,4 @@
-"""Room between and around elements: results are exact."""
+"""dilate, which puts space between and around elements: results are exact."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def placed(x: Array, fill: Any, steps: Sequence[int], paddings: Pairs) -> Array:
         ((), (), ()),
     ],
 )
-def test_room_between_and_around(
+def test_dilate(
     shape: tuple[int, ...], steps: tuple[int, ...], paddings: Pairs, dtype: Any, backend: str
 ) -> None:
     x, fill = random(0, *shape, low=0, high=100).astype(dtype), np.array(7, dtype)
@@ -57,8 +57,8 @@ def test_room_between_and_around(
     np.testing.assert_array_equal(y, placed(x, 0, steps, paddings))
 
 
-def test_room_behind_the_last_element_is_not_there(backend: str) -> None:
-    """One element has no neighbour, however far that would be; and the last of two needs no more room."""
+def test_no_space_after_the_last_element(backend: str) -> None:
+    """Large steps do not matter for one element, which has no neighbour, nor after the last of two."""
     x = random(0, 1, 2)
     (y,) = check("dilate", [x], {"steps": (1 << 40, 1)}, backend=backend, **EXACT)
     np.testing.assert_array_equal(y, x)
@@ -89,6 +89,6 @@ def test_one_program_for_any_fill(backend: str) -> None:
         (np.zeros(1, np.int32), {"steps": (1, 1)}, "one element"),
     ],
 )
-def test_wrong_room(fill: Array | None, attrs: dict[str, Any], message: str) -> None:
+def test_errors(fill: Array | None, attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"dilate: .*{message}"):
         model_of("dilate", [random(0, 2, 2), fill], attrs)

@@ -19,7 +19,7 @@ EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
 
 
 def as_grid(rows: list[list[int]]) -> Array:
-    """Rows of numbers as an image [1, H, W, 1]."""
+    """Return rows of numbers as an image [1, H, W, 1]."""
     return np.array(rows, np.float32)[None, :, :, None]
 
 
@@ -52,7 +52,7 @@ SHAPES = ((1, 4, 6, 3), (2, 3, 5, 4), (3, 2, 2, 1), (1, 5, 7, 8), (0, 2, 3, 2), 
 @pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("block", [1, 2, 3])
 def test_depth_and_space(block: int, data_format: str, backend: str) -> None:
-    """By the document's rule: the Y, X coordinates within a block are the high-order part of the depth."""
+    """The document's rule: the coordinates Y, X within a block are the high-order part of the depth index."""
     for seed, (n, h, w, c) in enumerate(SHAPES):
         attrs = {"block_size": block, "data_format": data_format}
         x = random(seed, n, h * block, w * block, c)
@@ -124,7 +124,7 @@ def test_batch_and_space(value: float, backend: str) -> None:
 
 
 def test_generated_batch_and_space(backend: str) -> None:
-    """Each of 25 runs pads a random shape up to whole blocks, and takes the padding away again."""
+    """Each of 25 runs pads a random shape to whole blocks, and then removes the padding."""
     generator = np.random.default_rng(7)
     for seed in range(25):
         count = int(generator.integers(1, 4))
@@ -132,8 +132,8 @@ def test_generated_batch_and_space(backend: str) -> None:
         block = [int(b) for b in generator.integers(1, 5, count)]
         front = [int(n) for n in generator.integers(0, 6, count)]
         pairs = [(f, -(f + n) % b) for f, n, b in zip(front, sizes, block, strict=True)]
-        rest = [int(n) for n in generator.choice([1, 3, 4, 8], int(generator.integers(0, 3)))]
-        x = random(seed, int(generator.integers(1, 4)), *sizes, *rest)
+        depths = [int(n) for n in generator.choice([1, 3, 4, 8], int(generator.integers(0, 3)))]
+        x = random(seed, int(generator.integers(1, 4)), *sizes, *depths)
         attrs = {"block_shape": block, "paddings": pairs, "value": 0.5}
         (y,) = check("space_to_batch_nd", [x], attrs, backend=backend, **EXACT)
         np.testing.assert_array_equal(y, by_definition(x, tuple(block), tuple(front), np.full_like(y, 0.5)))
@@ -161,7 +161,7 @@ def test_everything_cropped(backend: str) -> None:
     assert y.shape == (1, 0, 5, 5)
 
 
-def test_more_dimensions_than_the_shaders_walk(backend: str) -> None:
+def test_more_dimensions_than_the_shaders_support(backend: str) -> None:
     attrs = {"block_shape": (2, 2, 2, 2), "paddings": [(1, 1)] * 4}
     check("space_to_batch_nd", [random(0, 2, 6, 6, 6, 6, 3)], attrs, backend=backend, host="dim", **EXACT)
 

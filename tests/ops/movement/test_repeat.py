@@ -90,7 +90,7 @@ def test_wrong_broadcast_in_dim(dims: tuple[int, ...]) -> None:
         ((2, -3), "does not broadcast"),
     ],
 )
-def test_broadcast_to_what_does_not_fit(target: tuple[int, ...], message: str) -> None:
+def test_wrong_targets_of_broadcast_to(target: tuple[int, ...], message: str) -> None:
     with pytest.raises(ModelError, match=f"broadcast_to: .*{message}"):
         model_of("broadcast_to", [random(0, 2, 3)], {"shape": target})
 

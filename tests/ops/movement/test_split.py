@@ -1,4 +1,4 @@
-"""Cutting into pieces and joining: results are exact."""
+"""split, unstack and stack: results are exact."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_stack_of_different_shapes() -> None:
         model_of("stack", [random(0, 2), random(0, 3)], {"axis": 0})
 
 
-def test_pieces_that_nobody_needs(backend: str) -> None:
+def test_pieces_without_readers(backend: str) -> None:
     model = Model("part")
     x = model.input("x", float32(4, 6))
     _, second, _ = model.add("split", [x], {"axis": 1, "sizes": (1, 3, 2)})

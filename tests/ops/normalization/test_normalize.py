@@ -28,7 +28,7 @@ RESULTS = {"log_softmax": (1 / 16, 255), "l2_normalization": (1 / 128, 128)}
 
 
 def result_of(op: str, dtype: DType) -> Quantization:
-    """What the integer arithmetic of an op counts in."""
+    """Return the quantisation in which the integer arithmetic of an op gives its result."""
     scale, above = RESULTS[op]
     return Quantization((scale,), (LIMITS[dtype][0] + above,))
 
@@ -36,7 +36,7 @@ def result_of(op: str, dtype: DType) -> Quantization:
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
 @pytest.mark.parametrize("op", RESULTS)
 def test_rows_of_stored_values(op: str, dtype: DType, backend: str) -> None:
-    """Within a step of the real number, and of a logarithm within 1/2 where 31 steps of 2^k count as -16."""
+    """Within a step of the real number; logarithms within 1/2, because 31 steps of 2^k count as -16."""
     y, off = result_of(op, dtype), {"log_softmax": 8.6, "l2_normalization": 1.0}[op]
     for seed, (shape, axis) in enumerate(ROWS):
         type = quantized(dtype, shape, (0.002, 0.05, 1 / 16, 0.2)[seed % 4], LIMITS[dtype][0] + 30 * seed)
@@ -52,7 +52,7 @@ def test_rows_of_stored_values(op: str, dtype: DType, backend: str) -> None:
 @pytest.mark.parametrize("reference", [False, True])
 @pytest.mark.parametrize("op", RESULTS)
 def test_rows_have_the_bits_of_litert(op: str, reference: bool, dtype: DType) -> None:
-    """Those of its reference kernels; its default log_softmax, of float32, has others in few results."""
+    """LiteRT's default log_softmax computes in float32, so that few results differ."""
     for seed, depth in enumerate((1, 2, 3, 7, 50, 900, 4095)):
         type = quantized(
             dtype, (4, 2, 3, depth), (0.002, 0.05, 0.07, 0.2)[seed % 4], LIMITS[dtype][0] + 40 * seed
@@ -68,7 +68,7 @@ def test_rows_have_the_bits_of_litert(op: str, reference: bool, dtype: DType) ->
 
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
 def test_rows_of_extremes(dtype: DType, backend: str) -> None:
-    """Rows of one value, zeros among them, the longest sums of squares, one element far above the others."""
+    """Rows of equal values and of zeros, the longest sums of squares, one element far above the others."""
     low, high = LIMITS[dtype]
     for zero in (low, high, low + 1, low + 128):
         type = quantized(dtype, (6, 33025), 0.2, zero)
@@ -84,7 +84,7 @@ def test_rows_of_extremes(dtype: DType, backend: str) -> None:
         assert y[3].tolist() == ([high] + [low] * 299 if zero != high else [y[0, 0]] * 300)
 
 
-def test_what_integer_rows_do_not_serve(backend: str) -> None:
+def test_rows_without_integer_arithmetic(backend: str) -> None:
     x = quantized(DType.INT8, (2, 33026), 0.1, 3)
     other = Quantization((0.5,), (3,))
     for op, length, y, host in (
@@ -144,7 +144,7 @@ def test_l2_by_hand(backend: str) -> None:
 
 
 def run_local_response(x: Array, backend: str, **attrs: Any) -> Array:
-    """Check within the stated accuracy: the base rounds n + 2 times, then come log2 and exp2."""
+    """Check within the stated accuracy: the base is rounded n + 2 times, then follow log2 and exp2."""
     axis, radius = attrs.get("axis", -1), attrs["radius"]
     base = x.astype(np.float64) ** 2
     length = x.shape[axis]
@@ -173,7 +173,7 @@ def test_local_response_shapes_and_axes(shape: tuple[int, ...], axis: int, backe
         run_local_response(random(3, *shape), backend, radius=radius, axis=axis, **NUMBERS)
 
 
-def test_local_response_of_nothing(backend: str) -> None:
+def test_local_response_of_no_elements(backend: str) -> None:
     for shape in ((0, 4), (4, 0)):
         check("local_response_normalization", [random(0, *shape)], {"radius": 1, **NUMBERS}, backend=backend)
 
@@ -189,14 +189,14 @@ def test_local_response_numbers(bias: float, alpha: float, beta: float, backend:
 
 @pytest.mark.parametrize("beta", [1.0, 2.0, 0.75])
 def test_local_response_of_a_negative_base(beta: float, backend: str) -> None:
-    """As numpy: the sign follows from a whole exponent, any other gives NaN."""
+    """As in numpy, a whole exponent decides on the sign, and any other exponent gives NaN."""
     numbers = {"bias": -300.0, "alpha": 1.0, "beta": beta}
     y = run_local_response(random(5, 2, 8), backend, radius=1, **numbers)
     assert np.isnan(y).all() == (beta == 0.75)
 
 
 def test_half_precision_is_summed_in_single(backend: str) -> None:
-    """300^2 is beyond float16, and 4096 squares lose count in it."""
+    """300^2 overflows float16, and a float16 sum of 4096 squares stops growing."""
     x = np.full((1, 4096), 300, np.float16)
     for op, attrs, expected in (
         ("l2_normalization", {}, 1 / 64),

@@ -45,13 +45,13 @@ def test_softmax_as_litert(scale: float, beta: float, dtype: DType) -> None:
         np.testing.assert_array_equal(computed("softmax", [values], [x], {"beta": beta}), expected)
 
 
-def test_softmax_of_equal_elements_without_end(backend: str) -> None:
+def test_softmax_of_many_equal_elements(backend: str) -> None:
     x = quantized(DType.UINT8, (1, 4000), 0.1)
     (got,) = check_integer("softmax", [np.full((1, 4000), 7, np.uint8)], [x], backend=backend)
     assert not got.any()
 
 
-def test_softmax_out_of_the_integers_reach(backend: str) -> None:
+def test_softmax_without_integer_arithmetic(backend: str) -> None:
     x = quantized(DType.UINT8, (1, 5000), 0.1)
     check_integer("softmax", [stored(0, x)], [x], backend=backend, host="can overflow integer softmax")
     x = quantized(DType.UINT8, (2, 5), 0.1)

@@ -56,7 +56,7 @@ def test_nan_and_infinities_fill_their_row(length: int, backend: str) -> None:
     assert np.isfinite(y[3]).all()
 
 
-def test_more_rows_than_one_dimension_of_the_grid_holds(backend: str) -> None:
+def test_more_rows_than_fit_one_dimension_of_the_grid(backend: str) -> None:
     check("softmax", [random(4, 66_000, 65)], backend=backend)
 
 

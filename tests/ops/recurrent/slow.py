@@ -1,4 +1,4 @@
-"""GRU and LSTM over the sums of a sequence by the documented formulas, unit by unit; operands for them."""
+"""GRU and LSTM over the products of a sequence, computed unit by unit from the documented formulas."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ACTIVATIONS: dict[Any, Callable[[float], float]] = {
 
 
 def gru_operands(batch: int, steps: int, units: int) -> list[Array]:
-    """Operands whose weights let what the state is off by shrink from step to step."""
+    """Return operands with weights so small that errors of the state shrink from step to step."""
     return _operands(3, 1, batch, steps, units)
 
 
 def gated_operands(batch: int, steps: int, units: int, gates: int = 4) -> list[Array]:
-    """The same for an LSTM, whose cell state passes at most half on where its gates are hard sigmoids."""
+    """Return the same for an LSTM; with hard sigmoids, each step keeps at most half of the cell state."""
     return _operands(gates, 2, batch, steps, units)
 
 
@@ -46,7 +46,7 @@ def limited(value: float, bound: float) -> float:
 def slow_gru(
     operands: Sequence[Array], activations: Sequence[Any], clip: float = 0, reverse: bool = False
 ) -> tuple[Array, Array]:
-    """Output of each step, and the last one, by the documented formulas, unit by unit."""
+    """Return the output of each step, and the last one, by the documented formulas, unit by unit."""
     x, r, h = (o.astype(np.float64) for o in operands)
     f, g = (ACTIVATIONS[a] for a in activations)
     units, y = r.shape[1], np.zeros((*x.shape[:2], r.shape[1]))
@@ -75,7 +75,7 @@ def slow_lstm(
     clip: float = 0,
     cell_clip: float = 0,
 ) -> tuple[Array, Array, Array]:
-    """Last output, cell state and the output of each step, by the documented formulas, unit by unit."""
+    """Return the last output, the cell state and the output of each step, by the documented formulas."""
     x, r, h, c = (o.astype(np.float64) for o in operands)
     f, g, k = (ACTIVATIONS[a] for a in activations)
     units, y = r.shape[1], np.zeros((*x.shape[:2], r.shape[1]))

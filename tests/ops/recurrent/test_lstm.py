@@ -26,7 +26,7 @@ def lstm_operands(
     peephole: bool = False,
     norm: bool = False,
 ) -> list[Array | None]:
-    """Random operands; `width`: of the projection, None without."""
+    """Return random operands; `width` is that of the projection, None without one."""
     out = width or units
     shapes: list[tuple[int, ...] | None] = [(batch, depth), *[(units, depth)] * 4, *[(units, out)] * 4]
     shapes += [*[(units,) if peephole else None] * 3, *[(units,)] * 4]
@@ -38,7 +38,7 @@ def lstm_operands(
 
 
 def sequence_operands(operands: Sequence[Array | None], steps: int) -> list[Array | None]:
-    """The same with a sequence [B, T, I]."""
+    """Return the same operands with a sequence [B, T, I]."""
     (batch, depth), *_ = (o.shape for o in operands if o is not None)
     return [random(99, batch, steps, depth, low=-1, high=1), *operands[1:]]
 
@@ -46,7 +46,7 @@ def sequence_operands(operands: Sequence[Array | None], steps: int) -> list[Arra
 def slow_lstm(
     operands: Sequence[Array | None], cell_clip: float = 0, proj_clip: float = 0
 ) -> tuple[Array, Array]:
-    """Output and cell state by the documented formulas, unit by unit, with tanh."""
+    """Return output and cell state by the documented formulas, unit by unit, with tanh."""
     x, wi, wf, wc, wo, ri, rf, rc, ro, pi, pf, po, bi, bf, bc, bo, wp, bp, h, c, ni, nf, nc, no = (
         None if o is None else o.astype(np.float64) for o in operands
     )
@@ -98,7 +98,9 @@ def test_lstm(norm: bool, cifg: bool, peephole: bool, width: int | None, backend
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("width", [None, 2])
-def test_a_sequence_is_its_steps(time_major: bool, reverse: bool, width: int | None, backend: str) -> None:
+def test_sequences_equal_their_steps(
+    time_major: bool, reverse: bool, width: int | None, backend: str
+) -> None:
     operands = sequence_operands(lstm_operands(2, 3, 4, width, peephole=True, norm=True), 5)
     x = operands[0]
     assert x is not None
@@ -113,7 +115,7 @@ def test_a_sequence_is_its_steps(time_major: bool, reverse: bool, width: int | N
     assert_close(cell, operands[19])
 
 
-def test_empty_sequences_hand_the_state_on(backend: str) -> None:
+def test_empty_sequences_keep_the_state(backend: str) -> None:
     operands = sequence_operands(lstm_operands(2, 3, 4), 0)
     scratch, state, cell, y = check("lstm", operands, backend=backend, host=HOST)
     assert (scratch.shape, y.shape) == ((2, 16), (2, 0, 4))
@@ -122,7 +124,7 @@ def test_empty_sequences_hand_the_state_on(backend: str) -> None:
 
 
 def test_basic_lstm(backend: str) -> None:
-    """The same weights as an LSTM of its own has in parts: input gate, cell, forget gate, output gate."""
+    """Its weights are those of an LSTM in one tensor: input gate, cell, forget gate, output gate."""
     full = lstm_operands(3, 5, 4)
     x, wi, wf, wc, wo, ri, rf, rc, ro, *_ = full
     h, c = full[18], full[19]

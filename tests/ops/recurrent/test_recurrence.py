@@ -1,4 +1,4 @@
-"""Recurrences of gates: GRU and LSTM over the sums of a sequence; activations and clips of all three."""
+"""Recurrences of GRU and LSTM over the products of a sequence; activations and clips of all recurrences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_gru_activations_and_clip(first: Any, hardware: str) -> None:
 
 
 def test_gru_by_hand(hardware: str) -> None:
-    """Gates are their sums: update 0.5, reset 2 h, and the candidate is 1 + 3 (2 h) h."""
+    """Gates without activation: update is 0.5, reset is 2 h, and the candidate is 1 + 3 (2 h) h."""
     operands = [np.array(v, np.float32) for v in ([[[0.5, 0, 1]] * 2], [[0], [2], [3]], [[1]])]
     attrs = {"activations": (None, None)}
     state, y = check("gru_recurrence", operands, attrs, backend=hardware, constants=(1,))
@@ -97,7 +97,7 @@ def test_lstm_activations(outer: Any, hardware: str) -> None:
 
 
 def test_lstm_by_hand(hardware: str) -> None:
-    """Gates are their sums, the old cell state is 2: each gate's peephole sees the cell state it should."""
+    """Gates without activation, old cell state 2: each gate's peephole reads the right cell state."""
     x, r, peepholes = [[[1, 2, 3, 4]]], [[0], [0], [0], [0]], [10, 20, 30]
     operands = [np.array(v, np.float32) for v in (x, r, [[5]], [[2]], peepholes)]
     attrs = {"activations": (None, None, None)}
@@ -108,14 +108,14 @@ def test_lstm_by_hand(hardware: str) -> None:
     operands = [np.array(v, np.float32) for v in (x, r, [[5]], [[2]], [10, 30])]
     attrs |= {"coupled": True, "cell_clip": 230.0}
     h, c, _ = check("lstm_recurrence", operands, attrs, backend=hardware, constants=(1, 4))
-    assert (1 - 21) * 2 + 21 * (3 + 2 * 5) == 233  # which is clipped
+    assert (1 - 21) * 2 + 21 * (3 + 2 * 5) == 233  # the state before it is clipped
     assert (c.tolist(), h.tolist()) == ([[230]], [[(4 + 30 * 230) * 230]])
 
 
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_lstm_is_the_op_of_nnapi(time_major: bool, reverse: bool, hardware: str) -> None:
-    """Another implementation, which is compared with NNAPI's examples and with LiteRT."""
+def test_lstm_agrees_with_the_lstm_of_nnapi(time_major: bool, reverse: bool, hardware: str) -> None:
+    """That op is another implementation, compared with NNAPI's examples and with LiteRT."""
     full = sequence_operands(lstm_operands(2, 3, 4, peephole=True), 5)
     attrs = {"time_major": time_major, "reverse": reverse}
     if time_major:
@@ -132,7 +132,7 @@ def test_lstm_is_the_op_of_nnapi(time_major: bool, reverse: bool, hardware: str)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
-def test_a_recurrence_takes_them_too(activation: Any, hardware: str) -> None:
+def test_a_recurrence_takes_all_activations(activation: Any, hardware: str) -> None:
     x, r, h = recurrence_operands(2, 4, 7)
     for clip in (0.0, 0.5):
         attrs = {"activation": activation, "clip": clip}
@@ -189,24 +189,24 @@ def test_float16_is_stored_and_computed_in_float32(hardware: str) -> None:
 
 @pytest.mark.parametrize(("op", "gates"), [("gru_recurrence", 3), ("lstm_recurrence", 4)])
 def test_long_sums_are_within_the_stated_accuracy(op: str, gates: int, hardware: str) -> None:
-    """Of weights as in trained networks, whose products are about as large as the inputs."""
+    """With weights as in trained models: products are about as large as the inputs."""
     for units in (16, 100):
         shapes = (2, 30, gates * units), (gates * units, units), *[(2, units)] * (gates - 2)
         operands = [np.random.default_rng(k).normal(size=s).astype(np.float32) for k, s in enumerate(shapes)]
         operands[1] /= math.sqrt(units)
         model = model_of(op, operands, {}, (1,))
         (operation,) = model.operations
-        wide = {o: v.astype(np.float64) for o, v in zip(operation.inputs, operands, strict=True) if o}
-        expected = evaluate(operation, wide)
-        allowed = bounds(operation, wide, expected, Arithmetic.FLOAT32)
+        reals = {o: v.astype(np.float64) for o, v in zip(operation.inputs, operands, strict=True) if o}
+        expected = evaluate(operation, reals)
+        allowed = bounds(operation, reals, expected, Arithmetic.FLOAT32)
         with model.compile(hardware) as compiled:
             found = compiled(operands[0], *operands[2:])
         for result, wanted, bound in zip(found, expected, allowed, strict=True):
             assert (np.abs(result - wanted) <= bound.limit).all()
-            assert float(bound.limit.max()) < 0.1  # which says something of results up to 1
+            assert float(bound.limit.max()) < 0.1  # small beside results up to 1
 
 
-def test_software_leaves_lstm_to_numpy(gpu: str) -> None:
+def test_software_adapters_leave_lstm_to_numpy(gpu: str) -> None:
     if open_device(None, False).properties.software:
         host = f"{HOST}; a device that is software was measured to be slower"
         check("lstm_recurrence", gated_operands(2, 3, 5), backend=gpu, constants=(1,), host=host)
@@ -265,7 +265,7 @@ def test_errors(op: str, operands: list[Array], attrs: dict[str, Any], message: 
         model_of(f"{op}_recurrence", operands, attrs)
 
 
-def test_an_activation_of_a_recurrence_may_be_wrong() -> None:
+def test_a_wrong_activation_of_a_recurrence_is_refused() -> None:
     with pytest.raises(ModelError, match=r"recurrence: activation must be one of .* got .'affine', 'a', 1"):
         model_of("recurrence", RNN, {"activation": ("affine", "a", 1)})
     with pytest.raises(ModelError, match="recurrence: clip must be >= 0"):

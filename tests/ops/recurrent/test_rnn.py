@@ -1,4 +1,4 @@
-"""Recurrent layers: a step of RNN and SVDF, and the recurrence of a sequence."""
+"""Recurrent ops: a step of RNN and SVDF, and the recurrence of a sequence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rnn_operands(batch: int, depth: int, units: int) -> list[Array]:
 
 
 def rounding(*products: tuple[Array, Array]) -> Array:
-    """How far sums of products may be off: n eps sum(|a b|) for all their n terms, row by row."""
+    """Return how far sums of products may be off: n eps sum(|a b|) for all their n terms, row by row."""
     terms = sum(a.shape[-1] for a, _ in products) + 1
     return np.asarray(terms * EPS * sum(np.abs(a) @ np.abs(b).T for a, b in products))
 
@@ -100,13 +100,13 @@ def test_svdf(activation: str | None, backend: str) -> None:
         x, feature, time, _, state = (np.zeros(0) if o is None else o for o in operands)
         newest = np.abs(x) @ np.abs(feature).T
         kept = np.abs(state.reshape(batch, units * rank, memory)) * np.abs(time)
-        # The newest entry is a sum itself, and as much of its error goes on as its weight lets through.
+        # The newest entry is a sum itself; its weight scales the error that it passes on.
         size = kept.sum(2) + newest * np.abs(time).max(initial=1)
         allowed = (rank * memory + depth + 1) * EPS * size.reshape(batch, units, rank).sum(2)
         attrs = {"rank": rank, "activation": activation}
         for bias in (operands[3], None):
             inputs = [*operands[:3], bias, operands[4]]
-            # One bound for both results: the larger, on which the state's newest entry lies too.
+            # One bound for both results: the larger one, which the state's newest entry needs too.
             bound = ATOL + float(allowed.max(initial=0.0))
             moved, _ = check("svdf", inputs, attrs, backend=backend, atol=bound)
             moved = moved.reshape(batch, units * rank, memory)
@@ -116,7 +116,7 @@ def test_svdf(activation: str | None, backend: str) -> None:
 
 
 def test_svdf_by_hand(backend: str) -> None:
-    """Two units of rank 1 that remember three entries; the newest place holds what must not count."""
+    """Two units of rank 1 that remember three entries; the value at the newest place must not count."""
     x, feature = [[2.0]], [[1.0], [-1.0]]
     time = [[1.0, 10.0, 100.0], [1.0, 1.0, 1.0]]
     state = [[1.0, 2.0, 99.0, 3.0, 4.0, 99.0]]
@@ -129,7 +129,7 @@ def test_svdf_by_hand(backend: str) -> None:
 @pytest.mark.parametrize("activation", [None, "relu", "relu6"])
 @pytest.mark.parametrize("step", [1e-6, 2e-4, 0.05])
 def test_integer_svdf(step: float, activation: str | None, backend: str) -> None:
-    """Results of which many, some and none are clamped, and of extremes whose sums wrap around."""
+    """Many, some or none of the results are clamped; sums of extremes wrap around."""
     for seed, sizes in enumerate(SVDFS):
         (batch, depth, units, rank, memory) = sizes
         filters = units * rank
@@ -152,12 +152,12 @@ def test_integer_svdf(step: float, activation: str | None, backend: str) -> None
             check_integer("svdf", with_bias, types, attrs, [types[4].quantization, y], backend=backend)
 
 
-# Batch, steps, units: one invocation a unit, or several units an invocation.
+# Batch, steps, units: one invocation for each unit, or for several units.
 RECURRENCES = ((1, 1, 1), (2, 5, 7), (3, 4, 64), (1, 6, 300), (2, 2, 1021), (0, 3, 2), (2, 0, 3))
 
 
 def recurrence_operands(batch: int, steps: int, units: int) -> list[Array]:
-    """Operands whose weights let what the state is off by shrink from step to step."""
+    """Return operands with weights so small that errors of the state shrink from step to step."""
     x, h = (
         random(k, *shape, low=-1, high=1) for k, shape in enumerate(((batch, steps, units), (batch, units)))
     )
@@ -182,7 +182,7 @@ def test_recurrence(activation: str | None, backend: str) -> None:
 
 
 def test_recurrence_by_hand(backend: str) -> None:
-    """Each step takes in twice the state and one more: 1, 3, 7; backwards from the other end: 2, 5, 14."""
+    """Each step adds its input to twice the state: 1, 3, 7; in reverse order 2, 5, 20."""
     x, r, h = (np.array(v, np.float32) for v in ([[[1], [1], [1]], [[10], [1], [2]]], [[2]], [[0], [0]]))
     state, y = check("recurrence", [x, r, h], backend=backend, constants=(1,))
     assert (y[0, :, 0].tolist(), state[:, 0].tolist()) == ([1, 3, 7], [7, 44])
@@ -220,7 +220,7 @@ RECURRENCE = recurrence_operands(2, 3, 4)
 
 
 def changed(operands: Sequence[Array | None], index: int, value: Array | None) -> list[Array | None]:
-    """The operands with another one at `index`."""
+    """Return the operands with another one at `index`."""
     return [*operands[:index], value, *operands[index + 1 :]]
 
 

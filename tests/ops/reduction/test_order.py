@@ -18,7 +18,7 @@ SHAPES: tuple[tuple[int, ...], ...] = ((1,), (9,), (3, 70), (2, 5, 7, 3), (1, 10
 
 
 def awkward(*shape: int) -> Array:
-    """Few different values, so with many ties; zeros of both signs, infinities and NaN among them."""
+    """Return few different values, so that many are equal, with zeros of both signs, infinities and NaN."""
     values = np.array([-np.inf, -2, -0.0, 0.0, 1e-42, 2, np.inf, np.nan], np.float32)
     return values[np.random.default_rng(0).integers(0, len(values), shape)]
 

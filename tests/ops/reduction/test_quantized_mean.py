@@ -21,7 +21,7 @@ from tests.ops.quantized import (
 
 MEANS = [
     ((2, 7, 7, 8), (1, 2), True),
-    ((2, 4, 8, 40), (2, 1), True),  # the mean's factor may be a power of two, and its halves many
+    ((2, 4, 8, 40), (2, 1), True),  # the factor may be a power of two, so that many means are halves
     ((2, 7, 7, 9), (1, 2), False),
     ((5, 130), (1,), False),
     ((3, 4, 6, 10), (2,), True),
@@ -50,7 +50,7 @@ def test_mean(
 @both
 @pytest.mark.parametrize(("shape", "axes", "keep_dims"), MEANS)
 def test_mean_as_litert(shape: tuple[int, ...], axes: tuple[int, ...], keep_dims: bool, dtype: DType) -> None:
-    """LiteRT's default kernels; and its reference kernels, unless the mean is one over height and width."""
+    """Compared with LiteRT's default kernels; with its reference kernels except for means of H and W."""
     over_image = len(shape) == 4 and set(axes) == {1, 2} and keep_dims
     for seed in SEEDS:
         draw = Draw(seed, dtype)

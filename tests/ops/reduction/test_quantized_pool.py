@@ -24,12 +24,12 @@ ATTRS: list[dict[str, Any]] = [
 
 
 def zero_point(dtype: DType) -> int:
-    """One inside the range."""
+    """Return a zero point inside the range."""
     return 100 if dtype is DType.UINT8 else -20
 
 
 def expected(op: str, x: Array, attrs: dict[str, Any]) -> Array:
-    """The pool by Python's integers, without activation, of stride 1 and without padding."""
+    """Compute a pool of stride 1 in Python's integers, without activation and padding."""
     views = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), attrs["size"], (1, 2))
     if op == "max_pool2d":
         return np.asarray(views.max((-1, -2)))

@@ -29,9 +29,9 @@ Reduced = tuple[Array, TensorType, Quantization, Array]
 
 
 def reduced(op: str, dtype: DType, shape: tuple[int, ...], axes: tuple[int, ...], seed: int) -> Reduced:
-    """Stored values, their type, a quantisation that the results fill, and the real results.
+    """Return stored values, their type, a quantisation whose range the results fill, and the real results.
 
-    Scales of odd seeds are powers of two, which makes halves of many results.
+    Scales of odd seeds are powers of two, so that many results are halves.
     """
     rng = np.random.default_rng(seed)
     low, high = LIMITS[dtype]
@@ -54,7 +54,7 @@ def reduced(op: str, dtype: DType, shape: tuple[int, ...], axes: tuple[int, ...]
 
 @pytest.mark.parametrize("dtype", QUANTIZED)
 def test_quantised_sums(dtype: DType, backend: str) -> None:
-    """The nearest stored value, but for what float32 loses of sums far below 2^24 steps."""
+    """Results are the nearest stored values, apart from roundings of float32 in sums far below 2^24 steps."""
     for seed, (shape, axes) in enumerate(CASES):
         x, type, y, real = reduced("reduce_sum", dtype, shape, axes, seed)
         (found,) = check_integer("reduce_sum", [x], [type], {"axes": axes}, y, backend=backend)
@@ -77,7 +77,7 @@ def test_quantised_products(dtype: DType, backend: str) -> None:
 @pytest.mark.parametrize("op", ["reduce_sum", "reduce_prod"])
 @pytest.mark.parametrize("dtype", QUANTIZED)
 def test_quantised_reductions_have_the_bits_of_litert(op: str, dtype: DType) -> None:
-    """Those of its default kernels; there is no product of uint8."""
+    """Compared with its default kernels, which have no product of uint8."""
     if (op, dtype) == ("reduce_prod", DType.UINT8):
         return
     for seed, (shape, axes) in enumerate(

@@ -12,7 +12,7 @@ from gpunn.ops import OPS
 from gpunn.types import Array
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
 
-# Shape and axes: every kind of neighbourhood of kept and reduced dimensions, short and long.
+# Shape and axes: kept and reduced dimensions in every order, short and long.
 CASES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((7,), (0,)),
     ((2, 7, 7, 8), (1, 2)),
@@ -37,7 +37,7 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 
 
 def run(x: Array, axes: tuple[int, ...], backend: str, keep_dims: bool = True) -> None:
-    """Check a mean within n eps mean(|x|), to which rounding at each of n additions can amount."""
+    """Check a mean within n eps mean(|x|), the largest sum of the roundings of n additions."""
     unique = tuple({axis % x.ndim for axis in axes})
     terms = int(np.prod([x.shape[axis] for axis in unique]))
     with np.errstate(invalid="ignore"):
@@ -131,7 +131,7 @@ OPERATORS = {
 
 
 def rounding(op: str, x: Array, axes: tuple[int, ...]) -> Array:
-    """How far n roundings, one for each term, can lead a sum or a product; nothing for the others."""
+    """Return how far n roundings, one for each term, can move a sum or a product; 0 for other ops."""
     unique = tuple({axis % x.ndim for axis in axes})
     terms = int(np.prod([x.shape[axis] for axis in unique]))
     size = np.abs(x.astype(np.float64))
@@ -151,13 +151,13 @@ def test_other_reductions(op: str, backend: str) -> None:
 
 @pytest.mark.parametrize("op", REALS)
 def test_integers(op: str, backend: str) -> None:
-    """Exact, and sums and products wrap around."""
+    """Results are exact; sums and products wrap around."""
     generator = np.random.default_rng(0)
     for shape, axes in CASES:
         x = generator.integers(-(2**31), 2**31, shape, dtype=np.int32)
         check(op, [x], {"axes": axes}, backend=backend, atol=0, rtol=0)
-        wide = generator.integers(-(2**63), 2**63, shape, dtype=np.int64)
-        check(op, [wide], {"axes": axes}, backend=backend)
+        long = generator.integers(-(2**63), 2**63, shape, dtype=np.int64)
+        check(op, [long], {"axes": axes}, backend=backend)
 
 
 @pytest.mark.parametrize("op", ["reduce_any", "reduce_all"])
@@ -171,7 +171,7 @@ def test_booleans(op: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize(("op", "worst"), [("reduce_max", -np.inf), ("reduce_min", np.inf)])
-def test_extremes_of_nan_infinities_and_nothing(op: str, worst: float, backend: str) -> None:
+def test_extremes_of_nan_infinities_and_no_elements(op: str, worst: float, backend: str) -> None:
     x = random(0, 6, 100)
     x[0, 3], x[1, 99], x[2, 0], x[3, :] = np.nan, np.inf, -np.inf, worst
     x[4, 5], x[5, 0] = np.nan, np.nan

@@ -34,10 +34,10 @@ def test_cumsum(mode: dict[str, bool], backend: str) -> None:
 def test_integers(mode: dict[str, bool], backend: str) -> None:
     x = np.random.default_rng(0).integers(-(2**31), 2**31, (3, 20), dtype=np.int32)
     check("cumsum", [x], {"axis": 1, **mode}, backend=backend)
-    wide = x.astype(np.int64) << 31
+    large = x.astype(np.int64) << 31
     for axis in range(2):
-        check("cumsum", [wide], {"axis": axis, **mode}, backend=backend)
-        check("cumsum", [wide, np.array([axis - 2])], mode, backend=backend)
+        check("cumsum", [large], {"axis": axis, **mode}, backend=backend)
+        check("cumsum", [large, np.array([axis - 2])], mode, backend=backend)
 
 
 @modes
@@ -49,7 +49,7 @@ def test_agrees_with_litert(mode: dict[str, bool]) -> None:
 
 
 def test_half_and_quantised_numbers(backend: str) -> None:
-    """Along an axis that a value names, as along the same one that an attribute names."""
+    """An axis that is a value gives the same as one that is an attribute."""
     half = random(0, 3, 5).astype(np.float16)
     stored = TensorType(DType.INT8, (3, 5), Quantization((0.25,), (3,)))
     for type, x in ((type_of(half), half), (stored, np.arange(15, dtype=np.int8).reshape(3, 5))):
@@ -64,7 +64,7 @@ def test_half_and_quantised_numbers(backend: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [-3, 2, -(2**31), 2**31 - 1])
-def test_a_value_that_names_no_axis_is_refused(axis: int, backend: str) -> None:
+def test_an_axis_out_of_range_is_refused(axis: int, backend: str) -> None:
     x, along = random(0, 2, 3), np.array(axis, np.int32)
     message = rf"cumsum: the axis must be in -2 \.\.\. 1, got {axis}"
     with model_of("cumsum", [x, along], {}).compile(backend) as compiled:
@@ -81,7 +81,7 @@ def test_a_value_that_names_no_axis_is_refused(axis: int, backend: str) -> None:
         ([np.float32(0)], {}, "input 1 must be int32 or int64"),
     ],
 )
-def test_operands_that_are_no_axis(inputs: list[Any], attrs: dict[str, Any], message: str) -> None:
+def test_wrong_operands_for_an_axis(inputs: list[Any], attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"cumsum: .*{message}"):
         model_of("cumsum", [random(0, 2, 3), *map(np.asarray, inputs)], attrs)
     with pytest.raises(ModelError, match="cumsum: there is no axis in float32"):

@@ -27,7 +27,7 @@ FUNCTIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
     "max": (np.max, -np.inf),
     "min": (np.min, np.inf),
 }
-# Shape of x, size, strides, dilations, room between elements, and around them.
+# Shape of x, size, strides, dilations, space between elements, and padding.
 WINDOWS: list[tuple[Sequence[int], Sequence[int], dict[str, Any]]] = [
     ((7,), (3,), {}),
     ((5, 6), (2, 3), {"strides": (1, 2)}),
@@ -43,21 +43,21 @@ WINDOWS: list[tuple[Sequence[int], Sequence[int], dict[str, Any]]] = [
 
 
 def joined(x: Array, function: str, initial: Any, size: Sequence[int], ways: Mapping[str, Any]) -> Array:
-    """Window by window, in float64 where x is of reals."""
+    """Reduce window by window; reals in float64."""
     reduce, neutral = FUNCTIONS[function]
     ones, none = (1,) * x.ndim, ((0, 0),) * x.ndim
     if initial is None and x.dtype.kind != "f":
         neutral = {"max": np.iinfo(x.dtype).min, "min": np.iinfo(x.dtype).max}.get(function, neutral)
     start = neutral if initial is None else initial
-    wide = x.astype(np.float64) if x.dtype.kind == "f" else x
-    wide = placed(wide, start, ways.get("base_dilations", ones), ways.get("paddings", none))
+    padded = x.astype(np.float64) if x.dtype.kind == "f" else x
+    padded = placed(padded, start, ways.get("base_dilations", ones), ways.get("paddings", none))
     steps, apart = ways.get("strides", ones), ways.get("dilations", ones)
     reach = [(k - 1) * d + 1 for k, d in zip(size, apart, strict=True)]
-    first = [range(0, n - r + 1, s) for n, r, s in zip(wide.shape, reach, steps, strict=True)]
-    result = np.zeros([len(places) for places in first], wide.dtype)
+    first = [range(0, n - r + 1, s) for n, r, s in zip(padded.shape, reach, steps, strict=True)]
+    result = np.zeros([len(places) for places in first], padded.dtype)
     for at, place in zip(np.ndindex(result.shape), itertools.product(*first), strict=True):
-        cells = wide[tuple(slice(p, p + r, d) for p, r, d in zip(place, reach, apart, strict=True))]
-        result[at] = np.asarray(reduce(np.append(cells, np.array(start, wide.dtype)))).astype(wide.dtype)
+        cells = padded[tuple(slice(p, p + r, d) for p, r, d in zip(place, reach, apart, strict=True))]
+        result[at] = np.asarray(reduce(np.append(cells, np.array(start, padded.dtype)))).astype(padded.dtype)
     return result
 
 
@@ -67,7 +67,7 @@ def joined(x: Array, function: str, initial: Any, size: Sequence[int], ways: Map
 def test_windows(
     shape: Sequence[int], size: Sequence[int], ways: dict[str, Any], function: str, dtype: Any, backend: str
 ) -> None:
-    """A term rounds in float32: at most 16 terms of up to 4, or of up to 2 that are multiplied."""
+    """Each term rounds in float32: at most 16 terms of up to 4 are added, or terms of up to 2 multiplied."""
     x = random(1, *shape, low=-2, high=2) if dtype is np.float32 else random(1, *shape).astype(dtype)
     attrs = {"function": function, "size": size, **ways}
     atol = 16 * 64 * EPS if dtype is np.float32 and function in ("sum", "prod") else 0
@@ -81,7 +81,7 @@ def test_windows(
 
 
 @pytest.mark.parametrize(("function", "meaning"), [("any", np.any), ("all", np.all), ("max", np.any)])
-def test_windows_of_truth_values(function: str, meaning: Any, backend: str) -> None:
+def test_windows_of_bools(function: str, meaning: Any, backend: str) -> None:
     x = random(1, 5, 6) > 0
     (y,) = check("reduce_window", [x], {"function": function, "size": (2, 3)}, backend=backend)
     expected = [[meaning(x[i : i + 2, j : j + 3]) for j in range(4)] for i in range(4)]
@@ -145,7 +145,7 @@ def test_whole_axes(
 
 
 @pytest.mark.parametrize(("function", "meaning"), [("any", np.any), ("all", np.all), ("min", np.all)])
-def test_whole_axes_of_truth_values(function: str, meaning: Any, backend: str) -> None:
+def test_whole_axes_of_bools(function: str, meaning: Any, backend: str) -> None:
     x = random(0, 6, 5) > -2
     for start in (False, True):
         inputs = [x, np.array(start)]
@@ -155,7 +155,7 @@ def test_whole_axes_of_truth_values(function: str, meaning: Any, backend: str) -
 
 
 def test_whole_axes_of_quantised_tensors(backend: str) -> None:
-    """Sums leave int8 in the scale of x, and fit in that of the result."""
+    """In the scale of x the sums overflow int8; in the scale of the result they fit."""
     model, quantization = Model(), Quantization((0.5,), (3,))
     operands = [
         model.input(n, TensorType(DType.INT8, s, quantization)) for n, s in (("x", (3, 40)), ("i", ()))
@@ -215,7 +215,7 @@ def test_wrong_windows_are_refused(attrs: dict[str, Any], message: str) -> None:
         model_of("reduce_window", [random(0, 2, 3)], attrs)
 
 
-def test_too_much_room_is_refused() -> None:
+def test_too_much_padding_is_refused() -> None:
     attrs = {"function": "sum", "size": (1,), "strides": (1 << 40,), "paddings": ((1 << 40, 0),)}
     with pytest.raises(ModelError, match="can be addressed"):
         model_of("reduce_window", [random(0, 3)], attrs)

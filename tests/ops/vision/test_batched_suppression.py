@@ -18,7 +18,7 @@ OP = "batched_non_max_suppression"
 def test_of_two_boxes_that_overlap_the_better_one_stays(
     most: int, overlap: float, least: float, per_class: bool, constants: tuple[int, ...], backend: str
 ) -> None:
-    """Corners on a grid, so that areas are whole numbers of cells."""
+    """The corners lie on a grid, so that areas are whole numbers of cells."""
     ends = np.round(random(1, 2, 25, 2, 2, low=0, high=4) * 16) / 16
     boxes = np.concatenate([ends.min(axis=2), ends.max(axis=2)], axis=2)
     scores = random(2, 2, 25, 3, low=0, high=4)
@@ -65,7 +65,7 @@ def test_the_best_box_stays_if_none_is_good_enough(backend: str) -> None:
 
 
 @pytest.mark.parametrize(("batch", "boxes", "most"), [(0, 3, 2), (2, 0, 2), (2, 3, 0)])
-def test_nothing(batch: int, boxes: int, most: int, backend: str) -> None:
+def test_no_boxes(batch: int, boxes: int, most: int, backend: str) -> None:
     inputs = [random(0, batch, boxes, 4), random(1, batch, boxes, 2), np.float32(0), np.float32(0)]
     for per_class in (False, True):
         attrs = {"max_output_size": most, "keep_best": True, "per_class": per_class}

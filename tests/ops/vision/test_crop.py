@@ -10,7 +10,7 @@ from gpunn.ops.vision.crop import SAMPLINGS
 from gpunn.types import Array
 from tests.ops.harness import ATOL, EPS, check, model_of, random
 
-# Whole, inside, upside down, turned left to right, beyond the image, a point, thinner than a pixel.
+# The whole image, inside, upside down, mirrored, beyond the image, a point, thinner than a pixel.
 BOXES = np.array(
     [
         [0, 0, 6, 8],
@@ -28,7 +28,7 @@ samplings = pytest.mark.parametrize("sampling", SAMPLINGS)
 
 
 def points(start: float, end: float, count: int, sampling: str) -> Array:
-    """The points of NeuralNetwork.proto's SamplingMode, with the window in place of the image."""
+    """Return the points of NeuralNetwork.proto's SamplingMode for a window instead of the image."""
     d = abs(end - start)
     if sampling == "upsample":
         at = np.minimum(d, np.linspace(0, (d + 1) - (d + 1) / count, count))
@@ -45,7 +45,7 @@ def points(start: float, end: float, count: int, sampling: str) -> Array:
 @samplings
 @pytest.mark.parametrize("channels", [1, 3, 8])
 def test_ramps(sampling: str, channels: int, backend: str) -> None:
-    """On a ramp the interpolated value is that of the plane; beyond the border it stays."""
+    """Interpolation on a ramp gives the ramp's value; beyond the border the value stays the same."""
     rows, columns, c = np.meshgrid(np.arange(7.0), np.arange(9.0), np.arange(channels), indexing="ij")
     ramp = (3 * rows - 2 * columns + c + 1).astype(np.float32)
     x = np.stack([ramp, -ramp])
@@ -62,7 +62,7 @@ def test_ramps(sampling: str, channels: int, backend: str) -> None:
 
 @samplings
 def test_random_images(sampling: str, backend: str) -> None:
-    """Positions up to 11 are off by 8 eps of it at most; neighbours differ by up to 8 along either axis."""
+    """Positions up to 11 are off by at most 8 eps * 11; neighbours differ by up to 8 along either axis."""
     tolerance = ATOL + 8 * EPS * 11 * 8 * 2
     for seed, (channels, size) in enumerate(zip((1, 2, 3, 4, 5, 12), SIZES, strict=True)):
         x = random(seed, 3, 7, 9, channels)
@@ -75,7 +75,7 @@ def test_random_images(sampling: str, backend: str) -> None:
         check("crop_resize", inputs, {"size": (2, 5), "sampling": sampling}, backend=backend, atol=tolerance)
 
 
-def test_whole_images_are_those_of_resize_bilinear(backend: str) -> None:
+def test_crops_of_whole_images_agree_with_resize_bilinear(backend: str) -> None:
     x = random(0, 2, 5, 7, 3)
     boxes = np.tile(np.array([0, 0, 4, 6], np.float32), (2, 1))
     for sampling, corners in (("strict_align_endpoints", True), ("upsample", False)):
@@ -89,7 +89,7 @@ def test_whole_images_are_those_of_resize_bilinear(backend: str) -> None:
 
 
 def test_hand_worked_numbers(backend: str) -> None:
-    """Between the rows 1, 5 and the columns 1, 3: the middle is the mean of four."""
+    """A crop between the rows 1, 5 and the columns 1, 3: its middle is the mean of four elements."""
     x = np.array([[1, 3], [5, 7]], np.float32).reshape(1, 2, 2, 1)
     for sampling, expected in (
         ("strict_align_endpoints", [1, 3, 5, 7]),
@@ -115,7 +115,7 @@ def test_boxes_that_are_not_finite_give_nan(backend: str) -> None:
 
 
 @pytest.mark.parametrize("constants", [(), (2,)])
-def test_images_that_are_not_there(constants: tuple[int, ...], backend: str) -> None:
+def test_indices_of_images_out_of_range_are_refused(constants: tuple[int, ...], backend: str) -> None:
     inputs = [random(0, 2, 3, 3, 4), BOXES[:2], np.array([1, 2], np.int32)]
     attrs = {"size": (2, 2), "sampling": "upsample"}
     fed = [v for k, v in enumerate(inputs) if k not in constants]

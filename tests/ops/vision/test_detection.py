@@ -10,12 +10,12 @@ from gpunn.types import Array
 from tests.ops.harness import check, model_of, random
 
 HOST = "boxes are chosen one after the other"
-# Unit squares beside one another, shifted by 0, 1/2 and 2: shares of 1/3 and 0.
+# Unit squares that are shifted by 0, 1/2 and 2: their intersections over unions are 1/3 and 0.
 ROW = np.array([[0, 0, 1, 1], [1, 1.5, 0, 0.5], [0, 2, 1, 3]], np.float32)
 
 
 def share(a: Array, b: Array) -> float:
-    """The intersection over the union of two boxes, by the cells of a fine grid."""
+    """Compute the intersection over union of two boxes from the cells of a fine grid."""
     y, x = np.meshgrid(np.arange(0, 4, 1 / 16) + 1 / 32, np.arange(0, 4, 1 / 16) + 1 / 32, indexing="ij")
     inside = []
     for box in (a, b):
@@ -30,7 +30,7 @@ def share(a: Array, b: Array) -> float:
 def test_of_two_boxes_that_overlap_the_better_one_stays(
     most: int, overlap: float, least: float, constants: tuple[int, ...], backend: str
 ) -> None:
-    """Corners on a grid, so that areas are whole numbers of cells."""
+    """The corners lie on a grid, so that areas are whole numbers of cells."""
     boxes = np.round(random(1, 25, 4, low=0, high=4) * 16) / 16
     scores = random(2, 25, low=0, high=4)
     inputs = [boxes, scores, np.float32(overlap), np.float32(least)]
@@ -48,8 +48,8 @@ def test_of_two_boxes_that_overlap_the_better_one_stays(
     assert found.tolist() == [*scores[stays].tolist(), *[0.0] * (most - len(stays))]
 
 
-def test_scores_fall_by_what_overlaps(backend: str) -> None:
-    """The second box loses exp(-(1/3)^2 / (2 * 0.25)) of its score, and falls behind the third."""
+def test_overlaps_lower_scores(backend: str) -> None:
+    """The second score is multiplied by exp(-(1/3)^2 / (2 * 0.25)) and falls below the third."""
     scores = np.array([3, 2, 1.9], np.float32)
     inputs = [ROW, scores, np.float32(0.5), None, np.float32(0.25)]
     attrs = {"max_output_size": 3}
@@ -58,7 +58,7 @@ def test_scores_fall_by_what_overlaps(backend: str) -> None:
     np.testing.assert_allclose(found, [3, 1.9, 2 * np.exp(-2 / 9)], rtol=1e-6)
 
 
-def test_a_share_at_the_limit_is_dropped(backend: str) -> None:
+def test_a_box_at_the_iou_threshold_is_dropped(backend: str) -> None:
     scores = np.array([1, 1, 1], np.float32)
     twins = np.concatenate([ROW[:1], ROW[:1], ROW[2:]])
     inputs, attrs = [twins, scores, np.ones(1, np.float32)], {"max_output_size": 3}

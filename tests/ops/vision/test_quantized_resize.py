@@ -57,7 +57,7 @@ def test_resize_bilinear_as_litert(
     (expected,) = litert_integer("RESIZE_BILINEAR", operands, types, [y], mode, constants=(1,), version=3)
     got = computed("resize_bilinear", [values], [x], {"size": size, **mode})
     difference = np.abs(got.astype(int) - expected)
-    # uint8 is computed in float32 there and may fall on the other side of a half.
+    # LiteRT computes uint8 in float32, which may lie on the other side of a half.
     assert difference.max() <= (1 if dtype is DType.UINT8 else 0)
     assert np.mean(difference > 0) < 0.02
 

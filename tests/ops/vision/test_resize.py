@@ -1,4 +1,4 @@
-"""Resampling in its three conventions: bilinear, and nearest neighbour."""
+"""Bilinear and nearest-neighbour resizing in three conventions of positions."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def test_resize_nearest(mode: dict[str, bool], backend: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_nearest_rows_are_those_of_litert(mode: dict[str, bool]) -> None:
-    """Every pair of extents up to 24, where some positions lie just beside a border for rounding."""
+def test_nearest_rows_agree_with_litert(mode: dict[str, bool]) -> None:
+    """Every pair of extents up to 24; some of their positions lie just beside a rounding border."""
     options = {"alignCorners": False, "halfPixelCenters": False}
     options |= {k.replace("_c", "C").replace("_p", "P"): v for k, v in mode.items()}
     for n in range(1, 25):
