@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from typing import Protocol
 
+from gpunn.backends import fork
+from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel
 from gpunn.types import Array
@@ -104,6 +106,13 @@ class Later:
 
     def __init__(self, future: Future[tuple[Array, ...]]) -> None:
         self._future = future
+        fork.in_child(self, Later._after_fork)
+
+    def _after_fork(self) -> None:
+        """Fail in a child process, unless the run has ended: the thread that computes it is not there."""
+        if not self._future.done():
+            self._future = Future()
+            self._future.set_exception(DeviceError("this run was submitted before fork"))
 
     def result(self) -> tuple[Array, ...]:
         """Wait for the run and return its outputs, or raise what it raised."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from contextvars import copy_context
 
 import numpy as np
 
+from gpunn.backends import fork
 from gpunn.backends.base import Later, Span, Stats, Trace
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
@@ -59,8 +59,9 @@ class CpuProgram:
         self._dead = last_uses(plan.model)
         self._state = dict(plan.model.variables)
         self._constants = widened_constants(plan.model.operations)
-        self._lock = threading.Lock()
+        self._lock = fork.lock()
         self._executor: ThreadPoolExecutor | None = None
+        fork.in_child(self, CpuProgram._after_fork)
 
     def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         if self._executor is not None and self._state:
@@ -108,6 +109,9 @@ class CpuProgram:
     def _reset(self) -> None:
         with self._lock:
             self._state.update(self._plan.model.variables)
+
+    def _after_fork(self) -> None:
+        self._executor = None
 
     def close(self) -> None:
         if self._executor is not None:

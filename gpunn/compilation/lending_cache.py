@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from gpunn.backends import fork
 from gpunn.errors import DeviceError
 
 K = TypeVar("K")
@@ -33,7 +34,7 @@ class LendingCache(Generic[K, V]):
     def __init__(self, size: int, discard: Callable[[V], None]) -> None:
         self._size = size
         self._discard = discard
-        self._lock = threading.RLock()
+        self._lock = fork.in_child(threading.RLock(), fork.free)
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
         self._closed = False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from gpunn.backends import fork
 from gpunn.backends.base import Later, Pending, Stats, Trace
 from gpunn.backends.interrupt import Interruptible, directly
 from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
@@ -105,12 +105,13 @@ class Compilation:
         self._frames = frames
         loops = (o.definition is while_loop for m in walk(model) for o in m.operations)
         self._loops = bool(model.pending) or any(loops)  # what follows may hold some
-        self._lock = threading.Lock()
-        self._one_at_a_time = threading.Lock()  # runs of several sections
+        self._lock = fork.lock()
+        self._one_at_a_time = fork.lock()  # runs of several sections
         self._specialisations = Specialisations(model, build)
         self._closed = False
         self._executor: ThreadPoolExecutor | None = None  # of submitted runs of several sections
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
+        fork.in_child(self, Compilation._after_fork)
         with self._specialisations.lend(self._shapes) as first:
             self.placement = (*first.placements, *first.after)
 
@@ -245,6 +246,9 @@ class Compilation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _after_fork(self) -> None:
+        self._executor = None
 
     def _answer(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
         """Return the results of a run that sees what the runs before have left in variables."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gpunn.backends import fork
 from gpunn.backends.base import Program, Span, Stats, Trace
 from gpunn.compilation.lending_cache import LendingCache
 from gpunn.compilation.sections import Path, Section, Sections, run_operations
@@ -168,7 +168,7 @@ class Specialisations:
         self._model = model
         self._build = build
         self._gone = Stats(programs=0)
-        self._lock = threading.Lock()
+        self._lock = fork.lock()
         self._first: LendingCache[Hashable, Specialisation] = LendingCache(MAX_SPECIALISATIONS, self._discard)
         self._later: list[LendingCache[Hashable, Specialisation]] = []  # second sections, third ones, ...
         self._sections = Sections()

@@ -14,8 +14,9 @@ from typing import Any
 import wgpu
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
+from gpunn.backends.fork import free, in_child
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore
-from gpunn.backends.webgpu.native import subgroup_sizes
+from gpunn.backends.webgpu.native import abandon_objects, subgroup_sizes
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
 from gpunn.device import FEATURES, DeviceProperties
 from gpunn.errors import DeviceError
@@ -37,6 +38,8 @@ _LAVAPIPE = "llvmpipe"  # what Mesa calls its software Vulkan
 # LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
 LAVAPIPE_LOOP_ITERATIONS = 65_000
 
+_FORKED = "opened before fork; use spawn"
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
@@ -57,9 +60,29 @@ class DeviceInfo:
         return "" if self.pci is None else "{:04x}:{:04x}".format(*self.pci)
 
 
+@dataclass(slots=True)
+class _Drivers:
+    """The GPU drivers of this process: whether they have been asked for, and whether before a fork."""
+
+    asked: bool = False
+    forked: bool = False
+
+    def leave(self) -> None:
+        """Do without the drivers in a child process: nothing that the parent has opened works there."""
+        self.forked = self.asked
+        if self.forked:
+            abandon_objects()
+
+
+_drivers = _Drivers()
+
+
 @functools.cache
 def _adapters() -> tuple[Any, ...]:
     """Return the system's adapters; the system is asked once per process."""
+    if _drivers.forked:
+        raise DeviceError(f"the GPU driver was {_FORKED}")
+    _drivers.asked = True
     try:
         set_instance_extras(backends=_INSTANCE_APIS)
         with _runtime_dir():
@@ -151,13 +174,20 @@ def rank(kind: str, low_power: bool) -> int:
     return order.index(kind) if kind in order else len(order)
 
 
-_opening = threading.Lock()
+def _after_fork(opening: Any) -> None:
+    free(opening)
+    _drivers.leave()
+
+
+_opening = in_child(threading.Lock(), _after_fork)
 _devices: dict[int, Device] = {}
 
 
 def device_at(index: int) -> Device:
     """Return the shared device of an adapter, by its place in adapter_infos(). Raises DeviceError."""
     with _opening:
+        if _drivers.forked:
+            raise DeviceError(f"the GPU driver was {_FORKED}")
         device = _devices.get(index)
         if device is None or device.lost:
             device = _devices[index] = Device(_adapters()[index])
@@ -184,6 +214,18 @@ class Device:
         self.constants = ConstantStore(self.memory, self.lock)
         self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}
         self._layouts: dict[tuple[str, ...], Any] = {}
+
+    @property
+    def forked(self) -> bool:
+        """Tell whether this is a child process, where the device cannot be used and owns nothing."""
+        return _drivers.forked
+
+    def check_usable(self) -> None:
+        """Raise DeviceError where runs cannot use the device any more."""
+        if self.forked:
+            raise DeviceError(f"the device {self.info.name!r} was {_FORKED}")
+        if self.lost:
+            raise DeviceError(f"the device {self.info.name!r} was lost; compile the model again")
 
     def pipeline(self, key: ShaderKey) -> tuple[Any, Any]:
         """Compute pipeline and bind group layout of a key, made once."""

@@ -79,6 +79,8 @@ class Shelter:
                 buffers.pop().destroy()
 
     def _give_back(self, held: Held) -> None:
+        if self._device.forked:
+            return
         if self._closed:
             held.buffer.destroy()
         else:
@@ -86,6 +88,8 @@ class Shelter:
 
     def _read(self, held: Held) -> Array:
         type = held.type
+        if self._device.forked:
+            self._device.check_usable()
         with self._device.lock, self._errors():
             memory = self._device.wgpu.queue.read_buffer(held.buffer)
         self._stats.bytes_read_back += type.nbytes

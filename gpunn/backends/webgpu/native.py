@@ -9,11 +9,13 @@ versions that it was tested with.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import wgpu
 from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import libf  # as lib, but errors are raised
 
@@ -169,6 +171,16 @@ def subgroup_sizes(adapter: Any) -> tuple[int, int] | None:
     sizes = int(info.subgroupMinSize), int(info.subgroupMaxSize)
     lib.wgpuAdapterInfoFreeMembers(info[0])
     return sizes if all(sizes) else None
+
+
+def abandon_objects() -> None:
+    """Make all objects of wgpu forget what they own, so that nothing frees it.
+
+    For a child process of os.fork(): the driver's threads are not there, and freeing would wait for them.
+    """
+    for found in gc.get_objects():
+        if isinstance(found, (wgpu.GPUAdapter, wgpu.GPUObjectBase)):
+            found._internal = None
 
 
 class MappedRead:

@@ -25,6 +25,8 @@ class WebGpuProgram:
     """A plan built for a device; `frames` runs may be in flight at once."""
 
     def __init__(self, plan: Plan, device: Device, frames: int) -> None:
+        if device.forked:
+            device.check_usable()
         self.stats = Stats()
         self.device = device
         self.plan = plan
@@ -53,6 +55,7 @@ class WebGpuProgram:
 
     def submit(self, inputs: Sequence[Array]) -> Run:
         while True:
+            self._check_usable()  # before the lock: another thread may have held it at a fork
             with self._lock:
                 self._check_usable()
                 if self._executor.has_room or not self._in_flight:
@@ -64,12 +67,16 @@ class WebGpuProgram:
         return self.submit(inputs).result()
 
     def reset_state(self) -> None:
+        self._check_usable()
         with self._lock:
             self._check_usable()
             self._state = dict(self.plan.model.variables)
             self._executor.set_variables({v: self._state.pop(v) for v in self.plan.resident})
 
     def close(self) -> None:
+        if self.device.forked:
+            self._closed = True
+            return
         with self._lock:
             if self._closed:
                 return
@@ -82,10 +89,10 @@ class WebGpuProgram:
     def _check_usable(self) -> None:
         if self._closed:
             raise DeviceError("this compilation has been closed")
-        if self.device.lost:
-            raise DeviceError(f"the device {self.device.info.name!r} was lost; compile the model again")
+        self.device.check_usable()
 
     def trace(self, inputs: Sequence[Array]) -> Trace:
+        self._check_usable()
         recorder = Recorder(self.device)
         with self._lock:
             self._check_usable()

@@ -81,6 +81,8 @@ class Run:
 
     def result(self) -> tuple[Array, ...]:
         """Wait for the end and return the outputs."""
+        if self._outputs is None and self._executor.device.forked:
+            self._executor.device.check_usable()
         self.settle()
         with self._lock:
             if self._error is not None:

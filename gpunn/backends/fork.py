@@ -1,0 +1,40 @@
+"""Child processes of os.fork(): locks are free there, and work of other threads is given up.
+
+A child has only the thread that forked. A lock that another thread held then would stay held for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_renewals: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+
+
+def in_child(owner: _T, renew: Callable[[_T], None]) -> _T:
+    """Have renew(owner) called in every child process that is forked while `owner` lives; return `owner`."""
+    _renewals[owner] = renew
+    return owner
+
+
+def lock() -> threading.Lock:
+    """Make a lock that is free in a child process."""
+    return in_child(threading.Lock(), free)
+
+
+def free(held: Any) -> None:
+    """Free a lock in a child process, whoever held it; threading does so with its own locks."""
+    held._at_fork_reinit()
+
+
+def _renew() -> None:
+    for owner, renew in list(_renewals.items()):
+        renew(owner)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -1,0 +1,163 @@
+"""Processes that fork: the child does without the GPU, says so at once, and ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork()")
+
+PARENT = """
+import gc, os, sys, threading, time
+import numpy as np
+import gpunn
+from gpunn.model import Model
+from gpunn.types import float32
+
+ONES = np.ones(4, np.float32)
+
+def model(count=1):
+    made = Model()
+    x = made.input("x", float32(4))
+    for _ in range(count):
+        (x,) = made.add("relu", [x])
+    made.output(x)
+    return made
+
+def fails(function, message):
+    try:
+        function()
+    except gpunn.DeviceError as error:
+        assert message in str(error), error
+    else:
+        raise AssertionError("no DeviceError")
+
+def forked(child):
+    before = time.monotonic()
+    pid = os.fork()
+    if not pid:
+        child()
+        sys.exit(7)
+    while time.monotonic() - before < 10:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            assert os.waitstatus_to_exitcode(status) == 7, status
+            return
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    raise AssertionError("the child hangs")
+"""
+
+
+def run_parent(script: str) -> None:
+    """Run a process that forks."""
+    found = subprocess.run(
+        [sys.executable, "-c", PARENT + textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stderr == ""
+
+
+def test_a_child_is_told_that_the_gpu_was_opened_before_fork_and_ends(gpu: str) -> None:
+    run_parent(
+        """
+        compiled = model().compile("webgpu")
+        event = compiled.submit(ONES)
+        ended = compiled.submit(ONES)
+        ended.result()
+
+        def child():
+            for use in (lambda: compiled(ONES), lambda: compiled.submit(ONES), compiled.reset_state,
+                        lambda: compiled.trace(ONES), lambda: model().compile("webgpu"),
+                        lambda: model().compile(device=0), lambda: list(compiled.stream([ONES]))):
+                fails(use, "opened before fork; use spawn")
+            assert ended.result().tolist() == [1] * 4
+            assert gpunn.devices()
+            with model().compile("auto") as other:
+                assert other(ONES).tolist() == [1] * 4
+            compiled.close()
+            fails(lambda: compiled(ONES), "closed")
+
+        forked(child)
+        forked(lambda: None)
+        assert compiled(ONES).tolist() == event.result().tolist() == [1] * 4
+        """
+    )
+
+
+def test_a_run_under_way_at_the_fork_fails_in_the_child_only(gpu: str) -> None:
+    run_parent(
+        """
+        compiled = model().compile("webgpu", "sustained-speed")
+        event = compiled.submit(ONES)
+        forked(lambda: fails(event.result, "opened before fork; use spawn"))
+        assert event.result().tolist() == [1] * 4
+        """
+    )
+
+
+def test_a_child_may_drop_what_the_parent_has_on_the_gpu(gpu: str) -> None:
+    run_parent(
+        """
+        compiled = model().compile("webgpu")
+        compiled(ONES)
+
+        def child():
+            global compiled
+            del compiled
+            gc.collect()
+
+        forked(child)
+        """
+    )
+
+
+def test_a_child_of_a_process_without_a_gpu_may_open_one(gpu: str) -> None:
+    run_parent(
+        """
+        compiled = model().compile("cpu")
+        compiled(ONES)
+
+        def child():
+            assert model().compile("webgpu")(ONES).tolist() == [1] * 4
+
+        forked(child)
+        """
+    )
+
+
+def test_a_compilation_of_the_cpu_backend_works_in_a_child() -> None:
+    run_parent(
+        """
+        compiled = model().compile("cpu")
+        compiled.submit(ONES).result()
+        slow = model(3).compile("cpu")
+        begun, go_on = threading.Event(), threading.Event()
+        run_operation = gpunn.backends.cpu.run_operation
+
+        def waiting(*arguments):
+            begun.set()
+            go_on.wait()
+            run_operation(*arguments)
+
+        gpunn.backends.cpu.run_operation = waiting
+        event = slow.submit(ONES)  # which holds the lock of its program at the fork
+        begun.wait()
+
+        def child():
+            go_on.set()
+            fails(event.result, "before fork")
+            for each in (compiled, slow):
+                assert each(ONES).tolist() == each.submit(ONES).result().tolist() == [1] * 4
+                assert [list(y) for y in each.stream([ONES] * 5)] == [[1] * 4] * 5
+                each.close()
+
+        forked(child)
+        go_on.set()
+        assert event.result().tolist() == [1] * 4
+        """
+    )
