@@ -73,7 +73,7 @@ class TfliteFile:
         if self.subgraphs == 0:
             self.fail("has no subgraph")
         self._graphs: dict[int, FileGraph] = {}
-        self._strings: dict[tuple[int, Shape], Array] = {}  # by buffer: they are asked for again
+        self._values: dict[tuple[int, str, Shape], Array] = {}  # by buffer: they are asked for again
 
     def graph(self, index: int) -> FileGraph:
         """Return a subgraph, read when it is asked for the first time."""
@@ -89,17 +89,20 @@ class TfliteFile:
 
     def value(self, tensor: FileTensor) -> Array | None:
         """Return a constant tensor's value, a view of the file's bytes if possible; None if there is none."""
+        unfolded = bool(tensor.bits) or tensor.sparsity is not None
+        key = tensor.buffer, tensor.type_name, tensor.stored
+        if key in self._values and not unfolded:
+            return self._values[key]
         with self._reading(str(tensor)):
             data = self._buffer(tensor.buffer)
             if tensor.type is None or (data.size == 0 and tensor.type.nbytes != 0):
                 return None
-            if tensor.type.dtype is not DType.STRING:
-                return values_of(tensor.type, data, tensor.bits, tensor.sparsity)
-            key = tensor.buffer, tensor.stored
-            if key not in self._strings:
+            if tensor.type.dtype is DType.STRING:
                 self._take(data.size)
-                self._strings[key] = values_of(tensor.type, data)
-            return self._strings[key]
+            found = values_of(tensor.type, data, tensor.bits, tensor.sparsity)
+        if not unfolded:  # what unfolds is not kept twice
+            self._values[key] = found
+        return found
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -306,12 +309,12 @@ class TfliteFile:
         if self._buffers == 0:
             return np.empty(0, np.uint8)
         buffer = self._model.Buffers(index)
+        found: Array | int = buffer.DataAsNumpy()
+        if not isinstance(found, int):
+            return found
         if buffer.Offset() > 1:
             return self._outside(buffer.Offset(), buffer.Size(), f"buffer {index}")
-        if buffer.DataLength() == 0:
-            return np.empty(0, np.uint8)
-        found: Array = buffer.DataAsNumpy()
-        return found
+        return np.empty(0, np.uint8)
 
     def _outside(self, offset: int, size: int, what: str) -> Array:
         """Return bytes of the file by their place in it."""
