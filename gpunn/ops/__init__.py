@@ -18,7 +18,7 @@ from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat,
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
-from gpunn.ops.reduction import order, pool, reduce, scan, window
+from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, window
 from gpunn.ops.vision import crop, detection, resize, suppression
 
 _FAMILIES = (
@@ -32,6 +32,7 @@ _FAMILIES = (
     transpose_conv.OPS,
     transpose_conv3d.OPS,
     pool.OPS,
+    pool_position.OPS,
     matmul.OPS,
     batch_matmul.OPS,
     dot_general.OPS,

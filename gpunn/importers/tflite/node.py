@@ -33,7 +33,7 @@ class Node(common.Node):
     """One operator of a file, as its rule sees it.
 
     `intermediates` are the types of its intermediate tensors; `graphs` gives its subgraphs, `unfold` refuses
-    what unfolds to too many bytes.
+    what unfolds to too many bytes. `version` is the operator's.
     """
 
     options_type: str = ""
@@ -42,6 +42,7 @@ class Node(common.Node):
     intermediates: tuple[TensorType | None, ...] = ()
     graphs: Callable[[int], FileGraph] | None = None
     unfold: Callable[[int, str], None] | None = None
+    version: int = 1
 
     def subgraph(self, index: int) -> FileGraph:
         """Return a subgraph that the options name. Raises FormatError for a circle, and if it is too deep."""

@@ -186,4 +186,5 @@ class Reader:
             tuple(self.graph.tensors[i].type for i in operator.intermediates),
             self.subgraph,
             self.context.unfolding.count,
+            operator.version,
         )

@@ -114,7 +114,8 @@ INTEGER_POOLS = {
 }
 
 
-def _window(call: Call) -> Window:
+def pool_window(call: Call) -> Window:
+    """Return the window of a pool of images; raise ModelError if it may see nothing but padding."""
     _, height, width, _ = call.expect_rank(0, 4).shape
     window = check_window(call, (height, width), call["size"])
     reach = [max(b, a) for b, a in zip(window.before, window.after, strict=True)]
@@ -125,7 +126,7 @@ def _window(call: Call) -> Window:
 
 def _infer(call: Call) -> TensorType:
     expect_dtype(call, 0, *FLOATS, *(SMALL if call.op in INTEGER_POOLS else ()))
-    window = _window(call)
+    window = pool_window(call)
     return call.x.with_shape((call.x.shape[0], *window.out, call.x.shape[3]))
 
 
@@ -142,7 +143,7 @@ def _integer_kernel(call: Call) -> Kernel:
 
 
 def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
-    window = _window(call)
+    window = pool_window(call)
     _, height, width, channels = call.x.shape
     lanes = vec_width(channels)
     if not fits_i32(call.x.size, call.y.size):
@@ -183,7 +184,7 @@ def _integer_bounds(call: Call) -> tuple[int, int]:
 def _integer(call: Call, x: Array) -> Array:
     pool = INTEGER_POOLS[call.op]
     bounds = _integer_bounds(call)
-    return store(_pooled(pool, x.astype(np.int32), _window(call)), call.y, bounds)
+    return store(_pooled(pool, x.astype(np.int32), pool_window(call)), call.y, bounds)
 
 
 def _pooled(pool: Pool, x: Array, window: Window) -> Array:

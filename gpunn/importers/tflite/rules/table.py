@@ -17,6 +17,7 @@ from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules import (
     convolution,
     dense,
+    mediapipe,
     recurrent,
     slices,
     stablehlo,
@@ -315,14 +316,17 @@ REFUSED: Mapping[str, str] = {
 
 
 def rule_of(code: str, custom: Mapping[str, CustomOperator]) -> Rule:
-    """Return the rule of an operator; refuse it if there is none. `custom` has those of custom operators by
-    name.
+    """Return the rule of an operator; refuse it if there is none.
+
+    `custom` has custom operators by name; they come before those of MediaPipe.
     """
     if code in OPERATORS:
         return OPERATORS[code]
     if not code.startswith(PREFIX):
         raise RefusedError(REFUSED.get(code, "this operator is not supported"))
     name = code.removeprefix(PREFIX)
-    if name not in custom:
-        raise RefusedError("this operator has no meaning, gpunn.load(custom=...) can give it one")
-    return custom_rule(custom[name])
+    if name in custom:
+        return custom_rule(custom[name])
+    if name in mediapipe.OPERATORS:
+        return mediapipe.OPERATORS[name]
+    raise RefusedError("this operator has no meaning, gpunn.load(custom=...) can give it one")

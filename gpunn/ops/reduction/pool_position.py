@@ -1,0 +1,147 @@
+"""Positions of maxima in their windows: arg_max_pool2d finds them, max_unpool2d puts values back there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, nested, vec_width
+from gpunn.ops.accuracy import BASIC
+from gpunn.ops.call import Call
+from gpunn.ops.check import FLOATS, SMALL, expect_dtype, expect_ints, expect_unquantised
+from gpunn.ops.kernels.sort import ordering
+from gpunn.ops.kernels.window import Padding, Pair, resolve, tap, window_iterations, window_params
+from gpunn.ops.op import Op, op
+from gpunn.ops.reduction.pool import pool_window
+from gpunn.types import Array, DType, TensorType, bounded
+
+
+def _infer_position(call: Call) -> TensorType:
+    x = expect_dtype(call, 0, *FLOATS, *SMALL)
+    window = pool_window(call)
+    return TensorType(DType.INT32, (x.shape[0], *window.out, x.shape[3]))
+
+
+def _position_kernel(call: Call) -> Kernel:
+    window = pool_window(call)
+    _, height, width, channels = call.x.shape
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    return Kernel(
+        body="arg_max_pool2d",
+        threads=flat_threads(call.y.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0),),
+        params={**window_params(window, height, width), "C": channels, "count": call.y.size},
+        **ordering(call.x.dtype, 1),
+        loop_iterations=window_iterations(window),
+        reason="one invocation for each window and channel",
+    )
+
+
+@op(
+    _infer_position,
+    _position_kernel,
+    raw=True,
+    unbounded=True,
+    flops=lambda call: call.y.size * int(np.prod(call["size"])),
+)
+def arg_max_pool2d(x: Array, *, size: Pair, stride: Pair = (1, 1), padding: Padding = "valid") -> Array:
+    """Find where in its window the maximum lies: row * window width + column, int32 [N, OH, OW, C].
+
+    x [N, H, W, C], windows of `size` (height, width), as those of max_pool2d with the same stride and
+    padding. Rows and columns of a window count from its upper left corner, which may lie in the padding;
+    padded cells are never the maximum. Of equal values the first one counts, row by row; NaN is above all
+    numbers. dtype: float32, float16, uint8, int8, int16. Raises ModelError for other dtypes, and as
+    max_pool2d. MediaPipe, util/tflite/operations/max_pool_argmax.cc; its options are those of the TFLite
+    schema's Pool2DOptions.
+    """
+    window = resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding)
+    pads = [(0, 0), *zip(window.before, window.after, strict=True), (0, 0)]
+    inside = np.pad(np.ones((1, *x.shape[1:3], 1), bool), pads)
+    values = np.pad(x, pads)
+    cells = [(row, column) for row in range(size[0]) for column in range(size[1])]
+    best = np.zeros((x.shape[0], *window.out, x.shape[3]), x.dtype)
+    place = np.full(best.shape, -1, np.int32)
+    for number, cell in enumerate(cells):
+        value = tap(values, window, *cell)
+        greater = (place < 0) | (value > best) | (np.isnan(value) & ~np.isnan(best))
+        taken = tap(inside, window, *cell) & greater
+        best, place = np.where(taken, value, best), np.where(taken, np.int32(number), place)
+    return place
+
+
+def _outside(count: int, size: int, stride: int) -> int:
+    """Return how many cells of the first window lie before the result of max_unpool2d, along one axis.
+
+    `count` windows that lie further apart than they are large reach over `count * size` cells on both sides.
+    """
+    return max((count - 1) * stride + size - count * size, 0) // 2
+
+
+def _infer_unpool(call: Call) -> TensorType:
+    x, positions = expect_dtype(call, 0, *FLOATS), expect_unquantised(call, 1, DType.INT32)
+    batch, height, width, channels = call.expect_rank(0, 4).shape
+    if positions.shape != x.shape:
+        call.fail(f"positions must have the shape of the values {list(x.shape)}, got {list(positions.shape)}")
+    for name in ("size", "stride"):
+        if min(expect_ints(call, name, 2)) < 1:
+            call.fail(f"{name} must be two numbers of at least 1, got {call[name]}")
+    rows, columns = call["size"]
+    return bounded("unpooled", x.with_shape((batch, height * rows, width * columns, channels)))
+
+
+def _unpool_kernel(call: Call) -> Kernel:
+    _, height, width, channels = call.x.shape
+    (rows, columns), (down, across) = call["size"], call["stride"]
+    if not fits_i32(call.x.size, call.y.size, (height + 1) * (down + rows), (width + 1) * (across + columns)):
+        raise Unsupported("more elements than the shaders can count")
+    lanes = vec_width(channels)
+    count = call.y.size // lanes
+    return Kernel(
+        body="max_unpool2d",
+        threads=flat_threads(count),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, lanes), Read("positions", 1, lanes)),
+        writes=(Write(width=lanes),),
+        params={
+            "count": count,
+            "C": channels // lanes,
+            "H": height,
+            "W": width,
+            "KH": rows,
+            "KW": columns,
+            "SH": down,
+            "SW": across,
+            "PT": _outside(height, rows, down),
+            "PL": _outside(width, columns, across),
+        },
+        lanes=lanes,
+        loop_iterations=nested(min(-(-rows // down), height), min(-(-columns // across), width)).iterations,
+        reason=f"{lanes} channels of a pixel look at the windows that it is in",
+    )
+
+
+@op(_infer_unpool, _unpool_kernel, accuracy=BASIC, unbounded=True)
+def max_unpool2d(x: Array, positions: Array, *, size: Pair, stride: Pair) -> Array:
+    """Put each value back to its position in its window, and 0 everywhere else.
+
+    x [N, H, W, C]; positions int32 [N, H, W, C], row * window width + column, as from arg_max_pool2d; result
+    [N, H * size[0], W * size[1], C]. Windows of `size` (height, width) begin `stride` apart. If the stride is
+    larger than the window, the windows as a whole lie in the middle of the result: the first begins half of
+    what is too much above and left of it, rounded down. Positions outside a window or the result put nothing.
+    Where two windows put a value in the same place, the last window's, row by row, remains. dtype: float32 or
+    float16. Raises ModelError for other dtypes and shapes, and for numbers below 1. MediaPipe,
+    util/tflite/operations/max_unpooling.cc; its options are those of the TFLite schema's Pool2DOptions.
+    """
+    (batch, height, width, channels), (rows, columns), (down, across) = x.shape, size, stride
+    result = np.zeros((batch, height * rows, width * columns, channels), x.dtype)
+    image, row, column, channel = np.unravel_index(np.arange(x.size).reshape(x.shape), x.shape)
+    y = row * down - _outside(height, rows, down) + positions // columns
+    z = column * across - _outside(width, columns, across) + positions % columns
+    put = (positions >= 0) & (positions < rows * columns) & (y >= 0) & (z >= 0)
+    put &= (y < result.shape[1]) & (z < result.shape[2])
+    result[image[put], y[put], z[put], channel[put]] = x[put]
+    return result
+
+
+OPS: tuple[Op, ...] = (arg_max_pool2d, max_unpool2d)
