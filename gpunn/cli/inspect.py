@@ -93,6 +93,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
         "inputs": [_tensor(o) if o.default is None else _optional(o) for o in model.inputs],
         "outputs": [_tensor(o) for o in model.outputs],
         "labels": len(model.labels),
+        "warnings": list(model.warnings),
         "operators": dict(Counter(names).most_common()),
         "stops": model.pending[0].where if model.pending else None,
         "constant_bytes": sum(o.type.nbytes for o in operands if o.value is not None),
@@ -183,6 +184,8 @@ def _print_document(console: Console, document: dict[str, Any]) -> None:
             what += f", default {tensor['default']:g}" if "default" in tensor else ""
             console.print(plain(what), soft_wrap=True)
     console.print(f"labels   {document['labels'] or 'none'}")
+    for warning in document["warnings"]:
+        console.print(plain(f"warning  {warning}"), soft_wrap=True)
     counts = ", ".join(f"{count} {op}" for op, count in document["operators"].items())
     known = "in the file" if document["stops"] is None else "up to where shapes depend on values"
     console.print(plain(f"operators {known}: {counts}"), soft_wrap=True)

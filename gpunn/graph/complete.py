@@ -28,7 +28,7 @@ def complete(
     the result. Values stay operands, for the shapes that follow from them are all that is decided by them.
     Raises ModelError where types or values do not fit the operations.
     """
-    made = Graph(graph.name, labels=graph.labels, classes=graph.classes)
+    made = Graph(graph.name, labels=graph.labels, classes=graph.classes, warnings=graph.warnings)
     new: dict[Operand, Operand] = {}
     for operand, type in zip(graph.inputs, types, strict=True):
         new[operand] = _input(made, operand, type)

@@ -30,12 +30,13 @@ class Graph:
 
     Build one with input(), constant(), variable(), add(), update() and output(). Each step is checked at once
     and raises ModelError if it breaks a rule, so all `operations` are typed. `labels` are class names, where
-    the file has them, `classes` says to which output they belong. `variables` are state with its initial
-    values, `updates` where the next run's values come from. `pending` are the operations that wait for what
-    only a run knows, in order; complete() in gpunn.graph.complete adds them. `values` are known values of
-    operands that are no constants. `template` is the same graph with everything still pending, if that is a
-    better way to inputs of other shapes than to repeat the operations. `contents` gives the
-    file of a template, as bytes and options for its reader.
+    the file has them, `classes` says to which output they belong. `warnings` say where the file contradicts
+    itself, though what it computes is defined. `variables` are state with its initial values, `updates` where
+    the next run's values come from. `pending` are the operations that wait for what only a run knows, in
+    order; complete() in gpunn.graph.complete adds them. `values` are known values of operands that are no
+    constants. `template` is the same graph with everything still pending, if that is a better way to inputs
+    of other shapes than to repeat the operations. `contents` gives the file of a template, as bytes and
+    options for its reader.
     """
 
     name: str = "model"
@@ -44,6 +45,7 @@ class Graph:
     operations: list[Operation] = field(default_factory=list)
     labels: tuple[str, ...] = ()
     classes: Classes | None = None
+    warnings: tuple[str, ...] = ()
     variables: dict[Operand, Array] = field(default_factory=dict)
     updates: dict[Operand, Operand] = field(default_factory=dict)
     pending: list[PendingOperation[Graph]] = field(default_factory=list, repr=False)

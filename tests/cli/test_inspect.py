@@ -8,9 +8,10 @@ import pytest
 
 import gpunn
 from gpunn import vision
-from gpunn.types import TensorType, float32
+from gpunn.types import DType, Quantization, TensorType, float32
 from tests.cli.conftest import Run
 from tests.importers.coreml.builder import layer, model
+from tests.importers.tflite.test_contradictions import layer_file
 from tests.tflite_builder import Graph
 
 MODEL = vision.default_model()
@@ -59,6 +60,14 @@ def test_inputs_with_a_default(run: Run, tmp_path: Path) -> None:
     found = run("inspect", path, "--backend", "cpu", "--json").json["inputs"]
     assert [(row["name"], row.get("default")) for row in found] == [("x", None), ("state", 0.5)]
     assert "input    state float32[3], default 0.5\n" in run("inspect", path, "--backend", "cpu").out
+
+
+def test_warnings(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(layer_file("CONV_2D", DType.INT8, Quantization((5.0,), (0,))))
+    (warning,) = gpunn.load(path).warnings
+    assert run("inspect", path, "--backend", "cpu", "--json").json["warnings"] == [warning]
+    assert f"warning  {warning}\n" in run("inspect", path, "--backend", "cpu").out
 
 
 def test_shapes_of_inputs(run: Run) -> None:

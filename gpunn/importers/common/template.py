@@ -14,9 +14,9 @@ Read = Callable[[Graph, Sequence[Operand | None]], tuple[()]]
 
 
 def template(name: str, inputs: Sequence[Operand], read: Read, like: Graph | None = None) -> Graph:
-    """Return a graph with these inputs, and with the classes of `like`, in which only `read` is pending."""
+    """Return a graph on inputs in which only `read` is pending, with the classes and warnings of `like`."""
     like = like or Graph()
-    made = Graph(name, list(inputs), labels=like.labels, classes=like.classes)
+    made = Graph(name, list(inputs), labels=like.labels, classes=like.classes, warnings=like.warnings)
     made.pend(PendingOperation("subgraph", name, tuple(inputs), (), read))
     return made
 

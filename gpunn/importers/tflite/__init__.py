@@ -52,6 +52,7 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
     model = complete(unread, unread.input_types)
     model.labels = labels(data, [o.type for o in model.outputs])
     model.classes = only_scores(model.labels, model.outputs)
+    model.warnings = file.warnings
     model.template = template(name, inputs, checked(read_operators), model)
     model.template.contents = lambda: (data, {"custom": custom})
     return model

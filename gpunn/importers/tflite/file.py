@@ -18,6 +18,7 @@ from flatbuffers.number_types import Int32Flags
 from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
+from gpunn.importers.tflite.biases import with_fitting_biases
 from gpunn.importers.tflite.result_types import result_type
 from gpunn.importers.tflite.sparse import read_sparsity
 from gpunn.importers.tflite.subgraph import (
@@ -74,6 +75,7 @@ class TfliteFile:
             self.fail("has no subgraph")
         self._graphs: dict[int, FileGraph] = {}
         self._values: dict[tuple[int, str, Shape], Array] = {}  # by buffer: they are asked for again
+        self._warnings: dict[str, None] = {}
 
     def graph(self, index: int) -> FileGraph:
         """Return a subgraph, read when it is asked for the first time."""
@@ -82,6 +84,15 @@ class TfliteFile:
                 self.fail(f"there is no subgraph {index}, there are {self.subgraphs}")
             self._graphs[index] = self._graph(index)
         return self._graphs[index]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return in which ways the subgraphs read so far contradict themselves."""
+        return tuple(self._warnings)
+
+    def warn(self, what: str) -> None:
+        """Note that the file contradicts itself, though what it computes is defined."""
+        self._warnings[what] = None
 
     def fail(self, what: str) -> NoReturn:
         """Raise FormatError naming this file."""
@@ -184,7 +195,8 @@ class TfliteFile:
             for i in operator.outputs:
                 if name not in ("", typed[i].type_name):
                     typed[i] = self._tensor(i, tensors[i], prefix, name)
-        return FileGraph(index, *with_generators(unscaled(typed, read), read), inputs, outputs)
+        typed = with_fitting_biases(unscaled(typed, read), read, self.warn)
+        return FileGraph(index, *with_generators(typed, read), inputs, outputs)
 
     def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
         """Return tensor `index`, of another type than the file says if that has a `type_name`."""

@@ -28,7 +28,7 @@ from gpunn.ops.fixed_point.affine import (
     scale_of,
     store,
 )
-from gpunn.types import Array, DType
+from gpunn.types import Array, DType, Quantization
 
 BLOCK = 1 << 14  # sums that the CPU rescales at a time
 MIXED = (DType.UINT8, DType.INT8)
@@ -76,15 +76,21 @@ def _check_bias(call: Call, products: Array) -> None:
     has_16_bits = call.x.dtype is DType.INT16
     if bias.dtype is not DType.INT32 and not (has_16_bits and bias.dtype is DType.INT64):
         call.fail(f"the bias of a quantised operation must be int32{' or int64' * has_16_bits}, got {bias}")
-    if bias.quantization is None:
-        return
-    scales = np.asarray(bias.quantization.scale)
-    if any(bias.quantization.zero_point) or len(scales) not in (1, len(products)):
-        call.fail(f"the bias must have the zero point 0 and the filter's scales, got {bias.quantization}")
+    why = "" if bias.quantization is None else bias_misfit(bias.quantization, products)
+    if why:
+        call.fail(why)
+
+
+def bias_misfit(bias: Quantization, products: Array) -> str:
+    """Say why a bias does not have steps of `products`; empty if it does, or has a scale of 0."""
+    scales = np.asarray(bias.scale)
+    if any(bias.zero_point) or len(scales) not in (1, len(products)):
+        return f"the bias must have the zero point 0 and the filter's scales, got {bias}"
     wrong = np.abs(scales - products) > BIAS_TOLERANCE * products
-    if scales.any() and wrong.any():
-        wanted, got = (np.broadcast_to(s, wrong.shape)[wrong][0] for s in (products, scales))
-        call.fail(f"the bias's scale must be that of input * filter, {wanted}, got {got}")
+    if not scales.any() or not wrong.any():
+        return ""
+    wanted, got = (np.broadcast_to(s, wrong.shape)[wrong][0] for s in (products, scales))
+    return f"the bias's scale must be that of input * filter, {wanted}, got {got}"
 
 
 def integer_product(

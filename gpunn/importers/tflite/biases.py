@@ -1,0 +1,76 @@
+"""Biases whose scale is not that of input * filter: LiteRT adds their integers as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpunn.importers.tflite.subgraph import FileOperator, FileTensor
+from gpunn.ops.contraction.integer_product import bias_misfit
+from gpunn.types import DType
+
+# Of |input * filter - bias| / output, in scales: kernel_util.cc of LiteRT, GetQuantizedConvolutionMultipler.
+TOLERANCE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The places of operands among an operator's inputs; `checked`: LiteRT checks the bias of all types."""
+
+    x: int = 0
+    filter: int = 1
+    bias: int = 2
+    checked: bool = False
+
+
+LAYERS: Mapping[str, Layer] = {
+    "CONV_2D": Layer(),
+    "DEPTHWISE_CONV_2D": Layer(),
+    "FULLY_CONNECTED": Layer(checked=True),
+    "TRANSPOSE_CONV": Layer(x=2, bias=3),
+}
+
+
+def with_fitting_biases(
+    tensors: list[FileTensor], operators: Iterable[FileOperator], warn: Callable[[str], None]
+) -> list[FileTensor]:
+    """Return the same without the scales of biases that do not fit, each with a warning.
+
+    A bias without a scale counts in steps of input * filter. Scales stay if LiteRT refuses them: per tensor
+    those that miss by more than TOLERANCE. So do zero points.
+    """
+    fitting = list(tensors)
+    for operator in operators:
+        layer = LAYERS.get(operator.code)
+        index = None if layer is None else _input(operator, layer.bias)
+        if layer is None or index is None:
+            continue
+        why = _misfit(tensors, operator, layer)
+        if why:
+            fitting[index] = replace(tensors[index], quantization=None)
+            warn(f"{operator}: {why}; its integers are added as steps of input * filter, as in LiteRT")
+    return fitting
+
+
+def _input(operator: FileOperator, position: int) -> int | None:
+    return operator.inputs[position] if position < len(operator.inputs) else None
+
+
+def _misfit(tensors: list[FileTensor], operator: FileOperator, layer: Layer) -> str:
+    """Say why the scale of an operator's bias does not fit; empty if it does, or if LiteRT refuses it."""
+    places = (_input(operator, k) for k in (layer.x, layer.filter, layer.bias))
+    found = [tensors[k] for k in (*places, *operator.outputs[:1]) if k is not None]
+    if len(found) != 4:
+        return ""
+    x, filter, bias, y = (tensor.quantization for tensor in found)
+    if x is None or filter is None or bias is None or y is None or not (x.per_tensor and y.per_tensor):
+        return ""
+    if any(bias.zero_point):
+        return ""
+    products = x.scale[0] * np.asarray(filter.scale)
+    checks = filter.per_tensor and (layer.checked or found[0].dtype is DType.UINT8)
+    if checks and abs(float(products[0]) - bias.scale[0]) / y.scale[0] > TOLERANCE:
+        return ""
+    return bias_misfit(bias, products)

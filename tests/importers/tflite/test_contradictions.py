@@ -1,0 +1,155 @@
+"""Files that contradict themselves, and yet say what they compute: they run as in LiteRT, with a warning."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.errors import ModelError
+from gpunn.model import Model, load
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.importers.tflite.cases_quantized import I8, U8
+from tests.ops.quantized import quantized, stored
+from tests.tflite_builder import Graph, litert_run
+
+I16, I32 = DType.INT16, DType.INT32
+STRIDES = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
+FILTER_SCALES = (0.02, 0.03, 0.01, 0.02)
+
+
+def run_as_litert(file: bytes, inputs: Sequence[Array], backend: str) -> Model:
+    """The model, whose only output is LiteRT's to the bit."""
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
+    model = load(file)
+    (answer,) = litert_run(file, inputs)
+    with model.compile(backend=backend) as compiled:
+        np.testing.assert_array_equal(compiled(*inputs), answer)
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """An operator with a filter: shapes of input, filter and result, and the filter's axis of channels."""
+
+    x: tuple[int, ...]
+    w: tuple[int, ...]
+    y: tuple[int, ...]
+    options: Mapping[str, Any]
+    axis: int = 0
+
+    @property
+    def channels(self) -> int:
+        return self.w[self.axis]
+
+
+LAYERS = {
+    "CONV_2D": Layer((1, 3, 3, 2), (3, 2, 2, 2), (1, 2, 2, 3), STRIDES),
+    "DEPTHWISE_CONV_2D": Layer(
+        (1, 3, 3, 3), (1, 2, 2, 3), (1, 2, 2, 3), {**STRIDES, "depth_multiplier": 1}, axis=3
+    ),
+    "FULLY_CONNECTED": Layer((2, 5), (3, 5), (2, 3), {}),
+    "TRANSPOSE_CONV": Layer((1, 2, 2, 2), (3, 2, 2, 2), (1, 3, 3, 3), STRIDES),
+}
+
+
+def layer_file(
+    operator: str,
+    x: DType,
+    bias: Quantization,
+    filter_scales: tuple[float, ...] = (0.02,),
+    scale_y: float = 0.1,
+) -> bytes:
+    """A layer with inputs of scale 0.05 and a bias of any quantisation."""
+    layer, graph = LAYERS[operator], Graph()
+    zero = 0 if x is I16 else 3
+    w = U8 if x is U8 else I8
+    scales = Quantization(filter_scales, (0,) * len(filter_scales), layer.axis)
+    filter = TensorType(w, layer.w, scales)
+    values = np.arange(-700, 700, 1400 // layer.channels, np.int32)[: layer.channels]
+    given = graph.input(quantized(x, layer.x, 0.05, zero))
+    weights = graph.tensor(filter, data=stored(1, filter).tobytes())
+    biases = graph.tensor(TensorType(I32, values.shape, bias), data=values.tobytes())
+    inputs = [given, weights, biases]
+    if operator == "TRANSPOSE_CONV":
+        inputs = [graph.constant(np.array(layer.y, np.int32)), weights, given, biases]
+    result = quantized(x, layer.y, scale_y, zero)
+    return graph.build(graph.add(operator, inputs, [result], layer.options, version=3))
+
+
+def one(scale: float, zero: int = 0) -> Quantization:
+    return Quantization((scale,), (zero,))
+
+
+@pytest.mark.parametrize("operator", LAYERS)
+@pytest.mark.parametrize(
+    ("dtype", "bias", "filter_scales"),
+    [
+        (U8, one(0.0029), (0.02,)),
+        (I8, one(0.0029), (0.02,)),
+        (I8, one(5.0), FILTER_SCALES[:3]),
+        (I8, Quantization((0.001, 0.0015, 0.0009), (0, 0, 0)), FILTER_SCALES[:3]),
+        (I8, Quantization((0.001, 0.001, 0.001), (0, 0, 0)), (0.02,)),
+    ],
+)
+def test_a_bias_of_another_scale_is_added_as_stored(
+    operator: str, dtype: DType, bias: Quantization, filter_scales: tuple[float, ...], backend: str
+) -> None:
+    file = layer_file(operator, dtype, bias, filter_scales)
+    x = stored(0, quantized(dtype, LAYERS[operator].x, 0.05, 3))
+    (warning,) = run_as_litert(file, [x], backend).warnings
+    assert warning.startswith(f"operation 0, {operator}: the bias")
+
+
+@pytest.mark.parametrize(("operator", "dtype"), [("CONV_2D", I8), ("TRANSPOSE_CONV", I8)])
+def test_some_layers_take_any_scale_of_a_bias(operator: str, dtype: DType, backend: str) -> None:
+    x = stored(0, quantized(dtype, LAYERS[operator].x, 0.05, 3))
+    assert run_as_litert(layer_file(operator, dtype, one(5.0)), [x], backend).warnings
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype"), [("CONV_2D", U8), ("FULLY_CONNECTED", U8), ("FULLY_CONNECTED", I8)]
+)
+def test_what_litert_refuses_of_a_bias_is_refused(operator: str, dtype: DType) -> None:
+    file = layer_file(operator, dtype, one(0.0031))  # |0.001 - 0.0031| / 0.1 is above 0.02
+    with pytest.raises(ModelError, match=r"the bias's scale must be that of input \* filter, 0.00099"):
+        load(file)
+    load(layer_file(operator, dtype, one(0.0031), scale_y=0.11))
+    with pytest.raises(ModelError, match="the bias must have the zero point 0"):
+        load(layer_file(operator, dtype, one(0.0029, zero=5)))
+
+
+def test_a_bias_that_fits_gives_no_warning() -> None:
+    for scale in (0.001, 0.0010005):
+        assert load(layer_file("CONV_2D", I8, one(scale))).warnings == ()
+
+
+def test_a_bias_shared_among_layers_gives_a_warning_where_it_does_not_fit(backend: str) -> None:
+    graph, shape = Graph(), (1, 2, 2, 2)
+    bias = graph.tensor(quantized(I32, (2,), 0.001), data=np.array([40, -900], np.int32).tobytes())
+    y = graph.input(quantized(I8, shape, 0.05, 3))
+    weights = np.array([9, -70, 100, 3], np.int8).tobytes()
+    for scale in (0.02, 0.5):
+        w = graph.tensor(quantized(I8, (2, 1, 1, 2), scale), data=weights)
+        (y,) = graph.add("CONV_2D", [y, w, bias], [quantized(I8, shape, 0.05, 3)], STRIDES, version=3)
+    x = stored(0, quantized(I8, shape, 0.05, 3))
+    model = run_as_litert(graph.build([y]), [x], backend)
+    (warning,) = model.warnings
+    assert warning.startswith("operation 1, CONV_2D: the bias's scale must be that of input * filter, 0.02")
+
+
+def test_warnings_stay_with_the_model() -> None:
+    model = load(layer_file("CONV_2D", I8, one(5.0)))
+    assert len(model.warnings) == 1
+    (name,) = (operand.name for operand in model.inputs)
+    for other in (
+        model.reshaped({name: (2, 3, 3, 2)}),
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+    ):
+        assert other.warnings == model.warnings
