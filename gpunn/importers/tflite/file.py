@@ -6,7 +6,6 @@ classes follow any offset in a file; this module checks their answers before it 
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
 from gpunn.importers.tflite.biases import with_fitting_biases
+from gpunn.importers.tflite.quantization import Parameters, quantization_of
 from gpunn.importers.tflite.result_types import result_type
 from gpunn.importers.tflite.sparse import read_sparsity
 from gpunn.importers.tflite.subgraph import (
@@ -30,8 +30,7 @@ from gpunn.importers.tflite.subgraph import (
     with_generators,
 )
 from gpunn.importers.tflite.values import values_of
-from gpunn.ops.fixed_point.affine import LIMITS
-from gpunn.types import Array, DType, OpenShape, Quantization, Shape
+from gpunn.types import Array, DType, OpenShape, Shape
 
 CORRUPT = (struct.error, IndexError, ValueError, TypeError, OverflowError)  # what reading past bounds raises
 MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
@@ -211,7 +210,7 @@ class TfliteFile:
             unranked = not stored and not tensor.HasRank()  # a scalar looks alike in files before 2023
             is_variable, sparse = tensor.IsVariable(), tensor.Sparsity()
             sparsity = None if sparse is None else read_sparsity(sparse, self._vector)
-            scales, zeros, axis = self._quantization(tensor.Quantization())
+            parameters = self._parameters(tensor.Quantization())
         if len(stored) > MAX_RANK or min(stored, default=0) < 0:
             shape = list(stored[:32])
             self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
@@ -230,7 +229,9 @@ class TfliteFile:
             stored=stored,
             buffer=buffer,
             is_variable=is_variable,
-            quantization=self._affine(f"{where} ({name})", dtype, stored, scales, zeros, axis),
+            quantization=quantization_of(
+                dtype, stored, parameters, lambda what: self.fail(f"{where} ({name}) {what}")
+            ),
             sparsity=sparsity,
             bits=bits,
         )
@@ -240,37 +241,13 @@ class TfliteFile:
         with self._reading(where):
             return BITS[type_name] if type_name in BITS and self._buffer(buffer).size else 0
 
-    def _quantization(self, table: Any) -> tuple[tuple[float, ...], tuple[int, ...], int]:
-        """Return scales, zero points and dimension of QuantizationParameters, without minima and maxima."""
+    def _parameters(self, table: Any) -> Parameters:
+        """Return QuantizationParameters without minima and maxima."""
         if table is None:
-            return (), (), 0
+            return Parameters()
         scales = self._vector(table.ScaleAsNumpy, table.ScaleLength)
         zeros = self._vector(table.ZeroPointAsNumpy, table.ZeroPointLength, 8)
-        return scales, zeros, table.QuantizedDimension()
-
-    def _affine(
-        self,
-        where: str,
-        dtype: DType | None,
-        shape: Shape,
-        scales: tuple[float, ...],
-        zeros: tuple[int, ...],
-        axis: int,
-    ) -> Quantization | None:
-        """Return the quantisation of an integer tensor; a scale of 0 is none, absent zero points are 0."""
-        if dtype not in LIMITS or not any(scales):
-            return None
-        zeros = zeros or (0,)
-        if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
-            self.fail(f"{where} has {len(scales)} scales along dimension {axis} of shape {list(shape)}")
-        if len(zeros) not in (1, len(scales)):
-            self.fail(f"{where} has {len(zeros)} zero points for {len(scales)} scales")
-        if not all(0 < s < math.inf for s in scales):
-            self.fail(f"{where} has a scale that is not a positive number")
-        low, high = LIMITS[dtype]
-        if not all(low <= z <= high for z in zeros):
-            self.fail(f"{where} has a zero point outside of {dtype.value}")
-        return Quantization(scales, zeros, axis if len(scales) > 1 else 0)
+        return Parameters(scales, zeros, table.QuantizedDimension())
 
     def _operator(self, index: int, operator: Any, prefix: str, tensors: int) -> FileOperator:
         where = f"{prefix}operation {index}"
