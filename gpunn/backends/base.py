@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -116,7 +116,10 @@ class Later:
 
     def result(self) -> tuple[Array, ...]:
         """Wait for the run and return its outputs, or raise what it raised."""
-        return self._future.result()
+        try:
+            return self._future.result()
+        except CancelledError as error:
+            raise DeviceError("this compilation has been closed") from error
 
 
 class Program(Protocol):
@@ -144,5 +147,8 @@ class Program(Protocol):
     def trace(self, inputs: Sequence[Array]) -> Trace:
         """Run to the end with every dispatch and host operation timed, which takes longer than a run."""
 
+    def cancel(self) -> None:
+        """Make submitted runs that have not begun fail, and those that are submitted later."""
+
     def close(self) -> None:
-        """Free what the program holds."""
+        """Free what the program holds, after the runs that were submitted."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 
 import numpy as np
 
 from gpunn.backends import fork
 from gpunn.backends.base import Later, Span, Stats, Trace
+from gpunn.backends.queue import RunQueue
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.planning.liveness import last_uses
@@ -49,9 +48,12 @@ def _copy(operand: Operand, values: Mapping[Operand, Array]) -> Array:
 
 
 class CpuProgram:
-    """A program that runs a plan operation by operation in numpy, one run at a time."""
+    """A program that runs a plan operation by operation in numpy, one run at a time.
 
-    def __init__(self, plan: Plan) -> None:
+    At most `frames` submitted runs have not ended.
+    """
+
+    def __init__(self, plan: Plan, frames: int) -> None:
         self.stats = Stats()
         self.constants: Mapping[Hashable, int] = {}
         self._plan = plan
@@ -59,12 +61,14 @@ class CpuProgram:
         self._dead = last_uses(plan.model)
         self._state = dict(plan.model.variables)
         self._constants = widened_constants(plan.model.operations)
-        self._lock = fork.lock()
-        self._executor: ThreadPoolExecutor | None = None
+        self._lock = fork.lock()  # of a run
+        self._starting = fork.lock()  # of what is submitted
+        self._frames = frames
+        self._queue: RunQueue | None = None
         fork.in_child(self, CpuProgram._after_fork)
 
     def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        if self._executor is not None and self._state:
+        if self._queue is not None and self._state:
             return self.submit(inputs).result()  # after what was submitted before
         return self._run(inputs)
 
@@ -87,11 +91,11 @@ class CpuProgram:
         return tuple(_copy(o, values) for o in self._plan.model.outputs)
 
     def submit(self, inputs: Sequence[Array]) -> Later:
-        with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-cpu")
-        frozen = [np.array(x) for x in inputs]
-        return Later(self._executor.submit(copy_context().run, self._run, frozen))
+        with self._starting:
+            if self._queue is None:
+                self._queue = RunQueue(self._frames, "gpunn-cpu")
+            queue = self._queue
+        return Later(queue.submit(self._run, [np.array(x) for x in inputs]))
 
     def trace(self, inputs: Sequence[Array]) -> Trace:
         spans: list[Span] = []
@@ -99,20 +103,24 @@ class CpuProgram:
         return Trace(tuple(spans), "host clock", outputs)
 
     def reset_state(self) -> None:
-        with self._lock:
-            executor = self._executor
-        if executor is None:
+        with self._starting:
+            queue = self._queue
+        if queue is None:
             self._reset()
         else:
-            executor.submit(self._reset).result()
+            queue.submit(self._reset).result()
 
     def _reset(self) -> None:
         with self._lock:
             self._state.update(self._plan.model.variables)
 
     def _after_fork(self) -> None:
-        self._executor = None
+        self._queue = None
+
+    def cancel(self) -> None:
+        if self._queue is not None:
+            self._queue.cancel()
 
     def close(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown()
+        if self._queue is not None:
+            self._queue.close()

@@ -60,7 +60,7 @@ def _assembled(
         program: Program
         if gpu is None:
             placements = partition(ready, None)
-            program = CpuProgram(make_plan(ready, placements))
+            program = CpuProgram(make_plan(ready, placements), frames)
         else:
             properties = gpu.properties
             placements = partition(ready, lambda operation: lower(operation, properties))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -18,6 +17,7 @@ import numpy as np
 from gpunn.backends import fork
 from gpunn.backends.base import Later, Pending, Stats, Trace
 from gpunn.backends.interrupt import Interruptible, directly
+from gpunn.backends.queue import RunQueue
 from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
@@ -109,7 +109,7 @@ class Compilation:
         self._one_at_a_time = fork.lock()  # runs of several sections
         self._specialisations = Specialisations(model, build)
         self._closed = False
-        self._executor: ThreadPoolExecutor | None = None  # of submitted runs of several sections
+        self._queue: RunQueue | None = None  # of submitted runs of several sections
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
         fork.in_child(self, Compilation._after_fork)
         with self._specialisations.lend(self._shapes) as first:
@@ -186,7 +186,8 @@ class Compilation:
     def submit(self, *inputs: Any) -> Event:
         """Start a run and return at once; the inputs may be changed afterwards.
 
-        When all frames of the ring are in flight, waits for the oldest.
+        When all frames of the ring are in flight, waits for the oldest: one with FAST_SINGLE_ANSWER and
+        LOW_POWER, three with SUSTAINED_SPEED.
         """
         arrays, carry_out = self._arrays(inputs), self._carrying_out()
         with self._lent(arrays) as specialisation:
@@ -223,20 +224,29 @@ class Compilation:
         Runs that have been submitted before do not see it, later ones do. Without variables nothing happens.
         State is reset, too, when inputs come with other shapes than in the run before.
         """
-        if self._executor is None:
+        if self._queue is None:
             self._reset()
         else:
             self._submit(self._reset).result()
 
-    def close(self) -> None:
-        """Free the device memory of this compilation; later runs raise DeviceError."""
+    def close(self, *, finish: bool = False) -> None:
+        """Free the device memory of this compilation; later runs raise DeviceError.
+
+        Submitted runs that have begun end before, apart from loops. Those that have not begun are cancelled:
+        their events raise DeviceError. With `finish`, they run to their end, too.
+        """
         for specialisation in self._specialisations.kept():
             for body in specialisation.bodies:  # first: a loop under way ends when its body is closed
                 body.close()
         with self._lock:
             self._closed = True
-        if self._executor is not None:
-            self._executor.shutdown()
+        if not finish:
+            for specialisation in self._specialisations.kept():
+                specialisation.program.cancel()
+            if self._queue is not None:
+                self._queue.cancel()
+        if self._queue is not None:
+            self._queue.close()
         self._specialisations.close()
 
     def __enter__(self) -> Compilation:
@@ -248,11 +258,11 @@ class Compilation:
         self.close()
 
     def _after_fork(self) -> None:
-        self._executor = None
+        self._queue = None
 
     def _answer(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
         """Return the results of a run that sees what the runs before have left in variables."""
-        if self._executor is None or not self.model.variables:
+        if self._queue is None or not self.model.variables:
             return self._run(arrays, tracer)
         return as_tuple(self._event(arrays, tracer).result())
 
@@ -281,16 +291,17 @@ class Compilation:
 
     def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Later:
         """Start a run of several sections."""
-        return Later(self._submit(copy_context().run, self._run, arrays, tracer))
+        return Later(self._submit(self._run, arrays, tracer))
 
     def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
         """Let work be done after the runs that have been submitted."""
         with self._lock:
             if self._closed:
                 raise DeviceError("this compilation has been closed")
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpunn-sections")
-            return self._executor.submit(work, *arguments)
+            if self._queue is None:
+                self._queue = RunQueue(self._frames, "gpunn-sections")
+            queue = self._queue
+        return queue.submit(work, *arguments)
 
     def _reset(self) -> None:
         """Give the variables of what ran last their initial values."""

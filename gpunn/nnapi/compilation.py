@@ -158,7 +158,7 @@ def _leave(translation: Translation) -> None:
 
 
 def _close(specialisation: Specialisation) -> None:
-    specialisation.compiled.close()
+    specialisation.compiled.close(finish=True)
 
 
 def _raise(error: Exception) -> NoReturn:

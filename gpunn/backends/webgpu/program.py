@@ -73,6 +73,9 @@ class WebGpuProgram:
             self._state = dict(self.plan.model.variables)
             self._executor.set_variables({v: self._state.pop(v) for v in self.plan.resident})
 
+    def cancel(self) -> None:
+        """Cancel nothing: submitted runs have begun."""
+
     def close(self) -> None:
         if self.device.forked:
             self._closed = True
