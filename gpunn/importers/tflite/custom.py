@@ -16,8 +16,14 @@ _PRIVATE = "_"  # options of converters' own start so: _output_quantized
 
 
 def detections(options: bytes) -> Mapping[str, object]:
-    """Return the attributes of TFLite_Detection_PostProcess; what is null has its default."""
+    """Return the attributes of TFLite_Detection_PostProcess; what is null has its default.
+
+    Some converters write a flag as an integer, of which 0 is False.
+    """
     found = flexbuffer_map(options)
+    regular = found.get("use_regular_nms")
+    if isinstance(regular, int):
+        found["use_regular_nms"] = bool(regular)
     return {k: v for k, v in found.items() if v is not None and not k.startswith(_PRIVATE)}
 
 

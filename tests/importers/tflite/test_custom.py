@@ -261,6 +261,8 @@ def ssd_inputs(count: int, classes: int, seed: int) -> tuple[Array, Array, Array
         {"use_regular_nms": True},
         {"use_regular_nms": True, "detections_per_class": 1},
         {"use_regular_nms": True, "max_detections": 40},
+        {"use_regular_nms": 0},
+        {"use_regular_nms": 1},
     ],
     ids=str,
 )
@@ -288,7 +290,7 @@ def test_detections_are_those_of_litert(options: Mapping[str, Any], seed: int) -
         ({"y_scale": 0.0}, "y_scale must be a number other than 0"),
         ({"nms_iou_threshold": 0.0}, "nms_iou_threshold must be over 0"),
         ({"nms_score_threshold": "high"}, "nms_score_threshold must be a number"),
-        ({"use_regular_nms": 1}, "use_regular_nms must be True or False"),
+        ({"use_regular_nms": 1.0}, "use_regular_nms must be True or False"),
         ({"num_classes": None}, "needs attribute num_classes"),
     ],
 )
