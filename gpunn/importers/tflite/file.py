@@ -230,7 +230,11 @@ class TfliteFile:
             buffer=buffer,
             is_variable=is_variable,
             quantization=quantization_of(
-                dtype, stored, parameters, lambda what: self.fail(f"{where} ({name}) {what}")
+                dtype,
+                stored,
+                parameters,
+                lambda what: self.fail(f"{where} ({name}) {what}"),
+                lambda what: self.warn(f"{where} ({name}) {what}"),
             ),
             sparsity=sparsity,
             bits=bits,

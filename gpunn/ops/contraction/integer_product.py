@@ -39,6 +39,7 @@ PAIRS = (
     (DType.INT16, DType.INT8),
 )  # input, filter
 BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files state all three as float32
+_TINY = float(np.finfo(np.float32).tiny)  # scales below have fewer digits; those of dead channels do
 
 
 def check_types(call: Call, axis: int) -> None:
@@ -86,7 +87,7 @@ def bias_misfit(bias: Quantization, products: Array) -> str:
     scales = np.asarray(bias.scale)
     if any(bias.zero_point) or len(scales) not in (1, len(products)):
         return f"the bias must have the zero point 0 and the filter's scales, got {bias}"
-    wrong = np.abs(scales - products) > BIAS_TOLERANCE * products
+    wrong = np.abs(scales - products) > BIAS_TOLERANCE * products + _TINY
     if not scales.any() or not wrong.any():
         return ""
     wanted, got = (np.broadcast_to(s, wrong.shape)[wrong][0] for s in (products, scales))

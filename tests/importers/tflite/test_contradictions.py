@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,25 @@ def test_what_litert_refuses_of_a_bias_is_refused(operator: str, dtype: DType) -
     load(layer_file(operator, dtype, one(0.0031), scale_y=0.11))
     with pytest.raises(ModelError, match="the bias must have the zero point 0"):
         load(layer_file(operator, dtype, one(0.0029, zero=5)))
+
+
+@pytest.mark.parametrize("operator", LAYERS)
+@pytest.mark.parametrize("scales", [(0.02, 0.0, 0.01), (0.02, 1e-42, 0.01), (0.0, 0.0, 0.0), (1e-42,)])
+def test_channels_of_no_scale_are_dead(operator: str, scales: tuple[float, ...], backend: str) -> None:
+    x = quantized(I8, LAYERS[operator].x, 0.05, 3)
+    bias = Quantization(tuple(float(np.float32(0.05) * np.float32(s)) for s in scales), (0,) * len(scales))
+    model = run_as_litert(layer_file(operator, I8, bias, scales), [stored(0, x)], backend)
+    assert model.warnings == ()
+
+
+def test_a_bias_has_its_scales_along_its_only_dimension(backend: str) -> None:
+    bias = Quantization((0.001, 0.0015, 0.0005), (0, 0, 0))
+    right, wrong = (layer_file("CONV_2D", I8, replace(bias, axis=k), FILTER_SCALES[:3]) for k in (0, 3))
+    x = stored(0, quantized(I8, LAYERS["CONV_2D"].x, 0.05, 3))
+    with load(wrong).compile(backend=backend) as compiled:  # a later LiteRT refuses it
+        np.testing.assert_array_equal(compiled(x), litert_run(right, [x])[0])
+    warning = "tensor 2 (t2) has 3 scales along dimension 3, though it has only dimension 0"
+    assert load(wrong).warnings == (warning,)
 
 
 def test_a_bias_that_fits_gives_no_warning() -> None:

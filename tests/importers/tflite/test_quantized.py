@@ -37,6 +37,7 @@ def test_parameters_are_read() -> None:
         (Quantization((0.5,), ()), Quantization((0.5,), (0,))),
         (Quantization((0.5,), (3,), 1), Quantization((0.5,), (3,))),
         (Quantization((0.5, 0.25), (3,), 1), Quantization((0.5, 0.25), (3,), 1)),
+        (Quantization((0.5, 0.0), (0,), 1), Quantization((0.5, 0.0), (0,), 1)),
     ],
 )
 def test_parameters_that_say_less(stated: Quantization, understood: Quantization | None) -> None:
@@ -55,7 +56,7 @@ def test_reals_and_indices_have_no_quantisation() -> None:
         (Quantization((float("nan"),), (0,)), "scale that is not a positive number"),
         (Quantization((float("inf"),), (0,)), "scale that is not a positive number"),
         (Quantization((-0.5,), (0,)), "scale that is not a positive number"),
-        (Quantization((0.5, 0.0), (0,), 1), "scale that is not a positive number"),
+        (Quantization((0.5, -0.25), (0,), 1), "scale that is not a positive number"),
         (Quantization((0.5,), (128,)), "zero point outside of int8"),
         (Quantization((0.5, 0.5, 0.5), (0,), 1), r"3 scales along dimension 1 of shape \[3, 2\]"),
         (Quantization((0.5, 0.5), (0,), 2), "2 scales along dimension 2"),
