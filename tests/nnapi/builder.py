@@ -32,19 +32,19 @@ Y = np.maximum(X, 0)
 
 @contextmanager
 def expect(code: ResultCode, words: str = "") -> Iterator[None]:
-    """The body raises NnapiError with this code, and a message in which the pattern `words` is found."""
+    """Assert that the block raises NnapiError with this code, and a message that matches `words`."""
     with pytest.raises(NnapiError, match=words or None) as caught:
         yield
     assert caught.value.code is code, str(caught.value)
 
 
 def tensor(*dimensions: int, code: OperandCode = FLOAT, scale: float = 0.0, zero: int = 0) -> OperandType:
-    """A tensor type; quantised ones get the scale 0.5 unless another is named."""
+    """Return a tensor type; quantised ones get the scale 0.5 unless another is given."""
     return OperandType(code, dimensions, scale or (0.5 if code.form.quantised else 0.0), zero)
 
 
 def add_constant(model: Model, value: Any, type: OperandType | None = None) -> int:
-    """A constant operand: a number or bool becomes a scalar, a list a TENSOR_INT32, an array a tensor."""
+    """Add a constant operand: a number or bool becomes a scalar, a list a TENSOR_INT32, an array a tensor."""
     if type is None and isinstance(value, np.ndarray):
         type = tensor(*value.shape, code=CODES[value.dtype.name])
     elif type is None and isinstance(value, list):
@@ -64,7 +64,7 @@ def single(
     finish: bool = True,
     level: int = 27,
 ) -> Model:
-    """A model of one operation: types become model inputs, None no value, all else constants.
+    """Return a model of one operation: types become model inputs, None no value, all else constants.
 
     A pair (type, value) is a constant of that type.
     """
@@ -87,12 +87,12 @@ def single(
 
 
 def relu(*dimensions: int) -> Model:
-    """The finished model of a RELU."""
+    """Return the finished model of a RELU."""
     return single("RELU", [tensor(*dimensions)], [tensor(*dimensions)])
 
 
 def compiled(model: Model, backend: str = "cpu") -> Compilation:
-    """The model's compilation, finished."""
+    """Return the finished compilation of a model."""
     compilation = Compilation(model, backend=backend)
     compilation.finish()
     return compilation
@@ -101,7 +101,7 @@ def compiled(model: Model, backend: str = "cpu") -> Compilation:
 def run(
     compilation: Compilation, *inputs: Any, out: Array, types: Sequence[OperandType | None] = ()
 ) -> Array:
-    """One execution with one output; returns `out`."""
+    """Compute one execution with one output; return `out`."""
     execution = Execution(compilation)
     for position, value in enumerate(inputs):
         execution.set_input(position, value, types[position] if types else None)
@@ -111,5 +111,5 @@ def run(
 
 
 def empty(*shape: int) -> Any:
-    """Somewhere to write to."""
+    """Return an array to write to."""
     return np.full(shape, np.nan, np.float32)

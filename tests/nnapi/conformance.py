@@ -1,4 +1,4 @@
-"""Runs a case of ../shared/conformance/nnapi through gpunn.nnapi."""
+"""Runs of cases of ../shared/conformance/nnapi through gpunn.nnapi."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Array = npt.NDArray[Any]
 ZEROS = (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)  # types to which a 0 can be added
 SUITES = ("aosp", "synth")
 NAMES = {code.name for code in OperationCode}
-UNSIGNED = ("HASHTABLE_LOOKUP", "LSH_PROJECTION")  # quantised, but not with signed integers
-LEVELS = {"V1_0": 27, "V1_1": 27, "V1_2": 29, "V1_3": 30}  # what was there before levels is all in 27
+UNSIGNED = ("HASHTABLE_LOOKUP", "LSH_PROJECTION")  # quantised operations without a signed form
+LEVELS = {"V1_0": 27, "V1_1": 27, "V1_2": 29, "V1_3": 30}  # 27 contains all earlier versions
 
 
 @cache
 def reader() -> ModuleType:
-    """The suite's own reader, nnapi_data.py."""
+    """Load the suite's reader, nnapi_data.py."""
     spec = importlib.util.spec_from_file_location("nnapi_data", shared("conformance/nnapi/nnapi_data.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -46,7 +46,7 @@ def reader() -> ModuleType:
 
 @cache
 def cases() -> dict[str, list[Any]]:
-    """The cases of NNAPI 1.0 and 1.1 by operation; those with constant tensors again with these as inputs."""
+    """Return the cases of NNAPI 1.0 and 1.1 by operation; constant tensors once more as inputs."""
     data = reader()
     found: dict[str, list[Any]] = {}
     for suite in SUITES:
@@ -62,10 +62,10 @@ def cases() -> dict[str, list[Any]]:
 
 @cache
 def later_cases() -> dict[str, list[Any]]:
-    """The cases of NNAPI 1.2 and 1.3 by operation, where 1.1 has the operation; otherwise as cases().
+    """Return the cases of NNAPI 1.2 and 1.3 by operation, if 1.1 has the operation; otherwise as cases().
 
-    Those of zero-sized tensors begin with operations that 1.1 does not have; they are cut there. Each
-    quantised case of all versions is there once more with signed integers.
+    Cases of zero-sized tensors begin with operations that 1.1 does not have; these are cut off. Each
+    quantised case of all versions appears once more with signed integers.
     """
     found: dict[str, list[Any]] = {}
     for case in [c for c in _later() if not c.expect_failure and c.op in NAMES]:
@@ -77,23 +77,23 @@ def later_cases() -> dict[str, list[Any]]:
 
 
 def refused_cases() -> list[Any]:
-    """The cases of NNAPI 1.2 and 1.3 that must be refused."""
+    """Return the cases of NNAPI 1.2 and 1.3 that must be refused."""
     return [case for case in _later() if case.expect_failure and case.op in NAMES]
 
 
 def other_cases() -> list[Any]:
-    """The cases of operations that NNAPI 1.1 does not have."""
+    """Return the cases of operations that NNAPI 1.1 does not have."""
     return [case for case in _later() if case.op not in NAMES]
 
 
 def zero_sized_cases() -> list[Any]:
-    """The cases of NNAPI 1.2 whose zero-sized tensors are made by operations that 1.1 does not have."""
+    """Return the cases of NNAPI 1.2 whose zero-sized tensors come from operations that 1.1 does not have."""
     known = [case for case in _later() if case.op in NAMES]
     return [case for case in known if not NAMES.issuperset(operation[0] for operation in case.operations)]
 
 
 def every_case() -> list[Any]:
-    """All cases, those with constant tensors twice."""
+    """Return all cases, those with constant tensors twice."""
     return [*(case for group in cases().values() for case in group), *_later()]
 
 
@@ -110,10 +110,10 @@ def _later() -> list[Any]:
 
 
 def cut(case: Any) -> Any:
-    """The case without its operations that NNAPI 1.1 does not have.
+    """Return the case without its operations that NNAPI 1.1 does not have.
 
-    What they compute are inputs, with no rows. All others keep their results. A case without such operations
-    is returned as it is.
+    Their results become inputs without rows. All other operations keep their results. A case without such
+    operations is returned unchanged.
     """
     kept = [operation for operation in case.operations if operation[0] in NAMES]
     if kept == case.operations:
@@ -138,7 +138,7 @@ def is_quantised(case: Any) -> bool:
 
 
 def signed(case: Any) -> Any:
-    """The case with signed 8-bit tensors: all stored values and zero points are 128 less, as in AOSP."""
+    """Return the case with signed 8-bit tensors: stored values and zero points are 128 less, as in AOSP."""
     found = copy.deepcopy(case)
     found.level, found.name = "V1_3", f"{case.name}_signed"
     for operand in found.operands:
@@ -149,11 +149,11 @@ def signed(case: Any) -> Any:
     return found
 
 
-def build(case: Any, behind_add: bool = False, open_results: bool = False) -> Model:
-    """The case's model, built by calls and finished; operands that nothing uses stay out.
+def build(case: Any, after_add: bool = False, open_results: bool = False) -> Model:
+    """Build and finish the case's model; operands without users are left out.
 
-    With `behind_add` the inputs of the model that are real numbers are added to 0, and the sums are the
-    case's inputs. With `open_results` no result of an operation has a rank.
+    With `after_add` the model adds 0 to each input of real numbers, and the case's operations read the sums.
+    With `open_results` no result of an operation has a rank.
     """
     model = Model(case.id, feature_level=LEVELS[case.level])
     used = {k for _, inputs, outputs in case.operations for k in (*inputs, *outputs)}
@@ -172,7 +172,7 @@ def build(case: Any, behind_add: bool = False, open_results: bool = False) -> Mo
     for name, inputs, outputs in case.operations:
         model.add_operation(OperationCode[name], [number[k] for k in inputs], [number[k] for k in outputs])
     inputs = {k: number[k] for k in case.inputs}
-    for k, operand in inputs.items() if behind_add else ():
+    for k, operand in inputs.items() if after_add else ():
         if model.operands[operand].type.type in ZEROS and not case.operands[k].omitted:
             inputs[k] = _add_zero(model, operand)
     model.identify_inputs_and_outputs([*inputs.values()], [number[k] for k in case.outputs])
@@ -182,7 +182,7 @@ def build(case: Any, behind_add: bool = False, open_results: bool = False) -> Mo
 
 
 def type_of(operand: Any) -> OperandType:
-    """The type of an operand of a case."""
+    """Return the type of an operand of a case."""
     code = OperandCode[operand.type]
     scales = operand.channel_scales
     channels = SymmPerChannelQuantParams(operand.channel_dim, tuple(scales)) if scales else None
@@ -191,7 +191,7 @@ def type_of(operand: Any) -> OperandType:
 
 
 def _add_zero(model: Model, result: int) -> int:
-    """An operand that, with 0 added to it, is operand `result`."""
+    """Add an operand and an ADD of 0 to it, whose result is operand `result`."""
     type = model.operands[result].type
     x, zero = model.add_operand(type), model.add_operand(OperandType(type.type, (1,)))
     fuse = model.add_operand(OperandType(OperandCode.INT32))
@@ -201,12 +201,12 @@ def _add_zero(model: Model, result: int) -> int:
     return x
 
 
-def run(case: Any, backend: str, behind_add: bool = False) -> tuple[list[Array], set[str]]:
-    """The case's outputs on a backend and the ops that ran on the host. Raises NnapiError.
+def run(case: Any, backend: str, after_add: bool = False) -> tuple[list[Array], set[str]]:
+    """Return the case's outputs on a backend and the ops that ran on the host. Raises NnapiError.
 
     Two executions of one compilation must give the same bits.
     """
-    with Compilation(build(case, behind_add), backend=backend) as compilation:
+    with Compilation(build(case, after_add), backend=backend) as compilation:
         compilation.finish()
         first, second = execute(compilation, case), execute(compilation, case)
         (found,) = compilation.specialisations
@@ -217,7 +217,7 @@ def run(case: Any, backend: str, behind_add: bool = False) -> tuple[list[Array],
 
 
 def run_open(case: Any, backend: str) -> list[Array]:
-    """The case's outputs on a backend, where the model leaves the shapes of all results open."""
+    """Return the case's outputs on a backend; the model leaves the shapes of all results open."""
     with Compilation(build(case, open_results=True), backend=backend) as compilation:
         compilation.finish()
         execution = Execution(compilation)
@@ -236,7 +236,7 @@ def run_open(case: Any, backend: str) -> list[Array]:
 
 
 def execute(compilation: Compilation, case: Any) -> list[Array]:
-    """The outputs of one execution with the case's inputs."""
+    """Return the outputs of one execution with the case's inputs."""
     execution = Execution(compilation)
     for position, index in enumerate(case.inputs):
         operand = case.operands[index]
@@ -251,5 +251,5 @@ def execute(compilation: Compilation, case: Any) -> list[Array]:
 
 
 def _sized(operand: Any) -> OperandType | None:
-    """The full type of an operand with a dimension of size 0, which only an execution can say."""
+    """Return the full type of an operand with a dimension of size 0, which only an execution can give."""
     return type_of(operand) if 0 in operand.dims else None

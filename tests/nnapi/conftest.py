@@ -1,4 +1,4 @@
-"""Prints the tables of the conformance run at the end."""
+"""Tables of the conformance run, printed at the end."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import Counter
 
 import pytest
 
-# (operation, backend, kind of data) -> cases, how many of them passed, and without an op on the host
+# (operation, backend, kind of data) -> cases, those that passed, and those without an op on the host
 CASES: Counter[tuple[str, str, str]] = Counter()
 PASSED: Counter[tuple[str, str, str]] = Counter()
 ON_DEVICE: Counter[tuple[str, str, str]] = Counter()
-OUT_OF_SCOPE: Counter[str] = Counter()  # reason -> cases that do not run whole
-REFUSED: Counter[str] = Counter()  # cases that must be refused, and are
+OUT_OF_SCOPE: Counter[str] = Counter()  # reason -> cases that do not run completely
+REFUSED: Counter[str] = Counter()  # cases that must be refused and were refused
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line an operation: passed / cases of each backend and kind of data; then what is out of scope."""
+    """Print a line for each operation: passed / cases by backend and kind of data; then other cases."""
     if CASES:
         _print_cases(terminalreporter)
     if OUT_OF_SCOPE:

@@ -1,4 +1,4 @@
-"""Operations that break a constraint each, with what the message says of it."""
+"""Operations that break one constraint each, with the expected message."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Y3 = tensor(1, 4, 4, 3)
 
 
 def biased(scale: float) -> tuple[OperandType, Any]:
-    """A quantised layer's bias."""
+    """Return the bias of a quantised product."""
     return OperandType(INT, (3,), scale), np.zeros(3, np.int32)
 
 
 def quantised(scale: float, zero: int = 0) -> OperandType:
-    """A quantised result of QX's shape."""
+    """Return a quantised result of QX's shape."""
     return tensor(1, 4, 4, 2, code=QUANT8, scale=scale, zero=zero)
 
 
@@ -58,7 +58,7 @@ HASH = np.ones((4, 8), np.float32)
 
 
 def changed(inputs: Sequence[Any], changes: dict[int, Any]) -> list[Any]:
-    """The inputs with some replaced."""
+    """Return the inputs with some of them replaced."""
     return [changes.get(k, value) for k, value in enumerate(inputs)]
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.nnapi.coverage
 
-rewrites it. A cell comes of a small model, which gpunn.nnapi builds, whose operations are then lowered for a
-device with WebGPU's default limits (none is needed) and run by the cpu backend on zeros.
+rewrites it. A cell comes from a small model of gpunn.nnapi. Its operations are lowered for a device with
+WebGPU's default limits (no real device is needed) and run by the cpu backend on zeros.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.resources import ROOT
 PAGE = ROOT / "docs" / "nnapi.md"
 _BLOCK = re.compile(r"(?<=<!-- coverage -->\n).*?(?=<!-- end of coverage -->)", re.DOTALL)
 
-INPUTS = {"x", "xs", "a", "b", "lookups", "state", "output_state", "cell_state"}  # the rest is constant
+INPUTS = {"x", "xs", "a", "b", "lookups", "state", "output_state", "cell_state"}  # others are constants
 SCALE = 0.5
 FIXED = {unit: (1 / 256, 0), centred: (1 / 128, 128)}  # scale and zero point that results must have
 QUANTITIES = {"bias": SCALE * SCALE, "hits": 1.0}  # scales that are not SCALE
@@ -65,7 +65,7 @@ class Sample:
 
 
 def _of(y: tuple[int, ...], **inputs: Any) -> Sample:
-    """A sample with one output."""
+    """Return a sample with one output."""
     return Sample(inputs, {"y": y})
 
 
@@ -135,13 +135,13 @@ SAMPLES: Mapping[str, Sample] = {
 
 
 def level_of(operation: OperationCode, column: Column) -> int | None:
-    """The first feature level at which an operation takes the types of a column; None if none does."""
+    """Return the first feature level at which an operation takes the types of a column; None if none does."""
     rule = OPERATIONS[operation]
     return next((level for level in FeatureLevelCode if column.code in rule.signature(level).types), None)
 
 
 def sample_model(operation: OperationCode, column: Column) -> Model:
-    """The finished model of an operation's sample in the types of a column."""
+    """Return the finished model of an operation's sample in the types of a column."""
     rule, sample = OPERATIONS[operation], SAMPLES[operation.name]
     level = level_of(operation, column)
     assert level is not None
@@ -167,7 +167,7 @@ def sample_model(operation: OperationCode, column: Column) -> Model:
 
 
 def _argument(model: Model, param: Param, value: Any, code: OperandCode, free: list[int]) -> int:
-    """The operand of a parameter; an input of the model goes to `free` too."""
+    """Add the operand of a parameter; append inputs of the model to `free` too."""
     if param.is_attribute:
         (kind,) = param.codes((code,))
         return add_constant(model, value, None if kind.is_tensor or value is None else OperandType(kind))
@@ -189,7 +189,7 @@ def _type(param: Param, dimensions: tuple[int, ...], code: OperandCode, scale: f
 
 
 def host_reason(operation: OperationCode, column: Column) -> str | None:
-    """Why the operation runs on the CPU, empty where the GPU runs it; None for a type it does not take."""
+    """Return why the operation runs on the CPU, empty if on the GPU; None if it does not take the types."""
     if level_of(operation, column) is None:
         return None
     translation = sample_model(operation, column).translation
@@ -203,7 +203,7 @@ def host_reason(operation: OperationCode, column: Column) -> str | None:
 
 
 def table(operations: Sequence[OperationCode] = tuple(OperationCode)) -> str:
-    """The table in Markdown, in alphabetical order."""
+    """Return the table in Markdown, in alphabetical order."""
     titles = ["operation", *(column.title for column in COLUMNS), "why on the CPU"]
     rows = [titles, ["---"] * len(titles)]
     for operation in sorted(operations, key=lambda code: code.name):
@@ -215,14 +215,14 @@ def table(operations: Sequence[OperationCode] = tuple(OperationCode)) -> str:
 
 
 def _cell(reason: str | None, level: int | None) -> str:
-    """The backends of a cell, and the feature level if it is a later one."""
+    """Return the backends of a cell, and the feature level if it is a later one."""
     if reason is None or level is None:
         return "-"
     return f"{'cpu' if reason else 'webgpu, cpu'}{f' ({level})' if level > 27 else ''}"
 
 
 def refreshed(page: str) -> str:
-    """The page with the table as the code has it."""
+    """Return the page with the current table."""
     assert _BLOCK.search(page), "the page has no place for the table"
     return _BLOCK.sub(lambda _: table(), page, count=1)
 

@@ -1,4 +1,4 @@
-"""Forms of operations that later feature levels added, each with its level and what the level before says."""
+"""Forms of operations that later feature levels added: level, and message of the level before."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ LOOKUPS = tensor(2, code=INT)
 
 
 def per_channel(dimension: int, *shape: int) -> tuple[OperandType, Any]:
-    """A constant filter with scales 1, 2, ... along a dimension."""
+    """Return a constant filter with scales 1, 2, ... along a dimension."""
     scales = tuple(float(k + 1) for k in range(shape[dimension]))
     channels = SymmPerChannelQuantParams(dimension, scales)
     return OperandType(PER_CHANNEL, shape, channels=channels), np.ones(shape, np.int8)
 
 
 def unit(code: OperandCode, zero: int, *shape: int) -> OperandType:
-    """A result with steps of 1/256."""
+    """Return the type of a result with steps of 1/256."""
     return tensor(*shape, code=code, scale=1 / 256, zero=zero)
 
 
 def centred(code: OperandCode, zero: int) -> OperandType:
-    """A result of QX's shape with steps of 1/128."""
+    """Return the type of a result of QX's shape with steps of 1/128."""
     return tensor(1, 4, 4, 2, code=code, scale=1 / 128, zero=zero)
 
 

@@ -1,4 +1,4 @@
-"""The numbers are those of the documents."""
+"""Codes have the numbers of the documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SINCE_1_1 = {"BATCH_TO_SPACE_ND": 29, "MEAN": 31, "SPACE_TO_BATCH_ND": 33, "SQUE
 
 
 @pytest.mark.parametrize("codes", PREFIXES, ids=lambda codes: codes.__name__)
-def test_codes_are_those_of_the_header(codes: type[enum.IntEnum]) -> None:
+def test_codes_agree_with_the_header(codes: type[enum.IntEnum]) -> None:
     text = shared(HEADER).read_text()
     block = re.search(rf"enum\s+{codes.__name__} \{{(.*?)\}}", text, re.S)
     assert block
@@ -50,7 +50,7 @@ def test_codes_are_those_of_the_header(codes: type[enum.IntEnum]) -> None:
 @pytest.mark.parametrize(
     "codes", [nnapi.OperandLifeTime, nnapi.DeviceStatus], ids=lambda codes: codes.__name__
 )
-def test_codes_are_those_of_types_hal(codes: type[enum.IntEnum]) -> None:
+def test_codes_agree_with_types_hal(codes: type[enum.IntEnum]) -> None:
     block = re.search(rf"enum {codes.__name__} : int32_t \{{(.*?)\}};", shared(HAL).read_text(), re.S)
     assert block
     expected = re.findall(r"^([A-Z_]+),$", block[1], re.M)
@@ -58,7 +58,7 @@ def test_codes_are_those_of_types_hal(codes: type[enum.IntEnum]) -> None:
     assert [int(code) for code in codes] == list(range(len(expected)))
 
 
-def test_the_size_that_is_copied() -> None:
+def test_the_size_of_copied_values() -> None:
     name = "MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES"
     assert (
         f"ANEURALNETWORKS_{name} = {nnapi.MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES}"
@@ -66,7 +66,7 @@ def test_the_size_that_is_copied() -> None:
     )
 
 
-def test_an_error_says_its_code_and_why() -> None:
+def test_an_error_has_its_code_and_a_reason() -> None:
     error = nnapi.NnapiError(nnapi.ResultCode.BAD_DATA, "the reason")
     assert isinstance(error, GpunnError)
     assert error.code is nnapi.ResultCode.BAD_DATA

@@ -65,7 +65,7 @@ def test_a_finished_compilation_cannot_be_modified() -> None:
         compilation.finish()
 
 
-def test_backends_and_devices_that_do_not_exist() -> None:
+def test_unknown_backends_and_devices() -> None:
     with expect(BAD_DATA, "backend"):
         Compilation(relu(2), backend="tpu")
     compilation = Compilation(relu(2), backend="webgpu", device="no such adapter")
@@ -105,7 +105,7 @@ def test_failures_of_the_device(error: Exception, code: ResultCode, monkeypatch:
         Execution(failed)
 
 
-def test_values_that_are_computed_cannot_be_attributes() -> None:
+def test_computed_values_cannot_be_attributes() -> None:
     model = Model()
     rows, values = model.add_operand(tensor(2, code=INT)), model.add_operand(tensor(4, 1, code=INT))
     shape, x = model.add_operand(tensor(2, 1, code=INT)), model.add_operand(tensor(2, 3))

@@ -14,17 +14,18 @@ from tests.nnapi.conftest import CASES, ON_DEVICE, OUT_OF_SCOPE, PASSED, REFUSED
 
 OPERATIONS = (*(operation.name for operation in OperationCode), "MODEL")
 ON_HOST = {"hashtable_lookup", "lsh_projection", "lstm"}  # the ops that stay on the numpy backend
-LATER = sorted({*OPERATIONS} - {"EMBEDDING_LOOKUP", "HASHTABLE_LOOKUP", "MODEL", "RNN"})  # have later cases
-KINDS = {"float32": "float", "relaxed": "float"}  # where the name of a kind in the cases is not ours
+# Operations with cases of NNAPI 1.2 and 1.3.
+LATER = sorted({*OPERATIONS} - {"EMBEDDING_LOOKUP", "HASHTABLE_LOOKUP", "MODEL", "RNN"})
+KINDS = {"float32": "float", "relaxed": "float"}  # kinds with another name in the cases
 
 
 def cases(operation: str) -> list[Any]:
-    """The cases of an operation, of all versions of NNAPI."""
+    """Return the cases of an operation, of all versions of NNAPI."""
     return [*conformance.cases()[operation], *conformance.later_cases().get(operation, ())]
 
 
 def kind(case: Any) -> str:
-    """The column of the table for a case."""
+    """Return the column of the table for a case."""
     if case.level <= "V1_1":
         return KINDS.get(case.kind, case.kind)
     return "later float" if "float" in case.kind or case.kind == "relaxed" else "later quant8"
@@ -32,7 +33,7 @@ def kind(case: Any) -> str:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operation(operation: str, backend: str) -> None:
-    """All cases of one operation; a failure names the case and its first wrong elements."""
+    """Run all cases of one operation; a failure names the case and its first wrong elements."""
     failed: list[str] = []
     for case in cases(operation):
         key = (operation, backend, kind(case))
@@ -53,16 +54,16 @@ def test_operation(operation: str, backend: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_inputs_may_be_results_of_an_operation(operation: str, backend: str) -> None:
-    """The float cases once more, where every float input is first added to 0."""
+    """Run the float cases once more, with 0 added to every float input."""
     for case in cases(operation):
         if "float" in kind(case):
-            outputs, _ = conformance.run(case, backend, behind_add=True)
+            outputs, _ = conformance.run(case, backend, after_add=True)
             assert not conformance.reader().compare(case, outputs), case.id
 
 
 @pytest.mark.parametrize("operation", LATER)
 def test_shapes_of_results_may_be_open(operation: str, gpu: str) -> None:
-    """Some cases of each operation once more: no result has a rank, and every buffer has room for more."""
+    """Run some cases of each operation again: no result has a rank, and buffers are larger than needed."""
     found = conformance.later_cases()[operation]
     for case in found[:: max(len(found) // 6, 1)]:
         for backend in (gpu, "cpu"):
@@ -84,7 +85,7 @@ def test_every_operation_has_cases() -> None:
     assert sorted(conformance.later_cases()) == LATER
 
 
-def test_cases_that_must_be_refused_are() -> None:
+def test_cases_that_must_be_refused_are_refused() -> None:
     for case in conformance.refused_cases():
         with pytest.raises(NnapiError) as caught:
             conformance.run(case, "cpu")
@@ -92,7 +93,7 @@ def test_cases_that_must_be_refused_are() -> None:
         REFUSED["cases that must be refused"] += 1
 
 
-# The cases that do not run whole: why, and how many. One that begins to pass must be taken out of here.
+# The cases that do not run completely: why, and how many. Remove a case from here as soon as it passes.
 REASONS = {
     "operations that NNAPI 1.2 added": (conformance.other_cases, 959),
     "zero-sized tensors made by operations that 1.2 added: cut behind them, the rest passes": (
@@ -103,7 +104,7 @@ REASONS = {
 
 
 def test_every_other_case_has_a_reason() -> None:
-    """A case that gpunn.nnapi cannot say names an operation that it does not have."""
+    """A case that gpunn.nnapi cannot build has an operation that it does not know."""
     assert len(REASONS) <= 20
     known = {code.name for code in OperationCode}
     for reason, (found, count) in REASONS.items():

@@ -1,4 +1,4 @@
-"""What types.hal and NeuralNetworks.h demand of each operation; a broken constraint is BAD_DATA."""
+"""Constraints of types.hal and NeuralNetworks.h for each operation; a broken one is BAD_DATA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_broken_constraint_is_bad_data_at_finish(
         model.finish()
 
 
-def test_attributes_are_checked_at_finish_though_dimensions_are_open() -> None:
+def test_attributes_are_checked_at_finish_despite_open_dimensions() -> None:
     for operation, inputs, words in (
         ("ADD", [tensor(0, 2), tensor(0, 2), 9], "fuse"),
         ("CONV_2D", [tensor(0, 4, 4, 2), FILTER, BIAS, 1, 0, 1, 0], "stride_width"),
@@ -36,7 +36,7 @@ def test_attributes_are_checked_at_finish_though_dimensions_are_open() -> None:
             model.finish()
 
 
-def test_the_lstm_of_these_tests_is_right() -> None:
+def test_the_lstm_of_these_tests_is_accepted() -> None:
     assert single("LSTM", LSTM, LSTM_OUT).valid
 
 
@@ -47,7 +47,7 @@ def test_optional_fuse_codes_may_be_absent() -> None:
     assert single("LSTM", changed(LSTM, {20: none}), LSTM_OUT).valid
 
 
-def test_nothing_has_rank_0(backend: str) -> None:
+def test_no_result_has_rank_0(backend: str) -> None:
     x = np.array([1, 2, 3], np.float32)
     slices = single("STRIDED_SLICE", [tensor(3), [1], [2], [1], 0, 0, 1], [tensor(1)])
     mean = single("MEAN", [tensor(3), [0], 0], [tensor(1)])
@@ -84,5 +84,5 @@ def test_every_parameter_of_the_table_is_understood() -> None:
 
 
 def _lines(forms: Sequence[str], level: int) -> list[str]:
-    """The forms of an operation at a feature level, as text."""
+    """Return the forms of an operation at a feature level, as text."""
     return [line for form in forms for line in expanded(form, level)]

@@ -1,4 +1,4 @@
-"""docs/nnapi.md says what is so."""
+"""docs/nnapi.md is true."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_operation_is_in_the_table() -> None:
     assert len(names) == 33 + 5
 
 
-def test_the_table_is_that_of_the_code() -> None:
+def test_the_table_is_current() -> None:
     assert refreshed(TEXT) == TEXT, "python -m tests.nnapi.coverage rewrites the table"
 
 
@@ -32,7 +32,7 @@ def test_three_operations_stay_on_the_cpu() -> None:
     assert hosted == {"HASHTABLE_LOOKUP", "LSH_PROJECTION", "LSTM"}
 
 
-def test_the_example_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_prints_the_shown_output(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"^```(python|text)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (_, example), (_, shown) = blocks
     exec(compile(example, str(PAGE), "exec"), {})
@@ -40,6 +40,6 @@ def test_the_example_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target

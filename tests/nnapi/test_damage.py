@@ -1,4 +1,4 @@
-"""Models with something wrong somewhere: whatever it is, the answer is a result or an NnapiError."""
+"""Models with a random error: the outcome is a result or an NnapiError."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = (-100, -1, 0, 1, 2, 3, 5, 100)
 
 
 def damaged(rng: random.Random, type: OperandType) -> OperandType:
-    """The type with one member changed."""
+    """Return the type with one member changed."""
     dimensions = list(type.dimensions)
     kind = rng.randrange(5)
     if kind == 0 and dimensions:
@@ -35,7 +35,7 @@ def damaged(rng: random.Random, type: OperandType) -> OperandType:
 
 
 def value(rng: random.Random, data: Array, type: OperandType, change: bool) -> Array:
-    """Data of that type, perhaps with one element changed."""
+    """Return data of that type, perhaps with one element changed."""
     found = np.resize(np.asarray(data), type.dimensions or ()).astype(type.type.numpy)
     if change and found.size:
         number = rng.choice(NUMBERS)
@@ -44,7 +44,7 @@ def value(rng: random.Random, data: Array, type: OperandType, change: bool) -> A
 
 
 def bound(rng: random.Random, type: OperandType) -> OperandType:
-    """The type with an extent for every open dimension."""
+    """Return the type with an extent for every open dimension."""
     dimensions = tuple(d or rng.choice((1, 2, 3)) for d in type.dimensions)
     return replace(type, dimensions=dimensions)
 

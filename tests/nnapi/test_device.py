@@ -1,4 +1,4 @@
-"""Capabilities, status, supported operations: what types.hal says of devices."""
+"""Capabilities, status, supported operations: the rules of types.hal for devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpunn.nnapi import (
 from tests.nnapi.builder import INT, expect, relu, single, tensor
 
 
-def test_the_cpu_is_the_measure() -> None:
+def test_capabilities_are_relative_to_the_cpu() -> None:
     same = PerformanceInfo(1.0, 1.0)
     assert get_capabilities("cpu") == Capabilities(same, same)
 
@@ -36,7 +36,7 @@ def test_status(gpu: str) -> None:
     assert get_status(gpu, "no such adapter") is DeviceStatus.OFFLINE
 
 
-def test_what_a_device_supports_with_reasons(gpu: str) -> None:
+def test_supported_operations_have_reasons(gpu: str) -> None:
     outputs = [tensor(32, code=INT)]
     inputs = [np.ones((4, 8), np.float32), tensor(5, code=INT), (tensor(5), None), 2]
     model = single("LSH_PROJECTION", inputs, outputs)
@@ -47,7 +47,7 @@ def test_what_a_device_supports_with_reasons(gpu: str) -> None:
     assert [s.supported for s in get_supported_operations(relu(2), gpu)] == [True]
 
 
-def test_what_waits_for_an_execution_is_said_to() -> None:
+def test_operations_that_wait_for_an_execution_are_reported() -> None:
     (support,) = get_supported_operations(single("RELU", [tensor(0)], [tensor(0)]), "cpu")
     assert not support.supported and "come with an execution" in support.reason
 

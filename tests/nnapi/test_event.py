@@ -1,4 +1,4 @@
-"""The calls of ANeuralNetworksEvent: failures of a run, threads, executions in flight together."""
+"""The calls of ANeuralNetworksEvent: failures of a run, threads, several executions in flight."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.nnapi.builder import (
 
 
 def lookup(rows: int = 4) -> Model:
-    """An EMBEDDING_LOOKUP of two lookups."""
+    """Return a model of EMBEDDING_LOOKUP with two lookups."""
     return single("EMBEDDING_LOOKUP", [tensor(2, code=INT), tensor(rows, 2)], [tensor(2, 2)])
 
 
@@ -123,7 +123,7 @@ def test_several_threads_may_wait_on_one_event(backend: str) -> None:
     assert seen == [True] * 8
 
 
-def test_every_thread_that_waits_hears_of_the_failure() -> None:
+def test_every_waiting_thread_gets_the_failure() -> None:
     execution = Execution(compiled(lookup()))
     execution.set_input(0, np.array([9, 9], np.int32))
     execution.set_input(1, np.zeros((4, 2), np.float32))
@@ -145,7 +145,7 @@ def test_every_thread_that_waits_hears_of_the_failure() -> None:
     assert codes == [ResultCode.OP_FAILED] * 4
 
 
-def test_executions_may_be_in_flight_together(backend: str) -> None:
+def test_several_executions_may_be_in_flight(backend: str) -> None:
     compilation = compiled(single("RELU", [tensor(0)], [tensor(0)]), backend)
     started = []
     for n in range(1, MAX_SPECIALISATIONS + 4):

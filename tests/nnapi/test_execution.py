@@ -40,7 +40,7 @@ def test_an_execution_needs_a_finished_compilation() -> None:
 
 @pytest.fixture
 def execution() -> Execution:
-    """Of a RELU of float32[2, 3]."""
+    """Return an execution of a RELU of float32[2, 3]."""
     return Execution(compiled(relu(2, 3)))
 
 
@@ -110,7 +110,7 @@ WRONG_BUFFERS = {
 
 
 @pytest.mark.parametrize("buffer", WRONG_BUFFERS.values(), ids=WRONG_BUFFERS)
-def test_buffers_that_do_not_fit(buffer: Any, execution: Execution) -> None:
+def test_wrong_buffers_are_refused(buffer: Any, execution: Execution) -> None:
     with expect(BAD_DATA):
         execution.set_input(0, buffer)
     with expect(BAD_DATA):
@@ -176,7 +176,7 @@ def test_outputs_overlap_nothing(where: str) -> None:
         execution.start_compute()
 
 
-def test_refused_starts_may_be_repaired(execution: Execution) -> None:
+def test_an_execution_may_start_after_a_refused_start(execution: Execution) -> None:
     execution.set_input(0, X)
     execution.set_output(0, X)
     with expect(BAD_DATA, "overlaps"):

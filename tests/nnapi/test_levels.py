@@ -1,4 +1,4 @@
-"""Feature levels: what each adds, and what the levels before it say."""
+"""Feature levels: the forms that each adds, and the messages of the levels before it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BOOL = OperandType(OperandCode.BOOL)
 
 
 @pytest.mark.parametrize(("operation", "inputs", "outputs", "level", "words"), ADDED.values(), ids=ADDED)
-def test_a_form_is_there_from_its_level_on(
+def test_forms_are_supported_from_their_level_on(
     operation: str, inputs: Sequence[Any], outputs: Sequence[OperandType], level: int, words: str
 ) -> None:
     for later in range(level, 31):
@@ -85,7 +85,7 @@ def test_responses_with_bias_0_are_computed_where_the_sum_is_positive(backend: s
 
 
 def test_float16_is_computed_in_float32_and_rounded(backend: str) -> None:
-    """A mean whose sum is beyond float16, and 2049 + 0.5, which float16 rounds to 2050."""
+    """A mean whose sum overflows float16, and 2049 + 0.5, which float16 rounds to 2050."""
     x = tensor(1, 64, code=HALF)
     model = single("MEAN", [x, [1], 1], [tensor(1, 1, code=HALF)], level=29)
     out = run(compiled(model, backend), np.full((1, 64), 6e4, np.float16), out=np.empty((1, 1), np.float16))
@@ -98,7 +98,7 @@ def test_float16_is_computed_in_float32_and_rounded(backend: str) -> None:
 
 
 def test_nchw_is_the_transposed_operation(backend: str) -> None:
-    """Height, width and both paddings differ, so that an exchange of axes shows."""
+    """Height, width and both paddings differ, so that swapped axes are detected."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 5, 7, 3)).astype(np.float32)
     weights = [rng.standard_normal((4, 2, 3, 3)).astype(np.float32), np.ones(4, np.float32)]
@@ -137,7 +137,7 @@ def test_a_rank_may_come_with_an_execution(backend: str) -> None:
 
 
 def test_an_unranked_result_gets_the_rank_that_follows() -> None:
-    """TRANSPOSE waits for the rank; its result, which the model leaves open, has that of the input."""
+    """TRANSPOSE waits for the rank; its result has no rank in the model and gets that of the input."""
     model = Model(feature_level=29)
     x, between, y = (model.add_operand(OPEN) for _ in range(3))
     perm = model.add_operand(tensor(0, code=INT))
@@ -185,10 +185,10 @@ ROOMS = {
 
 @pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
 @pytest.mark.parametrize("open", [OPEN, tensor(0, 0), tensor(0, 2)], ids=["rank", "shape", "rows"])
-def test_an_output_of_open_shape_takes_the_beginning_of_its_buffer(
+def test_outputs_of_open_shape_fill_the_start_of_their_buffers(
     open: OperandType, room: Callable[[], Any], backend: str
 ) -> None:
-    """Also a shape that other inputs give to the same compilation."""
+    """Other inputs to the same compilation give another shape."""
     compilation = compiled(single("TRANSPOSE", [tensor(0, 0), [1, 0]], [open], level=29), backend)
     for columns in (1, 3):
         execution, buffer = Execution(compilation), room()
@@ -230,7 +230,7 @@ def test_an_output_of_open_shape_in_a_memory() -> None:
 @pytest.mark.parametrize(
     "buffer", [np.zeros(4), np.zeros((4, 4), np.float32).T, b"1234", 7], ids=["dtype", "order", "read", "int"]
 )
-def test_buffers_that_no_output_can_have(buffer: Any) -> None:
+def test_impossible_buffers_of_outputs_are_refused(buffer: Any) -> None:
     execution = Execution(compiled(single("RELU", [tensor(0)], [tensor(0)], level=29)))
     with expect(BAD_DATA, "output 0 must be a writable, C-contiguous buffer of float32"):
         execution.set_output(0, buffer)
@@ -239,7 +239,7 @@ def test_buffers_that_no_output_can_have(buffer: Any) -> None:
         earlier.set_output(0, empty(4))
 
 
-def test_scales_per_channel_are_given_by_a_call() -> None:
+def test_scales_per_channel_are_set_by_a_call() -> None:
     model = Model(feature_level=29)
     k = model.add_operand(OperandType(PER_CHANNEL, (2, 3)))
     model.set_operand_symm_per_channel_quant_params(k, SymmPerChannelQuantParams(1, (0.5, 1.0, 2.0)))
@@ -264,7 +264,7 @@ WRONG_CHANNELS = {
 
 
 @pytest.mark.parametrize(("channels", "words"), WRONG_CHANNELS.values(), ids=WRONG_CHANNELS)
-def test_scales_per_channel_that_do_not_fit(channels: SymmPerChannelQuantParams, words: str) -> None:
+def test_wrong_scales_per_channel_are_refused(channels: SymmPerChannelQuantParams, words: str) -> None:
     model = Model(feature_level=29)
     k = model.add_operand(OperandType(PER_CHANNEL, (2, 3)))
     with expect(BAD_DATA, words):
@@ -273,7 +273,7 @@ def test_scales_per_channel_that_do_not_fit(channels: SymmPerChannelQuantParams,
         model.add_operand(OperandType(PER_CHANNEL, (2, 3), channels=channels))
 
 
-def test_scales_per_channel_belong_to_their_type_and_must_be_there() -> None:
+def test_scales_per_channel_are_required_by_their_type_only() -> None:
     model = Model(feature_level=29)
     x = model.add_operand(tensor(2))
     with expect(BAD_DATA, "are for TENSOR_QUANT8_SYMM_PER_CHANNEL"):
@@ -285,7 +285,7 @@ def test_scales_per_channel_belong_to_their_type_and_must_be_there() -> None:
         model.finish()
 
 
-def test_truths_are_0_or_1() -> None:
+def test_bools_are_0_or_1() -> None:
     model = Model(feature_level=29)
     k = model.add_operand(BOOL)
     for value in (True, 0, np.bool_(True), b"\1"):

@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 def execute(compilation: Compilation, inputs: list[Array], model: Model) -> list[Array]:
-    """The outputs of one execution, shaped as the model's."""
+    """Return the outputs of one execution, in the shapes of the model's."""
     execution = Execution(compilation)
     for k, value in enumerate(inputs):
         execution.set_input(k, value)
@@ -37,7 +37,7 @@ def execute(compilation: Compilation, inputs: list[Array], model: Model) -> list
 
 
 MODELS = ("cifar10_resnet8", "mnistnet_uint8_quant", "mobilenet_v1_0.25_128_quant", "mobilenet_v1_1.0_224")
-# Networks that a later feature level can say, with what the level before cannot.
+# Models that a later feature level can express, with the message of the level before.
 LATER_MODELS = {
     "cifar10_resnet8_int8": (30, r"int8\[1, 32, 32, 3\] tensors with a scale are not in NNAPI 1.2"),
     "kws_ref_float": (29, r"int8\[64, 10, 4, 1\] tensors with a scale are not in NNAPI 1.1"),
@@ -64,13 +64,13 @@ def test_a_file_computes_the_same_either_way(name: str, backend: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_mobilenet_in_nnapi_words() -> None:
+def test_mobilenet_as_nnapi_operations() -> None:
     listed = from_model(gpunn.load(shared("models/tflite/mobilenet_v1_1.0_224.tflite")))
     kinds = Counter(operation.type.name for operation in listed.operations)
     assert kinds["CONV_2D"] == 15 and kinds["DEPTHWISE_CONV_2D"] == 13 and kinds.total() == 31
 
 
-def test_weights_are_the_files_own() -> None:
+def test_weights_are_not_copied() -> None:
     model = gpunn.load(shared("models/tflite/mobilenet_v1_1.0_224.tflite"))
     filter = model.operations[0].inputs[1]
     assert filter is not None and filter.value is not None
@@ -80,7 +80,7 @@ def test_weights_are_the_files_own() -> None:
 
 @pytest.mark.parametrize("operation", [operation.name for operation in OperationCode])
 def test_every_conformance_case_survives_the_round_trip(operation: str) -> None:
-    """NNAPI -> gpunn -> NNAPI -> gpunn is the same graph."""
+    """NNAPI -> gpunn -> NNAPI -> gpunn gives the same graph."""
     for case in [*conformance.cases()[operation], *conformance.later_cases().get(operation, ())]:
         compilation = compiled(conformance.build(case))
         if not compilation.specialisations:
@@ -88,15 +88,15 @@ def test_every_conformance_case_survives_the_round_trip(operation: str) -> None:
         (found,) = compilation.specialisations
         graph = found.compiled.model
         if any(operation.outputs[0].type.rank == 0 for operation in graph.operations):
-            continue  # a result of shape [1] was made by a reshape, which is an operation of its own
+            continue  # a reshape, which is an operation, made the result of shape [1]
         if any(operation.op == "dynamic_slice" for operation in graph.operations):
-            continue  # its begins came with an execution; NNAPI has no slice of a fixed size
+            continue  # its begins are inputs; NNAPI has no slice of a fixed size
         if any(operation.op == "cast" for operation in graph.operations):
-            continue  # behind a dequantize to float16; NNAPI 1.1 has no CAST
+            continue  # follows a dequantize to float16; NNAPI 1.1 has no CAST
         if any(operand.type.size == 0 for operand in graph.operands()):
             continue  # only an execution gives a dimension the size 0
         if any(len(operand.channel_scales or ()) == 1 for operand in case.operands):
-            continue  # the scale of the only channel is that of all
+            continue  # one channel: its scale is that of the tensor
         listed = from_model(graph, feature_level=conformance.LEVELS[case.level])
         types = tuple(listed.operands[k].type for k in listed.inputs)
         binding = Binding(types, tuple(np.zeros(t.dimensions) for t in types))
@@ -108,7 +108,7 @@ def test_every_conformance_case_survives_the_round_trip(operation: str) -> None:
 
 
 def attributes(operation: Operation) -> dict[str, Any]:
-    """The attributes of an operation, with an axis counted from the start."""
+    """Return the attributes of an operation, with axes counted from the start."""
     attrs = dict(operation.attrs)
     if "axis" in attrs:
         attrs["axis"] %= operation.outputs[0].type.rank
@@ -116,7 +116,7 @@ def attributes(operation: Operation) -> dict[str, Any]:
 
 
 def graph(op: str, inputs: list[TensorType], attrs: dict[str, Any] | None = None) -> Model:
-    """A model of one operation on inputs."""
+    """Return a model of one operation on inputs."""
     model = Model("graph")
     operands: list[Operand] = [model.input(f"x{k}", type) for k, type in enumerate(inputs)]
     model.output(*model.add(op, operands, attrs, origin="somewhere"))
@@ -145,7 +145,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("level", [27, 28])
 @pytest.mark.parametrize(("model", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_nnapi_cannot_say(model: Model, words: str, level: int) -> None:
+def test_models_that_nnapi_cannot_express_are_refused(model: Model, words: str, level: int) -> None:
     with pytest.raises(gpunn.UnsupportedError, match=words):
         from_model(model, feature_level=level)
 
@@ -163,7 +163,7 @@ NEVER = (
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_later_levels_say_more(name: str) -> None:
+def test_later_levels_express_more(name: str) -> None:
     model, _ = REFUSED[name]
     if name in NEVER:
         with pytest.raises(gpunn.UnsupportedError):
@@ -184,7 +184,7 @@ def test_zero_points_per_channel_are_not_in_nnapi() -> None:
 
 
 def test_the_lists_of_an_lstm_with_layer_normalisation() -> None:
-    """Level 27 refuses it; before, the coefficients are not left out silently."""
+    """Level 27 refuses it and does not silently leave out the coefficients."""
     inputs = [float32(1, 2), *[float32(3, 2)] * 4, *[float32(3, 3)] * 4, *[None] * 3, *[float32(3)] * 4]
     inputs += [None, None, float32(1, 3), float32(1, 3), *[float32(3)] * 4]
     model = Model("lstm")
@@ -240,7 +240,7 @@ def test_outputs_must_be_computed() -> None:
         from_model(model)
 
 
-def test_an_op_that_is_written_in_others(backend: str) -> None:
+def test_an_op_with_an_expansion(backend: str) -> None:
     model = Model("dilate")
     x = model.input("x", float32(2, 3))
     model.output(*model.add("dilate", [x], {"steps": (2, 1), "paddings": ((0, 0), (1, 0))}))

@@ -1,4 +1,4 @@
-"""Memory: mapped from files, lying in arrays."""
+"""Memory: mapped files, and arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAD_DATA = ResultCode.BAD_DATA
 
 @pytest.fixture
 def fd(tmp_path: Path) -> Iterator[int]:
-    """A file of two pages that holds float32 0, 1, 2, ..."""
+    """Open a file of two pages that contains float32 0, 1, 2, ..."""
     path = tmp_path / "weights"
     path.write_bytes(np.arange(2 * PAGE // 4, dtype=np.float32).tobytes())
     descriptor = os.open(path, os.O_RDWR)
@@ -65,7 +65,7 @@ def test_protection(fd: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 2 * PAGE + 1])
-def test_sizes_that_the_file_does_not_have(fd: int, size: int) -> None:
+def test_sizes_beyond_the_file_are_refused(fd: int, size: int) -> None:
     with expect(BAD_DATA, "size"):
         Memory.create_from_fd(size, PROT_READ, fd)
 
@@ -76,7 +76,7 @@ def test_offsets_are_aligned_to_pages(fd: int, offset: int) -> None:
         Memory.create_from_fd(8, PROT_READ, fd, offset)
 
 
-def test_an_offset_behind_the_end(fd: int) -> None:
+def test_an_offset_beyond_the_end(fd: int) -> None:
     with expect(BAD_DATA, "size"):
         Memory.create_from_fd(8, PROT_READ, fd, 2 * PAGE)
 
@@ -87,8 +87,8 @@ def test_no_descriptor(descriptor: int) -> None:
         Memory.create_from_fd(8, PROT_READ, descriptor)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="other systems map what they may read")
-def test_what_cannot_be_mapped_is_unmappable(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.name != "posix", reason="other systems map files that they may read")
+def test_files_that_cannot_be_mapped_are_unmappable(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_bytes(bytes(100))
     descriptor = os.open(path, os.O_WRONLY)
@@ -119,7 +119,7 @@ def test_an_array_is_not_copied() -> None:
     assert memory.size == 16 and memory.view(4, 4).view(np.float32)[0] == 7
 
 
-def test_large_constants_are_used_where_they_lie(fd: int, backend: str) -> None:
+def test_large_constants_are_not_copied(fd: int, backend: str) -> None:
     count = PAGE // 4
     memory = Memory.create_from_fd(PAGE, PROT_READ, fd)
     model = single("ADD", [tensor(count), tensor(count), 0], [tensor(count)], finish=False)

@@ -1,4 +1,4 @@
-"""The calls of ANeuralNetworksModel: each rule, and the code that breaking it gives."""
+"""The calls of ANeuralNetworksModel: each rule, and the code for breaking it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.nnapi.builder import (
 
 @pytest.fixture
 def model() -> Model:
-    """A model with operands 0 and 1, float32[2, 3], and 2, an INT32, not finished."""
+    """Return an unfinished model with operands 0 and 1, float32[2, 3], and 2, an INT32."""
     model = Model()
     for type in (tensor(2, 3), tensor(2, 3), OperandType(OperandCode.INT32)):
         model.add_operand(type)
@@ -62,7 +62,7 @@ def test_a_finished_model_cannot_be_modified(call: Callable[[Model], Any]) -> No
 
 
 @pytest.mark.parametrize("call", MODIFICATIONS.values(), ids=MODIFICATIONS)
-def test_nor_can_one_whose_finish_failed(call: Callable[[Model], Any], model: Model) -> None:
+def test_a_model_whose_finish_failed_cannot_be_modified(call: Callable[[Model], Any], model: Model) -> None:
     with expect(BAD_DATA):
         model.finish()
     with expect(BAD_STATE, "has been finished"):
@@ -146,7 +146,7 @@ WRONG_VALUES = {
 
 
 @pytest.mark.parametrize(("index", "value"), WRONG_VALUES.values(), ids=WRONG_VALUES)
-def test_values_that_do_not_fit(index: int, value: Any, model: Model) -> None:
+def test_wrong_values_are_refused(index: int, value: Any, model: Model) -> None:
     with expect(BAD_DATA):
         model.set_operand_value(index, value)
 
@@ -165,7 +165,7 @@ GOOD_VALUES = {
 
 
 @pytest.mark.parametrize(("index", "value"), GOOD_VALUES.values(), ids=GOOD_VALUES)
-def test_values_that_fit(index: int, value: Any, model: Model) -> None:
+def test_right_values_are_accepted(index: int, value: Any, model: Model) -> None:
     model.set_operand_value(index, value)
     stored = model.operands[index].value
     assert stored is not None and stored.shape == model.operands[index].type.dimensions
@@ -200,7 +200,7 @@ def test_values_up_to_128_bytes_are_copied_and_longer_ones_referenced(elements: 
     )
 
 
-def test_memory_is_referenced_however_short() -> None:
+def test_memory_is_always_referenced() -> None:
     model = Model()
     values = np.arange(4, dtype=np.float32)
     model.add_operand(tensor(2))
@@ -212,7 +212,7 @@ def test_memory_is_referenced_however_short() -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 4), (0, 12), (12, 8), (-4, 8), (0, -8)])
-def test_memory_ranges_that_do_not_fit(offset: int, length: int) -> None:
+def test_wrong_memory_ranges_are_refused(offset: int, length: int) -> None:
     model = Model()
     model.add_operand(tensor(2))
     with expect(BAD_DATA):
@@ -318,7 +318,7 @@ def test_operations_may_be_added_in_any_order() -> None:
     np.testing.assert_allclose(out, [0, 0, np.tanh(1)], rtol=1e-6)
 
 
-def test_finish_names_everything_that_is_wrong() -> None:
+def test_finish_names_all_errors() -> None:
     model = Model()
     x = model.add_operand(tensor(2, 3))
     y, z = model.add_operand(tensor(3, 2)), model.add_operand(tensor(9))

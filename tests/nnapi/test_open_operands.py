@@ -1,4 +1,4 @@
-"""Dimensions, attributes and optional operands that come with an execution."""
+"""Dimensions, attributes and optional operands that an execution gives."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WRONG_BINDINGS = {
 
 
 @pytest.mark.parametrize(("type", "buffer"), WRONG_BINDINGS.values(), ids=WRONG_BINDINGS)
-def test_types_that_do_not_bind(type: OperandType | None, buffer: Any) -> None:
+def test_wrong_types_of_inputs_are_refused(type: OperandType | None, buffer: Any) -> None:
     execution = Execution(compiled(single("RELU", [tensor(0, 3)], [tensor(0, 3)])))
     with expect(BAD_DATA):
         execution.set_input(0, buffer, type)
@@ -63,7 +63,7 @@ def test_types_that_do_not_bind(type: OperandType | None, buffer: Any) -> None:
         execution.set_output(0, np.array(buffer), type)
 
 
-def test_an_output_has_the_shape_that_is_computed() -> None:
+def test_an_output_has_the_computed_shape() -> None:
     execution = Execution(compiled(single("RELU", [tensor(0, 3)], [tensor(0, 3)])))
     execution.set_input(0, X, tensor(2, 3))
     execution.set_output(0, empty(4, 3), tensor(4, 3))
@@ -71,7 +71,7 @@ def test_an_output_has_the_shape_that_is_computed() -> None:
         execution.start_compute()
 
 
-def test_inputs_that_do_not_fit_each_other_are_found_at_the_start() -> None:
+def test_inputs_that_contradict_each_other_are_found_at_the_start() -> None:
     model = single("ADD", [tensor(0), tensor(0), 0], [tensor(0)])
     execution = Execution(compiled(model))
     execution.set_input(0, empty(2), tensor(2))

@@ -1,4 +1,4 @@
-"""What waits for an execution is pending in the graph, like operations of any graph that wait for values."""
+"""Operations that wait for an execution are pending in the graph, as in every graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def reshaping(*dimensions: int) -> Model:
-    """A finished model of RESHAPE to a shape that is an input, and RELU of that."""
+    """Return a finished model of RESHAPE to a shape that is an input, and RELU."""
     model = Model()
     x, shape, y, z = (
         model.add_operand(type)
@@ -42,7 +42,7 @@ def test_operations_that_wait_are_pending_in_the_graph() -> None:
 
 
 @pytest.mark.parametrize("dimensions", [(2, 3), (0, 3)])
-def test_what_an_execution_brings_completes_the_graph(dimensions: tuple[int, ...]) -> None:
+def test_values_of_an_execution_complete_the_graph(dimensions: tuple[int, ...]) -> None:
     model = reshaping(*dimensions)
     binding = Binding((tensor(2, 3), OperandType(INT, (2,))), (X, np.array([3, 2], np.int32)))
     translation = translate(model.description, binding)
@@ -59,14 +59,14 @@ def test_what_an_execution_brings_completes_the_graph(dimensions: tuple[int, ...
 
 
 def test_completing_again_by_hand_gives_the_same() -> None:
-    """The graph of a finished model is one that gpunn.graph.complete can go on with."""
+    """gpunn.graph.complete can continue with the graph of a finished model."""
     graph = reshaping(2, 3).translation.graph
     shape = graph.inputs[1]
     made = complete(graph, graph.input_types, {shape: np.array([6, 1], np.int32)})
     assert (made.pending, made.output_types[0].shape) == ([], (6, 1))
 
 
-def test_everything_wrong_is_said_at_once_in_order() -> None:
+def test_all_errors_are_reported_at_once_in_order() -> None:
     """Attributes of operations that wait are checked before an execution."""
     model = Model()
     x, y, z = (model.add_operand(tensor(0, 4)) for _ in range(3))
@@ -82,7 +82,7 @@ def test_everything_wrong_is_said_at_once_in_order() -> None:
 
 
 def slicing(shrink: int) -> Model:
-    """A finished model of STRIDED_SLICE of X from begins to ends that are inputs."""
+    """Return a finished model of STRIDED_SLICE of X from begins to ends that are inputs."""
     model = Model()
     x, begin, end = (model.add_operand(t) for t in (tensor(2, 3), *[OperandType(INT, (2,))] * 2))
     strides, zero, mask = (add_constant(model, v) for v in ([1, 1], 0, shrink))

@@ -1,4 +1,4 @@
-"""Builder: answers of rules, made by hand, as operations of a graph."""
+"""Builder: adds answers, built by hand, to a graph."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_outputs_are_results_of_any_step_or_operands(graph: Graph, last: Result)
     assert outputs[0] is graph.operations[1].outputs[0]
 
 
-def test_states_come_back_by_input(graph: Graph) -> None:
+def test_states_are_returned_by_input(graph: Graph) -> None:
     answer = Steps([Step("relu", (graph.inputs[0],)), Step("neg", (PREVIOUS,))], (Result(1),), {4: Result(0)})
     (y,), states = Builder(graph, Names()).add(answer, "here", ["y"], states={4: "state"})
     assert {place: operand.name for place, operand in states.items()} == {4: "state"}
@@ -82,7 +82,7 @@ def test_a_list_of_steps_makes_an_answer(graph: Graph) -> None:
     assert found.tolist() == [[3, 4, 5], [0, 1, 2]]
 
 
-def test_results_without_a_title_are_called_by_op_and_number(graph: Graph) -> None:
+def test_results_without_a_title_are_named_by_op_and_number(graph: Graph) -> None:
     parts = Step("split", (graph.inputs[0],), {"axis": 0, "sizes": (1, 1)})
     outputs, _ = Builder(graph, Names()).add(Steps([parts], (Result(0, 1),)), "here", ["y"])
     assert [o.name for o in graph.operations[0].outputs] == ["split_0:0", "y"]
@@ -101,7 +101,7 @@ def test_quantisation_and_open_shapes_go_to_the_results(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("folds", [True, False])
-def test_arithmetic_on_shapes_is_done_at_once_where_the_builder_says_so(graph: Graph, folds: bool) -> None:
+def test_arithmetic_on_shapes_is_computed_at_once_if_the_builder_folds(graph: Graph, folds: bool) -> None:
     shape, one = constant("shape", np.array([2, 3], np.int32)), constant("one", np.array([1], np.int32))
     builder = Builder(graph, Names(), is_short) if folds else Builder(graph, Names())
     (y,), _ = builder.add(as_steps(Step("add", (shape, one))), "here", ["y"])
@@ -126,7 +126,7 @@ def test_settle_sees_operands_and_refuses(graph: Graph) -> None:
     assert seen[1][0].inputs == (graph.operations[0].outputs[0],)
 
 
-def test_settle_says_what_is_added(graph: Graph) -> None:
+def test_settle_decides_on_the_added_step(graph: Graph) -> None:
     def settle(step: Step, last: bool) -> Step:
         return Step("neg", step.inputs)
 
@@ -134,20 +134,20 @@ def test_settle_says_what_is_added(graph: Graph) -> None:
     assert [operation.op for operation in graph.operations] == ["neg"]
 
 
-def test_names_are_given_once() -> None:
+def test_names_are_unique() -> None:
     names = Names()
     assert [names.unique(n) for n in ("x", "x", "x:1", "x")] == ["x", "x:1", "x:1:1", "x:2"]
     assert names.copy().free("x") == "x'"
     assert names.free("y") == "y"
 
 
-def test_constants_take_names_as_far_as_there_are_some() -> None:
+def test_constants_take_the_given_names() -> None:
     builder = Builder(Graph(), Names())
     found = builder.constants([np.zeros(1, np.int32), np.zeros(2, np.int32)], ["a"])
     assert [(o.name, o.type.shape) for o in found] == [("a", (1,)), ("", (2,))]
 
 
-def test_at_once_is_what_a_step_gives_on_constants(graph: Graph) -> None:
+def test_at_once_computes_steps_on_constants(graph: Graph) -> None:
     operand = graph.input("n", TensorType(DType.INT32, (2,)))
     step, node = Step("neg", (operand,)), Node("here", (operand,))
     with pytest.raises(ComputedError, match="the numbers are computed at run time"):

@@ -1,4 +1,4 @@
-"""A generated .tflite file of one operator, and what LiteRT answers: the rows of cases*.py."""
+"""A generated .tflite file of one operator, and LiteRT's results for it: the rows of cases*.py."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.ops.quantized import stored
 from tests.tflite_builder import ABSENT, Graph, litert_run
 
 F32 = DType.FLOAT32
-# Quantised, these are as in LiteRT's reference kernels, where its default ones differ (docs/quantized.md).
+# Quantised operators with LiteRT's reference bits; its default kernels differ (docs/quantized.md).
 AS_REFERENCE = {"DEQUANTIZE", "LOG_SOFTMAX", "MUL", "QUANTIZE", "SOFTMAX"}
-DRAFTS = {"SLICE": (1, 2, 3)}  # whose output shape LiteRT does not find by itself
+DRAFTS = {"SLICE": (1, 2, 3)}  # LiteRT does not compute its output shape
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """An input of the graph, fed with this."""
+    """An input of the graph, with its value."""
 
     value: Array
 
@@ -44,7 +44,7 @@ class Case:
 
     inputs: an array is a constant, a TensorType an input that is fed with random values, None an optional
     input that is absent. outputs: a DType leaves the shape to LiteRT, and is quantised as the first input.
-    steps: by how many of its steps a quantised result may differ, where the kernels round otherwise.
+    steps: by how many steps a quantised result may differ, if the kernels round differently.
     """
 
     operator: str
@@ -56,12 +56,12 @@ class Case:
 
     @property
     def by_reference(self) -> bool:
-        """Whether LiteRT's reference kernels tell what is right, and not its default ones."""
+        """Tell whether LiteRT's reference kernels decide on the right result, not its default ones."""
         types = [t for t in (*self.types(), *self.outputs) if isinstance(t, TensorType)]
         return self.operator in AS_REFERENCE and any(t.quantization is not None for t in types)
 
     def types(self) -> list[TensorType]:
-        """The types of the graph's inputs."""
+        """Return the types of the graph's inputs."""
         kinds = [type_of(i.value) if isinstance(i, Fed) else i for i in self.inputs]
         return [k for k in kinds if isinstance(k, TensorType)]
 
@@ -71,7 +71,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The file of a case, what it is fed, and LiteRT's answers."""
+    """The file of a case, its inputs, and LiteRT's results."""
 
     file: bytes
     inputs: list[Array]
@@ -79,12 +79,12 @@ class Prepared:
 
 
 def ints(*values: Any) -> Array:
-    """An int32 array: a shape, axes, bounds."""
+    """Return an int32 array: a shape, axes, bounds."""
     return np.array(values, np.int32)
 
 
 def prepare(case: Case) -> Prepared:
-    """Build the file, ask LiteRT, and state the shapes of its answers in the file."""
+    """Build the file, run it in LiteRT, and state the shapes of its results in the file."""
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
     inputs = [_fed(i, k) for k, i in enumerate(case.inputs) if isinstance(i, (Fed, TensorType))]
     types = [_draft(case, output) for output in case.outputs]
@@ -94,7 +94,7 @@ def prepare(case: Case) -> Prepared:
 
 
 def values(type: TensorType, seed: int) -> Array:
-    """Random values of a type: the whole range of quantised ones, else numbers around 0."""
+    """Return random values of a type: of the whole range if quantised, else numbers around 0."""
     rng = np.random.default_rng(seed)
     if type.quantization is not None:
         return stored(seed, type)
@@ -106,7 +106,7 @@ def values(type: TensorType, seed: int) -> Array:
 
 
 def _fed(item: Fed | TensorType, seed: int) -> Array:
-    """What an input is fed: random values, of int64 numbers of all lengths, where there is nothing else."""
+    """Return the value of an input: its own, else random values; int64 numbers have all lengths."""
     if isinstance(item, Fed):
         return item.value
     found = values(item, seed)

@@ -1,6 +1,6 @@
-"""Every generated case, and what each operator is checked with besides: the table behind docs/tflite.md.
+"""Every generated case, and the other tests of each operator: the table behind docs/tflite.md.
 
-A new operator gets a line in one of the tables (cases_reals.py and its neighbours), or stands in
+A new operator gets a line in one of the tables (cases_reals.py and its neighbours), or in
 ELSEWHERE; `python -m tests.importers.tflite.coverage` then writes its line of the page.
 """
 
@@ -35,8 +35,8 @@ CASES: tuple[Case, ...] = (*_LISTED, *in_other_types(_LISTED))
 # Files of one operator with state, which several runs compare with LiteRT's.
 STATEFUL: tuple[test_state.Case, ...] = tuple(test_state.CASES.values())
 
-# Operators that take more than one operator's file to show, or that LiteRT has no kernel for: a test module
-# with numbers worked out by hand or LiteRT's answers to whole graphs.
+# Operators whose tests need files of several operators, or for which LiteRT has no kernel: a test module with
+# numbers worked out by hand or LiteRT's results for whole graphs.
 ELSEWHERE: Mapping[str, str] = {
     "ASSIGN_VARIABLE": "test_resources.py",
     "BUCKETIZE": "test_later.py",
@@ -88,8 +88,8 @@ ELSEWHERE: Mapping[str, str] = {
     "WHILE": "test_control.py",
 }
 
-# The newest version of an operator that LiteRT 2 registers and gpunn reads, where that is not the first. What
-# newer versions add is mostly types; options of theirs stand in the cases.
+# The newest version of an operator that LiteRT 2 registers and gpunn reads, if that is not the first. Newer
+# versions mostly add types; the cases have the options that they add.
 NEWEST: Mapping[str, int] = {
     "ABS": 5,
     "ADD": 6,

@@ -1,4 +1,4 @@
-"""Cases of operators of few networks that came after 2018, and of types that few operators take."""
+"""Cases of operators that came after 2018 and are rare in models, and of types that few operators take."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _small(dtype: type) -> list[Array]:
     return [BYTES.astype(dtype), BYTES[::-1].astype(dtype)]
 
 
-# Integers of 8 and 16 bits without quantisation, and float16, where LiteRT has kernels for them.
+# Integers of 8 and 16 bits without quantisation, and float16, if LiteRT has kernels for them.
 SMALL = (
     *(
         Case(name, [Fed(v) for v in _small(dtype)], [result or DType.of(dtype)])
@@ -106,11 +106,11 @@ SMALL = (
 )
 
 
-def _wide(*shape: int, scale: float = 1 / 4000) -> TensorType:
+def _int16(*shape: int, scale: float = 1 / 4000) -> TensorType:
     return quantized(I16, shape, scale)
 
 
-X, SAME = _wide(2, 7, 5, 6), {"stride_w": 1, "stride_h": 1, "padding": "SAME"}
+X, SAME = _int16(2, 7, 5, 6), {"stride_w": 1, "stride_h": 1, "padding": "SAME"}
 POOL = {**SAME, "filter_width": 3, "filter_height": 2}
 SUMS = Known(TensorType(I64, (6,)))
 
@@ -123,35 +123,35 @@ def _filter(axis: int, *shape: int) -> Known:
 # Quantised int16; tests/ops/normalization/test_quantized_int16.py has more of them.
 WIDE = (
     *(
-        Case(name, [X, X], [_wide(2, 7, 5, 6, scale=1 / 2000)], {"pot_scale_int16": False})
+        Case(name, [X, X], [_int16(2, 7, 5, 6, scale=1 / 2000)], {"pot_scale_int16": False})
         for name in ("ADD", "SUB")
     ),
-    Case("MUL", [X, X], [_wide(2, 7, 5, 6, scale=1 / 2000)]),
+    Case("MUL", [X, X], [_int16(2, 7, 5, 6, scale=1 / 2000)]),
     *(Case(name, [X, X], [I16]) for name in ("MAXIMUM", "MINIMUM", "CONCATENATION")),
     *(Case(name, [X], [I16], POOL) for name in ("AVERAGE_POOL_2D", "MAX_POOL_2D")),
-    Case("CONV_2D", [X, _filter(0, 6, 3, 3, 6), SUMS], [_wide(1, scale=1 / 300)], SAME),
-    Case("DEPTHWISE_CONV_2D", [X, _filter(3, 1, 3, 3, 6), SUMS], [_wide(1, scale=1 / 300)], SAME),
+    Case("CONV_2D", [X, _filter(0, 6, 3, 3, 6), SUMS], [_int16(1, scale=1 / 300)], SAME),
+    Case("DEPTHWISE_CONV_2D", [X, _filter(3, 1, 3, 3, 6), SUMS], [_int16(1, scale=1 / 300)], SAME),
     Case(
         "TRANSPOSE_CONV",
         [ints(2, 7, 5, 6), _filter(0, 6, 3, 3, 6), X, SUMS],
-        [_wide(1, scale=1 / 300)],
+        [_int16(1, scale=1 / 300)],
         SAME,
         4,
     ),
     *(Case(name, [X], [I16]) for name in ("ABS", "NEG", "RELU", "RELU6")),
     Case("LEAKY_RELU", [X], [I16], {"alpha": 0.1}),
-    Case("SOFTMAX", [_wide(5, 30)], [_wide(1, scale=2**-15)], {"beta": 1.0}),
-    Case("MEAN", [X, ints(1, 2)], [_wide(1, scale=1 / 9000)]),
+    Case("SOFTMAX", [_int16(5, 30)], [_int16(1, scale=2**-15)], {"beta": 1.0}),
+    Case("MEAN", [X, ints(1, 2)], [_int16(1, scale=1 / 9000)]),
     *(Case(name, [X, ints(1, 2)], [I16]) for name in ("REDUCE_MAX", "REDUCE_MIN")),
     Case("RESIZE_BILINEAR", [X, ints(9, 3)], [I16], {"half_pixel_centers": True}),
     Case("RESHAPE", [X, ints(14, -1)], [I16]),
     Case("PAD", [X, ints([0, 0], [1, 1], [1, 2], [0, 0])], [I16]),
     Case("QUANTIZE", [X], [quantized(DType.INT8, (1,), 0.1, 3)]),
     Case("DEQUANTIZE", [X]),
-    # Tables with lines between points there, results rounded once here: a step or two.
-    Case("LOGISTIC", [X], [_wide(1, scale=2**-15)], steps=1),
+    # LiteRT uses interpolation tables, gpunn rounds the result once: they differ by a step or two.
+    Case("LOGISTIC", [X], [_int16(1, scale=2**-15)], steps=1),
     Case("GELU", [X], [I16], steps=2),
-    # A sum times the real factor there, in fixed point here.
-    Case("FULLY_CONNECTED", [_wide(2, 6), _filter(0, 6, 6), SUMS], [_wide(1, scale=1 / 300)], steps=1),
+    # LiteRT multiplies the sum by the real factor, gpunn in fixed point.
+    Case("FULLY_CONNECTED", [_int16(2, 6), _filter(0, 6, 6), SUMS], [_int16(1, scale=1 / 300)], steps=1),
 )
 CASES = (*LATER, *SMALL, *WIDE)

@@ -25,7 +25,7 @@ def i8(*shape: int, scale: float = 0.04, zero: int = -7) -> TensorType:
 
 
 def channels(type: TensorType, axis: int) -> TensorType:
-    """The type with a scale for each index along an axis."""
+    """Return the type with a scale for each index along an axis."""
     count = type.shape[axis]
     scales = tuple(float(s) for s in np.linspace(0.01, 0.05, count, dtype=np.float32))
     return TensorType(type.dtype, type.shape, Quantization(scales, (0,) * count, axis))
@@ -106,7 +106,7 @@ ROWS: list[Row] = [
     ("TRANSPOSE", [i8(2, 3, 4)], [ints(2, 0, 1)], i8(4, 2, 3), {}, 2),
 ]
 POSITIVE = i8(256, zero=-128)
-INT8_ROWS: list[Row] = [  # LiteRT has no uint8 for these, or zero points must be 0
+INT8_ROWS: list[Row] = [  # LiteRT has no uint8 form of these, or zero points must be 0
     ("CAST", [i8(9)], [], u8(9), {}, 1),
     ("CAST", [float32(9)], [], i8(9), {}, 1),
     ("CAST", [TensorType(DType.INT32, (9,))], [], quantized(DType.INT16, (9,), 0.5), {}, 1),
@@ -131,7 +131,7 @@ INT8_ROWS: list[Row] = [  # LiteRT has no uint8 for these, or zero points must b
 ]
 
 
-ONE_STEP = {"RSQRT", "SQRT"}  # the real result rounded once; LiteRT rounds otherwise
+ONE_STEP = {"RSQRT", "SQRT"}  # gpunn rounds the real result once; LiteRT rounds differently
 
 
 def _case(
@@ -150,7 +150,7 @@ NOT_TURNED = {"ABS", "CONCATENATION", "CONV_2D", "DEPTHWISE_CONV_2D", "EXP", "SQ
 
 
 def _turned(case: Case) -> Case:
-    """The case in the other 8-bit type, with the same reals."""
+    """Return the case in the other 8-bit type, with the same real numbers."""
     items = [Known(_other(i.type)) if isinstance(i, Known) else _other(i) for i in case.inputs]
     return replace(case, inputs=items, outputs=[_other(o) for o in case.outputs])
 
@@ -167,7 +167,7 @@ def _other(item: Any) -> Any:
 
 
 def _of_both_types(k: Callable[..., TensorType], lowest: int) -> list[Case]:
-    """Operators that only move, choose or order what is stored, or compute it, in one of the 8-bit types."""
+    """Return cases of operators that move, choose, order or compute stored values, in one 8-bit type."""
     d = k(1).dtype
     either, shape = Fed(np.array([True, False, True])), (2, 3)
     rows: list[tuple[str, Sequence[Item], Sequence[DType | TensorType], Mapping[str, Any]]] = [

@@ -1,4 +1,4 @@
-"""Cases in float32: arithmetic, windows, layers, and what moves elements."""
+"""Cases in float32: arithmetic, windows, products, and movement of elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of operators that came last: detectors' boxes, bits, rooms between cells."""
+"""Cases of the newest operators: boxes of detectors, bits, dilation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = np.array(6, np.int32)
 
 
 def _boxes(count: int) -> list[Fed]:
-    """Boxes that overlap a little or much, in either order of corners, and scores."""
+    """Return boxes that overlap a little or much, in either order of corners, and scores."""
     corners = random(5, count, 4, low=0, high=3)
     corners[::3, 2:] = corners[::3, :2] + np.float32(1)
     return [Fed(corners), Fed(np.abs(random(6, count)))]
@@ -27,7 +27,7 @@ def _number(value: float) -> Array:
 
 
 CASES = (
-    # int16 as numbers, which the newest versions of a few operators take.
+    # The newest versions of a few operators take int16 without quantisation.
     *(Case(name, [Fed(SHORT)], [I16], version=version) for name, version in (("ABS", 5), ("NEG", 1))),
     *(
         Case(name, [Fed(SHORT), Fed(SHORT[::-1].copy())], [I16], version=version)

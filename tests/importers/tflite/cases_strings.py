@@ -1,4 +1,4 @@
-"""Cases of strings, which LiteRT looks up, compares, cuts and moves."""
+"""Cases of strings that LiteRT looks up, compares, cuts and moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text(*shape: int) -> TensorType:
     return TensorType(DType.STRING, shape)
 
 
-# Operator, inputs (a type: fed with TEXT), types of the outputs, options; those LiteRT has for strings.
+# Operator, inputs (a type: fed with TEXT), types of the outputs, options; LiteRT takes strings for these.
 ROWS: list[tuple[str, Sequence[Array | TensorType], Sequence[TensorType], dict[str, Any]]] = [
     ("RESHAPE", [text(2, 3), ints(3, 2)], [text(3, 2)], {}),
     ("EXPAND_DIMS", [text(2, 3), ints(1)], [text(2, 1, 3)], {}),

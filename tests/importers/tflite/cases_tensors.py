@@ -124,7 +124,7 @@ ROWS: list[tuple[str, Sequence[Item], Sequence[DType], Mapping[str, Any]]] = [
         )
         for bias in ([], [RNG.random(3, np.float32)])
     ),
-    # Indices of 64 bits, other ranks and axes, whole tensors, and none of their elements.
+    # Indices of 64 bits, other ranks and axes, whole tensors, and no elements of them.
     ("ARG_MAX", [float32(2, 3, 4), np.array([1])], [I64], {"output_type": "INT64"}),
     ("BATCH_MATMUL", [float32(2, 1, 3, 4), float32(5, 4, 6)], [F32], {}),
     ("BATCH_TO_SPACE_ND", [float32(4, 3, 3), ints(2), ints([1, 0])], [F32], {}),

@@ -1,4 +1,4 @@
-"""Cases of float32 once more in other types, where LiteRT has the operator for them."""
+"""Cases of float32 once more in other types, if LiteRT's operator takes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F16, I16, I32, I64, I8, U8, BOOL = (
     DType.UINT8,
     DType.BOOL,
 )
-WHOLE, BYTES = (I32, I64), (U8, I8)  # bytes that stand for no reals
+WHOLE, BYTES = (I32, I64), (U8, I8)  # bytes without quantisation
 SMALL = (*BYTES, I16)
 ALL = (*WHOLE, *BYTES, I16, F16, BOOL)
 TYPES = {
@@ -77,7 +77,7 @@ TYPES = {
 
 
 def in_other_types(cases: Iterable[Case]) -> list[Case]:
-    """The first case of each operator with inputs of float32, in the types of its line."""
+    """Return the first case of each operator with float32 inputs, in the types of its line."""
     first: dict[str, Case] = {}
     for case in cases:
         if any(t.dtype is DType.FLOAT32 for t in case.types()):
@@ -99,7 +99,7 @@ def _item(item: Item, dtype: DType) -> Item:
 
 
 def _values(reals: Array, dtype: DType) -> Array:
-    """Whole numbers of about the same size, none negative where there is no sign."""
+    """Return whole numbers of about the same size; unsigned types have no negative ones."""
     if dtype is F16:
         return reals.astype(np.float16)
     scaled = np.round(reals * 3)

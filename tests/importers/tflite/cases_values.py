@@ -1,4 +1,4 @@
-"""Cases of operators that compute, choose, convert, make and look up values."""
+"""Cases of operators that compute, choose, convert, create and look up values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The tables of docs/tflite.md: each operator with its types, cases and place, and each given model's.
+"""The tables of docs/tflite.md: types, cases and placement of each operator, and the given models.
 
     python -m tests.importers.tflite.coverage
 
-rewrites them. An operator's line comes of its cases (cases.py), whose files are read and optimised
-like any other and lowered for a device with WebGPU's default limits; none is needed.
+rewrites them. An operator's line comes from its cases (cases.py). Their files are read and optimised like
+any other and lowered for a device with WebGPU's default limits; no real device is needed.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from tests.resources import ROOT, shared
 
 PAGE = ROOT / "docs" / "tflite.md"
 NEWER = 97  # the last number of an operator in the schema of November 2018
-ADDED_LATER = 5  # DEPTH_TO_SPACE took a number that was free
+ADDED_LATER = 5  # the number of DEPTH_TO_SPACE, which was free before
 
 
 def schema_operators() -> list[str]:
-    """The operators of the schema of November 2018, in alphabetical order."""
+    """Return the operators of the schema of November 2018, in alphabetical order."""
     numbers = {n: v for n, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
     return sorted(n for n, v in numbers.items() if v <= NEWER and v != ADDED_LATER)
 
 
 def placements(model: Model) -> tuple[Placement, ...]:
-    """Where the operations of a model run, on a device with WebGPU's default limits."""
+    """Return where the operations of a model run on a device with WebGPU's default limits."""
     return partition(optimise(model), lambda made: lower(made, BASELINE))
 
 
 def operator_table() -> str:
-    """The table of operators in Markdown: those of 2018, then those that came later."""
+    """Return the table of operators in Markdown: those of 2018, then later ones."""
     files: dict[str, list[bytes]] = {}
     for case in CASES:
         files.setdefault(case.operator, []).append(prepare(case).file)
@@ -75,7 +75,7 @@ def operator_table() -> str:
 
 
 def operator_row(name: str, files: Sequence[bytes]) -> list[str]:
-    """What the table says of an operator: versions, types, where it runs, cases, reasons."""
+    """Return the row of an operator: versions, types, where it runs, cases, reasons."""
     newest = NEWEST.get(name, 1)
     versions = "1" if newest == 1 else f"1-{newest}"
     if name in REFUSED:
@@ -90,7 +90,7 @@ def operator_row(name: str, files: Sequence[bytes]) -> list[str]:
 
 
 def _types(models: Iterable[Model]) -> str:
-    """The element types of inputs and outputs."""
+    """Return the element types of inputs and outputs."""
     seen = {_type_name(o.type) for model in models for o in (*model.inputs, *model.outputs)}
     order = [d.value for d in DType]
     return ", ".join(sorted(seen, key=lambda s: (order.index(s.split()[-1]), s)))
@@ -101,7 +101,7 @@ def _type_name(type: TensorType) -> str:
 
 
 def _where(models: Iterable[Model]) -> tuple[str, list[str]]:
-    """Where models of one operator run, and why not on the GPU."""
+    """Return where models of one operator run, and why not on the GPU."""
     titles = {DEVICE: "GPU", ALIAS: "no bytes move", HOST: "CPU"}
     placed = [placement for model in models for placement in placements(model)]
     seen = {titles[placement.backend] for placement in placed}
@@ -110,17 +110,17 @@ def _where(models: Iterable[Model]) -> tuple[str, list[str]]:
 
 
 def _joined(reasons: Iterable[str]) -> list[str]:
-    """Reasons that differ in their first word, a type, as one."""
+    """Join reasons that differ only in their first word, a type."""
     groups: dict[str, list[str]] = {}
     for reason in reasons:
-        first, _, rest = reason.partition(" ")
-        kind, words = (rest, first) if first in {d.value for d in DType} else (reason, "")
+        first, _, following = reason.partition(" ")
+        kind, words = (following, first) if first in {d.value for d in DType} else (reason, "")
         groups.setdefault(kind, []).append(words)
     return [f"{', '.join(words)} {kind}".strip() for kind, words in groups.items()]
 
 
 def model_table() -> str:
-    """The table of given models in Markdown, and below it the share of their operations on the GPU."""
+    """Return the table of given models in Markdown, and below it the share of operations on the GPU."""
     entries = json.loads(shared("models/MANIFEST.json").read_text(encoding="utf-8"))["models"]
     titles = ["model", "task", "operations", "after the passes", "on the GPU", "on the CPU"]
     rows = [titles, ["---"] * len(titles)]
@@ -159,7 +159,7 @@ TABLES = {"operators": operator_table, "models": model_table}
 
 
 def refreshed(page: str, name: str) -> str:
-    """The page with one of its tables as the code has it."""
+    """Return the page with one of its tables replaced by the current one."""
     block = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
     assert block.search(page), f"the page has no place for the table of {name}"
     return block.sub(lambda _: TABLES[name](), page, count=1)

@@ -1,4 +1,4 @@
-"""Shapes that depend on values: read as far as they are known, planned further in a run, against LiteRT."""
+"""Shapes that depend on values: planned up to the unknown ones, and further in a run, against LiteRT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.resources import shared
 from tests.tflite_builder import Graph, litert_run, single_op
 
 X = random(1, 2, 3, 4)
-UNKNOWN = float32(1)  # what a file says of a shape that it does not know
+UNKNOWN = float32(1)  # the shape that a file states if it does not know the shape
 
 
 def ints(*values: Any) -> Array:
@@ -30,7 +30,7 @@ def scalar(value: int) -> Array:
     return np.array(value, np.int32)
 
 
-# Operator, inputs, all of which come with the run, dtype of the output, options.
+# Operator, its values (all of them are inputs of the model), dtype of the output, options.
 CASES: list[tuple[str, Sequence[Array], DType, Mapping[str, Any]]] = [
     ("ARG_MAX", [X, ints(1)], DType.INT32, {"output_type": "INT32"}),
     ("BROADCAST_TO", [X[:, :1], ints(2, 5, 4)], DType.FLOAT32, {}),
@@ -58,10 +58,10 @@ CASES: list[tuple[str, Sequence[Array], DType, Mapping[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("operator", "inputs", "dtype", "options"), CASES)
-def test_operator_with_parameters_of_the_run(
+def test_operators_with_computed_parameters(
     backend: str, operator: str, inputs: Sequence[Array], dtype: DType, options: Mapping[str, Any]
 ) -> None:
-    """Bit by bit, but for sums and means: 12 numbers round to 12 * 2^-24 of theirs, interpolation to 4."""
+    """LiteRT's bits, apart from sums and means (12 roundings of 2^-24) and interpolation (4 roundings)."""
     inputs = [np.asarray(x) for x in inputs]
     said = (2, 2, 1) if operator == "SLICE" else (1,)  # LiteRT wants the slice's shape in the file
     types, version = [type_of(x) for x in inputs], 2 if operator == "BROADCAST_TO" else 1
@@ -77,8 +77,8 @@ def test_operator_with_parameters_of_the_run(
         assert compiled.stats.programs == 2
 
 
-def test_the_shape_that_shapes_broadcast_to(backend: str) -> None:
-    """How long it is does not follow from values."""
+def test_broadcast_args(backend: str) -> None:
+    """The length of the result does not depend on values."""
     inputs = [ints(2, 1, 4), ints(3, 1)]
     data = single_op("BROADCAST_ARGS", [type_of(x) for x in inputs], [TensorType(DType.INT32, (3,))])
     with gpunn.load(data).compile(backend) as compiled:
@@ -87,8 +87,8 @@ def test_the_shape_that_shapes_broadcast_to(backend: str) -> None:
         assert compiled.stats.programs == 1
 
 
-def test_there_may_be_no_place_at_all(backend: str) -> None:
-    """LiteRT computes it, but its Python interface cannot hand over what is empty."""
+def test_where_may_find_no_place(backend: str) -> None:
+    """LiteRT computes it, but its Python interface cannot return empty tensors."""
     data = single_op("WHERE", [type_of(X > 0)], [TensorType(DType.INT64, (1, 3))])
     with gpunn.load(data).compile(backend) as compiled:
         assert compiled(np.zeros(X.shape, bool)).shape == (0, 3)
@@ -96,7 +96,7 @@ def test_there_may_be_no_place_at_all(backend: str) -> None:
 
 
 def chain() -> bytes:
-    """WHERE, then GATHER_ND of as many places, a RESHAPE by an input, a TILE by the count: three stops."""
+    """A file of WHERE, GATHER_ND of the places, RESHAPE by an input, TILE by their count: three stops."""
     graph = Graph()
     x, shape = graph.input(float32(3, 4), "x"), graph.input(TensorType(DType.INT32, (2,)), "shape")
     (relu,) = graph.add("RELU", [x], [float32(3, 4)], names=["relu"])
@@ -135,7 +135,7 @@ def test_several_stops_and_every_way_to_run(backend: str, preference: gpunn.Pref
         assert compiled.stats.runs == 4 * len(SAMPLES)
 
 
-def test_the_rest_is_planned_once_for_each_shape_or_value(backend: str) -> None:
+def test_later_sections_are_planned_once_for_each_shape_or_value(backend: str) -> None:
     with gpunn.load(chain()).compile(backend) as compiled:
         assert [p.operation.op for p in compiled.placement] == ["relu", "greater"]
         pending = [entry.op for entry in compiled.model.pending]
@@ -146,7 +146,7 @@ def test_the_rest_is_planned_once_for_each_shape_or_value(backend: str) -> None:
         compiled(x, ints(3, 4))
         assert compiled.stats.programs == 2
         compiled(x[::-1].copy(), ints(3, 4))
-        assert compiled.stats.programs == 2, "other places, but as many, and the same shape"
+        assert compiled.stats.programs == 2, "other places, but the same number of them and the same shape"
         compiled(x, ints(12, 1))
         assert compiled.stats.programs == 3, "another shape, the same number of places"
         ops = [(p.operation.op, p.backend) for p in compiled.placement]
@@ -159,7 +159,7 @@ def test_the_rest_is_planned_once_for_each_shape_or_value(backend: str) -> None:
         ]
 
 
-def test_rests_are_bounded_and_freed(gpu: str) -> None:
+def test_specialisations_of_sections_are_bounded_and_freed(gpu: str) -> None:
     store = open_device(None, False).constants
     before = store.nbytes
     graph = Graph()
@@ -185,7 +185,7 @@ def test_rests_are_bounded_and_freed(gpu: str) -> None:
         compiled.submit(value, ints(1, 1))
 
 
-def test_runs_under_way_at_close_still_end(backend: str) -> None:
+def test_close_lets_submitted_runs_end(backend: str) -> None:
     compiled = gpunn.load(chain()).compile(backend)
     event = compiled.submit(*SAMPLES[0])
     compiled.close()
@@ -207,7 +207,7 @@ def test_runs_under_way_at_close_still_end(backend: str) -> None:
         ("TRANSPOSE", [X, ints(0, 0, 1)], "perm"),
     ],
 )
-def test_values_that_make_no_shape_are_refused_and_others_run(
+def test_values_that_give_no_shape_are_refused_and_others_run(
     backend: str, operator: str, inputs: Sequence[Array], message: str
 ) -> None:
     graph = Graph()
@@ -227,7 +227,7 @@ def test_values_that_make_no_shape_are_refused_and_others_run(
 
 
 def test_dynamic_shapes_file(backend: str) -> None:
-    """A file of TensorFlow Lite's own tests; 1024 products a sum: within 1024 * 2^-24 of some 300."""
+    """A file of TensorFlow Lite's own tests; sums of 1024 products are within 1024 * 2^-24 of about 300."""
     data = shared("models/tflite_ops/tflite_testdata/dynamic_shapes.bin").read_bytes()
     model = gpunn.load(data)
     assert model.outputs[0].declared == "float32[8, ?, 1024]"
@@ -263,7 +263,7 @@ def test_inputs_of_other_shapes_and_a_stop(backend: str) -> None:
         np.testing.assert_array_equal(compiled(value), litert_run(data, [value])[0])
 
 
-def test_what_is_not_supported_later_is_told_at_once() -> None:
+def test_unsupported_operators_after_a_stop_are_reported_at_once() -> None:
     graph = Graph()
     x, shape = graph.input(float32(2, 3)), graph.input(TensorType(DType.INT32, (2,)))
     (y,) = graph.add("RESHAPE", [x, shape], [UNKNOWN])
@@ -273,7 +273,7 @@ def test_what_is_not_supported_later_is_told_at_once() -> None:
 
 
 def composite(graph: Graph, index: int, inputs: Sequence[int], operator: str) -> tuple[int, ...]:
-    """Another subgraph put in here: two tensors without known extents."""
+    """Add a call of another subgraph; it has two results of unknown extents."""
     made_of = {
         "name": b"mine",
         "decomposition_subgraph_index": index,
@@ -284,7 +284,7 @@ def composite(graph: Graph, index: int, inputs: Sequence[int], operator: str) ->
 
 
 def inside(operator: str) -> bytes:
-    """Subgraph 2 stops twice, subgraph 1 once before it and once behind, the model behind them all."""
+    """A file in which subgraph 2 stops twice, subgraph 1 before and after it, and the model at the end."""
     main, middle, inner = Graph(), Graph(), Graph()
     x = inner.input(float32(1), signature=(-1,))
     (large,) = inner.add("GREATER", [x, inner.constant(np.float32(0))], [TensorType(DType.BOOL, (1,))])
@@ -303,8 +303,8 @@ def inside(operator: str) -> bytes:
 
 
 @pytest.mark.parametrize("operator", ["CALL", "STABLEHLO_COMPOSITE"])
-def test_stops_inside_of_what_is_put_in(backend: str, operator: str) -> None:
-    """LiteRT, which has no CALL, as of the same subgraphs as composites."""
+def test_stops_inside_called_subgraphs(backend: str, operator: str) -> None:
+    """LiteRT has no CALL and gets the same subgraphs as composites."""
     wanted = inside("STABLEHLO_COMPOSITE")
     with gpunn.load(inside(operator)).compile(backend) as compiled:
         for x, times in (([3, -1], 2), ([1, 2], 1), ([3, 4], 3), ([3, -1], 2)):
@@ -312,17 +312,17 @@ def test_stops_inside_of_what_is_put_in(backend: str, operator: str) -> None:
             for y, expected in zip(compiled(*inputs), litert_run(wanted, inputs), strict=True):
                 np.testing.assert_array_equal(y, expected)
         stops = [p.operation.op for p in compiled.placement if p.operation.op in ("shape", "where")]
-    assert stops == ["where"], "the count that SHAPE gives is a constant once WHERE can be added"
+    assert stops == ["where"], "SHAPE gives a constant as soon as WHERE is computed"
 
 
-def test_what_needs_the_whole_graph_says_so() -> None:
+def test_export_to_nnapi_needs_the_whole_graph() -> None:
     model = gpunn.load(chain())
     with pytest.raises(gpunn.UnsupportedError, match="NNAPI cannot say"):
         nnapi.from_model(model)
     model.add("neg", [model.inputs[0]])
 
 
-def test_a_model_that_was_changed_is_repeated_with_what_is_pending(backend: str) -> None:
+def test_a_changed_model_keeps_its_pending_operations(backend: str) -> None:
     model = gpunn.load(chain())
     model.output(*model.add("neg", [model.outputs[1]]))
     with model.reshaped({"x": (3, 4)}).compile(backend) as compiled:
@@ -333,7 +333,7 @@ def test_a_model_that_was_changed_is_repeated_with_what_is_pending(backend: str)
 
 
 def test_a_file_is_read_once(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its operators are added to other graphs, where shapes are others or follow from values."""
+    """Its operators are added again to graphs with other shapes, without reading the file again."""
     data, shapes = inside("CALL"), {"t0": (3,)}
     inputs = [np.array([1, -2, 3], np.float32), ints(2)]
     wanted = gpunn.load(data).compile("cpu", shapes=shapes)(*inputs)

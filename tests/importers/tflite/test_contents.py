@@ -1,7 +1,7 @@
-"""Files whose tables are sound and whose contents are not: only gpunn's own errors come out, soon.
+"""Files whose tables are sound but whose contents are wrong: gpunn raises only its own errors, soon.
 
-A damaged byte mostly breaks a table, and the file is refused before its operators are looked at. Here the
-tables are taken apart, changed and put together again: options, operands, operators, types, values.
+A damaged byte mostly breaks a table, and the file is refused before its operators are read. These tests
+unpack the tables, change options, operands, operators, types or values, and pack them again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.importers.tflite.test_resources import adding, branching, negating
 from tests.importers.tflite.test_tables import filling, finding
 from tests.tflite_builder import Graph
 
-schema = pytest.importorskip("ai_edge_litert.schema_py_generated")  # classes that change and write tables
+schema = pytest.importorskip("ai_edge_litert.schema_py_generated")  # its classes change and write tables
 
 SEEDS = {case.operator: case for case in CASES}  # one for each operator
-WHOLE = {  # besides, and files of several subgraphs
+WHOLE = {  # also files of several subgraphs
     "": SAMPLE,
     "resources": branching(adding(), negating()),
     "tables": finding(DType.INT64, DType.STRING, [filling(DType.INT64, DType.STRING)]),
@@ -52,7 +52,7 @@ def pick(draw: Draw, values: Any) -> Any:
 
 
 def changed(draw: Draw, values: Any) -> list[Any]:
-    """The list with an entry exchanged, appended or taken away."""
+    """Return the list with an entry replaced, appended or removed."""
     found = [] if values is None else list(values)
     place = draw(st.integers(0, len(found)))
     return [*found[:place], *draw(st.lists(EXTREMES, max_size=1)), *found[place + draw(st.integers(0, 1)) :]]
@@ -99,7 +99,7 @@ CHANGES = change_option, change_operands, change_shape, change_type, change_scal
 
 
 def damaged(draw: Draw, file: bytes) -> bytes:
-    """The file with up to four changes; its operators, too, may be others, and constants of other bytes."""
+    """Return the file with up to four changes, also of operators and bytes of constants."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(file, 0))
     for _ in range(draw(st.integers(1, 4))):
         pick(draw, CHANGES)(draw, pick(draw, model.subgraphs))
@@ -119,18 +119,18 @@ def packed(model: Any) -> bytes:
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([*WHOLE, *sorted(SEEDS)]), st.data())
-def test_contents_that_make_no_sense(operator: str, data: st.DataObject) -> None:
+def test_wrong_contents(operator: str, data: st.DataObject) -> None:
     whole = seed(operator)
     try:
         file = damaged(data.draw, whole)
-    except TypeError:  # a number that does not fit its field: there can be no such file
+    except TypeError:  # the number does not fit its field
         return
     runs_or_refuses(file)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from([*SSD, "use_regular_nms", "a\nb"]), VALUES))
-def test_custom_options_that_make_no_sense(options: Mapping[str, Any]) -> None:
+def test_wrong_custom_options(options: Mapping[str, Any]) -> None:
     boxes, scores, anchors = ssd_inputs(5, 4, 0)
     whole = ssd_file(SSD, (float32(*boxes.shape), float32(*scores.shape)), anchors)
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(whole, 0))
@@ -138,7 +138,7 @@ def test_custom_options_that_make_no_sense(options: Mapping[str, Any]) -> None:
     runs_or_refuses(packed(model))
 
 
-def test_a_variable_of_a_type_without_name_may_be_no_output() -> None:
+def test_a_variable_of_a_type_without_name_is_no_output() -> None:
     graph = Graph()
     graph.input(float32(2))
     variable = graph.tensor(float32(2), is_variable=True)

@@ -1,4 +1,4 @@
-"""IF and WHILE of .tflite files: against LiteRT, and what is refused."""
+"""IF and WHILE of .tflite files: against LiteRT, and refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unary(operator: str, type: TensorType = ROW, times: int = 1) -> Sub:
 
 
 def choosing(type: TensorType = ROW) -> Sub:
-    """(x, limit) -> subgraph 1 of x where its sum is over the limit, else subgraph 2 of it."""
+    """(x, limit) -> subgraph 1 of x if its sum is over the limit, else subgraph 2 of x."""
     graph = Graph()
     x, limit = graph.input(type, "x"), graph.input(float32(), "limit")
     axes = graph.constant(np.array([0, 1], np.int32))
@@ -41,7 +41,7 @@ def choosing(type: TensorType = ROW) -> Sub:
 
 
 def agree(file: bytes, inputs: Sequence[Array], backend: str, places: Sequence[str]) -> list[Array]:
-    """What gpunn gives, which is what LiteRT does, computed in `places` (of "cpu" and "gpu")."""
+    """Return gpunn's results; assert that they are LiteRT's and run in `places` ("cpu", "gpu")."""
     with load(file).compile(backend=backend) as compiled:
         found = compiled(*inputs)
         ran = [(p.depth, p.operation.op, p.backend) for p in compiled.placement]
@@ -54,7 +54,7 @@ def agree(file: bytes, inputs: Sequence[Array], backend: str, places: Sequence[s
     return results
 
 
-def test_if_runs_the_branch_that_the_input_asks_for(backend: str) -> None:
+def test_if_runs_the_branch_that_the_input_selects(backend: str) -> None:
     file = build(choosing(), unary("TANH"), unary("NEG", times=2))
     rows = ["reduce_sum gpu", "greater gpu", "if_else cpu", "  tanh gpu", "  neg gpu", "  neg gpu"]
     for limit in (-5, 5):
@@ -91,7 +91,7 @@ def test_branches_of_quantised_tensors(backend: str) -> None:
 
 
 def reshaping(shape: tuple[int, ...], operator: str) -> Sub:
-    """(x, shape) -> operator(reshape(x, shape)): the shape must be known inside."""
+    """(x, shape) -> operator(reshape(x, shape)); the shape must be known in the branch."""
     graph = Graph()
     x, wanted = graph.input(ROW), graph.input(TensorType(DType.INT32, (2,)))
     (y,) = graph.add("RESHAPE", [x, wanted], [float32(*shape)])
@@ -112,7 +112,7 @@ def test_constant_arguments_are_constants_in_the_branches(backend: str) -> None:
 
 
 def looping(limit: float) -> list[Sub]:
-    """x -> (x doubled until its sum is over the limit, how often); the axes of the sum come with it."""
+    """x -> (x doubled until its sum is over the limit, number of rounds); the axes of the sum are state."""
     types = [ROW, COUNT, TensorType(DType.INT32, (2,))]
 
     def graph() -> tuple[Graph, list[int]]:
@@ -133,7 +133,7 @@ def looping(limit: float) -> list[Sub]:
 
 
 @pytest.mark.parametrize(("limit", "times"), [(-1, 0), (1, 0), (2, 1), (1000, 10)])
-def test_while_runs_its_body_as_often_as_it_says(limit: float, times: int, backend: str) -> None:
+def test_while_runs_its_body_until_the_condition_fails(limit: float, times: int, backend: str) -> None:
     rows = ["while_loop cpu", "  reduce_sum gpu", "  less gpu", "  add gpu", "  add gpu"]
     file = build(*looping(limit))
     count, x = agree(file, [X], backend, rows)
@@ -142,7 +142,7 @@ def test_while_runs_its_body_as_often_as_it_says(limit: float, times: int, backe
     assert [o.name for o in load(file).outputs] == ["count", "x"]
 
 
-def test_what_the_bodies_compute_is_optimised_too() -> None:
+def test_bodies_are_optimised_too() -> None:
     main, condition, (body, results) = looping(3)
     body.nodes.append(Node("RELU", (results[0],), (results[0],)))
     model = load(build(main, condition, (body, results)))
@@ -172,7 +172,7 @@ def always() -> Sub:
 
 
 def comparing() -> Sub:
-    """x -> where it is 0."""
+    """x -> x == 0."""
     graph = Graph()
     x, zero = graph.input(ROW), graph.constant(np.float32(0))
     return graph, list(graph.add("EQUAL", [x, zero], [TensorType(DType.BOOL, (1, 4))]))
@@ -233,7 +233,7 @@ def test_wrong_control_flow_is_refused(file: bytes, kind: type[Exception], reaso
         load(file)
 
 
-def test_loops_in_which_nothing_changes_are_refused() -> None:
+def test_loops_without_a_changing_state_are_refused() -> None:
     main = Graph()
     options = {"cond_subgraph_index": 1, "body_subgraph_index": 2}
     outputs = main.add("WHILE", [main.constant(X)], [ROW], options)

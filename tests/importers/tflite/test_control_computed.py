@@ -16,12 +16,12 @@ from tests.ops.harness import random
 from tests.tflite_builder import Graph, litert_run
 
 ROW = float32(1, 3)
-OPEN = (1, -1)  # what the file says of a row that grows
+OPEN = (1, -1)  # the shape that the file states for a row that grows
 X = random(0, 1, 3)
 
 
 def agree(file: bytes, backend: str, *frames: Sequence[Array]) -> gpunn.compilation.runtime.Compilation:
-    """The compilation that has answered all frames, and as LiteRT does."""
+    """Run all frames; assert that results are LiteRT's; return the compilation."""
     compiled = gpunn.load(file).compile(backend)
     for inputs in frames:
         found = compiled(*inputs)
@@ -34,13 +34,13 @@ def agree(file: bytes, backend: str, *frames: Sequence[Array]) -> gpunn.compilat
 
 
 def counting(type: TensorType, signature: tuple[int, ...]) -> tuple[Graph, int, int, int]:
-    """A subgraph of (x, count, limit)."""
+    """Return a subgraph with inputs (x, count, limit)."""
     graph = Graph()
     return graph, graph.input(type, "x", signature), graph.input(COUNT, "count"), graph.input(COUNT, "limit")
 
 
 def looping(step: Sub, type: TensorType = ROW, signature: tuple[int, ...] = OPEN) -> bytes:
-    """(x, limit) -> `step` of (x, count, limit), which gives these again, from count 0 to limit; and tanh."""
+    """(x, limit) -> tanh of x after a loop from count 0 to limit; `step`: (x, count, limit) -> the same."""
     condition, _, count, limit = counting(type, signature)
     (goes_on,) = condition.add("LESS", [count, limit], [BOOL])
     main = Graph()
@@ -55,10 +55,10 @@ def looping(step: Sub, type: TensorType = ROW, signature: tuple[int, ...] = OPEN
 
 
 def growing(type: TensorType = ROW, signature: tuple[int, ...] = OPEN) -> Sub:
-    """x twice beside itself."""
+    """x -> x joined with itself."""
     body, x, count, limit = counting(type, signature)
-    wide = {"axis": 1}
-    (y,) = body.add("CONCATENATION", [x, x], [type], wide, signatures=[signature])
+    along = {"axis": 1}
+    (y,) = body.add("CONCATENATION", [x, x], [type], along, signatures=[signature])
     (more,) = body.add("ADD", [count, body.constant(np.array(1, np.int32))], [COUNT])
     return body, [y, more, limit]
 
@@ -88,15 +88,15 @@ def test_a_loop_that_adds_axes(backend: str) -> None:
 
 
 def chosen(graph: Graph, x: int, type: TensorType = ROW) -> int:
-    """Those elements of x that are above 0."""
+    """Add operators that give the elements of x above 0."""
     zero = graph.constant(np.float32(0))
     (large,) = graph.add("GREATER", [x, zero], [TensorType(DType.BOOL, type.shape)])
     (places,) = graph.add("WHERE", [large], [TensorType(DType.INT64, (1, 2))], signatures=[(-1, 2)])
     return graph.add("GATHER_ND", [x, places], [float32(1)], signatures=[(-1,)])[0]
 
 
-def test_a_loop_with_shapes_of_its_own_inside(backend: str) -> None:
-    """The state keeps its shape, what is computed on the way has others in each round."""
+def test_a_loop_with_other_shapes_in_each_round(backend: str) -> None:
+    """The state keeps its shape; intermediate tensors have other shapes in each round."""
     body, x, count, limit = counting(ROW, ())
     axes, half = body.constant(np.array([0], np.int32)), body.constant(np.float32(0.5))
     (total,) = body.add("SUM", [chosen(body, x), axes], [float32()])
@@ -108,8 +108,8 @@ def test_a_loop_with_shapes_of_its_own_inside(backend: str) -> None:
     agree(file, backend, [start, number(2)], [start, number(0)], [-start, number(4)]).close()
 
 
-def test_a_condition_with_shapes_of_its_own(backend: str) -> None:
-    """x doubled and lowered until fewer than two numbers are above 0: their count is a shape."""
+def test_a_condition_with_other_shapes_in_each_round(backend: str) -> None:
+    """x is doubled and lowered until fewer than two numbers are above 0: their count is a shape."""
     condition = Graph()
     found = chosen(condition, condition.input(ROW))
     (shape,) = condition.add("SHAPE", [found], [TensorType(DType.INT32, (1,))], {"out_type": "INT32"})
@@ -181,7 +181,7 @@ def test_a_loop_in_a_branch(backend: str) -> None:
     assert (1, "while_loop") in depths and (2, "concat") in depths
 
 
-def test_they_are_compared_layer_by_layer(gpu: str) -> None:
+def test_bodies_are_compared_layer_by_layer(gpu: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed (extra: compare)")
     sides = [gpu, "cpu", "litert", "webgpu-relaxed"]
     found = gpunn.compare(looping(growing()), [(X, number(2))], sides, per_layer=True)
@@ -197,8 +197,8 @@ def test_they_are_compared_layer_by_layer(gpu: str) -> None:
     ]
 
 
-def test_values_that_fit_nothing_are_refused(backend: str) -> None:
-    """In the second round x has 6 numbers, which do not add up with 3."""
+def test_values_that_give_wrong_shapes_are_refused(backend: str) -> None:
+    """In the second round x has 6 numbers, which cannot be added to 3."""
     body, x, count, limit = counting(ROW, OPEN)
     (same,) = body.add("ADD", [x, body.constant(X)], [ROW], signatures=[OPEN])
     (y,) = body.add("CONCATENATION", [same, same], [ROW], {"axis": 1}, signatures=[OPEN])
@@ -210,14 +210,14 @@ def test_values_that_fit_nothing_are_refused(backend: str) -> None:
         assert compiled(X, number(1))[0].shape == (1, 6)
 
 
-def test_memory_is_given_back(gpu: str) -> None:
+def test_memory_is_freed(gpu: str) -> None:
     device = gpunn.backends.webgpu.device.open_device(None, False)
     before = device.constants.nbytes
     agree(looping(growing()), gpu, [X, number(3)]).close()
     assert device.constants.nbytes == before
 
 
-def test_a_tensor_that_is_two_results_is_the_last(backend: str) -> None:
+def test_a_tensor_named_as_two_results_takes_the_last(backend: str) -> None:
     graph = Graph()
     x = graph.input(ROW)
     (y,) = graph.add("CONCATENATION", [x, x], [float32(1, 6)], {"axis": 1})
@@ -233,7 +233,7 @@ def test_a_tensor_that_is_two_results_is_the_last(backend: str) -> None:
 
 
 def behind(options: dict[str, int], *subs: Sub, code: str = "IF") -> bytes:
-    """(flag or limit, x) -> a branch or a loop of those elements of x that are above 0, and -x."""
+    """(flag or limit, x) -> a branch or a loop on the elements of x above 0, and -x."""
     main = Graph()
     first = main.input(BOOL if code == "IF" else COUNT)
     x = main.input(ROW)
@@ -248,7 +248,7 @@ def behind(options: dict[str, int], *subs: Sub, code: str = "IF") -> bytes:
 
 
 def test_branches_of_a_tensor_of_unknown_shape(backend: str) -> None:
-    """In one the shape is added to, in the other there is a further WHERE."""
+    """One branch changes the shape, the other has another WHERE."""
     then, otherwise = Graph(), Graph()
     x = then.input(float32(1), signature=(-1,))
     (shape,) = then.add("SHAPE", [x], [TensorType(DType.INT32, (1,))], {"out_type": "INT32"})

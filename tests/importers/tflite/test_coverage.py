@@ -1,4 +1,4 @@
-"""docs/tflite.md says what is so."""
+"""docs/tflite.md is true."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CLASSIFIERS = ("classification", "MNIST digits", "CIFAR-10", "text classificatio
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tables_are_those_of_the_code(name: str) -> None:
-    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert finds the shapes of the cases")
+def test_the_tables_are_current(name: str) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert computes the shapes of the cases")
     assert refreshed(TEXT, name) == TEXT, "python -m tests.importers.tflite.coverage rewrites the tables"
 
 
@@ -30,7 +30,7 @@ def test_every_operator_of_the_schema_has_a_line() -> None:
 
 
 def test_most_operations_of_the_given_models_run_on_the_gpu() -> None:
-    """At least 95 of 100, and of classifiers all but LSTM, which the numpy backend is there for."""
+    """At least 95 of 100; of classifiers all but LSTM, which runs on the numpy backend."""
     rows = re.findall(
         r"^\| (\w\S+\.tflite) \| (.*?) \| \d+ \| (.*?) \| (.*?) \| (.*?) \|$", TEXT, re.MULTILINE
     )
@@ -42,8 +42,8 @@ def test_most_operations_of_the_given_models_run_on_the_gpu() -> None:
     assert float(share) >= 95
 
 
-def test_no_sentence_stands_twice() -> None:
-    """As when texts are put together that say the same."""
+def test_no_sentence_is_repeated() -> None:
+    """Joined reasons could repeat a sentence."""
     prose = " ".join(line for line in TEXT.splitlines() if not line.startswith("|"))
     counts = Counter(s for s in re.split(r"(?<=[.:;]) +", prose) if len(s) > 30)
     assert [sentence for sentence, count in counts.items() if count > 1] == []

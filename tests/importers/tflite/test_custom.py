@@ -46,7 +46,7 @@ def multiply_by(x: Array, *, factor: float) -> Array:
 
 
 def custom_file(options: bytes | None, type: TensorType = ROW, name: str = "Mine") -> bytes:
-    """A file with one custom operator between two ReLUs."""
+    """Return a file with one custom operator between two RELUs."""
     graph = Graph()
     (x,) = graph.add("RELU", [graph.input(type)], [type])
     (y,) = graph.add(name, [x], [type], custom_options=options)
@@ -54,7 +54,7 @@ def custom_file(options: bytes | None, type: TensorType = ROW, name: str = "Mine
 
 
 def load(file: bytes, custom: Op | CustomOperator, name: str = "Mine") -> gpunn.Model:
-    """The file with a meaning for its custom operator."""
+    """Load the file with a meaning for its custom operator."""
     return gpunn.load(
         file, custom={name: custom if isinstance(custom, CustomOperator) else CustomOperator(custom)}
     )
@@ -75,12 +75,12 @@ def _write_swish(call: Call, to: Expansion, x: Tensor) -> Tensor:
 
 @op(like, expand=_write_swish)
 def swish(x: Array, *, slope: float = 1.0) -> Array:
-    """x * logistic(slope * x)."""
+    """Compute x * logistic(slope * x)."""
     return np.asarray(x / (1 + np.exp(-x.dtype.type(slope) * x)))
 
 
-def test_a_custom_operator_that_is_written_in_ops_runs_on_the_gpu(backend: str) -> None:
-    """The activations in it, and the one behind it, become part of the products that it is written in."""
+def test_a_custom_operator_with_an_expansion_runs_on_the_gpu(backend: str) -> None:
+    """The activations inside and after it become part of the products of its expansion."""
     options = bytes(flexbuffers.Dumps({"slope": 2.0}))
     model = load(custom_file(options), swish)
     assert [o.op for o in model.operations] == ["relu", "swish", "relu"]
@@ -91,7 +91,7 @@ def test_a_custom_operator_that_is_written_in_ops_runs_on_the_gpu(backend: str) 
     assert placed == [("mul", backend, model.operations[1].origin)] * 2
 
 
-def test_custom_options_behind_the_flatbuffer() -> None:
+def test_custom_options_after_the_flatbuffer() -> None:
     graph = Graph()
     options = bytes(flexbuffers.Dumps({"gain": 0.25}))
     file = graph.build(graph.add("Mine", [graph.input(ROW)], [ROW], custom_options=options), outside=True)
@@ -115,7 +115,7 @@ def test_blocks_of_custom_options_that_many_operators_share_are_refused() -> Non
         load(bytes(file), scaled_sinh)
 
 
-def test_a_custom_operator_may_bring_a_kernel(gpu: str) -> None:
+def test_a_custom_operator_may_have_a_kernel(gpu: str) -> None:
     options = bytes(flexbuffers.Dumps({"factor": 3}))
     with load(custom_file(options), multiply_by).compile(backend=gpu) as compiled:
         np.testing.assert_allclose(compiled(X), np.maximum(X, 0) * 3, rtol=1e-6)
@@ -133,7 +133,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
         np.testing.assert_allclose(compiled(X), np.sinh(np.maximum(X, 0)), rtol=1e-6)
 
 
-def test_options_may_be_read_in_another_way() -> None:
+def test_options_may_have_a_parser() -> None:
     custom = CustomOperator(multiply_by, lambda options: {"factor": struct.unpack("<f", options)[0]})
     with load(custom_file(struct.pack("<f", 2.5)), custom).compile(backend="cpu") as compiled:
         np.testing.assert_allclose(compiled(X), np.maximum(X, 0) * 2.5, rtol=1e-6)
@@ -141,7 +141,7 @@ def test_options_may_be_read_in_another_way() -> None:
         load(custom_file(b"\0"), custom)
 
 
-def test_quantised_operands_arrive_as_reals(backend: str) -> None:
+def test_quantised_operands_are_dequantised(backend: str) -> None:
     type = quantized(DType.INT8, (1, 8), 0.05, -3)
     x = stored(0, type)
     with load(custom_file(None, type), scaled_sinh).compile(backend=backend) as compiled:
@@ -150,7 +150,7 @@ def test_quantised_operands_arrive_as_reals(backend: str) -> None:
 
 
 def test_a_custom_operator_of_a_published_file() -> None:
-    """custom_sinh.bin of TFLite's own tests; the meaning is given here."""
+    """The file custom_sinh.bin of TFLite's own tests; this test supplies the meaning."""
     path = shared("models/tflite_ops/tflite_testdata/custom_sinh.bin")
     with pytest.raises(UnsupportedError, match="CUSTOM Sinh v1: this operator has no meaning"):
         gpunn.load(path)
@@ -240,7 +240,7 @@ def ssd_file(options: Mapping[str, Any], types: tuple[TensorType, TensorType], a
 
 
 def ssd_inputs(count: int, classes: int, seed: int) -> tuple[Array, Array, Array]:
-    """Boxes, scores without ties, and anchors."""
+    """Return boxes, scores without ties, and anchors."""
     rng = np.random.default_rng(seed)
     scores = rng.permutation(count * classes).reshape(1, count, classes) / (count * classes)
     anchors = np.concatenate([rng.uniform(0, 1, (count, 2)), rng.uniform(0.1, 0.5, (count, 2))], axis=1)
@@ -267,7 +267,7 @@ def ssd_inputs(count: int, classes: int, seed: int) -> tuple[Array, Array, Array
     ids=str,
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_detections_are_those_of_litert(options: Mapping[str, Any], seed: int) -> None:
+def test_detections_agree_with_litert(options: Mapping[str, Any], seed: int) -> None:
     boxes, scores, anchors = ssd_inputs(50, 4, seed)
     attributes = {**SSD, **options}
     file = ssd_file(attributes, (float32(*boxes.shape), float32(*scores.shape)), anchors)
@@ -275,7 +275,7 @@ def test_detections_are_those_of_litert(options: Mapping[str, Any], seed: int) -
         got = compiled(boxes, scores)
     expected = litert_run(file, [boxes, scores])
     assert got[3] == expected[3]
-    filled = int(got[3][0]) * attributes["max_classes_per_detection"]  # LiteRT leaves the rest as it is
+    filled = int(got[3][0]) * attributes["max_classes_per_detection"]  # LiteRT writes only these
     for a, b in zip(got[:3], expected[:3], strict=True):
         np.testing.assert_allclose(a[:, :filled], b[:, :filled], rtol=1e-6, atol=1e-6)
         assert not a[:, filled:].any()
@@ -294,7 +294,7 @@ def test_detections_are_those_of_litert(options: Mapping[str, Any], seed: int) -
         ({"num_classes": None}, "needs attribute num_classes"),
     ],
 )
-def test_detection_options_that_make_no_sense_are_refused(options: Mapping[str, Any], message: str) -> None:
+def test_wrong_detection_options_are_refused(options: Mapping[str, Any], message: str) -> None:
     boxes, scores, anchors = ssd_inputs(5, 4, 0)
     types = float32(*boxes.shape), float32(*scores.shape)
     attributes = {**SSD, **options}

@@ -1,4 +1,4 @@
-"""Damaged .tflite files: only gpunn's own errors come out, soon, and without large allocations."""
+"""Damaged .tflite files: gpunn raises only its own errors, soon, and without large allocations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.tflite_writer import Sparsity
 
 
 def _sample() -> bytes:
-    """A file with constants, options, vectors, metadata and a signature."""
+    """Return a file with constants, options, vectors, metadata and a signature."""
     graph = Graph()
     x = graph.input(float32(1, 6, 6, 3))
     window = {"stride_w": 1, "stride_h": 1, "fused_activation_function": "RELU6"}
@@ -68,7 +68,7 @@ def _sample() -> bytes:
 
 
 def _nested_sample() -> bytes:
-    """A model with a loop, a choice in it, and a call in that, over six subgraphs."""
+    """Return a file of six subgraphs: a loop with an IF inside, which has a call inside."""
     row, flag = float32(1, 4), TensorType(DType.BOOL, ())
     graphs = [Graph() for _ in range(6)]
     main, condition, body, call, leaf, other = graphs
@@ -100,7 +100,7 @@ AGES = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCh
 
 
 def survives(file: bytes) -> None:
-    """Read and optimise; a gpunn error of one line is as good as a model."""
+    """Read and optimise; either a model results, or a gpunn error of one line."""
     start = time.perf_counter()
     try:
         optimise(load(file))
@@ -136,7 +136,7 @@ def test_every_byte_set_to_its_maximum() -> None:
 
 
 def test_every_subgraph_called_from_everywhere() -> None:
-    """Circles among them: each byte that may be the number of a subgraph, as each such number."""
+    """Set each byte that may be the number of a subgraph to every such number; some of these are circles."""
     numbers = [i for i, byte in enumerate(NESTED) if byte in range(1, 6)]
     for position in numbers:
         for number in range(6):
@@ -175,7 +175,7 @@ def test_bit_flips(sample: bytes, flips: list[int]) -> None:
         max_size=4,
     )
 )
-def test_words_exchanged(edits: list[tuple[int, int]]) -> None:
+def test_words_replaced(edits: list[tuple[int, int]]) -> None:
     changed = bytearray(SAMPLE)
     for word, value in edits:
         struct.pack_into("<I", changed, 4 * word, value)
@@ -191,7 +191,7 @@ def test_bytes_inserted_and_replaced(position: int, content: bytes) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=512))
-def test_noise_behind_the_identifier(noise: bytes) -> None:
+def test_noise_after_the_identifier(noise: bytes) -> None:
     survives(SAMPLE[:8] + noise)
 
 
@@ -201,9 +201,9 @@ def test_huge_extents_allocate_nothing() -> None:
     x = graph.input(big)
     scalar = graph.constant(np.ones((1, 1, 1, 1), np.float32))
     padding = graph.constant(np.array([[0, 0], [46000, 0], [46000, 0], [0, 0]], np.int32))
-    (wide,) = graph.add("PAD", [scalar, padding], [float32(1, 46001, 46001, 1)])
+    (padded,) = graph.add("PAD", [scalar, padding], [float32(1, 46001, 46001, 1)])
     (y,) = graph.add("RELU", [x], [big])
-    file = graph.build([y, wide])
+    file = graph.build([y, padded])
     tracemalloc.start()
     try:
         survives(file)

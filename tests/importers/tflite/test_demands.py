@@ -1,4 +1,4 @@
-"""Small .tflite files that ask for much: they are refused or run, soon, and without large allocations."""
+"""Small .tflite files with huge demands: they are refused or run, soon, and without large allocations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gpunn.model import load
 from gpunn.types import MAX_ELEMENTS, DType, Quantization, TensorType, float32
 from tests.tflite_builder import Array, Graph
 
-LIMIT_SECONDS = 5.0  # for files of a few KiB: hundreds of times what a sound one takes
-LIMIT_BYTES = 64 << 20  # of memory while reading: what folding may keep, and room for Python
+LIMIT_SECONDS = 5.0  # for files of a few KiB; a sound one takes hundreds of times less
+LIMIT_BYTES = 64 << 20  # of memory while reading: for folded constants and for Python
 EXTREMES = st.sampled_from(
     [0, 1, 2, 3, 7, 1000, 46341, 65536, 1 << 20, 1 << 24, 1 << 30, (1 << 31) - 1, -1, -(1 << 31)]
 )
-RUN_BYTES = 1 << 16  # of all tensors: so small a model must run, or be refused, as soon as it is read
+RUN_BYTES = 1 << 16  # of all tensors: a model below this size must run at once, or be refused
 F, I8 = DType.FLOAT32, TensorType(DType.INT8, (1, 3, 3, 2), Quantization((0.1,), (0,)))
 WINDOWS = {"stride_w": 1, "stride_h": 1}
 ONE = np.ones((), np.float32)
@@ -33,7 +33,7 @@ def ints(*values: int) -> Array:
     return np.array(values, np.int32)
 
 
-# Operators with the numbers that say how much they make: `n` and `m` stand for what a file may say.
+# Operators with the numbers that decide on the size of results: `n` and `m` stand for those of a file.
 GREEDY: Mapping[str, Any] = {
     "AVERAGE_POOL_2D": lambda n, m: ([IMAGE], [F], {"filter_width": n, "filter_height": m, **WINDOWS}),
     "BATCH_MATMUL": lambda n, m: ([float32(n, 1, 0), float32(0, m)], [F], {}),
@@ -88,7 +88,7 @@ GREEDY: Mapping[str, Any] = {
 
 
 def greedy(operator: str, n: int, m: int, *, read: bool) -> bytes:
-    """A file with an operator that asks for much, in outputs of open shape: `read`, or left to folding."""
+    """Return a file with an operator of huge outputs, whose shapes are open; `read` or left to folding."""
     graph = Graph()
     inputs, dtypes, options = GREEDY[operator](n, m)
     numbers = [graph.input(i) if isinstance(i, TensorType) else graph.constant(i) for i in inputs]
@@ -106,7 +106,7 @@ def _open_results(
 
 
 def runs_or_refuses(file: bytes) -> None:
-    """Read and compile within bounds; run if it is small. Only a gpunn error may come out."""
+    """Read and compile within bounds; run if it is small. It may raise only gpunn errors."""
     tracemalloc.start()
     start = time.perf_counter()
     try:
@@ -130,16 +130,16 @@ def runs_or_refuses(file: bytes) -> None:
     EXTREMES.filter(lambda n: n >= 0) | EXTREMES,
     st.booleans(),
 )
-def test_small_files_that_ask_for_much(operator: str, n: int, m: int, read: bool) -> None:
+def test_small_files_with_huge_demands(operator: str, n: int, m: int, read: bool) -> None:
     try:
         file = greedy(operator, n, m, read=read)
-    except (OverflowError, TypeError, ValueError):  # the number does not fit the field, the file cannot be
+    except (OverflowError, TypeError, ValueError):  # the number does not fit its field
         return
     runs_or_refuses(file)
 
 
 @pytest.mark.parametrize("operator", sorted(GREEDY))
-def test_small_files_that_ask_for_little(operator: str) -> None:
+def test_small_files_with_small_demands(operator: str) -> None:
     model = load(greedy(operator, 1, 1, read=True))
     model.compile("cpu")(*(np.ones(i.type.shape, i.type.dtype.numpy) for i in model.inputs))
 
@@ -159,12 +159,12 @@ def test_a_cast_to_strings_is_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [(1 << 20, 1), (1 << 30, 2), (3, MAX_ELEMENTS)])
-def test_windows_of_nothing_but_padding_are_refused(size: tuple[int, int]) -> None:
+def test_windows_with_only_padding_are_refused(size: tuple[int, int]) -> None:
     with pytest.raises(ModelError, match="too wide"):
         load(greedy("AVERAGE_POOL_2D", *size, read=True))
 
 
-def test_empty_tensors_of_boundless_extents_are_refused() -> None:
+def test_empty_tensors_with_huge_extents_are_refused() -> None:
     big = (0, MAX_ELEMENTS, MAX_ELEMENTS, MAX_ELEMENTS)
     graph = Graph()
     with pytest.raises(ModelError, match="too large"):
@@ -176,7 +176,7 @@ def test_empty_tensors_of_boundless_extents_are_refused() -> None:
 
 
 def _many(operator: str, constants: Sequence[Array], result: TensorType, count: int, *, odd: bool) -> bytes:
-    """A file that has an operator on the same constants often; `odd`: after one that is unknown."""
+    """Return a file with an operator on the same constants many times; `odd`: after an unknown operator."""
     graph = Graph()
     inputs = [graph.constant(c) for c in constants]
     if odd:
@@ -187,11 +187,11 @@ def _many(operator: str, constants: Sequence[Array], result: TensorType, count: 
 
 
 @pytest.mark.parametrize("odd", [False, True])
-def test_constants_that_unfold_often_are_bounded_in_sum(odd: bool) -> None:
+def test_the_sum_of_unfolded_constants_is_bounded(odd: bool) -> None:
     bounds = [np.array(v, np.int32) for v in (0, 4_000_000, 1)]
     file = _many("RANGE", bounds, TensorType(DType.INT32, (4_000_000,)), 300, odd=odd)
     start = time.perf_counter()
-    # Five ranges of 16 MB, and three numbers that each is made of.
+    # Five ranges of 16 MB, each of three numbers.
     with pytest.raises(UnsupportedError, match="constants unfold to 80000060 bytes"):
         load(file)
     assert time.perf_counter() - start < LIMIT_SECONDS
@@ -200,7 +200,7 @@ def test_constants_that_unfold_often_are_bounded_in_sum(odd: bool) -> None:
         load(_many("WHERE", [condition], TensorType(DType.INT64, (20_000, 8)), 100, odd=odd))
 
 
-def test_work_on_unfolded_constants_is_left_to_the_run() -> None:
+def test_operations_on_unfolded_constants_are_left_to_the_run() -> None:
     graph = Graph()
     shapes = graph.constant(ints(1, 1000, 1000, 1)), graph.constant(ints(1, 500, 500, 1))
     one = graph.constant(ONE)

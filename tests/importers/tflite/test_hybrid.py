@@ -22,7 +22,7 @@ PIXELS = float32(1, 6, 5, 4)
 
 
 def filter_type(shape: tuple[int, ...], axis: int | None = None) -> TensorType:
-    """An int8 filter, with a scale for each index along an axis where that is given."""
+    """Return the type of an int8 filter, with a scale for each index along an axis if one is given."""
     if axis is None:
         return quantized(DType.INT8, shape, 0.02)
     scales = tuple(float(s) for s in np.linspace(0.01, 0.04, shape[axis], dtype=np.float32))
@@ -46,12 +46,12 @@ CASES: dict[str, Case] = {
 
 
 def weights(filter: TensorType) -> Array:
-    """Stored weights, the largest among them, which LiteRT's symmetric quantisation counts on."""
+    """Return stored weights with the largest value, which LiteRT's symmetric quantisation expects."""
     return stored(4, filter, -127, 127)
 
 
 def reals(filter: TensorType, values: Array) -> Array:
-    """What stored weights stand for."""
+    """Return the real numbers of stored weights."""
     assert filter.quantization is not None
     shape = [1] * filter.rank
     shape[filter.quantization.axis] = -1
@@ -67,10 +67,10 @@ def hybrid_file(case: Case, values: Array, bias: Array) -> bytes:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_quantised_filter_under_float_input_is_computed_in_float32(case: Case, backend: str) -> None:
-    """As with a float filter to the last bits; as LiteRT but for the activations' rounding to 127 steps.
+def test_a_hybrid_filter_is_computed_in_float32(case: Case, backend: str) -> None:
+    """The result is that of a float filter up to the last bits; LiteRT rounds activations to 127 steps.
 
-    That is off by half a step of max|x| / 127 in each product, so by their sum over the filter at most.
+    Each of LiteRT's products is off by up to half a step of max|x| / 127 times the weight; sums likewise.
     """
     operator, x_type, filter, y, options, _ = case
     values, bias = weights(filter), RNG.standard_normal(y.shape[-1]).astype(np.float32)
@@ -90,7 +90,7 @@ def test_quantised_filter_under_float_input_is_computed_in_float32(case: Case, b
     assert (np.abs(got - litert_run(file, [x])[0]) <= bound * 1.01 + 1e-5).all()
 
 
-def test_a_filter_that_two_operators_share_is_widened_once() -> None:
+def test_a_hybrid_filter_of_two_operators_is_converted_once() -> None:
     filter = filter_type((4, 4))
     graph = Graph()
     number = graph.tensor(filter, data=weights(filter).tobytes())
@@ -100,8 +100,8 @@ def test_a_filter_that_two_operators_share_is_widened_once() -> None:
     assert [o.op for o in model.operations] == ["dequantize", "fully_connected", "fully_connected"]
 
 
-def test_a_filter_stays_marked_as_hybrid_and_one_that_the_file_dequantises_is_not() -> None:
-    """LiteRT quantises the input of the first on the fly, and computes the second in reals."""
+def test_filters_that_the_file_dequantises_are_not_hybrid() -> None:
+    """LiteRT quantises the input of the hybrid operator in the run, and computes the other in reals."""
     filter = filter_type((4, 4))
     values = weights(filter).tobytes()
     graph = Graph()
@@ -116,7 +116,7 @@ def test_a_filter_stays_marked_as_hybrid_and_one_that_the_file_dequantises_is_no
 
 
 def test_a_uint8_filter_without_zero_point_holds_int8(backend: str) -> None:
-    """As converters of 2018 wrote them. Misread, negative weights would be 256 steps of 0.02 off."""
+    """Converters of 2018 wrote such files. Misread, negative weights would be off by 256 steps of 0.02."""
     case = CASES["dense"]
     values, bias = weights(case[2]), RNG.standard_normal(5).astype(np.float32)
     assert case[2].quantization is not None
@@ -136,10 +136,10 @@ def test_other_mixtures_of_reals_and_integers_are_refused() -> None:
 
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8])
 @pytest.mark.parametrize("scales", [(0.03,), (0.03, 0.5, 0.001, 1.0, 0.25, 0.1, 2.0)])
-def test_rows_of_a_quantised_table_come_out_as_reals(
+def test_rows_of_a_quantised_table_become_reals(
     scales: tuple[float, ...], dtype: DType, backend: str
 ) -> None:
-    """A uint8 table holds int8, too."""
+    """A uint8 table contains int8, too."""
     rounded = tuple(float(np.float32(s)) for s in scales)
     table = TensorType(dtype, (7, 8), Quantization(rounded, (0,) * len(scales)))
     graph = Graph()

@@ -1,4 +1,4 @@
-"""Operators of few networks: what is wrong with them or refused, and published files of theirs."""
+"""Operators that are rare in models: errors, refusals, and published files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NUMBERS = (ints(3), np.float32(0.5), np.float32(0), np.float32(-1))
         ("SCATTER_ND", [ints([0]), float32(1), ints(-1)], {}, "do not name slices of shape"),
     ],
 )
-def test_wrong_operators_say_what_is_wrong(
+def test_wrong_operators_are_refused(
     operator: str, inputs: Sequence[Array | TensorType], options: Mapping[str, Any], reason: str
 ) -> None:
     with pytest.raises((FormatError, ModelError), match=f"operation 0, {operator}.*{reason}"):
@@ -63,9 +63,9 @@ def test_wrong_operators_say_what_is_wrong(
 
 
 def test_buckets_of_the_option(backend: str) -> None:
-    """Boundaries are written as the bits of integers, of which the builder makes its vectors."""
+    """Boundaries are written as bits of integers, because the builder writes vectors of integers."""
     bits = np.array([-1.5, 0.0, 2.0, 2**24 + 4, 2.0**62 + 2.0**40], np.float32).view(np.int32)
-    near = [16_777_218, 16_777_219, 16_777_221]  # of which float32 makes 2^24 + 2, + 4 and + 4
+    near = [16_777_218, 16_777_219, 16_777_221]  # float32 rounds them to 2^24 + 2, + 4 and + 4
     for x in (
         np.array([-2, -1.5, 0.5, 2, 9], np.float32),
         np.array([-9, 0, *near], np.int32),
@@ -77,8 +77,8 @@ def test_buckets_of_the_option(backend: str) -> None:
             assert compiled(x).tolist() == litert_run(file, [x])[0].tolist()
 
 
-def test_boundaries_are_not_read_without_end() -> None:
-    """A subgraph of many that is called often asks for them each time."""
+def test_reads_of_boundaries_are_bounded() -> None:
+    """A subgraph with many boundaries that is called often would read them each time."""
     row, places = float32(1), TensorType(DType.INT32, (1,))
     inner, main = Graph(), Graph()
     buckets = inner.add(
@@ -92,8 +92,8 @@ def test_boundaries_are_not_read_without_end() -> None:
 
 
 @pytest.mark.parametrize("count", [12, 64])
-def test_boundaries_are_not_read_without_end_where_operators_wait(count: int) -> None:
-    """Their types are known when a run says the shape, and then they share a bound, which each graph has."""
+def test_reads_of_boundaries_by_pending_operators_are_bounded(count: int) -> None:
+    """Their types are known when a run gives the shape; all operators of a graph then share one bound."""
     inner, main = Graph(), Graph()
     bits, places = {"boundaries": np.zeros(1 << 16, np.int32)}, TensorType(DType.INT32, (1,))
     buckets = inner.add("BUCKETIZE", [inner.input(float32(1), signature=(-1,))], [places], bits)
@@ -108,8 +108,8 @@ def test_boundaries_are_not_read_without_end_where_operators_wait(count: int) ->
                 assert compiled(np.ones(4, np.float32), np.array(shape, np.int32)).shape == shape
 
 
-def test_constants_are_not_searched_without_end() -> None:
-    """Each of many operators would read all of a constant to find nothing."""
+def test_searches_of_constants_are_bounded() -> None:
+    """Each of many operators would read a whole constant and find nothing."""
     graph = Graph()
     nowhere = graph.constant(np.zeros(1 << 20, np.int32))
     for _ in range(40):
@@ -119,7 +119,7 @@ def test_constants_are_not_searched_without_end() -> None:
 
 
 def test_published_files() -> None:
-    """One is well-formed, with tensors of 350 MB; the other says of a constant that nothing holds it."""
+    """One is well-formed and has tensors of 350 MB; the other has a constant without a buffer."""
     folder = "models/tflite_ops/tflite_testdata"
     (operation,) = load(shared(f"{folder}/conv3d_huge_im2col.bin")).operations
     assert (operation.op, operation.outputs[0].type.shape) == ("conv3d", (3, 40, 600, 600, 2))

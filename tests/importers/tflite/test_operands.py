@@ -1,4 +1,4 @@
-"""Parameters that change no shape are operands: one program for any of them, and what LiteRT gives."""
+"""Parameters that change no shape are operands: one program for all values, and LiteRT's results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = random(1, 3, 4)
 BYTES = (X * 20).astype(np.int8)
 WINDOW = [np.array(v, np.int64) for v in ((2, 2), (1, 2), (1, 1))]
 BOXES = np.round(random(2, 20, 4, low=0, high=4) * 16) / 16
-# Operator, constant inputs or None for that of the run, its values, the results, options.
+# Operator, inputs (a constant, or None for the input of the model), its values, the results, options.
 CASES: list[tuple[str, Sequence[Array | None], Array, Sequence[TensorType], Mapping[str, Any]]] = [
     ("PADV2", [X, ints([1, 0], [0, 2]), None], X[0], [type_of(np.zeros((4, 6), np.float32))], {}),
     ("PADV2", [BYTES, ints([1, 0], [0, 2]), None], BYTES[0], [type_of(np.zeros((4, 6), np.int8))], {}),
@@ -64,7 +64,7 @@ def test_one_program_for_all_values(
 
 
 def test_stablehlo_pad(backend: str) -> None:
-    """LiteRT takes no computed value for it."""
+    """LiteRT takes no computed padding value."""
     graph = Graph()
     x, value = graph.input(type_of(X)), graph.input(TensorType(DType.FLOAT32, ()))
     options = {

@@ -19,7 +19,7 @@ prepared = functools.cache(prepare)
 
 
 def check(case: Case, backend: str, ready: Prepared | None = None) -> None:
-    """Assert that a backend gives LiteRT's answers: reals but for a dozen roundings, all else to the bit."""
+    """Assert that a backend gives LiteRT's results: reals up to a dozen roundings, others to the bit."""
     ready = ready or prepare(case)
     model = load(ready.file)
     assert all(o.origin == f"model: operation 0, {case.operator}" for o in model.operations)

@@ -1,4 +1,4 @@
-"""Weights of four and of two bits: the answers of LiteRT, or near them where it rounds what it reads."""
+"""Weights of four and of two bits: LiteRT's results, or near them if LiteRT rounds its input."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LAYERS: dict[str, tuple[Shape, Shape, Shape, int, Mapping[str, Any]]] = {
 
 
 def packed(values: Array, bits: int) -> bytes:
-    """Integers as text of so many binary digits, the first one last, eight digits a byte."""
+    """Return the bytes of integers of `bits` bits each; the first integer is in the lowest bits."""
     digits = "".join(f"{v % 2**bits:0{bits}b}" for v in reversed(values.reshape(-1).tolist()))
     return int(digits, 2).to_bytes(-(-len(digits) // 8), "little")
 
 
-def layer(operator: str, name: str, scales: int, integer: bool) -> tuple[bytes, Array, float]:
-    """A file with one layer, a sample, and how far reals may be off where LiteRT rounds the sample."""
+def single_operator(operator: str, name: str, scales: int, integer: bool) -> tuple[bytes, Array, float]:
+    """Return a file of one operator, a sample, and how far reals may be off as LiteRT rounds the sample."""
     x, shape, y, axis, options = LAYERS[operator]
     bits = int(name[-1])
     values = np.random.default_rng(bits).integers(-(2 ** (bits - 1)), 2 ** (bits - 1), shape)
@@ -60,8 +60,8 @@ def layer(operator: str, name: str, scales: int, integer: bool) -> tuple[bytes, 
     ],
 )
 def test_weights_of_few_bits(operator: str, name: str, integer: bool, scales: int, backend: str) -> None:
-    """LiteRT has no more of them: its convolution takes weights of two bits for noise."""
-    file, sample, near = layer(operator, name, scales, integer)
+    """Other operators are not compared: LiteRT's convolution misreads weights of two bits."""
+    file, sample, near = single_operator(operator, name, scales, integer)
     with load(file).compile(backend=backend) as compiled:
         found = compiled(sample)
     answer = litert_run(file, [sample])[0]
@@ -69,7 +69,7 @@ def test_weights_of_few_bits(operator: str, name: str, integer: bool, scales: in
     assert np.ptp(answer.astype(np.float64)) > 20 * (0.05 if integer else near)
 
 
-def test_what_does_not_fill_its_bytes() -> None:
+def test_packed_constants_of_a_wrong_size_are_refused() -> None:
     graph = Graph()
     constant = graph.tensor(TensorType(DType.INT8, (3, 3)), data=bytes(4), stored_as="INT4")
     with pytest.raises(FormatError, match="9 integers of 4 bits do not fill 4 bytes"):

@@ -1,4 +1,4 @@
-"""Random programs of assignments, branches and loops: what variables hold is what LiteRT says they do."""
+"""Random programs of assignments, branches and loops: variables have the values that LiteRT gives them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.tflite_builder import Graph, litert_runs
 
 NAMES = b"a", b"b", b"c"
 FLAG = TensorType(DType.BOOL, (1,))
-DEEPEST = 2  # of branches and loops in one another
+DEEPEST = 2  # of nested branches and loops
 FRAMES = [[one(v)] for v in (1, 2, -3)]
 
 
 class Program:
-    """Graphs in the making: the main one and those that it calls, which also call one another."""
+    """Graphs under construction: the main one, and those that it and others call."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -36,7 +36,7 @@ class Program:
         return main.build([y], called=self.called)
 
     def steps(self, graph: Graph, x: int, depth: int, count: int) -> int:
-        """What x becomes in some steps."""
+        """Add some steps; return the tensor that x becomes."""
         kinds = [self.add, self.add, self.assign, self.assign, self.scale]
         kinds += [self.branch, self.loop] if depth < DEEPEST else []
         y = x
@@ -60,7 +60,7 @@ class Program:
         return graph.add("MUL", [x, graph.constant(one(self.random.choice([-1, 0.5, 2])))], [ONE])[0]
 
     def subgraph(self, depth: int) -> int:
-        """A subgraph of some steps more, and its number."""
+        """Add a subgraph of some further steps; return its number."""
         graph = Graph()
         x = graph.input(ONE)
         y = self.steps(graph, x, depth + 1, self.random.randint(1, 4))
@@ -76,7 +76,7 @@ class Program:
         return graph.add("IF", [less, x], [ONE], options)[0]
 
     def loop(self, graph: Graph, x: int, depth: int) -> int:
-        """Up to three times, as long as a variable is not too large."""
+        """Add a loop of up to three rounds, while a variable is not too large."""
         condition, body = Graph(), Graph()
         (count, _), (left, inside) = ([g.input(ONE), g.input(ONE)] for g in (condition, body))
         flags = [
@@ -103,7 +103,7 @@ def test_every_run_agrees_with_litert(seed: int) -> None:
     np.testing.assert_array_equal(found, litert_runs(file, FRAMES))
 
 
-def test_they_do_nest() -> None:
+def test_branches_and_loops_are_nested() -> None:
     models = [load(Program(seed).build()) for seed in range(16)]
     assert max(len([*walk(model)]) for model in models) > 8
     assert {o.op for model in models for m in walk(model) for o in m.operations} > {"if_else", "while_loop"}

@@ -18,7 +18,7 @@ from tests.tflite_builder import Graph, litert_run, single_op
 
 
 def typed(type: TensorType) -> TensorType:
-    """The type of an input as the reader understands it."""
+    """Return the type of an input as the reader reads it."""
     graph = Graph()
     x = graph.input(type)
     return load(graph.build([x])).inputs[0].type
@@ -40,7 +40,7 @@ def test_parameters_are_read() -> None:
         (Quantization((0.5, 0.0), (0,), 1), Quantization((0.5, 0.0), (0,), 1)),
     ],
 )
-def test_parameters_that_say_less(stated: Quantization, understood: Quantization | None) -> None:
+def test_incomplete_parameters(stated: Quantization, understood: Quantization | None) -> None:
     assert typed(TensorType(I8, (3, 2), stated)).quantization == understood
 
 
@@ -114,7 +114,7 @@ def test_refusals_have_reasons(
 
 
 @pytest.mark.parametrize("operator", ["ADD", "MAXIMUM", "CONCATENATION", "LESS"])
-def test_a_scale_of_int32_says_nothing(operator: str, backend: str) -> None:
+def test_a_scale_of_int32_is_ignored(operator: str, backend: str) -> None:
     a, b = (quantized(DType.INT32, (2, 3), scale, zero) for scale, zero in ((0.5, 3), (0.25, 0)))
     results = {"CONCATENATION": b.with_shape((4, 3)), "LESS": TensorType(DType.BOOL, (2, 3))}
     file = single_op(operator, [a, b], [results.get(operator, b)])
@@ -132,11 +132,11 @@ def test_a_padding_value_of_another_quantisation_is_refused() -> None:
         load(graph.build(graph.add("PADV2", operands, [u8(4)])))
 
 
-def test_float16_weights_are_widened() -> None:
+def test_float16_weights_become_float32() -> None:
     graph = Graph()
     half = graph.constant(np.array([0.5, -2.0], np.float16))
-    (wide,) = graph.add("DEQUANTIZE", [half], [float32(2)], version=3)
-    (y,) = graph.add("MUL", [graph.input(float32(2)), wide], [float32(2)])
+    (floats,) = graph.add("DEQUANTIZE", [half], [float32(2)], version=3)
+    (y,) = graph.add("MUL", [graph.input(float32(2)), floats], [float32(2)])
     with load(graph.build([y])).compile(backend="cpu") as compiled:
         assert compiled(np.array([3, 4], np.float32)).tolist() == [1.5, -8.0]
 
@@ -144,7 +144,7 @@ def test_float16_weights_are_widened() -> None:
 def shuffled(
     batch: int, depth: int, units: int, zero: int = 128, activation: str = "NONE"
 ) -> tuple[bytes, TensorType, Array]:
-    """A file of FULLY_CONNECTED with shuffled weights, its input's type, and the weights as a matrix."""
+    """Return a file of FULLY_CONNECTED with shuffled weights, its input's type, and the weight matrix."""
     graph, generator = Graph(), np.random.default_rng(units)
     x, y = quantized(U8, (batch, depth), 1 / 128, zero), quantized(DType.INT16, (batch, units), 2.0**-11)
     w = generator.integers(-128, 128, (units, depth)).astype(np.int8)
@@ -180,4 +180,4 @@ def test_shuffled_weights_take_numbers_around_128() -> None:
     with pytest.raises(UnsupportedError, match="t0 must have a scale and zero point 128"):
         load(shuffled(1, 16, 4, zero=127)[0])
     clamped = load(shuffled(1, 16, 4, activation="RELU")[0]).operations[1]
-    assert clamped.attrs["activation"] == "relu", "which LiteRT leaves out"
+    assert clamped.attrs["activation"] == "relu", "gpunn applies the activation, LiteRT does not"

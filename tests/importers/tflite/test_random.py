@@ -1,4 +1,4 @@
-"""Random numbers: LiteRT's of the same seeds, run after run."""
+"""Random numbers: equal to LiteRT's for the same seeds, run after run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = (3, 7)
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("operator", ["RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"])
 def test_numbers_of_a_shape(operator: str, seeds: Sequence[int], backend: str) -> None:
-    """Normal ones but for two roundings: a radius of up to 5.7 times a sine, in 2^-24 of each."""
+    """Normal numbers differ by two roundings of 2^-24: of a radius of up to 5.7, and of a sine."""
     shape = TensorType(DType.INT32, (2,))
     graph = Graph()
     options = {"seed": seeds[0], "seed2": seeds[1]}
@@ -40,8 +40,8 @@ def test_numbers_of_a_shape(operator: str, seeds: Sequence[int], backend: str) -
             compiled.reset_state()
 
 
-def test_numbers_of_a_shape_that_comes_with_the_run(backend: str) -> None:
-    """The generator goes on whatever the shapes were."""
+def test_numbers_of_a_computed_shape(backend: str) -> None:
+    """The generator continues from run to run, for all shapes."""
     options = {"seed": 1, "seed2": 2}
     file = single_op("RANDOM_UNIFORM", [TensorType(DType.INT32, (2,))], [float32(1, 1)], options)
     shapes = [[np.array(shape, np.int32)] for shape in ((2, 3), (1, 5), (2, 3), (2, 3))]
@@ -78,7 +78,7 @@ def test_each_operator_draws_for_itself(backend: str) -> None:
     assert not (first == other).any() and not (first == again).any()
 
 
-def test_seeds_that_a_file_leaves_open_are_new_each_time_it_is_read() -> None:
+def test_missing_seeds_are_drawn_anew_for_each_load() -> None:
     graph = Graph()
     (y,) = graph.add("RANDOM_UNIFORM", [graph.constant(ints(50))], [float32(50)])
     found = []
@@ -90,7 +90,7 @@ def test_seeds_that_a_file_leaves_open_are_new_each_time_it_is_read() -> None:
 
 
 def test_the_normal_distribution() -> None:
-    """The mean of n numbers lies within 5 / sqrt(n) of 0, that of their squares within 5 sqrt(2 / n) of 1."""
+    """The mean of n numbers is within 5 / sqrt(n) of 0, that of their squares within 5 sqrt(2 / n) of 1."""
     graph, count = Graph(), 20_000
     (y,) = graph.add("RANDOM_STANDARD_NORMAL", [graph.constant(ints(count))], [float32(count)], {"seed": 9})
     with load(graph.build([y])).compile(backend="cpu") as compiled:
@@ -108,7 +108,7 @@ def test_the_normal_distribution() -> None:
         ("MULTINOMIAL", [float32(3, 2), ints(1)[0]], TensorType(DType.INT8, (3, 1)), "dtype must be int32"),
     ],
 )
-def test_wrong_operators_say_what_is_wrong(
+def test_wrong_operators_are_refused(
     operator: str, inputs: Sequence[Array | TensorType], result: TensorType, reason: str
 ) -> None:
     with pytest.raises((FormatError, ModelError), match=reason):

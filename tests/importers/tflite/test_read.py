@@ -1,4 +1,4 @@
-"""The TFLite reader: what it tolerates, what it refuses, where its labels come from."""
+"""The TFLite reader: files that it reads, files that it refuses, and labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ X = np.array([[-1.5, 0.0, 2.0, 9.0]], np.float32)
 
 
 def chain(*operators: str, type: TensorType = ROW) -> tuple[Graph, int]:
-    """A graph of unary operators, and its last tensor."""
+    """Return a graph of unary operators, and its last tensor."""
     graph = Graph()
     tensor = graph.input(type)
     for operator in operators:
@@ -33,7 +33,7 @@ def chain(*operators: str, type: TensorType = ROW) -> tuple[Graph, int]:
 
 
 @pytest.mark.parametrize("codes", ["old", "new", "both"])
-def test_operator_codes_of_all_ages_are_read(codes: str) -> None:
+def test_operator_codes_of_all_schema_versions_are_read(codes: str) -> None:
     graph, y = chain("RELU", "TANH", "RELU")
     file = graph.build([y], codes=codes)
     assert [o.op for o in load(file).operations] == ["relu", "tanh", "relu"]
@@ -52,7 +52,7 @@ def test_buffers_need_no_alignment(alignment: int) -> None:
     np.testing.assert_allclose(evaluator.run(model, [X])[0], (X + 1) * np.arange(4), atol=1e-6)
 
 
-def test_buffers_behind_the_flatbuffer() -> None:
+def test_buffers_after_the_flatbuffer() -> None:
     graph = Graph()
     a, b = (graph.constant(np.arange(4, dtype=np.float32) + k) for k in (0, 4))
     (y,) = graph.add("ADD", [graph.input(ROW), a], [ROW])
@@ -63,7 +63,7 @@ def test_buffers_behind_the_flatbuffer() -> None:
         load(file[:-1])
 
 
-def test_tensors_without_names_and_with_equal_names_get_their_own() -> None:
+def test_missing_and_equal_names_of_tensors_become_unique() -> None:
     graph = Graph()
     x = graph.input(ROW, None)
     y = graph.input(ROW, "same")
@@ -74,7 +74,7 @@ def test_tensors_without_names_and_with_equal_names_get_their_own() -> None:
     assert [o.name for o in model.operands()] == ["tensor_0", "same", "same:1", "same:2", "same:1:1"]
 
 
-def test_names_cannot_steer_a_terminal() -> None:
+def test_names_cannot_control_a_terminal() -> None:
     graph = Graph()
     x = graph.input(ROW, "a\x1b[31mb\nc")
     (y,) = graph.add("RELU", [x], [ROW], names=["n" * 5000])
@@ -83,7 +83,7 @@ def test_names_cannot_steer_a_terminal() -> None:
     assert len(model.outputs[0].name) == 1024
 
 
-def test_metadata_signatures_and_open_dimensions_are_no_obstacle() -> None:
+def test_metadata_signatures_and_open_dimensions_are_accepted() -> None:
     graph = Graph()
     x = graph.input(ROW, signature=(-1, 4))
     (y,) = graph.add("RELU", [x], [ROW])
@@ -101,7 +101,7 @@ def test_open_output_dimensions_are_not_compared() -> None:
     assert load(graph.build([y])).outputs[0].type == float32(3, 4)
 
 
-def test_a_model_may_hand_an_input_or_a_constant_on() -> None:
+def test_inputs_and_constants_may_be_outputs() -> None:
     graph, y = chain("RELU")
     constant = graph.constant(np.ones(2, np.float32))
     model = load(graph.build([graph.inputs[0], y, constant]))
@@ -109,7 +109,7 @@ def test_a_model_may_hand_an_input_or_a_constant_on() -> None:
     assert [r.tolist() for r in results] == [X.tolist(), np.maximum(X, 0).tolist(), [1, 1]]
 
 
-def test_a_tensor_written_twice_holds_the_latest() -> None:
+def test_a_tensor_written_twice_has_the_last_value() -> None:
     graph, y = chain("RELU")
     graph.nodes.append(Node("TANH", (y,), (y,)))
     file = graph.build([y])
@@ -125,7 +125,7 @@ def test_shared_constants_stay_one_operand() -> None:
     assert operations[0].inputs[1] is operations[1].inputs[1]
 
 
-def test_constants_of_no_elements() -> None:
+def test_empty_constants() -> None:
     graph = Graph()
     empty = graph.constant(np.empty((0, 4), np.float32))
     (y,) = graph.add("CONCATENATION", [graph.input(ROW), empty], [ROW], {"axis": 0})
@@ -148,7 +148,7 @@ def test_everything_unsupported_is_listed_at_once() -> None:
     ]
 
 
-def test_what_follows_an_unsupported_operator_raises_no_other_error() -> None:
+def test_operators_after_an_unsupported_one_raise_no_other_error() -> None:
     graph, y = chain("RFFT2D")
     (z,) = graph.add("TRANSPOSE", [y, graph.constant(np.array([0, 0], np.int32))], [ROW])
     with pytest.raises(UnsupportedError, match="RFFT2D"):
@@ -156,7 +156,7 @@ def test_what_follows_an_unsupported_operator_raises_no_other_error() -> None:
 
 
 def test_complex_numbers_are_refused() -> None:
-    """Tensors and operators are named; the builder takes of a dtype, which gpunn has not, only the name."""
+    """The refusal names tensors and operators. gpunn has no such dtype; the builder only needs its name."""
     numbers = TensorType(cast("DType", SimpleNamespace(name="COMPLEX64")), (2,))
     with pytest.raises(UnsupportedError) as refusal:
         load(single_op("ABS", [numbers], [float32(2)]))
@@ -243,7 +243,7 @@ WRONG: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize(("make", "reason"), WRONG.values(), ids=WRONG)
-def test_wrong_files_say_what_is_wrong(make: Callable[[], bytes], reason: str) -> None:
+def test_wrong_files_are_refused(make: Callable[[], bytes], reason: str) -> None:
     with pytest.raises(FormatError, match=reason):
         load(make())
 
@@ -256,17 +256,17 @@ def test_other_schema_versions_are_refused() -> None:
         load(bytes(file))
 
 
-def test_vectors_shared_without_end_are_refused() -> None:
-    """A thousand operators that all name one long list would cost a million reads."""
-    wide = 1000
+def test_vectors_shared_too_often_are_refused() -> None:
+    """A thousand operators that share one list of a thousand entries would need a million reads."""
+    count = 1000
     graph = Graph()
     x = graph.input(ROW)
-    for _ in range(wide):
+    for _ in range(count):
         graph.add("CONCATENATION", [x], [ROW])
     long = graph.build([x])
     model = tflite.Model.GetRootAs(long)
-    file = bytearray(long + struct.pack(f"<I{wide}i", wide, *[0] * wide))
-    for index in range(wide):
+    file = bytearray(long + struct.pack(f"<I{count}i", count, *[0] * count))
+    for index in range(count):
         table = model.Subgraphs(0).Operators(index)._tab
         field = table.Pos + table.Offset(6)
         struct.pack_into("<I", file, field, len(long) - field)
@@ -275,7 +275,7 @@ def test_vectors_shared_without_end_are_refused() -> None:
 
 
 def test_operators_that_share_one_table_are_refused() -> None:
-    """A list of four bytes an operator would make thousands of operations of a small file."""
+    """With four bytes for each operator, a small file could have thousands of operations."""
     count = 5000
     graph, y = chain("RELU")
     file = bytearray(graph.build([y]))
@@ -305,7 +305,7 @@ LABELS = ["cat", "dog", "bird", "fish"]
 
 
 def packed(*members: tuple[str, str], model: bytes | None = None) -> bytes:
-    """A model with a zip behind it."""
+    """Return a model followed by a zip archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in members:
@@ -314,22 +314,22 @@ def packed(*members: tuple[str, str], model: bytes | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\n\n", "\r\n"])
-def test_labels_come_from_the_zip_behind_the_model(ending: str) -> None:
+def test_labels_come_from_the_zip_after_the_model(ending: str) -> None:
     file = packed(("notes.txt", "one\ntwo"), ("labels.txt", "\n".join(LABELS) + ending))
     assert load(file).labels == tuple(LABELS)
 
 
-def test_labels_must_be_as_many_as_the_classes() -> None:
+def test_every_class_needs_a_label() -> None:
     assert load(packed(("labels.txt", "\n".join(LABELS[:3])))).labels == ()
     assert load(packed(("labels.csv", "\n".join(LABELS)))).labels == ()
     assert load(single_op("RELU", [ROW], [ROW])).labels == ()
 
 
-def test_labels_cannot_steer_a_terminal() -> None:
+def test_labels_cannot_control_a_terminal() -> None:
     assert load(packed(("labels.txt", "a\x1b[0m\n b \nc\nd"))).labels == ("a\ufffd[0m", "b", "c", "d")
 
 
-def test_a_damaged_zip_is_no_obstacle() -> None:
+def test_a_damaged_zip_is_ignored() -> None:
     file = bytearray(packed(("labels.txt", "\n".join(LABELS))))
     start = file.index(b"PK\3\4")
     rng = np.random.default_rng(0)
@@ -340,5 +340,5 @@ def test_a_damaged_zip_is_no_obstacle() -> None:
         assert len(load(bytes(damaged)).labels) in (0, 4)
 
 
-def test_a_zip_bomb_is_not_inflated() -> None:
+def test_a_zip_bomb_is_not_decompressed() -> None:
     assert load(packed(("labels.txt", "a\n" * (8 << 20)))).labels == ()

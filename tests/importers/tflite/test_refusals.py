@@ -1,4 +1,4 @@
-"""Messages about what cannot run: every operator is named, and they stay short."""
+"""Messages about operators that cannot run: they name every operator and stay short."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def message(graph: Graph) -> str:
     return str(caught.value)
 
 
-def test_equal_reasons_are_put_together() -> None:
+def test_equal_reasons_are_joined() -> None:
     graph = Graph()
     x = graph.input(ROW)
     for _ in range(5):
@@ -48,7 +48,7 @@ def test_a_range_of_too_many_numbers_is_one_of_the_reasons() -> None:
     )
 
 
-def test_thousands_of_operators_make_no_longer_message() -> None:
+def test_messages_about_thousands_of_operators_are_short() -> None:
     graph = Graph()
     x = graph.input(ROW)
     for _ in range(3000):
@@ -59,7 +59,7 @@ def test_thousands_of_operators_make_no_longer_message() -> None:
     )
 
 
-def test_of_many_reasons_some_are_given_for_each_operator() -> None:
+def test_long_messages_give_some_reasons_for_each_operator() -> None:
     graph = Graph()
     q = graph.input(TensorType(DType.INT8, (1, 4), Quantization((0.5,), (3,))), "q")
     for i in range(100):

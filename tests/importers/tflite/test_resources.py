@@ -1,4 +1,4 @@
-"""Variables that have names: against LiteRT over several runs."""
+"""Named variables: against LiteRT over several runs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def plus(graph: Graph, a: int, b: int) -> int:
 
 
 def first(value: float = 5, name: bytes = b"v") -> Sub:
-    """A subgraph that gives a variable its first value."""
+    """Return a subgraph that gives a variable its first value."""
     graph = Graph()
     assign(graph, variable(graph, name), graph.constant(one(value)))
     return graph, []
 
 
 def using(steps: str, called: Sequence[Sub] = (first(),)) -> bytes:
-    """x -> what is read, for steps of r(ead), w(rite the last plus x), o(nce), into `called`, in order."""
+    """x -> the values read, by steps: r(ead), w(rite the last value plus x), o(nce: call `called`)."""
     graph = Graph()
     x = graph.input(ONE)
     handle, seen, last = variable(graph), [], x
@@ -68,7 +68,7 @@ def using(steps: str, called: Sequence[Sub] = (first(),)) -> bytes:
 
 
 def check(file: bytes, frames: Sequence[Sequence[Array]], backend: str) -> list[list[Array]]:
-    """What gpunn gives for one frame after the other: what LiteRT does, also after a reset."""
+    """Return gpunn's results for all frames; assert that they are LiteRT's, also after a reset."""
     expected = litert_runs(file, frames)
     with load(file).compile(backend=backend) as compiled:
         found = [as_list(compiled(*frame)) for frame in frames]
@@ -79,12 +79,12 @@ def check(file: bytes, frames: Sequence[Sequence[Array]], backend: str) -> list[
 
 
 @pytest.mark.parametrize("steps", ["or", "orw", "orwrwr", "owr", "wr", "wrwr", "oroo"])
-def test_readers_see_what_was_assigned_last_in_this_run_or_before(steps: str, backend: str) -> None:
+def test_readers_see_the_last_assigned_value(steps: str, backend: str) -> None:
     check(using(steps), [[one(1)], [one(10)], [one(100)]], backend)
 
 
 def computing(operator: str) -> Sub:
-    """A first value that is computed."""
+    """Return a subgraph that computes a first value."""
     graph = Graph()
     (value,) = graph.add(operator, [graph.constant(one(2))], [ONE])
     assign(graph, variable(graph), value)
@@ -96,8 +96,8 @@ def test_first_values_may_be_computed(steps: str, backend: str) -> None:
     check(using(steps, [computing("SQUARE")]), [[one(1)], [one(10)]], backend)
 
 
-def test_first_values_may_come_of_one_another(backend: str) -> None:
-    """A loop in what runs once, which adds 3 + 2 + 1 to what was assigned before it."""
+def test_first_values_may_depend_on_one_another(backend: str) -> None:
+    """A loop in the initial subgraph adds 3 + 2 + 1 to a value assigned before it."""
     (condition, (count,)), init, main = negating(), Graph(), Graph()
     goes_on = condition.add("LESS", [count, condition.constant(one(0))], [TensorType(DType.BOOL, (1,))])
     body, _ = adding()
@@ -121,7 +121,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("type", KINDS.values(), ids=KINDS)
-def test_variables_of_any_type_are_lines_of_delay(type: TensorType, backend: str) -> None:
+def test_variables_of_every_type_delay_values(type: TensorType, backend: str) -> None:
     values = [np.arange(k, k + 6).reshape(2, 3).astype(type.dtype.numpy) for k in range(3)]
     init, main = Graph(), Graph()
     assign(init, variable(init), init.tensor(type, data=values[0].tobytes()))
@@ -133,7 +133,7 @@ def test_variables_of_any_type_are_lines_of_delay(type: TensorType, backend: str
     check(main.build([before], called=[(init, [])]), [[v] for v in values], backend)
 
 
-def test_equal_names_mean_one_variable_and_containers_keep_them_apart(backend: str) -> None:
+def test_equal_names_in_one_container_are_one_variable(backend: str) -> None:
     main = Graph()
     x = main.input(ONE)
     for index in (1, 2, 1):
@@ -158,7 +158,7 @@ def test_the_state_stays_on_the_gpu(gpu: str) -> None:
 
 
 def adding(handle_comes_in: bool = False) -> Sub:
-    """x -> what variable v holds when x has been added to it."""
+    """x -> the value of variable v after x has been added to it."""
     graph = Graph()
     x = graph.input(ONE)
     handle = graph.resource() if handle_comes_in else variable(graph)
@@ -169,7 +169,7 @@ def adding(handle_comes_in: bool = False) -> Sub:
 
 
 def negating(handle_comes_in: bool = False) -> Sub:
-    """x -> -x, whatever there is besides."""
+    """x -> -x; another input is not used."""
     graph = Graph()
     x = graph.input(ONE)
     graph.inputs += [graph.resource()] if handle_comes_in else []
@@ -177,7 +177,7 @@ def negating(handle_comes_in: bool = False) -> Sub:
 
 
 def branching(then: Sub, otherwise: Sub, handle_comes_in: bool = False, steps: str = "or") -> bytes:
-    """(condition, x) -> (what a branch makes of x, what v holds after that)."""
+    """(condition, x) -> (the result of a branch of x, the value of v after it)."""
     main = Graph()
     inputs = [main.input(BOOL), main.input(ONE)]
     if "o" in steps:
@@ -190,7 +190,7 @@ def branching(then: Sub, otherwise: Sub, handle_comes_in: bool = False, steps: s
 
 
 @pytest.mark.parametrize("handle_comes_in", [False, True])
-def test_a_branch_assigns_or_leaves_it(handle_comes_in: bool, backend: str) -> None:
+def test_branches_may_assign_a_variable_or_not(handle_comes_in: bool, backend: str) -> None:
     subs = adding(handle_comes_in), negating(handle_comes_in)
     frames = [[T, one(1)], [F, one(10)], [T, one(100)], [T, one(1000)], [F, one(0)]]
     found = check(branching(*subs, handle_comes_in), frames, backend)
@@ -226,7 +226,7 @@ def test_a_branch_may_have_no_results(assigns: bool, backend: str) -> None:
 
 
 def looping(inner: Sub, handle_comes_in: bool = False, init: Sequence[Sub] = (first(),)) -> bytes:
-    """n -> (0, what v holds), when subgraph `inner` has been given n, n - 1, ... 1."""
+    """n -> (0, the value of v) after calls of subgraph `inner` with n, n - 1, ... 1."""
     main, condition, body = graphs = Graph(), Graph(), Graph()
     inputs = [[g.input(ONE)] for g in graphs]
     if init:
@@ -248,14 +248,14 @@ def looping(inner: Sub, handle_comes_in: bool = False, init: Sequence[Sub] = (fi
 
 
 @pytest.mark.parametrize("handle_comes_in", [False, True])
-def test_a_loop_adds_up_in_a_variable(handle_comes_in: bool, backend: str) -> None:
+def test_a_loop_adds_to_a_variable(handle_comes_in: bool, backend: str) -> None:
     file = looping(adding(handle_comes_in), handle_comes_in)
     found = check(file, [[one(3)], [one(0)], [one(2)]], backend)
     assert [v.item() for _, v in found] == [11, 11, 14]
 
 
 def cell() -> Sub:
-    """x -> x + h, which is h the next time."""
+    """x -> x + h, the next value of h."""
     graph = Graph()
     weight, zero = graph.constant(np.ones((1, 1), np.float32)), graph.constant(np.zeros(1, np.float32))
     state = graph.tensor(float32(1, 1), is_variable=True)
@@ -264,14 +264,14 @@ def cell() -> Sub:
     return graph, list(graph.add("RESHAPE", h, [ONE], {"new_shape": [1]}))
 
 
-def test_variable_tensors_of_a_branch_begin_anew_each_time(backend: str) -> None:
+def test_variable_tensors_of_a_branch_restart_with_each_call(backend: str) -> None:
     frames = [[c, one(k)] for c, k in ((T, 1), (F, 2), (T, 3), (T, 4))]
     for subs in ((cell(), negating()), (negating(), cell()), (cell(), cell())):
         check(branching(*subs, steps=""), frames, backend)
 
 
 @pytest.mark.parametrize("condition", [T, F])
-def test_so_do_those_of_a_branch_that_is_known(condition: Array, backend: str) -> None:
+def test_variable_tensors_of_an_inlined_branch_restart_with_each_call(condition: Array, backend: str) -> None:
     main = Graph()
     options = {"then_subgraph_index": 1, "else_subgraph_index": 2}
     outputs = main.add("IF", [main.constant(condition), main.input(ONE)], [ONE], options)
@@ -279,8 +279,8 @@ def test_so_do_those_of_a_branch_that_is_known(condition: Array, backend: str) -
     check(file, [[one(1)], [one(2)]], backend)
 
 
-def test_variable_tensors_go_round_with_a_loop(backend: str) -> None:
-    """3, 1 -> the states 1, 1 + 1, 2 + 2; the next run begins at 0 again."""
+def test_variable_tensors_keep_their_values_between_rounds(backend: str) -> None:
+    """The inputs 3, 1 give the states 1, 1 + 1, 2 + 2; the next run starts from 0 again."""
     main, condition, (body, (h,)) = Graph(), Graph(), cell()
     for graph in main, condition:
         graph.input(ONE), graph.input(ONE)

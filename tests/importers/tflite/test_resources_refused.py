@@ -1,4 +1,4 @@
-"""What files may not do with variables that have names: each is refused with a reason."""
+"""Wrong uses of named variables: each is refused with a reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.tflite_builder import Graph, Node
 
 
 def handle_as(what: str) -> bytes:
-    """A handle as an operator's input, or as the model's output."""
+    """Return a file with a handle as an operator's input, or as the model's output."""
     graph = Graph()
     made = variable(graph)
     return graph.build(
@@ -37,7 +37,7 @@ def handle_as(what: str) -> bytes:
 
 
 def passing(handle_comes_in: bool) -> bytes:
-    """A call that gives a handle for a number, or a number for a handle."""
+    """Return a file with a call that passes a handle instead of a number, or a number instead of a handle."""
     number = TensorType(DType.INT32, ())
     main, inner = Graph(), Graph()
     x = main.input(number)
@@ -51,7 +51,7 @@ def passing(handle_comes_in: bool) -> bytes:
 
 
 def choosing_a_handle() -> bytes:
-    """An IF whose result is one of two variables."""
+    """Return a file with an IF whose result is one of two variables."""
     main, subs = Graph(), []
     for name in (b"a", b"b"):
         graph = Graph()
@@ -63,7 +63,7 @@ def choosing_a_handle() -> bytes:
 
 
 def retyping() -> bytes:
-    """A variable of one element to which two are assigned."""
+    """Return a file that assigns two elements to a variable of one."""
     main = Graph()
     x = main.input(float32(2))
     once(main)
@@ -85,7 +85,7 @@ def once_in_a_branch() -> Sub:
 
 
 def deciding() -> bytes:
-    """A loop whose condition counts how often it is asked."""
+    """Return a file with a loop whose condition assigns a variable."""
     main, (condition, (count,)), body = Graph(), adding(), negating()
     goes_on = condition.add("LESS", [count, condition.constant(one(9))], [TensorType(DType.BOOL, (1,))])
     x = main.input(ONE)
@@ -151,6 +151,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("file", "kind", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_had_is_refused(file: bytes, kind: type[Exception], reason: str) -> None:
+def test_wrong_uses_are_refused(file: bytes, kind: type[Exception], reason: str) -> None:
     with pytest.raises(kind, match=reason):
         load(file)

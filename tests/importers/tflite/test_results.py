@@ -1,4 +1,4 @@
-"""Files that say something wrong of their results' types: read as LiteRT reads them, or refused."""
+"""Files that state wrong types of results: read as LiteRT reads them, or refused."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.tflite_builder import litert_run
 
 
 def one_of(operator: str) -> Case:
-    """A case of an operator, with scales if it has any."""
+    """Return a case of an operator, a quantised one if possible."""
     cases = [c for c in CASES if c.operator == operator]
     return next((c for c in cases if any(t.quantization is not None for t in c.types())), cases[0])
 
 
 def mistyped(file: bytes) -> bytes:
-    """The file with results that are said to be of another type."""
+    """Return the file with other stated types of results."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(file, 0))
     (graph,) = model.subgraphs
     real, number = schema.TensorType.FLOAT32, schema.TensorType.INT32
@@ -34,7 +34,7 @@ def mistyped(file: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("operator", sorted(RESULT_TYPES))
-def test_results_are_of_the_type_that_follows_from_the_inputs(operator: str) -> None:
+def test_results_have_the_type_that_follows_from_the_inputs(operator: str) -> None:
     case = one_of(operator)
     ready = prepared(case)
     wrong = replace(ready, file=mistyped(ready.file))
@@ -47,7 +47,7 @@ def test_results_are_of_the_type_that_follows_from_the_inputs(operator: str) -> 
 
 @pytest.mark.parametrize("operator", ["ABS", "MUL", "RESHAPE"])
 def test_others_are_refused(operator: str) -> None:
-    """LiteRT refuses some, and of others it takes the bits of one type for another."""
+    """LiteRT refuses some of them, and misreads the bits of others."""
     ready = prepared(one_of(operator))
     with pytest.raises(FormatError, match=r"is (FLOAT32|INT32), expected"):
         load(mistyped(ready.file))

@@ -1,4 +1,4 @@
-"""Options and operands of operators: what they become, and what is refused."""
+"""Options and operands of operators: the attributes that they become, and refusals."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_fused_activation_is_an_attribute(operator: str, fused: str, name: str) 
 
 
 def one(operator: str, options: Mapping[str, Any]) -> bytes:
-    """A file with a small instance of an operator."""
+    """Return a file with a small instance of an operator."""
     square, row = float32(1, 2, 2, 2), float32(1, 4)
     window = {"stride_w": 1, "stride_h": 1}
     inputs, output, more = {
@@ -150,7 +150,7 @@ WRONG: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, An
 
 
 @pytest.mark.parametrize(("operator", "inputs", "options", "reason"), WRONG.values(), ids=WRONG)
-def test_wrong_operators_say_what_is_wrong(
+def test_wrong_operators_are_refused(
     operator: str,
     inputs: Sequence[Array | TensorType | None],
     options: Mapping[str, Any] | None,

@@ -1,4 +1,4 @@
-"""Starts of slices and axes that are values of the run, against LiteRT: one program for all values."""
+"""Computed starts of slices and computed axes, against LiteRT: one program for all values."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ def ints(*values: Any) -> Array:
     return np.array(values, np.int32)
 
 
-def sliced(operator: str, begin: Array, rest: Sequence[Array], shape: Sequence[int], **options: Any) -> bytes:
-    """A slice of the first input from the second one on."""
+def sliced(
+    operator: str, begin: Array, others: Sequence[Array], shape: Sequence[int], **options: Any
+) -> bytes:
+    """Return a file with a slice of the first input that begins at the second."""
     graph = Graph()
     x, first = graph.input(type_of(X)), graph.input(type_of(begin))
-    numbers = [graph.constant(value) for value in rest]
+    numbers = [graph.constant(value) for value in others]
     return graph.build(graph.add(operator, [x, first, *numbers], [float32(*shape)], options))
 
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the models that are planned, bodies included."""
+    """Collect the names of the models that are planned, also of bodies."""
     names: list[str] = []
 
     def make_plan(model: Any, *args: Any) -> Any:
@@ -46,7 +48,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def check(data: bytes, begins: Sequence[Array], backend: str, planned: list[str]) -> None:
-    """One program for all begins, and each result is what LiteRT gives."""
+    """Assert that all begins share one program and give LiteRT's results."""
     model = gpunn.load(data)
     with model.compile(backend) as compiled:
         assert all(p.backend in (backend, "alias") for p in compiled.placement)
@@ -96,7 +98,7 @@ def test_strided_slice_of_one_element_along_axes(
     check(data, begins, backend, planned)
 
 
-def test_strided_slice_to_an_end_of_the_run(backend: str, planned: list[str]) -> None:
+def test_strided_slice_to_a_computed_end(backend: str, planned: list[str]) -> None:
     """x[i, :, :] is written with a begin of [i, 0, 0] and an end of [i + 1, 0, 0]."""
     graph = Graph()
     x, begin, end = (graph.input(t) for t in (type_of(X), *[TensorType(DType.INT32, (3,))] * 2))
@@ -111,7 +113,7 @@ def test_strided_slice_to_an_end_of_the_run(backend: str, planned: list[str]) ->
 
 
 def test_ranges_by_a_stride(backend: str, planned: list[str]) -> None:
-    """x[a:a + 7:3, b:b + 2]: the begins decide on the place alone."""
+    """x[a:a + 7:3, b:b + 2]: the begins change only the place."""
     graph = Graph()
     numbers = ints(0, 0)
     x, begin, end = (graph.input(type_of(v)) for v in (X, numbers, numbers))
@@ -125,7 +127,7 @@ def test_ranges_by_a_stride(backend: str, planned: list[str]) -> None:
             np.testing.assert_array_equal(compiled(*inputs), X[k : k + 7 : 3, k % 3 : k % 3 + 2])
             if k % 7 == 0:
                 np.testing.assert_array_equal(compiled(*inputs), litert_run(data, inputs)[0])
-        assert compiled.stats.programs == len(planned) == 2, "one finds the shape, one cuts"
+        assert compiled.stats.programs == len(planned) == 2, "one program computes the shape, one the slice"
         for k in range(-28, -8, 3):
             inputs = [X, ints(k, -3), ints(k + 7, -1)]
             np.testing.assert_array_equal(compiled(*inputs), X[k : k + 7 : 3, 1:3])
@@ -133,7 +135,7 @@ def test_ranges_by_a_stride(backend: str, planned: list[str]) -> None:
 
 
 def axes(operator: str, count: Sequence[int], **options: Any) -> bytes:
-    """An operator along axes that are an input."""
+    """Return a file with an operator along axes that are an input."""
     graph = Graph()
     x, axis = graph.input(type_of(X)), graph.input(TensorType(DType.INT32, tuple(count)))
     return graph.build(graph.add(operator, [x, axis], [type_of(X)], options))
@@ -155,7 +157,7 @@ def test_reversed_along_any_axis(backend: str, planned: list[str]) -> None:
 
 
 def test_stablehlo_dynamic_slice(backend: str, planned: list[str]) -> None:
-    """LiteRT has no kernel for it; the slice moves as far as it takes to fit (StableHLO's specification)."""
+    """LiteRT has no kernel for it. StableHLO's specification moves the slice until it fits."""
     graph = Graph()
     x, first = graph.input(type_of(X)), graph.input(NUMBER)
     starts = [first, graph.constant(np.int32(1)), graph.input(NUMBER)]
@@ -231,7 +233,7 @@ def test_a_loop_that_slices_by_its_counter_compiles_nothing_after_its_first_roun
         assert plans == 3, "the model, the condition and the body"
         compiled(np.int32(19), np.zeros((4, 6), np.float32), X)
         before = compiled.stats
-        made = before.pipelines, before.bind_groups  # state is put in buffers that appear with a second round
+        made = before.pipelines, before.bind_groups  # the second round creates the buffers of the state
         inputs = [np.int32(0), np.zeros((4, 6), np.float32), X]
         found = compiled(*inputs)
         after = compiled.stats
@@ -242,7 +244,7 @@ def test_a_loop_that_slices_by_its_counter_compiles_nothing_after_its_first_roun
 
 
 def test_one_program_for_all_ranges_of_a_size(backend: str) -> None:
-    """x[a:b, 1, c:], where a, b and c decide on the shape. LiteRT's interface hands over no empty ones."""
+    """x[a:b, 1, c:]: a, b and c decide on the shape. LiteRT's interface cannot return empty tensors."""
     graph = Graph()
     x, begin, end = (
         graph.input(type_of(X)),
@@ -254,7 +256,7 @@ def test_one_program_for_all_ranges_of_a_size(backend: str) -> None:
     (y,) = graph.add("STRIDED_SLICE", [x, begin, end, strides], [float32(1, 1)], masks, signatures=[(-1, -1)])
     data = graph.build([y])
     model = gpunn.load(data)
-    assert model.pending[0].asks == tuple(model.inputs[1:]), "which are read back together"
+    assert model.pending[0].asks == tuple(model.inputs[1:]), "all of them are read back together"
     with model.compile(backend) as compiled:
 
         def run(a: int, b: int, c: int) -> None:
@@ -276,7 +278,7 @@ def test_one_program_for_all_ranges_of_a_size(backend: str) -> None:
 def test_a_loop_that_takes_ranges_compiles_nothing_after_its_first_round(
     backend: str, planned: list[str]
 ) -> None:
-    """The sum of x[2 i:2 i + 2] over i."""
+    """The loop computes the sum of x[2 i:2 i + 2] over i."""
     rows = float32(2, 4, 6)
     condition, body, main = Graph(), Graph(), Graph()
     for graph in (condition, body):

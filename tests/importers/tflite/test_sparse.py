@@ -1,4 +1,4 @@
-"""Constants that are stored sparse: unfolded for DENSIFY and for operators that read them as they are."""
+"""Sparse constants: unfolded for DENSIFY, and for operators that read them directly."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.tflite_writer import Sparsity
 
 
 def sparse(value: Array, order: Sequence[int], blocks: dict[int, int], formats: str, width: str) -> Any:
-    """The values in the order of the walk and the SparsityParameters; formats: d (dense) or s for each level.
+    """Return values in the order of traversal, and SparsityParameters; formats: d (dense) or s by level.
 
-    A place of a level is left out where nothing behind it differs from 0.
+    A sparse level leaves out places below which all values are 0.
     """
     rank, of = value.ndim, list(blocks)
     size = [n // blocks.get(d, 1) for d, n in enumerate(value.shape)] + list(blocks.values())
@@ -45,7 +45,7 @@ def sparse(value: Array, order: Sequence[int], blocks: dict[int, int], formats: 
 
 
 def pruned(seed: int, *shape: int) -> Array:
-    """Numbers of which most are 0."""
+    """Return numbers of which most are 0."""
     return random(seed, *shape) * (random(seed + 1, *shape) > 2)
 
 
@@ -63,7 +63,7 @@ WALKS: dict[str, tuple[tuple[int, ...], Sequence[int], dict[int, int], str, str]
 
 
 def densify(value: Array, walk: Sequence[Any], type: TensorType | None = None) -> tuple[bytes, Array]:
-    """A file that adds a sparse constant to an input, and a sample of that."""
+    """Return a file that adds a sparse constant to an input, and a sample of the input."""
     graph, type = Graph(), type or type_of(value)
     values, sparsity = sparse(value, *walk)
     x = graph.input(type)
@@ -87,7 +87,7 @@ def test_densify(walk: Any, backend: str) -> None:
 
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.FLOAT16], ids=lambda d: d.value)
 def test_weights_that_densify_and_dequantize(dtype: DType, backend: str) -> None:
-    """As pruning and quantisation leave them: DENSIFY, DEQUANTIZE, and a layer on reals."""
+    """A file like those of pruning and quantisation: DENSIFY, DEQUANTIZE, and an operator on reals."""
     type = quantized(DType.INT8, (6, 8), 0.05) if dtype is DType.INT8 else TensorType(dtype, (6, 8))
     value = np.round(pruned(1, 6, 8) * 20).astype(dtype.numpy)
     values, sparsity = sparse(value, *WALKS["rows"][1:])
@@ -107,7 +107,7 @@ def test_weights_that_densify_and_dequantize(dtype: DType, backend: str) -> None
     ("integer", "walk"), [(False, "rows"), (False, "blocks of a row"), (True, "blocks of sixteen")]
 )
 def test_fully_connected(integer: bool, walk: str, densified: bool, backend: str) -> None:
-    """int8 weights, which LiteRT takes sparse in blocks of 16: it rounds reals to 127 steps, gpunn not."""
+    """LiteRT takes sparse int8 weights in blocks of 16, and rounds real inputs to 127 steps."""
     shape, *how = WALKS[walk]
     value = pruned(1, *shape)
     type = quantized(DType.INT8, shape, 0.05) if integer else float32(*shape)
@@ -171,15 +171,15 @@ WRONG: dict[str, tuple[Sparsity, int, str]] = {
 
 
 @pytest.mark.parametrize(("sparsity", "count", "reason"), WRONG.values(), ids=WRONG)
-def test_what_is_no_walk_through_a_tensor(sparsity: Sparsity, count: int, reason: str) -> None:
+def test_wrong_sparsity_is_refused(sparsity: Sparsity, count: int, reason: str) -> None:
     graph = Graph()
     constant = graph.tensor(float32(2, 4), data=bytes(4 * count), sparsity=sparsity)
     with pytest.raises(FormatError, match=f"cannot be read .*({reason})"):
         load(graph.build(graph.add("DENSIFY", [constant], [float32(2, 4)])))
 
 
-def test_a_small_file_unfolds_to_little() -> None:
-    """Two numbers in a tensor of 4 GiB."""
+def test_a_small_file_cannot_unfold_to_much() -> None:
+    """A file states two numbers in a tensor of 4 GiB."""
     graph, type = Graph(), float32(1 << 15, 1 << 15)
     sparsity = Sparsity((1, 0), (), [((0, 1), (7,)), ((0, 2), (0, 9))])
     constant = graph.tensor(type, data=bytes(8), sparsity=sparsity)

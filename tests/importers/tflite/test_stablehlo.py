@@ -1,4 +1,4 @@
-"""StableHLO operators: those that LiteRT has no kernel for, against numpy; and what is wrong with them."""
+"""StableHLO operators without a kernel in LiteRT, against numpy; and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def longs(*values: Any) -> Array:
 
 
 def at(value: int) -> Array:
-    """The constant start of a slice along one dimension."""
+    """Return the constant start of a slice along one dimension."""
     return np.array(value, np.int32)
 
 
@@ -38,7 +38,7 @@ def contracted() -> dict[str, Array]:
     }
 
 
-# Operator, inputs (scalars of int32 are constants), options, what comes out.
+# Operator, inputs (scalars of int32 are constants), options, expected results.
 CASES: list[tuple[str, Sequence[Array], Mapping[str, Any], Array]] = [
     ("ABS", [X], {}, np.abs(X)),
     ("AND", [X > 0, Y > 0], {}, (X > 0) & (Y > 0)),
@@ -109,7 +109,7 @@ CASES: list[tuple[str, Sequence[Array], Mapping[str, Any], Array]] = [
 
 
 def single(operator: str, inputs: Sequence[Array], options: Mapping[str, Any], result: TensorType) -> bytes:
-    """A file with the operator; scalars are constants."""
+    """Return a file with the operator; scalars are constants."""
     graph = Graph()
     numbers = [graph.input(type_of(v)) if v.ndim else graph.constant(v) for v in map(np.asarray, inputs)]
     return graph.build(graph.add(f"STABLEHLO_{operator}", numbers, [result], options))
@@ -183,7 +183,7 @@ WRONG: list[tuple[str, Sequence[Array], Mapping[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("operator", "inputs", "options", "reason"), WRONG)
-def test_wrong_operators_say_what_is_wrong(
+def test_wrong_operators_are_refused(
     operator: str, inputs: Sequence[Array], options: Mapping[str, Any], reason: str
 ) -> None:
     with pytest.raises((FormatError, ModelError), match=f"operation 0, STABLEHLO_{operator}.*{reason}"):
@@ -191,12 +191,12 @@ def test_wrong_operators_say_what_is_wrong(
 
 
 def test_extents_around_no_elements_are_bounded() -> None:
-    """Nothing is made of extents that a file may say for nothing."""
+    """A file may state any extents of empty tensors; nothing of that size is allocated."""
     none = TensorType(DType.INT32, (0, 2))
-    wide, slices = float32(1 << 15, 1 << 15), float32(0, 1 << 15, 1 << 15)
+    large, slices = float32(1 << 15, 1 << 15), float32(0, 1 << 15, 1 << 15)
     ways = {"index_vector_dim": 1, "offset_dims": longs(1, 2), "start_index_map": longs(0, 1)}
-    ways["slice_sizes"] = longs(*wide.shape)
-    model = load(single_op("STABLEHLO_GATHER", [wide, none], [slices], ways))
+    ways["slice_sizes"] = longs(*large.shape)
+    model = load(single_op("STABLEHLO_GATHER", [large, none], [slices], ways))
     assert [o.op for o in optimise(model).operations] == ["gather_slices"]
     with pytest.raises(UnsupportedError, match="2147483647 numbers are too many"):
         load(single_op("STABLEHLO_IOTA", [], [float32(0, (1 << 31) - 1)], {"iota_dimension": 1}))

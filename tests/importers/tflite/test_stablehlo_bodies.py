@@ -20,7 +20,7 @@ from tests.tflite_builder import Graph, litert_run
 def reducing(
     operator: str, body: str, x: Array, start: Any, options: Mapping[str, Any], y: TensorType, **fused: Any
 ) -> bytes:
-    """A file that reduces x by a body of one operator."""
+    """Return a file that reduces x by a body of one operator."""
     main, inner = Graph(), Graph()
     scalar = type_of(np.zeros((), x.dtype))
     a, b = inner.input(scalar), inner.input(scalar)
@@ -71,7 +71,8 @@ def test_reduce_window(body: str, x: Array, start: Any, function: Any, backend: 
         np.testing.assert_allclose(compiled(x), expected, rtol=2e-5, atol=2e-5)
 
 
-# Indices; dimensions that are windows, that are inserted, that indices name; that of vectors; updates' shape.
+# Indices; update_window_dims, inserted_window_dims, scatter_dims_to_operand_dims; index_vector_dim; shape of
+# updates.
 SCATTERS: list[tuple[Any, Sequence[int], Sequence[int], Sequence[int], int, Sequence[int]]] = [
     ([[2], [0], [2]], (1, 2), (0,), (0,), 1, (3, 4, 5)),
     ([[0, 1], [2, 3], [0, 1]], (1,), (0, 1), (0, 1), 1, (3, 5)),
@@ -81,7 +82,7 @@ SCATTERS: list[tuple[Any, Sequence[int], Sequence[int], Sequence[int], int, Sequ
 
 
 def scattering(body: str, x: Array, case: Any, dtype: Any) -> tuple[bytes, list[Array]]:
-    """A file that scatters into x, and a sample of what it takes."""
+    """Return a file that scatters into x, and samples of its inputs."""
     indices, window, inserted, named, vector, shape = case
     updates = np.round(random(7, *shape) * 3).astype(x.dtype)
     inner, main = Graph(), Graph()
@@ -105,7 +106,7 @@ def scattering(body: str, x: Array, case: Any, dtype: Any) -> tuple[bytes, list[
     "body", ["", *(f"STABLEHLO_{name}" for name in ("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM"))]
 )
 def test_scatter(body: str, case: Any, backend: str) -> None:
-    """Indices that repeat, too; numbers are whole, so that sums in another order are the same."""
+    """Some indices repeat; all numbers are whole, so that sums in another order are equal."""
     x = np.round(random(1, 3, 4, 5) * 3)
     for dtype in (np.int32, np.int64):
         file, samples = scattering(body, x, case, dtype)
@@ -115,8 +116,8 @@ def test_scatter(body: str, case: Any, backend: str) -> None:
         np.testing.assert_array_equal(found, litert_run(file, samples)[0])
 
 
-def test_what_is_scattered_outside_is_lost(backend: str) -> None:
-    """Element by element, whatever of a window is inside: worked out by hand, of -1, 0, 1 and 8, 9."""
+def test_updates_out_of_range_are_dropped(backend: str) -> None:
+    """Windows partly out of range write the elements inside: worked out by hand for -1, 0, 1 and 8, 9."""
     x = np.zeros((1, 10), np.float32)
     case = ([[-1], [8]], (1,), (0,), (1,), 1, (2, 3))
     file, samples = scattering("ADD", x, case, np.int32)
@@ -148,28 +149,28 @@ def test_bodies_that_do_not_reduce_are_refused(body: str, fused: Mapping[str, An
         ({"window_dimensions": longs(1, 1), "window_strides": longs(0, 1)}, "go below 1"),
     ],
 )
-def test_windows_that_are_none(ways: Mapping[str, Any], reason: str) -> None:
+def test_wrong_windows_are_refused(ways: Mapping[str, Any], reason: str) -> None:
     with pytest.raises((FormatError, ModelError), match=f"STABLEHLO_REDUCE_WINDOW.*{reason}"):
         load(reducing("REDUCE_WINDOW", "ADD", ROW, 0, ways, float32(2, 3)))
 
 
-def test_windows_that_are_too_many_run_on_the_host(backend: str) -> None:
-    wide = np.ones((1, 4200), np.float32)
-    file = reducing("REDUCE_WINDOW", "ADD", wide, 0, {"window_dimensions": longs(1, 2100)}, float32(1, 2101))
+def test_too_many_windows_run_on_the_host(backend: str) -> None:
+    row = np.ones((1, 4200), np.float32)
+    file = reducing("REDUCE_WINDOW", "ADD", row, 0, {"window_dimensions": longs(1, 2100)}, float32(1, 2101))
     with load(file).compile(backend=backend) as compiled:
         (placement,) = compiled.placement
         assert (placement.operation.op, placement.backend) == ("reduce_window", "cpu")
-        np.testing.assert_array_equal(compiled(wide), np.full((1, 2101), 2100, np.float32))
+        np.testing.assert_array_equal(compiled(row), np.full((1, 2101), 2100, np.float32))
 
 
-def test_windows_that_fit_nowhere_are_not_counted_cell_by_cell(backend: str) -> None:
+def test_windows_that_never_fit_are_not_counted_cell_by_cell(backend: str) -> None:
     file = reducing("REDUCE_WINDOW", "ADD", ROW, 0, {"window_dimensions": longs(1, 1 << 40)}, float32(2, 0))
     with load(file).compile(backend=backend) as compiled:
         assert compiled(ROW).shape == (2, 0)
 
 
-def test_steps_may_lead_beyond_all_bounds(backend: str) -> None:
-    """Only the first place and the first cell are inside."""
+def test_steps_may_be_huge(backend: str) -> None:
+    """Only the first window and its first cell are inside."""
     far = 1 << 56
     ways = {
         "window_dimensions": longs(2, 1),
@@ -200,26 +201,26 @@ def test_steps_may_lead_beyond_all_bounds(backend: str) -> None:
         (([[0]], (-1,), (0,), (0,), 1, (1, 3)), "along .0. by windows .-1."),
     ],
 )
-def test_what_does_not_go_where_indices_say(case: Any, reason: str) -> None:
+def test_wrong_scatters_are_refused(case: Any, reason: str) -> None:
     with pytest.raises((FormatError, ModelError), match=f"STABLEHLO_SCATTER.*{reason}"):
         load(scattering("", ROW, case, np.int32)[0])
 
 
-def test_updates_that_no_segments_join_are_refused() -> None:
+def test_scatters_with_logical_bodies_are_refused() -> None:
     case = ([[0]], (1,), (0,), (0,), 1, (1, 3))
     with pytest.raises(UnsupportedError, match="updates are joined by logical_and, only add"):
         load(scattering("STABLEHLO_AND", ROW > 0, case, np.int32)[0])
 
 
-def test_narrow_indices_are_refused() -> None:
-    """As by LiteRT; they may not count the elements."""
+def test_8_bit_indices_are_refused() -> None:
+    """LiteRT refuses them too; they may be too small for the number of elements."""
     with pytest.raises(UnsupportedError, match=r"its indices are uint8.2, 1., only int32 and int64"):
         load(scattering("", ROW, ([[0], [1]], (1,), (0,), (0,), 1, (2, 3)), np.uint8)[0])
 
 
 @pytest.mark.parametrize("shape", [(1 << 22, 2), (0, 1 << 15, 1 << 15)])
 def test_large_scatters_run_on_the_host(shape: tuple[int, ...]) -> None:
-    """A small file may say of its inputs whatever it likes, but no index is made for each element."""
+    """A small file may state inputs of any size; gpunn makes no index for each element."""
     huge = float32(*shape)
     inner, main = Graph(), Graph()
     pair = [inner.input(float32()), inner.input(float32())]
@@ -230,4 +231,4 @@ def test_large_scatters_run_on_the_host(shape: tuple[int, ...]) -> None:
     inputs = [main.input(huge), main.input(TensorType(DType.INT32, (1,))), main.input(huge)]
     found = main.add("STABLEHLO_SCATTER", inputs, [huge], {**options, "update_computation_subgraph_index": 1})
     (operation,) = optimise(load(main.build(found, called=[(inner, pair[1:])]))).operations
-    assert operation.op == ("scatter_slices" if shape[0] else "reshape"), "nothing goes where nothing is"
+    assert operation.op == ("scatter_slices" if shape[0] else "reshape"), "an empty scatter copies"

@@ -1,4 +1,4 @@
-"""TFLite operators with state against LiteRT, over several runs and from the start again."""
+"""TFLite operators with state against LiteRT, over several runs and after a reset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ops.harness import random
 from tests.tflite_builder import ABSENT, Graph, litert_runs
 
 RUNS = 4
-# Sums of up to 30 products of numbers up to 1 round by 30 eps a step; what the states hand on shrinks.
+# Sums of up to 30 products of numbers up to 1 round by 30 eps in each step; errors of the states shrink.
 TOLERANCE = 1e-5
 
 
@@ -33,7 +33,7 @@ class Case:
 
 
 def weights(seed: int, *shape: int) -> Array:
-    """Constants of up to 0.6, small enough for a recurrence to settle."""
+    """Return constants of up to 0.6, small enough for a recurrence to settle."""
     return random(seed, *shape, low=-0.6, high=0.6)
 
 
@@ -57,7 +57,7 @@ def sequence_rnn(steps: int, batch: int, depth: int, units: int, **options: Any)
 def sequence(
     operator: str, step: Case, steps: int, options: Mapping[str, Any], outputs: Sequence[tuple[int, ...]]
 ) -> Case:
-    """A case over time: the operator's inputs after x, and the last extents of its outputs."""
+    """Return a case of a sequence, from the operator's inputs after x and the last extents of its outputs."""
     batch, depth = step.x
     leading = (steps, batch) if options.get("time_major") else (batch, steps)
     return Case(operator, (*leading, depth), step.inputs, [(*leading, *o) for o in outputs], options)
@@ -66,7 +66,7 @@ def sequence(
 def bidirectional_rnn(
     steps: int, batch: int, depth: int, units: tuple[int, int], auxiliary: str = "", **options: Any
 ) -> Case:
-    """`auxiliary`: another input "beside" x, with weights, or "instead" of it for the second direction."""
+    """Return a case; `auxiliary` is an input "beside" x, with weights, or "instead" of x for direction 2."""
     inputs: list[Array | tuple[int, ...] | None] = []
     for k, n in enumerate(units):
         shapes = ((n, depth), (n, n), (n,))
@@ -82,7 +82,7 @@ def bidirectional_rnn(
 def lstm_weights(
     seed: int, depth: int, units: int, width: int | None, *, cifg: bool = False, peephole: bool = False
 ) -> list[Array | tuple[int, ...] | None]:
-    """Inputs 1 to 17 of LSTM; `width`: of the projection, None without."""
+    """Return inputs 1 to 17 of LSTM; `width` is that of the projection, None without one."""
     shapes: list[tuple[int, ...] | None] = [*[(units, depth)] * 4, *[(units, width or units)] * 4]
     shapes += [*[(units,) if peephole else None] * 3, *[(units,)] * 4]
     shapes += [(width, units), (width,)] if width else [None, None]
@@ -94,7 +94,7 @@ def lstm_weights(
 def lstm(
     batch: int, depth: int, units: int, width: int | None = None, *, norm: bool = False, **how: Any
 ) -> Case:
-    """All variants of LSTM; options by their names in the schema."""
+    """Return a case of any variant of LSTM; options have their names in the schema."""
     variant = {k: how.pop(k) for k in ("cifg", "peephole") if k in how}
     inputs = [*lstm_weights(0, depth, units, width, **variant), (batch, width or units), (batch, units)]
     if norm:
@@ -110,7 +110,7 @@ def sequence_lstm(steps: int, case: Case, **options: Any) -> Case:
 
 
 def diagonal(case: Case) -> Case:
-    """The same with diagonals for recurrent weights."""
+    """Return the case with diagonals as recurrent weights."""
     inputs = [
         np.diagonal(i).copy() if isinstance(i, np.ndarray) and 4 <= k < 8 else i
         for k, i in enumerate(case.inputs)
@@ -119,7 +119,7 @@ def diagonal(case: Case) -> Case:
 
 
 def states_as_vectors(case: Case) -> Case:
-    """The same, as LSTM operators may also have it."""
+    """Return the case with states of rank 1, which LSTM operators may have too."""
     flat = [(math.prod(i),) if isinstance(i, tuple) else i for i in case.inputs]
     return replace(case, inputs=flat)
 
@@ -127,7 +127,7 @@ def states_as_vectors(case: Case) -> Case:
 def bidirectional_lstm(
     steps: int, batch: int, depth: int, units: int, width: int | None = None, auxiliary: str = "", **how: Any
 ) -> Case:
-    """Two directions of the same size; `auxiliary` as for the RNN."""
+    """Return a case of two directions of the same size; `auxiliary` as for the RNN."""
     variant = {k: how.pop(k) for k in ("cifg", "peephole") if k in how}
     directions = [lstm_weights(100 * k, depth, units, width, **variant) for k in range(2)]
     inputs = [*directions[0], *directions[1], *[(batch, width or units), (batch, units)] * 2]
@@ -143,7 +143,7 @@ def bidirectional_lstm(
 
 
 def basic_lstm(batch: int, depth: int, units: int, **how: Any) -> Case:
-    """Its states are inputs 1 and 4, all weights are input 2."""
+    """Return a case of the kernel BASIC: states are inputs 1 and 4, all weights are input 2."""
     state, total = (batch, units), depth + units
     inputs = [state, weights(0, 4 * units, total), weights(1, 4 * units), state]
     outputs = [state, state, (batch, total), (batch, 4 * units)]
@@ -184,7 +184,7 @@ CASES = {
 
 
 def file_of(case: Case, quantise: DType | None = None) -> bytes:
-    """A file of the operator; with `quantise`, its weights are symmetric 8-bit integers."""
+    """Return a file of the operator; with `quantise`, its weights are symmetric 8-bit integers."""
     graph = Graph()
     numbers = [graph.input(float32(*case.x))]
     for position, item in enumerate(case.inputs):
@@ -205,20 +205,20 @@ def file_of(case: Case, quantise: DType | None = None) -> bytes:
 
 
 def is_weight(case: Case, position: int) -> bool:
-    """Whether an input is a matrix or a peephole: what hybrid operators want quantised."""
+    """Tell whether an input is a matrix or a peephole, which hybrid operators have quantised."""
     item = case.inputs[position]
     peephole = "LSTM" in case.operator and position in (8, 9, 10, 25, 26, 27)
     return isinstance(item, np.ndarray) and (item.ndim == 2 or peephole)
 
 
 def symmetric(values: Array) -> tuple[Array, float]:
-    """int8 numbers and their scale."""
+    """Return int8 numbers and their scale."""
     scale = float(np.float32(np.abs(values).max() / 127))
     return np.round(values / scale).astype(np.int8), scale
 
 
 def frames(case: Case) -> list[list[Array]]:
-    """Inputs for some runs; the first two are the same."""
+    """Return inputs for some runs; the first two are the same."""
     return [[random(max(seed, 1), *case.x, low=-1, high=1)] for seed in range(RUNS)]
 
 
@@ -247,7 +247,7 @@ def test_agrees_with_litert_from_run_to_run(case: Case, backend: str) -> None:
 
 @pytest.mark.parametrize("fused", ["RELU_N1_TO_1", "RELU6", "SIGN_BIT"])
 def test_activations(fused: str, backend: str) -> None:
-    """LiteRT's BASIC kernel does not look at them. What signs are told of stays clear of 0 here."""
+    """LiteRT's BASIC kernel ignores them. Sums whose signs decide on a result are not near 0 here."""
     how = {"fused_activation_function": fused}
     rnns = rnn(2, 5, 7, **how), sequence_rnn(3, 2, 5, 7, **how), bidirectional_rnn(3, 2, 5, (4, 3), **how)
     for case in (*rnns, svdf(2, 5, 6, 2, 3, **how), lstm(2, 5, 4, **how), basic_lstm(2, 5, 4, **how)):
@@ -288,7 +288,7 @@ def stateful_add(data: bytes | None = None) -> Model:
     return load(graph.build([y, state]))
 
 
-def test_any_operator_reads_a_variable_and_the_file_may_hold_its_first_value(backend: str) -> None:
+def test_any_operator_may_read_a_variable_with_a_first_value(backend: str) -> None:
     for data, start in ((None, 0), (np.float32([4, 4]).tobytes(), 4)):
         with stateful_add(data).compile(backend=backend) as compiled:
             for _ in range(2):
@@ -296,7 +296,7 @@ def test_any_operator_reads_a_variable_and_the_file_may_hold_its_first_value(bac
                 assert (y.tolist(), state.tolist()) == ([start + 1, start + 2], [start, start])
 
 
-def test_a_state_that_is_no_variable_is_an_operand_like_any_other(backend: str) -> None:
+def test_a_state_that_is_no_variable_is_an_operand(backend: str) -> None:
     case = rnn(1, 3, 3)
     graph = Graph()
     x = graph.input(float32(1, 3))
@@ -321,7 +321,7 @@ def test_the_state_as_an_output_is_its_next_value(backend: str) -> None:
     check_runs(graph.build([state]), frames(case), backend)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_wrong_states_are_refused() -> None:
     case = rnn(1, 3, 3)
     few = Case("RNN", (1, 3), case.inputs[:3], case.outputs)
     with pytest.raises(FormatError, match="operation 0, RNN: expected 5 inputs, got 4"):
@@ -336,7 +336,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 def test_calls_of_a_subgraph_share_its_variables(backend: str) -> None:
-    """The state of one unit counts what comes in: 1 x + 1 h, twice a run."""
+    """The state of one unit adds up the inputs: 1 x + 1 h, twice in each run."""
     one = np.ones((1, 1), np.float32)
     cell, main = Graph(), Graph()
     state = cell.tensor(float32(1, 1), "state", is_variable=True)

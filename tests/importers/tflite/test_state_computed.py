@@ -1,4 +1,4 @@
-"""Variables beside shapes that depend on values, against LiteRT over several runs."""
+"""Variables in models whose shapes depend on values, against LiteRT over several runs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ STATE = float32(1, UNITS)
 
 
 def rnn(graph: Graph, x: int, seed: int) -> int:
-    """An RNN with a state of its own."""
+    """Add an RNN with its own state."""
     shapes = ((UNITS, graph.tensors[x].type.shape[-1]), (UNITS, UNITS), (UNITS,))
     weights = [graph.constant(random(seed + k, *s, low=-0.6, high=0.6)) for k, s in enumerate(shapes)]
     state = graph.tensor(STATE, f"state {seed}", is_variable=True)
     return graph.add("RNN", [x, *weights, state], [STATE])[0]
 
 
-def network() -> bytes:
-    """One RNN, those of its results that are above 0, and another RNN of the first with their sum on it."""
+def model_file() -> bytes:
+    """Return a file of an RNN, its results above 0, and a second RNN of the first plus their sum."""
     graph = Graph()
     first = rnn(graph, graph.input(float32(1, DEPTH), "x"), 10)
     found = chosen(graph, first, STATE)
@@ -44,8 +44,8 @@ FRAMES: list[Array] = [random(seed, 1, DEPTH) for seed in range(6)]
 
 
 def expected(*frames: Array | None) -> list[list[Array]]:
-    """LiteRT's answers; None resets."""
-    return litert_runs(network(), [None if x is None else [x] for x in frames])
+    """Return LiteRT's results; None stands for a reset."""
+    return litert_runs(model_file(), [None if x is None else [x] for x in frames])
 
 
 def agree(found: object, wanted: list[Array]) -> None:
@@ -56,17 +56,17 @@ def agree(found: object, wanted: list[Array]) -> None:
 
 
 @pytest.mark.parametrize("preference", [*gpunn.Preference])
-def test_state_goes_from_run_to_run_and_starts_anew(backend: str, preference: gpunn.Preference) -> None:
+def test_state_is_kept_from_run_to_run_until_a_reset(backend: str, preference: gpunn.Preference) -> None:
     wanted = expected(*FRAMES, None, *FRAMES, None, *FRAMES[:1])
     sizes = {y[0].size for y in wanted}
     assert len(sizes) > 1
-    with gpunn.load(network()).compile(backend, preference=preference) as compiled:
+    with gpunn.load(model_file()).compile(backend, preference=preference) as compiled:
         for x, y in zip(FRAMES, wanted, strict=False):
             agree(compiled(x), y)
         compiled.reset_state()
         events = [compiled.submit(x) for x in FRAMES[:3]]
         for x, y in zip(FRAMES[3:], wanted[9:], strict=False):
-            agree(compiled(x), y)  # after those that were submitted before
+            agree(compiled(x), y)  # after the runs that were submitted before
         for event, y in zip(events, wanted[6:], strict=False):
             agree(event.result(), y)
         compiled.reset_state()
@@ -75,13 +75,13 @@ def test_state_goes_from_run_to_run_and_starts_anew(backend: str, preference: gp
 
 
 def test_a_stream_sees_the_state_in_order(backend: str) -> None:
-    with gpunn.load(network()).compile(backend) as compiled:
+    with gpunn.load(model_file()).compile(backend) as compiled:
         for found, wanted in zip(compiled.stream(FRAMES), expected(*FRAMES), strict=True):
             agree(found, wanted)
 
 
 def counted() -> bytes:
-    """x, of any width, once "Wait" lets it go: its elements above 0, and how many runs there were."""
+    """Return a file: x goes through "Wait"; results are its elements above 0 and the number of runs."""
     graph = Graph()
     once(graph)
     x = graph.input(ROW, "x", OPEN)
@@ -95,8 +95,8 @@ def counted() -> bytes:
     return graph.build([found, read(graph, count)], called=[first(0)])
 
 
-def test_a_run_of_other_shapes_disturbs_none_that_was_submitted_before(backend: str) -> None:
-    """State starts anew when the run begins, not when it is submitted."""
+def test_a_run_of_other_shapes_does_not_disturb_earlier_ones(backend: str) -> None:
+    """A run of other shapes resets the state when it begins, not when it is submitted."""
     gate = threading.Event()
 
     @op(like)
@@ -104,23 +104,23 @@ def test_a_run_of_other_shapes_disturbs_none_that_was_submitted_before(backend: 
         assert gate.wait(10)
         return x
 
-    narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 5), np.float32)
+    short, long = np.ones((1, 2), np.float32), np.ones((1, 5), np.float32)
     with gpunn.load(counted(), custom={"Wait": CustomOperator(wait)}).compile(backend) as compiled:
         gate.set()
-        assert compiled(narrow)[1] == 1
+        assert compiled(short)[1] == 1
         gate.clear()
-        events = [compiled.submit(x) for x in (narrow, narrow, wide, wide, narrow)]
+        events = [compiled.submit(x) for x in (short, short, long, long, short)]
         gate.set()
-        assert compiled.trace(narrow).outputs[1] == 2  # it waits its turn, too
+        assert compiled.trace(short).outputs[1] == 2  # trace waits for the runs before it, too
         assert [event.result()[1] for event in events] == [2, 3, 1, 2, 1]
-        compiled.submit(wide)
+        compiled.submit(long)
         compiled.reset_state()
-        assert compiled(wide)[1] == 1
+        assert compiled(long)[1] == 1
     with pytest.raises(gpunn.DeviceError, match="has been closed"):
         compiled.reset_state()
 
 
-def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str) -> None:
+def test_a_failed_run_keeps_the_state(backend: str) -> None:
     graph = Graph()
     x = graph.input(float32(1, DEPTH), "x")
     shape = graph.input(TensorType(DType.INT32, (1,)), "shape")
@@ -136,30 +136,30 @@ def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str) -> None:
 
 
 def test_the_state_stays_on_the_gpu(gpu: str) -> None:
-    """What crosses: x, what WHERE reads and finds, what is found, and the results."""
-    with gpunn.load(network()).compile(gpu) as compiled:
+    """Only x, operands and results of WHERE, and the results of the model are copied."""
+    with gpunn.load(model_file()).compile(gpu) as compiled:
         compiled(FRAMES[0])
         for x in FRAMES:
             before = compiled.stats
             found, y = compiled(x)
             after = compiled.stats
             places = 8 * 2 * found.size
-            note = 2 * 8  # of a place that GATHER_ND refuses
+            note = 2 * 8  # a note about a place that GATHER_ND refuses
             assert after.bytes_uploaded - before.bytes_uploaded == x.nbytes + places
             assert after.bytes_read_back - before.bytes_read_back == UNITS + note + found.nbytes + y.nbytes
 
 
-def test_it_is_compared_from_its_initial_state(gpu: str) -> None:
+def test_comparisons_start_from_the_initial_state(gpu: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed (extra: compare)")
-    found = gpunn.compare(network(), FRAMES[:2], [gpu, "cpu", "litert"], per_layer=True)
+    found = gpunn.compare(model_file(), FRAMES[:2], [gpu, "cpu", "litert"], per_layer=True)
     assert found.ok, found.findings
     assert [layer.op for layer in found.layers].count("rnn") == 4  # results and states
-    rows = gpunn.profile(gpunn.load(network()), FRAMES[:1], backend=gpu, runs=2).rows
+    rows = gpunn.profile(gpunn.load(model_file()), FRAMES[:1], backend=gpu, runs=2).rows
     assert [row.op for row in rows].count("rnn") == 2
 
 
 def named() -> bytes:
-    """Variable a goes up by x before a stop and is read behind it, b, of x repeated, behind it alone."""
+    """Return a file: variable a grows by x before a stop and is read after it; b exists only after it."""
     graph = Graph()
     once(graph, 1)
     once(graph, 2)
@@ -172,7 +172,7 @@ def named() -> bytes:
     return graph.build([tiled, read(graph, a), read(graph, b)], called=[first(1, b"a"), first(2, b"b")])
 
 
-def test_variables_that_have_names(backend: str) -> None:
+def test_named_variables(backend: str) -> None:
     frames = [[one(x), np.array([n], np.int32)] for x, n in ((1, 3), (2, 1), (3, 3), (-1, 2))]
     with gpunn.load(named()).compile(backend) as compiled:
         for inputs, wanted in zip(frames, litert_runs(named(), frames), strict=True):
@@ -181,8 +181,8 @@ def test_variables_that_have_names(backend: str) -> None:
         agree(compiled(*frames[0]), litert_runs(named(), frames[:1])[0])
 
 
-def test_state_in_bodies_with_shapes_of_their_own_is_refused() -> None:
-    """Each is built for the shapes that it meets, and could keep nothing."""
+def test_state_in_bodies_with_changing_shapes_is_refused() -> None:
+    """Such a body is built anew for each shape and could not keep a state."""
     body, x, count, limit = counting(ROW, OPEN)
     (y,) = body.add("CONCATENATION", [x, x], [ROW], {"axis": 1}, signatures=[OPEN])
     again = plus(body, read(body, variable(body)), body.constant(one(1)))
@@ -200,8 +200,8 @@ def test_state_in_bodies_with_shapes_of_their_own_is_refused() -> None:
         gpunn.load(file)
 
 
-def test_a_first_value_that_is_computed(backend: str) -> None:
-    """What CALL_ONCE computes is a branch of the first run, before the stop."""
+def test_a_computed_first_value(backend: str) -> None:
+    """The subgraph of CALL_ONCE is a branch of the first run, before the stop."""
     graph, begin = Graph(), Graph()
     assign(begin, variable(begin), plus(begin, read(begin, variable(begin, b"w")), begin.constant(one(3))))
     once(graph, 2)
@@ -218,7 +218,7 @@ def test_a_first_value_that_is_computed(backend: str) -> None:
 
 @pytest.mark.parametrize("code", ["IF", "WHILE"])
 def test_a_body_with_a_variable_takes_a_tensor_of_unknown_shape(code: str, backend: str) -> None:
-    """Those of x that are above 0 are taken twice; a variable counts how often this was done."""
+    """A body doubles the elements of x above 0; a variable counts its runs."""
     main, taking, leaving = Graph(), Graph(), Graph()
     once(main, 3)
     x, n = main.input(ROW, "x"), main.input(BOOL if code == "IF" else COUNT, "n")

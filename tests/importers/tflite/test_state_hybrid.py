@@ -28,18 +28,18 @@ from tests.importers.tflite.test_state import (
 )
 from tests.tflite_builder import litert_runs
 
-HYBRID = [(name, DType.INT8) for name in CASES if name != "lstm basic"]  # which has no hybrid form
-# In LiteRT 2.3 the hybrid kernel mixes up the steps where time comes first, and crashes on merged results.
+HYBRID = [(name, DType.INT8) for name in CASES if name != "lstm basic"]  # it has no hybrid form
+# The hybrid kernel of LiteRT 2.3 mixes up the steps of time-major inputs, and crashes on merged results.
 NOT_IN_LITERT = {"rnn both ways, merged", "rnn both ways, second apart"}
 HYBRID += [(name, DType.UINT8) for name in ("lstm", "lstm both ways", "rnn", "rnn sequence", "svdf")]
 
 
 @pytest.mark.parametrize(("name", "dtype"), HYBRID)
 def test_quantised_weights_are_computed_as_reals(name: str, dtype: DType, backend: str) -> None:
-    """To the bits what real weights give, and what uint8 means LiteRT says: int8, its first bit and all.
+    """Results have the bits of those with real weights; uint8 means int8, as in LiteRT.
 
-    Its kernels round activations to 8 bits, so the results are near only; a negative weight taken for uint8
-    would be off by 256 steps of 0.6 / 127, that is 1.2.
+    LiteRT's kernels round activations to 8 bits, so that its results are only near; a negative weight read as
+    uint8 would be off by 256 steps of 0.6 / 127, that is 1.2.
     """
     case = CASES[name]
     file = file_of(case, dtype)
@@ -77,7 +77,7 @@ FIRST = {
 
 
 def without_loss(seed: int, shape: tuple[int, ...], asymmetric: bool) -> Array:
-    """Rows that LiteRT's kernels quantise without loss: multiples of a step, with both ends."""
+    """Return rows that LiteRT's kernels quantise without loss: multiples of a step, with both ends."""
     low, high = (-100, 155) if asymmetric else (-127, 127)
     steps = np.random.default_rng(seed).integers(low, high + 1, shape)
     steps[..., 0], steps[..., -1] = low, high
@@ -88,13 +88,11 @@ def without_loss(seed: int, shape: tuple[int, ...], asymmetric: bool) -> Array:
     ("asymmetric", "dtype"), [(False, DType.INT8), (True, DType.INT8), (True, DType.UINT8)]
 )
 @pytest.mark.parametrize("case", FIRST.values(), ids=FIRST)
-def test_inputs_that_quantise_without_loss_give_what_litert_gives(
-    case: Case, asymmetric: bool, dtype: DType
-) -> None:
-    """In the first step, whose state is 0: in later ones LiteRT quantises that with loss.
+def test_inputs_quantised_without_loss_agree_with_litert(case: Case, asymmetric: bool, dtype: DType) -> None:
+    """Compare the first step, whose state is 0; LiteRT quantises the states of later steps with loss.
 
-    Its sums of products are exact, and its tanh and logistic of few rational terms are as near as 1e-6, which
-    layer normalisation multiplies by no more than 10 here.
+    LiteRT's sums of products are exact; its tanh and logistic, of few rational terms, are off by up to 1e-6,
+    which layer normalisation multiplies by at most 10 here.
     """
     inputs = [
         without_loss(9, i.shape, asymmetric) if isinstance(i, np.ndarray) and i.ndim == 3 else i

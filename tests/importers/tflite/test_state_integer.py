@@ -1,4 +1,4 @@
-"""Integer LSTM and SVDF: the bits of LiteRT over several runs, and what is refused."""
+"""Integer LSTM and SVDF: the bits of LiteRT over several runs, and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def integer_lstm(
     seed: int = 0,
     **options: Any,
 ) -> tuple[bytes, TensorType]:
-    """A file of the operator, whose results are its output and its cell state, and the type of its input.
+    """Return a file of the operator, with output and cell state as results, and the type of its input.
 
     `width`: of the projection, `zero`: below it, `sums`: the scale of what is normalised.
     """
@@ -58,7 +58,7 @@ def integer_lstm(
     inputs += [constant(DType.INT16, (UNITS,), 5e-4, 6500, norm and gates[k]) for k in range(4)]
     hidden = quantized(DType.INT8, (0,), 0.008, zero) if width else quantized(DType.INT8, (0,), 0.01, -5)
     kinds = [*(quantized(DType.INT16, (0,), sums * k) for k in range(1, intermediates)), hidden]
-    if intermediates == 12:  # three a gate: joined, of the input, of the output state
+    if intermediates == 12:  # three for each gate: joined, of the input, of the output state
         dtypes = [DType.INT8 if k % 3 else DType.INT16 for k in range(12)]
         kinds = [quantized(t, (0,), sums * (9 + k), k % 3 * (k - 5)) for k, t in enumerate(dtypes)]
     between = [graph.tensor(kind) for kind in kinds]
@@ -97,7 +97,7 @@ def test_integer_lstm_has_the_bits_of_litert(variant: dict[str, Any]) -> None:
     check_bits(variant, 0, "cpu", "BUILTIN_REF")
 
 
-def test_integer_lstm_stands_in_a_plan_for_the_gpu(gpu: str) -> None:
+def test_integer_lstm_runs_in_a_plan_of_the_gpu(gpu: str) -> None:
     check_bits(VARIANTS["projection"], 0, gpu, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
 
 
@@ -109,14 +109,14 @@ def check_bits(variant: dict[str, Any], seed: int, backend: str, resolver: str) 
         found = [compiled(*frame) for frame in runs]
         compiled.reset_state()
         found += [compiled(*frame) for frame in runs]
-    assert len(np.unique([y for y, _ in found])) > 20, "not all is clamped"
+    assert len(np.unique([y for y, _ in found])) > 20, "some results are not clamped"
     np.testing.assert_equal([list(results) for results in found], expected)
 
 
 def basic_lstm(
     batch: int, depth: int, units: int, *, zero: int = 128, scale: float = 0.02, seed: int = 0
 ) -> tuple[bytes, TensorType]:
-    """A file of the kernel BASIC, with a zero point and a scale of the weights, and the type of its input."""
+    """Return a file of the kernel BASIC, from the weights' zero point and scale, and its input's type."""
     generator, graph = np.random.default_rng(seed), Graph()
     x, y = (quantized(DType.UINT8, (batch, n), 2.0**-7, 128) for n in (depth, units))
     w = quantized(DType.UINT8, (4 * units, depth + units), scale, zero)
@@ -139,7 +139,7 @@ def basic_lstm(
 @pytest.mark.parametrize("sizes", [(1, 4, 3), (3, 17, 9), (2, 1, 33)])
 @pytest.mark.parametrize(("zero", "scale"), [(128, 0.02), (0, 0.003), (255, 0.01)])
 def test_basic_lstm_has_the_bits_of_litert(sizes: tuple[int, int, int], zero: int, scale: float) -> None:
-    """All four results; the output state begins as stored zeros there."""
+    """Compare all four results; LiteRT's output state begins as stored zeros."""
     file, x = basic_lstm(*sizes, zero=zero, scale=scale)
     runs = [[stored(seed, x)] for seed in range(5)]
     expected = litert_runs(file, [*runs, None, *runs])
@@ -147,14 +147,14 @@ def test_basic_lstm_has_the_bits_of_litert(sizes: tuple[int, int, int], zero: in
         found = [compiled(*frame) for frame in runs]
         compiled.reset_state()
         found += [compiled(*frame) for frame in runs]
-    assert len(np.unique([y for y, *_ in found])) > 10, "not all is clamped"
+    assert len(np.unique([y for y, *_ in found])) > 10, "some results are not clamped"
     for got, wanted in zip(found, expected, strict=True):
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
 def check_refusal(file: bytes, position: int, type: TensorType, message: str) -> None:
-    """The operation of a file does not take an input of this type."""
+    """Assert that the operation of a file refuses an input of this type."""
     (operation,) = load(file).operations
     types = [o.type for o in operation.inputs if o is not None]
     model = Model()
@@ -172,7 +172,7 @@ def check_refusal(file: bytes, position: int, type: TensorType, message: str) ->
         (4, quantized(DType.INT16, (1, 3), 2.0**-10), r"the cell state must have scale 2\^-11"),
     ],
 )
-def test_basic_lstm_has_its_types(position: int, type: TensorType, message: str) -> None:
+def test_wrong_types_of_basic_lstm_are_refused(position: int, type: TensorType, message: str) -> None:
     check_refusal(basic_lstm(1, 2, 3)[0], position, type, message)
 
 
@@ -190,12 +190,12 @@ def test_other_integer_forms_are_refused(variant: dict[str, Any], reason: str) -
 
 @pytest.mark.parametrize("change", [{"cifg": False}, {"norm": False}, {"width": None}, {"peephole": True}])
 def test_products_of_8_bits_need_one_form(change: dict[str, Any]) -> None:
-    """LiteRT takes no notice of an input gate and of peepholes, and crashes without the others."""
+    """LiteRT ignores an input gate and peepholes, and crashes without the others."""
     with pytest.raises(ModelError, match=r"lstm .*with 12 intermediate tensors there must be layer normalis"):
         load(integer_lstm(**{**EIGHT, **change})[0])
 
 
-def test_a_cell_state_counts_in_powers_of_two() -> None:
+def test_the_scale_of_a_cell_state_is_a_power_of_two() -> None:
     for cell in (0.0003, 2.0**-8, 2.0**-16):
         with pytest.raises(ModelError, match=r"lstm .*power of two from 2\^-15 to 2\^-9"):
             load(integer_lstm(cell=cell)[0])
@@ -218,7 +218,7 @@ def test_a_cell_state_counts_in_powers_of_two() -> None:
         (19, quantized(DType.INT8, (BATCH, UNITS), 0.1), "input 19 must be quantised int16"),
     ],
 )
-def test_operands_have_their_element_types(position: int, type: TensorType, message: str) -> None:
+def test_wrong_element_types_are_refused(position: int, type: TensorType, message: str) -> None:
     model = load(integer_lstm()[0])
     (operation,) = model.operations
     operands = list(operation.inputs)
@@ -230,7 +230,7 @@ def test_operands_have_their_element_types(position: int, type: TensorType, mess
 def integer_svdf(
     sizes: tuple[int, int, int, int, int], bias: bool = True, scale: float = 0.04
 ) -> tuple[bytes, TensorType]:
-    """A file of the integer form, and the type of its input; the result's scale says how much is clamped."""
+    """Return a file of the integer form, and its input's type; the result's scale decides on clamping."""
     batch, depth, units, rank, memory = sizes
     generator, filters = np.random.default_rng(3), units * rank
     x = quantized(DType.INT8, (batch, depth), 0.02, -3)
@@ -264,7 +264,7 @@ def test_integer_svdf_has_the_bits_of_litert(
         found = [compiled(*frame) for frame in runs]
         compiled.reset_state()
         found += [compiled(*frame) for frame in runs]
-    assert len(np.unique(found)) > 5, "not all is clamped"
+    assert len(np.unique(found)) > 5, "some results are not clamped"
     np.testing.assert_array_equal(found, [y for (y,) in expected])
 
 
@@ -276,5 +276,5 @@ def test_integer_svdf_has_the_bits_of_litert(
         (4, TensorType(DType.INT16, (1, 6)), "input 4 must be quantised int16"),
     ],
 )
-def test_integer_svdf_has_its_types(position: int, type: TensorType, message: str) -> None:
+def test_wrong_types_of_integer_svdf_are_refused(position: int, type: TensorType, message: str) -> None:
     check_refusal(integer_svdf((1, 4, 3, 1, 2))[0], position, type, message)

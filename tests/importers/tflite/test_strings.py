@@ -1,4 +1,4 @@
-"""Strings in .tflite files: their encoding, the operators that take them, and those that do not."""
+"""Strings in .tflite files: their encoding, operators that take them, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_encoding() -> None:
     for strings in (WORDS, [], [b""]):
         data = np.frombuffer(encoded(strings), np.uint8)
         assert decode(data, len(strings)).tolist() == strings
-    loose = struct.pack("<4i", 2, 20, 21, 22) + b"????" + b"ab??"  # bytes that no string claims
+    loose = struct.pack("<4i", 2, 20, 21, 22) + b"????" + b"ab??"  # bytes of no string
     assert decode(np.frombuffer(loose, np.uint8), 2).tolist() == [b"a", b"b"]
 
 
@@ -51,7 +51,7 @@ def test_wrong_encodings(data: bytes, count: int, message: str) -> None:
         load(graph.build([y]))
 
 
-# What LiteRT refuses to do with strings, but moves elements of any other type.
+# Operators that move elements of all types; LiteRT refuses strings in them.
 @pytest.mark.parametrize(
     ("operator", "inputs", "expected", "options"),
     [
@@ -78,8 +78,8 @@ def test_other_operators_that_move_elements(
         assert compiled(*fed).tolist() == expected.tolist()
 
 
-def test_many_shapes_one_after_the_other() -> None:
-    """Strings that most of a file consists of are not counted again for each."""
+def test_strings_of_many_shapes() -> None:
+    """Strings that make up most of a file are not counted again for each shape."""
     graph = Graph()
     places = graph.input(TensorType(DType.INT32, (1,)), signature=(-1,))
     (found,) = graph.add("GATHER", [graph.constant(LIST), places], [text(1)], signatures=[(-1,)])
@@ -89,7 +89,7 @@ def test_many_shapes_one_after_the_other() -> None:
 
 
 def test_strings_are_not_folded() -> None:
-    """Comparing long strings that small files repeat without end would take for ever."""
+    """Small files can repeat long strings so often that comparisons would take very long."""
     graph = Graph()
     words = graph.constant(LIST)
     (y,) = graph.add("EQUAL", [words, words], [TensorType(DType.BOOL, (3,))])
@@ -107,7 +107,7 @@ def test_strings_are_not_folded() -> None:
         ("PAD", [text(2, 3), ints([1, 1], [0, 0])], "is STRING, which it does not take"),
     ],
 )
-def test_refused(operator: str, inputs: Sequence[Array | TensorType], reason: str) -> None:
+def test_unsupported_strings(operator: str, inputs: Sequence[Array | TensorType], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=f"{operator} v1: .*{reason}"):
         load(single_op(operator, inputs, [float32(1)]))
 
@@ -120,6 +120,6 @@ def test_refused(operator: str, inputs: Sequence[Array | TensorType], reason: st
         ("WHERE", [LIST], "takes no strings"),
     ],
 )
-def test_wrong(operator: str, inputs: Sequence[Array | TensorType], reason: str) -> None:
+def test_wrong_strings(operator: str, inputs: Sequence[Array | TensorType], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         load(single_op(operator, inputs, [float32(1)]))

@@ -1,4 +1,4 @@
-"""Files with several subgraphs: which are read, CALL, and what bounds the calls."""
+"""Files with several subgraphs: those that are read, CALL, and bounds of calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scale_and_add() -> Sub:
     return graph, [total, a]
 
 
-def test_a_composite_is_what_it_is_made_of(backend: str) -> None:
+def test_a_composite_is_its_decomposition(backend: str) -> None:
     main = Graph()
     x, y = main.input(ROW), main.input(ROW)
     nothing = np.zeros(3, np.uint8)
@@ -41,7 +41,7 @@ def test_a_composite_is_what_it_is_made_of(backend: str) -> None:
 
 
 def calling(index: int, type: TensorType = ROW, count: int = 1) -> Sub:
-    """x -> subgraph `index` of it, `count` times."""
+    """x -> the result of `count` calls of subgraph `index`, one after the other."""
     graph = Graph()
     x = graph.input(type)
     for _ in range(count):
@@ -62,7 +62,7 @@ def test_calls_are_inlined(backend: str) -> None:
     assert [o.op for o in model.operations] == ["mul", "add"] * 2
     assert model.operations[0].origin == "model: subgraph 1, operation 0, MUL"
     assert model.operations[0].inputs[1] is model.operations[2].inputs[1], "the constant is read once"
-    assert [o.name for o in model.outputs] == ["y", "t1"], "a result has its own name, an input keeps its"
+    assert [o.name for o in model.outputs] == ["y", "t1"], "results have their own names, inputs keep theirs"
     with model.compile(backend=backend) as compiled:
         y, z = compiled(X)
         assert all(p.backend == backend for p in compiled.placement)
@@ -79,7 +79,7 @@ def test_calls_in_calls() -> None:
     np.testing.assert_array_equal(evaluator.run(model, [X])[0], 9 * X)  # 3 (3 x)
 
 
-def test_a_subgraph_may_hand_its_inputs_on() -> None:
+def test_a_subgraph_may_return_its_inputs() -> None:
     passing = Graph()
     a, b = passing.input(ROW), passing.input(ROW)
     main = Graph()
@@ -91,7 +91,7 @@ def test_a_subgraph_may_hand_its_inputs_on() -> None:
     np.testing.assert_array_equal(evaluator.run(model, [X])[0], 1 - X)
 
 
-def test_a_shape_may_come_as_an_argument() -> None:
+def test_a_shape_may_be_an_argument() -> None:
     inner = Graph()
     x, shape = inner.input(ROW), inner.input(TensorType(DType.INT32, (2,)))
     (y,) = inner.add("RESHAPE", [x, shape], [float32(2, 2)])
@@ -109,7 +109,7 @@ def test_subgraphs_that_nothing_calls_are_not_read() -> None:
     assert len(load(build((graph, outputs), (broken, [99]))).operations) == 2
 
 
-def test_what_a_subgraph_cannot_do_is_listed_once_with_its_place() -> None:
+def test_unsupported_operators_of_a_subgraph_are_listed_once() -> None:
     inner = Graph()
     (y,) = inner.add("RFFT2D", [inner.input(ROW)], [ROW])
     with pytest.raises(UnsupportedError) as caught:
@@ -161,23 +161,23 @@ def test_wrong_calls_are_refused(graphs: list[Sub], reason: str) -> None:
 
 @pytest.mark.parametrize("odd", [False, True])
 def test_calls_that_double_at_every_level_are_refused_soon(odd: bool) -> None:
-    """14 levels of ten calls each would make 10^14 operations; `odd`: beside what is unsupported."""
+    """14 levels of ten calls each would make 10^14 operations; `odd`: with an unsupported operator."""
     leaf = Graph()
     (y,) = leaf.add("RFFT2D" if odd else "RELU", [leaf.input(ROW)], [ROW])
     graphs = [*(calling(k + 1, count=10) for k in range(14)), (leaf, [y])]
     start = time.perf_counter()
     with pytest.raises(GpunnError, match="RFFT2D" if odd else "calls its subgraphs too often"):
         load(build(*graphs))
-    assert time.perf_counter() - start < 5  # a hundred times what it takes
+    assert time.perf_counter() - start < 5  # it takes a hundredth of that
 
 
-def test_wide_subgraphs_count_by_their_operands() -> None:
-    wide = Graph()
+def test_subgraphs_with_many_inputs_count_by_their_operands() -> None:
+    large = Graph()
     for _ in range(200):
-        wide.input(ROW)
+        large.input(ROW)
     main = Graph()
     x = main.input(ROW)
     for _ in range(MAX_REPEATED // 200 + 2):
         main.add("CALL", [x] * 200, [], {"subgraph": 1})
     with pytest.raises(FormatError, match="calls its subgraphs too often"):
-        load(build((main, [x]), (wide, [])))
+        load(build((main, [x]), (large, [])))

@@ -1,4 +1,4 @@
-"""Hash tables of strings and numbers: against LiteRT, and what is refused."""
+"""Hash tables of strings and numbers: against LiteRT, and refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def importing(graph: Graph, table: int, keys: int, given: int) -> None:
 
 
 def filling(key: DType, value: DType, keys: Array | None = None, given: Array | None = None) -> Sub:
-    """A subgraph that fills table 3."""
+    """Return a subgraph that fills table 3."""
     graph = Graph()
     keys = values(key) if keys is None else keys
     given = values(value) if given is None else given
@@ -43,7 +43,7 @@ def filling(key: DType, value: DType, keys: Array | None = None, given: Array | 
 
 
 def finding(key: DType, value: DType, called: Sequence[Sub], shape: tuple[int, ...] = (5,)) -> bytes:
-    """keys -> (what table 3 has for them, how many keys it has), after `called` have run once."""
+    """keys -> (their values in table 3, the number of its keys), after `called` have run once."""
     graph = Graph()
     x = graph.input(TensorType(key, shape))
     for index in range(len(called)):
@@ -84,7 +84,7 @@ def test_an_empty_table_has_defaults(backend: str) -> None:
     assert check(file, [[ASKED[STRING]]], backend)[0][0].tolist() == [-1] * 5
 
 
-def test_tables_are_told_apart_by_number_and_found_in_branches(backend: str) -> None:
+def test_tables_have_numbers_and_may_be_used_in_branches(backend: str) -> None:
     numbers, words = TensorType(INT64, (2,)), TensorType(STRING, (2,))
     main, inner = Graph(), Graph()
     x, choice = main.input(numbers), main.input(BOOL)
@@ -100,7 +100,7 @@ def test_tables_are_told_apart_by_number_and_found_in_branches(backend: str) -> 
 
 
 def counting(key: DType, value: DType) -> bytes:
-    """A table that nothing has filled."""
+    """Return a file with a table that nothing fills."""
     graph = Graph()
     return graph.build(graph.add("HASHTABLE_SIZE", [handle(graph, key, value)], [COUNT]))
 
@@ -166,6 +166,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("file", "kind", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_had_is_refused(file: bytes, kind: type[Exception], reason: str) -> None:
+def test_wrong_uses_are_refused(file: bytes, kind: type[Exception], reason: str) -> None:
     with pytest.raises(kind, match=reason):
         load(file)

@@ -18,14 +18,14 @@ from tests.tflite_builder import Graph, single_op
 
 
 def test_shapes_computed_in_the_graph_are_constants() -> None:
-    """SHAPE -> STRIDED_SLICE -> PACK -> RESHAPE, as converters write a flattening of any batch."""
+    """Converters write SHAPE -> STRIDED_SLICE -> PACK -> RESHAPE to flatten any batch."""
     graph = Graph()
     x = graph.input(float32(2, 3, 4))
     (shape,) = graph.add("SHAPE", [x], [int32(3)], {"out_type": "INT32"})
     bounds = [graph.constant(ints(k)) for k in (0, 1, 1)]
     (batch,) = graph.add("STRIDED_SLICE", [shape, *bounds], [int32()], {"shrink_axis_mask": 1})
-    rest = graph.constant(np.array(-1, np.int32))
-    (target,) = graph.add("PACK", [batch, rest], [int32(2)], {"axis": 0, "values_count": 2})
+    minus_one = graph.constant(np.array(-1, np.int32))
+    (target,) = graph.add("PACK", [batch, minus_one], [int32(2)], {"axis": 0, "values_count": 2})
     (y,) = graph.add("RESHAPE", [x, target], [float32(2, 12)])
     model = load(graph.build([y]))
     assert [o.op for o in model.operations] == ["reshape"]
@@ -41,7 +41,7 @@ def test_a_constant_can_be_an_output() -> None:
 
 
 def test_constants_that_are_no_shapes_stay_operations() -> None:
-    """Short constants may ask for a huge result, which is not made when a file is read."""
+    """Short constants may give a huge result, which is not computed while a file is read."""
     multiples = ints(1 << 15, 1 << 15)
     file = single_op("TILE", [ints([1]), multiples], [int32(1 << 15, 1 << 15)])
     assert [o.op for o in load(file).operations] == ["tile"]
@@ -50,8 +50,8 @@ def test_constants_that_are_no_shapes_stay_operations() -> None:
 @pytest.mark.parametrize(
     ("dtype", "per_channel"), [(DType.UINT8, False), (DType.INT8, False), (DType.INT8, True)]
 )
-def test_a_quantised_transpose_conv_is_as_in_litert(dtype: DType, per_channel: bool, backend: str) -> None:
-    """To the bit, halves included, of which scales that are powers of two make many."""
+def test_quantised_transpose_conv_agrees_with_litert(dtype: DType, per_channel: bool, backend: str) -> None:
+    """Scales that are powers of two give many halves; these have the same bits, too."""
     low, zero = (-128, 0) if dtype is DType.INT8 else (0, 120)
     scales = (0.25, 0.5, 0.125, 0.75) * 3 if per_channel else (0.25,)
     x = TensorType(dtype, (2, 14, 15, 3), Quantization((0.5,), (low + 100,)))
@@ -150,7 +150,7 @@ WRONG: dict[str, tuple[str, Sequence[Array | TensorType], int, Mapping[str, Any]
 
 
 @pytest.mark.parametrize(("operator", "inputs", "outputs", "options", "reason"), WRONG.values(), ids=WRONG)
-def test_wrong_operators_say_what_is_wrong(
+def test_wrong_operators_are_refused(
     operator: str,
     inputs: Sequence[Array | TensorType],
     outputs: int,

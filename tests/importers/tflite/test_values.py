@@ -1,4 +1,4 @@
-"""Operators that compute, choose, convert, make and look up values, on both backends, against LiteRT."""
+"""Operators that compute, choose, convert, create and look up values, on both backends, against LiteRT."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[str, Sequence[Array | TensorType], Mapping[str, Any] | No
 
 
 @pytest.mark.parametrize(("operator", "inputs", "options", "reason"), WRONG.values(), ids=WRONG)
-def test_wrong_operators_say_what_is_wrong(
+def test_wrong_operators_are_refused(
     operator: str, inputs: Sequence[Array | TensorType], options: Mapping[str, Any] | None, reason: str
 ) -> None:
     with pytest.raises(FormatError, match=reason) as caught:
@@ -82,7 +82,7 @@ def test_wrong_operators_say_what_is_wrong(
 
 @pytest.mark.parametrize("dims", [[], [2, 3]])
 def test_embeddings_side_by_side(dims: list[int], backend: str) -> None:
-    """LiteRT has no kernel for CONCAT_EMBEDDINGS: by hand, two columns of one table, one of another."""
+    """LiteRT has no kernel for CONCAT_EMBEDDINGS: two columns of one table and one of another, by hand."""
     first, second = random(0, 4, 2), random(1, 3, 3)
     options = {"num_channels": 2, "num_columns_per_channel": [2, 1], "embedding_dim_per_channel": dims}
     ids = TensorType(I32, (2, 3))
@@ -100,7 +100,7 @@ def test_embeddings_side_by_side(dims: list[int], backend: str) -> None:
         ("RANGE", [ints(0)[0], ints(MAX_RANGE + 1)[0], ints(1)[0]], "at most 4194304 are supported"),
     ],
 )
-def test_what_is_too_much_is_refused(
+def test_too_large_demands_are_refused(
     operator: str, inputs: Sequence[Array | TensorType], reason: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=reason):

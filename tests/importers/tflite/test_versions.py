@@ -1,4 +1,4 @@
-"""What the newest versions of operators take besides."""
+"""Types that the newest versions of operators add."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tflite_builder import litert_run, single_op
 
 
 def test_softmax_of_halves(backend: str) -> None:
-    """LiteRT rounds every exponential and every sum to 11 bits, gpunn the results: three roundings of one."""
+    """LiteRT rounds every exponential and every sum to 11 bits, gpunn the results: three roundings near 1."""
     type = TensorType(DType.FLOAT16, (3, 5))
     file = single_op("SOFTMAX", [type], [type], {"beta": 1.0}, version=4)
     x = random(3, 3, 5).astype(np.float16)
