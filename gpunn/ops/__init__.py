@@ -19,7 +19,7 @@ from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, window
-from gpunn.ops.vision import crop, detection, resize, suppression
+from gpunn.ops.vision import crop, detection, resize, suppression, warp
 
 _FAMILIES = (
     unary.OPS,
@@ -61,6 +61,7 @@ _FAMILIES = (
     lookup.OPS,
     detection.OPS,
     suppression.OPS,
+    warp.OPS,
     random.OPS,
     text.OPS,
     rnn.OPS,

@@ -10,10 +10,10 @@ import numpy as np
 from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
-from gpunn.ops.check import FLOATS, expect_dtype, expect_ints, expect_unquantised
+from gpunn.ops.check import FLOATS, expect_dtype, expect_unquantised
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, op
-from gpunn.ops.vision.resize import image_params
+from gpunn.ops.vision.resize import expect_image, image_params
 from gpunn.types import Array, DType, TensorType
 
 LARGEST = 1 << 24  # rows or columns that a float32 can count
@@ -50,15 +50,11 @@ SAMPLINGS = {
 def _infer(call: Call) -> TensorType:
     x, boxes = expect_unquantised(call, 0, *FLOATS), expect_dtype(call, 1, DType.FLOAT32)
     images = expect_unquantised(call, 2, DType.INT32)
-    _, height, width, channels = call.expect_rank(0, 4).shape
+    channels = call.expect_rank(0, 4).shape[3]
     count = images.size
     if images.rank != 1 or boxes.shape != (count, 4):
         call.fail(f"boxes [N, 4] and images [N] are expected, got {boxes} and {images}")
-    size = expect_ints(call, "size", 2)
-    if min(size) < 1:
-        call.fail(f"size must be positive (height, width), got {list(size)}")
-    if min(height, width) < 1:
-        call.fail(f"input image must not be empty, got shape {list(x.shape)}")
+    size = expect_image(call)
     if call["sampling"] not in SAMPLINGS:
         call.fail(f"sampling must be one of {', '.join(SAMPLINGS)}, got {call['sampling']!r}")
     return x.with_shape((count, *size, channels))

@@ -35,15 +35,21 @@ def _infer_resize_bilinear(call: Call) -> TensorType:
     return _resized(call)
 
 
-def _resized(call: Call) -> TensorType:
-    """Return the type of the first input, images, with the height and width of attribute `size`."""
-    batch, height, width, channels = call.expect_rank(0, 4).shape
+def expect_image(call: Call) -> tuple[int, ...]:
+    """Return attribute `size`, (height, width); raise ModelError unless it and the input have pixels."""
+    _, height, width, _ = call.expect_rank(0, 4).shape
     size = expect_ints(call, "size", 2)
     if min(size) < 1:
         call.fail(f"size must be positive (height, width), got {list(size)}")
     if min(height, width) < 1:
         call.fail(f"input image must not be empty, got shape {list(call.x.shape)}")
-    return call.x.with_shape((batch, *size, channels))
+    return size
+
+
+def _resized(call: Call) -> TensorType:
+    """Return the type of the first input, images, with the height and width of attribute `size`."""
+    size = expect_image(call)
+    return call.x.with_shape((call.x.shape[0], *size, call.x.shape[3]))
 
 
 def _ratio(size: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Ratio:

@@ -1,4 +1,4 @@
-"""Rules of the custom operators in MediaPipe's models.
+"""Rules of MediaPipe's pools and convolutions, and the table of all custom operators in its models.
 
 Their meaning is that of MediaPipe's kernels, util/tflite/operations/*.cc. Pools and convolutions have the C
 structs TfLitePoolParams and TfLiteTransposeConvParams of builtin_op_data.h as their options: little-endian
@@ -16,6 +16,8 @@ import numpy as np
 
 from gpunn.importers.common.answers import Answer, Step, StepList, Steps, constant
 from gpunn.importers.tflite.node import Node
+from gpunn.importers.tflite.rules import landmarks
+from gpunn.importers.tflite.rules.landmarks import expect_counts
 
 # TfLitePadding and TfLiteFusedActivation of builtin_op_data.h, as far as the pools compute them. The schema's
 # paddings have other numbers.
@@ -44,14 +46,6 @@ def _fields(node: Node, names: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def _count(node: Node, inputs: int, outputs: int) -> None:
-    """Refuse an operator that has other numbers of inputs and outputs."""
-    if (len(node.inputs), len(node.outputs)) != (inputs, outputs):
-        node.corrupt(
-            f"takes {inputs} inputs and gives {outputs}, got {len(node.inputs)} and {len(node.outputs)}"
-        )
-
-
 def _pool_options(node: Node) -> tuple[dict[str, Any], str, dict[str, str]]:
     """Return size and stride of TfLitePoolParams, its padding, and its activation as an attribute."""
     names = ("padding", "stride_width", "stride_height", "filter_width", "filter_height", "activation")
@@ -71,7 +65,7 @@ def transpose_conv_bias(node: Node) -> Step:
     With padding SAME, as many rows and columns are cut from the whole result as the window reaches beyond the
     last stride of the input, half of them first, rounded down. MediaPipe, transpose_conv_bias.cc.
     """
-    _count(node, 3, 1)
+    expect_counts(node, 3, 1)
     found = _fields(node, ("padding", "stride_width", "stride_height"))
     x, filter = node.operand(0), node.operand(1)
     if x.type.rank != 4 or filter.type.rank != 4:
@@ -93,7 +87,7 @@ def max_pool_argmax(node: Node) -> Steps:
 
     A NaN counts as the maximum; MediaPipe skips it. MediaPipe, max_pool_argmax.cc.
     """
-    _count(node, 1, 2)
+    expect_counts(node, 1, 2)
     window, padding, activation = _pool_options(node)
     attrs = {**window, "padding": padding}
     steps, x = StepList(), (node.operand(0),)
@@ -108,7 +102,7 @@ def max_unpool(node: Node) -> Steps:
     Its padding and activation do not count. MediaPipe, max_unpooling.cc; positions outside a window put
     nothing, as in TFLite's GPU delegate.
     """
-    _count(node, 2, 1)
+    expect_counts(node, 2, 1)
     window, _, _ = _pool_options(node)
     steps = StepList()
     positions = steps.add("cast", (node.operand(1),), {"dtype": "int32"})
@@ -117,6 +111,10 @@ def max_unpool(node: Node) -> Steps:
 
 OPERATORS: Mapping[str, Callable[[Node], Answer]] = {
     "Convolution2DTransposeBias": transpose_conv_bias,
+    "Landmarks2TransformMatrix": landmarks.transform_matrix,
     "MaxPoolingWithArgmax2D": max_pool_argmax,
     "MaxUnpooling2D": max_unpool,
+    "TransformLandmarks": landmarks.transform_landmarks,
+    "TransformTensor": landmarks.transform_tensor,
+    "TransformTensorBilinear": landmarks.transform_tensor,
 }
