@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import DeviceInfo
 from gpunn.compilation.compiler import devices
-from gpunn.compilation.runtime import Compilation, Event, Preference
+from gpunn.compilation.event import Event
+from gpunn.compilation.runtime import Compilation, Preference
 from gpunn.custom import CustomOperator
 from gpunn.errors import (
     DeviceError,
@@ -17,6 +18,8 @@ from gpunn.errors import (
     ModelFileError,
     NnapiError,
     ResultCode,
+    RunCancelledError,
+    RunTimeoutError,
     UnsupportedError,
 )
 from gpunn.graph.operation import Operand, Operation
@@ -52,6 +55,8 @@ __all__ = [
     "Profile",
     "Quantization",
     "ResultCode",
+    "RunCancelledError",
+    "RunTimeoutError",
     "Stats",
     "TensorType",
     "UnsupportedError",

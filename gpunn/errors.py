@@ -7,6 +7,8 @@ GpunnError
 |- ModelFileError (FormatError, ModelError)  the graph in a file is wrong, so the file is
 |- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations
 |- DeviceError (RuntimeError)               no adapter, over a limit, out of memory, device lost, ...
+|- RunTimeoutError (TimeoutError)           a run, or a wait for it, took longer than allowed
+|- RunCancelledError (CancelledError)       a run was ended by cancel() or Ctrl-C
 `- NnapiError                               a call of gpunn.nnapi failed; `code` is its ResultCode
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import enum
 import errno
 import os
+from concurrent.futures import CancelledError
 
 
 class ResultCode(enum.IntEnum):
@@ -75,6 +78,14 @@ class DeviceError(GpunnError, RuntimeError):
 
     The CPU backend is a device, too, and can run out of memory.
     """
+
+
+class RunTimeoutError(GpunnError, TimeoutError):
+    """A run, or a wait for one, that has not ended in the time that it was given."""
+
+
+class RunCancelledError(GpunnError, CancelledError):
+    """A run that was ended early: by Event.cancel(), or by Ctrl-C in a thread that waited for it."""
 
 
 class NnapiError(GpunnError):

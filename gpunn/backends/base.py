@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 from gpunn.backends import fork
+from gpunn.backends.interrupt import check, current
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel
@@ -100,6 +101,9 @@ class Pending(Protocol):
     def result(self) -> tuple[Array, ...]:
         """Wait for the run and return its outputs in order; may be called from any thread, repeatedly."""
 
+    def done(self) -> bool:
+        """Tell whether the run has ended, and result() returns or raises at once."""
+
 
 class Later:
     """A run in the hands of an executor."""
@@ -116,10 +120,22 @@ class Later:
 
     def result(self) -> tuple[Array, ...]:
         """Wait for the run and return its outputs, or raise what it raised."""
-        try:
-            return self._future.result()
-        except CancelledError as error:
-            raise DeviceError("this compilation has been closed") from error
+        while True:
+            stop = current()
+            try:
+                return self._future.result(None if stop is None else stop.patience)
+            except TimeoutError:
+                if self._future.done():
+                    return self._future.result()  # or the error of the run
+                check()
+            except CancelledError as error:
+                if not self._future.cancelled():
+                    raise
+                raise DeviceError("this compilation has been closed") from error
+
+    def done(self) -> bool:
+        """Tell whether the run has ended."""
+        return self._future.done()
 
 
 class Program(Protocol):

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpunn.backends import fork
 from gpunn.backends.base import Later, Span, Stats, Trace
+from gpunn.backends.interrupt import check, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
@@ -21,8 +22,9 @@ def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
     """Run an operation on the host; `values` contains the known values and receives the results.
 
     It may also contain constants, in the dtype that the operation computes in. Raises DeviceError if memory
-    runs out.
+    runs out, and as interrupt.check() if the run shall end.
     """
+    check()
     inputs = [None if i is None else values.get(i, i.value) for i in operation.inputs]
     try:
         results = operation.stored(operation.evaluate(inputs))
@@ -75,7 +77,7 @@ class CpuProgram:
     def _run(self, inputs: Sequence[Array], spans: list[Span] | None = None) -> tuple[Array, ...]:
         """Run; `spans` receives the time of each operation."""
         values = {**self._constants, **dict(zip(self._plan.model.inputs, inputs, strict=True))}
-        with self._lock:
+        with holding(self._lock):
             values.update(self._state)
             start = time.perf_counter()
             for placement in self._placements:

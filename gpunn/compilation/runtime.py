@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.backends.base import Later, Pending, Stats, Trace
-from gpunn.backends.interrupt import Interruptible, directly
+from gpunn.backends.base import Later, Stats, Trace
+from gpunn.backends.interrupt import Interruptible, Stop, directly, holding
 from gpunn.backends.queue import RunQueue
+from gpunn.compilation.event import CarryOut, Event, single
 from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
@@ -30,12 +31,6 @@ from gpunn.ops.op import as_tuple
 from gpunn.types import Array, Shape
 
 _T = TypeVar("_T")
-
-
-class _CarryOut(Protocol):
-    """A way to run the pieces of one run: directly, or so that they can be interrupted."""
-
-    def __call__(self, work: Callable[[], _T]) -> _T: ...
 
 
 class Preference(enum.Enum):
@@ -65,28 +60,6 @@ class PlanRow:
 
     operation: Operation
     kernel: Kernel
-
-
-class Event:
-    """A run under way (NeuralNetworks.h, ANeuralNetworksEvent); several threads may wait on one."""
-
-    def __init__(self, pending: Pending, carry_out: _CarryOut) -> None:
-        self._pending = pending
-        self._carry_out = carry_out
-
-    def wait(self) -> None:
-        """Block until the run has ended. Raises what the run raised."""
-        self._carry_out(self._pending.result)
-
-    def result(self) -> Any:
-        """Wait, and return the array of the only output, or a tuple of arrays in the order of the outputs."""
-        return _single(self._carry_out(self._pending.result))
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        """Wait in a thread, so that an event loop goes on; `await event` gives what result() gives."""
-        import asyncio  # which most programs do without, and which takes long to import
-
-        return asyncio.to_thread(self.result).__await__()
 
 
 class Compilation:
@@ -146,7 +119,7 @@ class Compilation:
         Inputs with a default may be None, and may be left out at the end.
         Raises ModelError for a wrong number, shape or dtype of inputs, DeviceError when the GPU fails.
         """
-        return _single(self._answer(self._arrays(inputs)))
+        return single(self._answer(self._arrays(inputs)))
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Compute the outputs for inputs of the right types, for a compilation of which this is a body.
@@ -155,15 +128,20 @@ class Compilation:
         """
         return self._run(inputs, inside=True)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Run on named inputs and return named outputs; otherwise as a call."""
+    def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Array]:
+        """Run on named inputs and return named outputs; otherwise as a call.
+
+        After `timeout` seconds the run ends before its next operation or round of a loop, and
+        RunTimeoutError is raised. What has been handed to a GPU is computed to its end, but not waited for.
+        Variables keep their values, unless the run's last part has been handed to a GPU.
+        """
         names = [i.name for i in self.model.inputs]
         needed = {i.name for i in self.model.inputs if i.default is None}
         if not isinstance(inputs, Mapping):
             raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
         if len({*names}) < len(names) or not needed <= {*inputs} <= {*names}:
             raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
-        results = self._answer(self._arrays([inputs.get(n) for n in names]))
+        results = self._answer(self._arrays([inputs.get(n) for n in names]), timeout=timeout)
         return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
 
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,11 +167,13 @@ class Compilation:
         When all frames of the ring are in flight, waits for the oldest: one with FAST_SINGLE_ANSWER and
         LOW_POWER, three with SUSTAINED_SPEED.
         """
-        arrays, carry_out = self._arrays(inputs), self._carrying_out()
+        arrays = self._arrays(inputs)
         with self._lent(arrays) as specialisation:
-            if specialisation.whole:
+            if specialisation.whole and not self._loops:
                 self._begin(specialisation, arrays)
-                return Event(carry_out(partial(specialisation.program.submit, arrays)), carry_out)
+                stop = Stop()
+                pending = stop.carry(partial(specialisation.program.submit, arrays))
+                return Event(pending, directly, stop)
         return self._event([np.array(array) for array in arrays])
 
     def stream(self, frames: Iterable[Any]) -> Iterator[Any]:
@@ -260,22 +240,29 @@ class Compilation:
     def _after_fork(self) -> None:
         self._queue = None
 
-    def _answer(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> tuple[Array, ...]:
+    def _answer(
+        self, arrays: Sequence[Array], tracer: Tracer | None = None, timeout: float | None = None
+    ) -> tuple[Array, ...]:
         """Return the results of a run that sees what the runs before have left in variables."""
         if self._queue is None or not self.model.variables:
-            return self._run(arrays, tracer)
-        return as_tuple(self._event(arrays, tracer).result())
+            return self._run(arrays, tracer, timeout=timeout)
+        return as_tuple(self._event(arrays, tracer, timeout).result())
 
     def _run(
-        self, arrays: Sequence[Array], tracer: Tracer | None = None, inside: bool = False
+        self,
+        arrays: Sequence[Array],
+        tracer: Tracer | None = None,
+        inside: bool = False,
+        timeout: float | None = None,
     ) -> tuple[Array, ...]:
-        carry_out = self._carrying_out()
+        stop = None if timeout is None else Stop(timeout)
+        carry_out = self._carrying_out(stop)
         with self._lent(arrays) as first:
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
             if first.whole:
                 self._begin(first, arrays)
                 return carry_out(partial(run, arrays))
-            with self._one_at_a_time:
+            with holding(self._one_at_a_time, stop):
                 self._begin(first, arrays)
                 results = carry_out(partial(run, [*arrays, *first.state]))
                 finish = partial(self._specialisations.finish, _shapes(arrays), first, results, tracer)
@@ -284,13 +271,16 @@ class Compilation:
                 first.state[:] = results[count:]
                 return results[:count] if inside else tuple(map(np.asarray, results[:count]))
 
-    def _event(self, arrays: Sequence[Array], tracer: Tracer | None = None) -> Event:
-        """Submit a run of several sections."""
-        carry_out = self._carrying_out()
-        return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out)
+    def _event(
+        self, arrays: Sequence[Array], tracer: Tracer | None = None, timeout: float | None = None
+    ) -> Event:
+        """Submit a run of several sections, or one that may never end."""
+        stop = Stop(timeout)
+        carry_out = self._carrying_out(stop)
+        return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out, stop)
 
     def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Later:
-        """Start a run of several sections."""
+        """Start a run of several sections, or one that may never end."""
         return Later(self._submit(self._run, arrays, tracer))
 
     def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
@@ -308,9 +298,11 @@ class Compilation:
         with self._one_at_a_time, self._specialisations.lend(self._shapes) as last, self._lock:
             last.reset_state()
 
-    def _carrying_out(self) -> _CarryOut:
-        """Choose how one run is done."""
-        return Interruptible() if self._loops else directly
+    def _carrying_out(self, stop: Stop | None) -> CarryOut:
+        """Choose how one run is done, which may be stopped."""
+        if self._loops:
+            return Interruptible(stop or Stop())
+        return directly if stop is None else stop.carry
 
     def _arrays(self, inputs: Sequence[Any]) -> list[Array]:
         wanted = self.model.inputs
@@ -340,7 +332,3 @@ class Compilation:
 
 def _shapes(arrays: Sequence[Array]) -> tuple[Shape, ...]:
     return tuple(array.shape for array in arrays)
-
-
-def _single(results: tuple[Array, ...]) -> Array | tuple[Array, ...]:
-    return results[0] if len(results) == 1 else results

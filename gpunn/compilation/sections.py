@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpunn.backends.interrupt import check
 from gpunn.compilation.lending_cache import LendingCache
 from gpunn.errors import DeviceError
 from gpunn.graph.complete import Cut, cut, run_on_host, without_state
@@ -102,6 +103,7 @@ def run_operations(
     times: list[tuple[float, float]] = []
 
     def run(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        check()
         began = time.perf_counter()
         try:
             return run_on_host(operation, inputs)

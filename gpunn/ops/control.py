@@ -118,7 +118,8 @@ def while_loop(*state: Array, condition: Body, body: Body) -> tuple[Array, ...]:
     """Apply `body` to the state as long as `condition` of it is true (TFLite schema, WHILE).
 
     The condition is asked first, so the body may not run at all. The number of rounds is unknown beforehand:
-    a loop may never end. KeyboardInterrupt ends it, and so does closing the compilation.
+    a loop may never end. KeyboardInterrupt ends it, and so do a timeout, Event.cancel() and closing the
+    compilation.
     """
     while _holds(condition.evaluate(state)[0]):
         state = body.evaluate(state)

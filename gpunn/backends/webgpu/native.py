@@ -19,6 +19,8 @@ import wgpu
 from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import libf  # as lib, but errors are raised
 
+from gpunn.backends.interrupt import Stop, current, holding
+
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
@@ -88,6 +90,7 @@ def _record(encoder: Any, dispatches: Iterable[Dispatch]) -> None:
 # The first poll delivers the callback of a mapping whose submission has ended, unless another thread that
 # submits has taken that on: then it waits for the interpreter.
 _POLLS = 10
+_STEP = 0.0005  # seconds between polls that do not wait
 _PAUSE = 1.0  # seconds between polls, or less: until the callback is there
 
 
@@ -204,8 +207,12 @@ class MappedRead:
     def wait(self) -> Any:
         """Return the buffer's bytes, which unmap() removes. Raises RuntimeError if the device has failed.
 
-        If a signal's handler raises during the wait, wait() raises its exception, and may be called again.
+        If a signal's handler raises during the wait, wait() raises its exception, and may be called again;
+        the same holds for RunTimeoutError and RunCancelledError where there is a deadline.
         """
+        stop = current()
+        if stop is not None and stop.timed:
+            self._wait_for_deadline(stop)
         for _ in range(_POLLS):
             with self._turn:
                 if not self._outcome.ended.is_set():
@@ -218,6 +225,17 @@ class MappedRead:
             raise RuntimeError(self._outcome.error)
         size = self._buffer.size
         return ffi.buffer(libf.wgpuBufferGetConstMappedRange(self._buffer._internal, 0, size), size)
+
+    def _wait_for_deadline(self, stop: Stop) -> None:
+        """Wait for the mapping as long as `stop` allows."""
+        while True:
+            with holding(self._turn):
+                lib.wgpuDevicePoll(self._device._internal, False, ffi.NULL)
+                if _interrupts.raised:
+                    raise _interrupts.raised.pop()
+            if self._outcome.ended.wait(_STEP):
+                return
+            stop.check()
 
     def unmap(self) -> None:
         """Give the buffer back to the device."""

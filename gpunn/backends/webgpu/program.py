@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 
 from gpunn.backends.base import Stats, Trace
+from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
@@ -56,7 +57,7 @@ class WebGpuProgram:
     def submit(self, inputs: Sequence[Array]) -> Run:
         while True:
             self._check_usable()  # before the lock: another thread may have held it at a fork
-            with self._lock:
+            with holding(self._lock):
                 self._check_usable()
                 if self._executor.has_room or not self._in_flight:
                     return self._start(inputs)

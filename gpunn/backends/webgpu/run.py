@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpunn.backends.cpu import run_operation
+from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
 from gpunn.backends.webgpu.native import MappedRead
@@ -61,7 +62,7 @@ class Run:
 
     def settle(self) -> bool:
         """Wait for the device stage under way, if any, and take its results; False if the run failed."""
-        with self._lock:
+        with holding(self._lock):
             if self._under_way is None:
                 return self._error is None
             stage, staging, mapping = self._under_way
@@ -72,7 +73,7 @@ class Run:
                     self._recorder.host("read back", began)
             except (DeviceError, ModelError) as error:
                 self._error = error
-            # Not where Ctrl-C ends the waiting: the stage goes on, and its buffer is not free yet.
+            # Not where Ctrl-C or a timeout ends the waiting: the stage goes on, and its buffer is in use.
             self._under_way = None
             with self._executor.lock:
                 self._in_flight.remove(self)
@@ -84,7 +85,7 @@ class Run:
         if self._outputs is None and self._executor.device.forked:
             self._executor.device.check_usable()
         self.settle()
-        with self._lock:
+        with holding(self._lock):
             if self._error is not None:
                 raise self._error
             if self._outputs is None:
@@ -97,6 +98,10 @@ class Run:
                 self._values.clear()
                 self._held.clear()
             return self._outputs
+
+    def done(self) -> bool:
+        """Tell whether the run has ended and its results have been taken."""
+        return self._outputs is not None or self._error is not None
 
     def _output(self, operand: Operand) -> Array:
         """Return an output: on the device if it stays there, or if nothing has read it back."""
