@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.errors import ModelError
+from gpunn.errors import GpunnError, ModelError, UnsupportedError
 from gpunn.model import Model
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, TensorType, float32
@@ -122,20 +122,22 @@ def test_wrong_types(op: str, inputs: list[Array], attrs: dict[str, Any], messag
 
 
 @pytest.mark.parametrize(
-    ("numbers", "message"),
+    ("numbers", "error", "message"),
     [
-        ((0, 5, 0), "in steps of 0"),
-        ((0, 5, -1), "do not lead from 0 to 5"),
-        ((0, 2**30, 1), "at most 4194304 are supported"),
+        ((0, 5, 0), ModelError, "in steps of 0"),
+        ((0, 5, -1), ModelError, "do not lead from 0 to 5"),
+        ((0, 2**30, 1), UnsupportedError, "at most 4194304 are supported"),
     ],
 )
-def test_wrong_ranges_are_refused(numbers: tuple[Any, ...], message: str, backend: str) -> None:
+def test_wrong_ranges_are_refused(
+    numbers: tuple[Any, ...], error: type[GpunnError], message: str, backend: str
+) -> None:
     inputs = [np.asarray(v, np.int32) for v in numbers]
-    with pytest.raises(ModelError, match=f"range: .*{message}"):
+    with pytest.raises(error, match=f"range: .*{message}"):
         model_of("range", inputs, {}, range(3))
     with (
         model_of("range", inputs, {}).compile(backend) as compiled,
-        pytest.raises(ModelError, match=f"range: .*{message}"),
+        pytest.raises(error, match=f"range: .*{message}"),
     ):
         compiled(*inputs)
 
