@@ -32,6 +32,8 @@ def recurrent(*shapes: tuple[int, ...]) -> list[Array]:
     return [half(seed, *shape, low=-1, high=1) for seed, shape in enumerate(shapes)]
 
 
+POSITIONS = np.random.default_rng(6).integers(0, 4, (1, 2, 3, 4)).astype(np.int32)
+MOVES = np.float32([[[0.5, 0.25, 0, 0.5], [0, 0.75, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]]])
 Case = tuple[str, list[Array], dict[str, Any], tuple[int, ...]]
 
 # op, inputs, attributes, which inputs are constant: every body in shaders/ that reals go through, with rows
@@ -120,6 +122,12 @@ CASES: list[Case] = [
         {"size": (3, 4), "sampling": "align_endpoints"},
         (),
     ),
+    *(("warp_affine", [half(1, 1, 4, 5, n), MOVES], {"size": (3, 6)}, ()) for n in (3, 4)),
+    *(("arg_max_pool2d", [half(1, 2, 5, 6, n)], {"size": (2, 3), "stride": (2, 2)}, ()) for n in (3, 4)),
+    *(
+        ("max_unpool2d", [half(1, 1, 2, 3, n), POSITIONS[..., :n]], {"size": (2, 2), "stride": (2, 2)}, ())
+        for n in (3, 4)
+    ),
     *(("top_k", [half(1, 3, n)], {"k": k}, ()) for n, k in ((9, 4), (100, 4), (700, 40))),
     ("bucketize", [half(1, 3, 9)], {"boundaries": (-1.0, 0.5)}, ()),
     ("cumsum", [half(1, 3, 9)], {"axis": 1}, ()),
@@ -139,7 +147,7 @@ CASES: list[Case] = [
     ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
-INTEGER_BODIES = {
+OTHER_BODIES = {  # of integers, or of float32 alone
     "check_ranges",
     "dequantize_axis",
     "find_rows",
@@ -148,6 +156,7 @@ INTEGER_BODIES = {
     "join_planes",
     "philox",
     "quantize",
+    "rotated_crop_matrix",
     "table",
 }
 
@@ -160,7 +169,7 @@ def test_ops(case: Case, hardware: str) -> None:
 
 def test_every_body_of_reals_has_a_case() -> None:
     root = Path(str(shader.shader_folder()))
-    missing = {path.stem for path in root.glob("*.wgsl")} - INTEGER_BODIES
+    missing = {path.stem for path in root.glob("*.wgsl")} - OTHER_BODIES
     for op, inputs, attrs, constants in CASES:
         kernels = lower(model_of(op, inputs, attrs, constants).operations[0], BASELINE)
         missing -= {kernel.body for kernel in kernels if isinstance(kernel, Kernel)}
