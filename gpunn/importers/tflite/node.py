@@ -33,7 +33,8 @@ class Node(common.Node):
     """One operator of a file, as its rule sees it.
 
     `intermediates` are the types of its intermediate tensors; `graphs` gives its subgraphs, `unfold` refuses
-    what unfolds to too many bytes. `version` is the operator's.
+    what unfolds to too many bytes. `version` is the operator's, `warn`
+    notes that the file contradicts itself.
     """
 
     options_type: str = ""
@@ -43,6 +44,7 @@ class Node(common.Node):
     graphs: Callable[[int], FileGraph] | None = None
     unfold: Callable[[int, str], None] | None = None
     version: int = 1
+    warn: Callable[[str], None] | None = None
 
     def subgraph(self, index: int) -> FileGraph:
         """Return a subgraph that the options name. Raises FormatError for a circle, and if it is too deep."""

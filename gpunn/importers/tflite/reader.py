@@ -187,4 +187,5 @@ class Reader:
             self.subgraph,
             self.context.unfolding.count,
             operator.version,
+            self.file.warn,
         )

@@ -17,7 +17,7 @@ from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of
 from gpunn.ops.kernels.strides import broadcast_strides, merge
 from gpunn.ops.op import Op, Quantized, op
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 
 def _matrix(call: Call, index: int, adjoint: str) -> tuple[int, int]:
@@ -32,7 +32,8 @@ def _infer(call: Call) -> TensorType:
             call.fail(f"input {index} must have rank 2 or more, got {call.input(index)}")
         expect_bool(call, adjoint)
     a, b = call.x, call.input(1)
-    if a.dtype is not b.dtype or (a.quantization is None) != (b.quantization is None):
+    fits = a.dtype is b.dtype or (a.dtype, b.dtype) == (DType.INT16, DType.INT8)
+    if not fits or (a.quantization is None) != (b.quantization is None):
         call.fail(f"inputs must have one dtype and both be quantised or neither, got {a} and {b}")
     (rows, depth), (height, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
     if depth != height:
@@ -124,9 +125,10 @@ def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False
     """Compute the matrix product a . b over the last two dimensions; the dimensions before them broadcast.
 
     a [..., M, K], or [..., K, M] with adj_a; b [..., K, N], or [..., N, K] with adj_b; result [..., M, N].
-    dtype: float32, float16; quantised uint8, int8 and int16, in integers. Raises ModelError for other dtypes,
-    ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2 max |a| max |b| of float32, plus the
-    general promise, because every term rounds. TFLite schema, BatchMatMulOptions.
+    dtype: float32, float16; quantised uint8, int8 and int16, in integers, also a of int16 with b of int8.
+    Raises ModelError for other dtypes, ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2
+    max |a| max |b| of float32, plus the general promise, because every term rounds. TFLite schema,
+    BatchMatMulOptions.
     """
     left = np.swapaxes(a, -1, -2) if adj_a else a
     right = np.swapaxes(b, -1, -2) if adj_b else b

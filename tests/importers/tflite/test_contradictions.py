@@ -16,7 +16,7 @@ from gpunn.model import Model, load
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.importers.tflite.cases_quantized import I8, U8
 from tests.ops.quantized import quantized, stored
-from tests.tflite_builder import Graph, litert_run
+from tests.tflite_builder import Graph, litert_run, single_op
 
 I16, I32 = DType.INT16, DType.INT32
 STRIDES = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
@@ -172,3 +172,48 @@ def test_warnings_stay_with_the_model() -> None:
         pickle.loads(pickle.dumps(model)),
     ):
         assert other.warnings == model.warnings
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "shape", "options"),
+    [
+        ("SPACE_TO_DEPTH", I8, (1, 2, 3, 12), {"block_size": 2}),
+        ("SPACE_TO_DEPTH", U8, (1, 2, 3, 12), {"block_size": 2}),
+        ("DEPTH_TO_SPACE", I8, (1, 8, 12, 1), {"block_size": 2}),
+        ("DEPTH_TO_SPACE", U8, (1, 8, 12, 1), {"block_size": 2}),
+        ("RESIZE_NEAREST_NEIGHBOR", I8, (1, 7, 5, 3), {}),
+        ("RESIZE_NEAREST_NEIGHBOR", U8, (1, 7, 5, 3), {}),
+        ("RESIZE_BILINEAR", I8, (1, 7, 5, 3), {"half_pixel_centers": True}),
+        ("RESIZE_BILINEAR", U8, (1, 7, 11, 3), {}),
+    ],
+)
+def test_stored_integers_do_not_change_with_the_stated_scale(
+    operator: str, dtype: DType, shape: tuple[int, ...], options: Mapping[str, Any], backend: str
+) -> None:
+    version = 3 if operator.startswith("RESIZE") else 1
+    x = quantized(dtype, (1, 4, 6, 4 if operator == "DEPTH_TO_SPACE" else 3), 0.1, 2)
+    size = [np.array(shape[1:3], np.int32)] if operator.startswith("RESIZE") else []
+    y = quantized(dtype, shape, 0.3, 5)
+    file = single_op(operator, [x, *size], [y], options, version=version)
+    model = run_as_litert(file, [stored(0, x)], backend)
+    (warning,) = model.warnings
+    assert f"operation 0, {operator}: the output has scale 0.3" in warning
+    assert model.outputs[0].type == y
+    same = single_op(
+        operator, [x, *size], [replace(y, quantization=x.quantization)], options, version=version
+    )
+    assert load(same).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "adjoint"),
+    [((4, 5), (5, 3), False), ((2, 3, 33), (2, 7, 33), True), ((2, 1, 3, 8), (5, 8, 4), False)],
+)
+def test_products_of_16_and_8_bits(
+    a: tuple[int, ...], b: tuple[int, ...], adjoint: bool, backend: str
+) -> None:
+    left, right = quantized(I16, a, 0.002, 0), quantized(I8, b, 0.03, 0)
+    rows = np.broadcast_shapes(a[:-2], b[:-2])
+    result = quantized(I16, (*rows, a[-2], b[-2 if adjoint else -1]), 0.02, 0)
+    file = single_op("BATCH_MATMUL", [left, right], [result], {"adj_y": adjoint}, version=4)
+    run_as_litert(file, [stored(0, left), stored(1, right)], backend)
