@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gpunn.errors import ModelError
 
+MAX_RANK = 64 if int(np.__version__.split(".")[0]) >= 2 else 32  # of numpy's arrays
 MAX_ELEMENTS = 2**31 - 1  # of one tensor: shaders count elements in 32 bits
 MAX_EXTENTS = 2**56  # what the extents of an empty tensor that are not 0 may multiply to: numpy counts bytes
 
@@ -151,6 +152,8 @@ def bounded(name: str, type: TensorType) -> TensorType:
     """Return the type; raise ModelError if it exceeds the largest possible tensor."""
     if any(d < 0 for d in type.shape):
         raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
+    if type.rank > MAX_RANK:
+        raise ModelError(f"tensor {name!r} has {type.rank} dimensions, at most {MAX_RANK} are possible")
     if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
         raise ModelError(f"tensor {name!r} has {type.size} elements, at most {MAX_ELEMENTS} can be addressed")
     if math.prod(d or 1 for d in type.shape) > MAX_EXTENTS:

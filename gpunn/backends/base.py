@@ -7,6 +7,8 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, fields
 from typing import Protocol
 
+import numpy as np
+
 from gpunn.backends import fork
 from gpunn.backends.interrupt import check, current
 from gpunn.errors import DeviceError
@@ -93,6 +95,14 @@ class Trace:
     spans: tuple[Span, ...]
     method: str
     outputs: tuple[Array, ...]
+
+
+def copied(array: Array) -> Array:
+    """Copy an array that goes from or to the caller. Raises DeviceError if memory runs out."""
+    try:
+        return np.array(array)
+    except MemoryError as error:
+        raise DeviceError(f"out of memory: a copy of {array.nbytes} bytes: {error}") from error
 
 
 class Pending(Protocol):

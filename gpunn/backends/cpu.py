@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.backends.base import Later, Span, Stats, Trace
+from gpunn.backends.base import Later, Span, Stats, Trace, copied
 from gpunn.backends.interrupt import check, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.errors import DeviceError
@@ -46,7 +46,7 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
 
 def _copy(operand: Operand, values: Mapping[Operand, Array]) -> Array:
     """Return an operand's value as an array of its own."""
-    return np.array(values[operand] if operand.value is None else operand.value)
+    return copied(values[operand] if operand.value is None else operand.value)
 
 
 class CpuProgram:
@@ -97,7 +97,7 @@ class CpuProgram:
             if self._queue is None:
                 self._queue = RunQueue(self._frames, "gpunn-cpu")
             queue = self._queue
-        return Later(queue.submit(self._run, [np.array(x) for x in inputs]))
+        return Later(queue.submit(self._run, [copied(x) for x in inputs]))
 
     def trace(self, inputs: Sequence[Array]) -> Trace:
         spans: list[Span] = []

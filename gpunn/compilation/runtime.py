@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.backends.base import Later, Stats, Trace
+from gpunn.backends.base import Later, Stats, Trace, copied
 from gpunn.backends.interrupt import Interruptible, Stop, directly, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.compilation.event import CarryOut, Event, single
@@ -174,21 +174,36 @@ class Compilation:
                 stop = Stop()
                 pending = stop.carry(partial(specialisation.program.submit, arrays))
                 return Event(pending, directly, stop)
-        return self._event([np.array(array) for array in arrays])
+        return self._event([copied(array) for array in arrays])
 
     def stream(self, frames: Iterable[Any]) -> Iterator[Any]:
         """Yield the results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
 
         With SUSTAINED_SPEED the upload of a frame, the computing of the one before and the read-back of
-        the one before that overlap; memory does not grow with the length of the sequence.
+        the one before that overlap; memory does not grow with the length of the sequence. What a frame
+        raises, or taking it from `frames`, comes after the results of the frames before it.
         """
         ring: deque[Event] = deque()
-        for frame in frames:
+        source = iter(frames)
+        failure: Exception | None = None
+        while failure is None:
+            try:
+                frame = next(source)
+            except StopIteration:
+                break
+            except Exception as error:
+                failure = error
+                break
             if len(ring) == self._frames:
                 yield ring.popleft().result()
-            ring.append(self.submit(*(frame if isinstance(frame, tuple) else (frame,))))
+            try:
+                ring.append(self.submit(*(frame if isinstance(frame, tuple) else (frame,))))
+            except Exception as error:
+                failure = error
         while ring:
             yield ring.popleft().result()
+        if failure is not None:
+            raise failure
 
     def trace(self, *inputs: Any) -> Trace:
         """Run with every dispatch and host operation timed; see gpunn.profile, which makes a table of it.

@@ -49,11 +49,18 @@ def as_input(operand: Operand, value: Any) -> Array:
 
     value: anything that numpy.asarray() takes. Extents that the input leaves open may be any. Another dtype
     is converted if no value changes by that; Python's numbers, alone or in lists, may be rounded to float32.
-    None stands for the default of an input that has one, and an input that rounds takes any real numbers, a
-    plain one if it has one element. Strings are taken as str and as bytes. Raises ModelError if dtype or
-    shape do not fit, and for pictures of bytes or float64 where the input is of real numbers: these need the
-    scaling that the model wants.
+    None stands for the default of an input that has one, and an input that rounds takes any real numbers,
+    a plain one if it has one element. Strings are taken as str and as bytes. Raises ModelError if dtype
+    or shape do not fit, if there is no memory for the array, and for pictures of bytes or float64 where
+    the input is of real numbers: these need the scaling that the model wants.
     """
+    try:
+        return _as_input(operand, value)
+    except MemoryError as error:
+        raise ModelError(f"input {operand.name!r}: out of memory: {error}") from error
+
+
+def _as_input(operand: Operand, value: Any) -> Array:
     if value is None and operand.default is not None:
         return np.full(operand.type.shape, operand.default, operand.type.dtype.numpy)
     name, wanted = operand.name, operand.open or OpenShape(operand.type.shape)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import wgpu
 
-from gpunn.backends.base import Stats
+from gpunn.backends.base import Stats, copied
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter
 from gpunn.backends.webgpu.memory import as_words
@@ -143,14 +143,18 @@ class Executor:
         notes: dict[Note, Array] = {}
         with self._device_errors():
             memory = mapping.wait()
-            for tensor, offset in stage.readbacks:
-                view = np.frombuffer(memory, tensor.type.dtype.numpy, tensor.type.size, offset)
-                found = view.reshape(tensor.type.shape).copy()
-                del view
-                if isinstance(tensor, Note):
-                    notes[tensor] = found
-                else:
-                    values[tensor] = found
+            try:
+                for tensor, offset in stage.readbacks:
+                    view = np.frombuffer(memory, tensor.type.dtype.numpy, tensor.type.size, offset)
+                    found = copied(view.reshape(tensor.type.shape))
+                    del view
+                    if isinstance(tensor, Note):
+                        notes[tensor] = found
+                    else:
+                        values[tensor] = found
+            except DeviceError:  # no memory; Ctrl-C has the buffer read again
+                mapping.unmap()
+                raise
             mapping.unmap()
         for note, found in notes.items():
             note.judge(found)

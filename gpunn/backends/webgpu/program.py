@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 
-import numpy as np
-
-from gpunn.backends.base import Stats, Trace
+from gpunn.backends.base import Stats, Trace, copied
 from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.executor import Executor
@@ -107,7 +105,7 @@ class WebGpuProgram:
     def _start(self, inputs: Sequence[Array], recorder: Recorder | None = None) -> Run:
         """Run all stages up to the last one on the device, which is only submitted."""
         late = self._late_inputs
-        kept = (np.array(x) if late and not isinstance(x, Held) else x for x in inputs)
+        kept = (copied(x) if late and not isinstance(x, Held) else x for x in inputs)
         values = {**self._state, **dict(zip(self.plan.model.inputs, kept, strict=True))}
         run = Run(self._executor, self._in_flight, values, self._late, recorder)
         for stage in self._submitted:

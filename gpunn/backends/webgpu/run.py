@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpunn.backends.base import copied
 from gpunn.backends.cpu import run_operation
 from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.executor import Executor
@@ -110,7 +111,7 @@ class Run:
 
     def _copy(self, operand: Operand) -> Array:
         """Return the host's value of an operand, in an array of its own."""
-        return np.array(self._value(operand))
+        return copied(self._value(operand))
 
     def _run_host(self, stage: Stage) -> None:
         for placement in stage.segment.placements:
