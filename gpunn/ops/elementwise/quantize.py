@@ -87,10 +87,15 @@ def dequantize(x: Array) -> Array:
     return np.asarray(x, np.result_type(x.dtype, np.float32))
 
 
+# The types of results for inputs of which these are not the usual ones, as in LiteRT.
+_TARGETS = {DType.INT16: (*QUANTIZED, DType.INT32), DType.INT32: (DType.INT8, DType.INT16)}
+
+
 def _infer_quantize(call: Call) -> TensorType:
-    if call.x.dtype is not DType.FLOAT32 and (call.x.quantization is None or call.x.dtype not in QUANTIZED):
+    known = call.x.quantization is not None and call.x.dtype in (*QUANTIZED, DType.INT32)
+    if call.x.dtype is not DType.FLOAT32 and not known:
         call.fail(f"input 0 must be float32 or quantised, got {call.x}")
-    names = [d.value for d in QUANTIZED]
+    names = [d.value for d in _TARGETS.get(call.x.dtype, QUANTIZED)]
     if call["dtype"] not in names:
         call.fail(f"dtype must be one of {', '.join(names)}, got {call['dtype']!r}")
     dtype = DType(call["dtype"])
@@ -162,7 +167,22 @@ def _ascending(reals: Array) -> Array:
     return np.where(bits < 0, -magnitude, magnitude)
 
 
+def _rescaling_kernel(call: Call) -> Kernel:
+    (from_scale, from_zero), (scale, zero) = scale_of(call, call.x), scale_of(call, call.y)
+    multiplier, shift = quantize_multiplier(from_scale / scale)
+    low, high = LIMITS[call.y.dtype]
+    rescaled = "rescale(x - p.how.x, p.how.y, p.how.z, true)"
+    return elementwise(
+        call,
+        f"clamp({rescaled}, p.ends.x, p.ends.y) + p.ends.z",
+        {"how": (from_zero, multiplier, shift, 0), "ends": (low - zero, high - zero, zero, 0)},
+        ("affine",),
+    )
+
+
 def _quantize_kernel(call: Call) -> Kernel:
+    if call.x.dtype is DType.INT32:
+        return _rescaling_kernel(call)
     if call.x.quantization is not None:
         upwards, away = (_requantized(call, every_value(call.x), rule) for rule in (False, True))
         first = _upwards(call)
@@ -185,14 +205,15 @@ def _quantize_kernel(call: Call) -> Kernel:
 @op(
     _infer_quantize,
     host_reason="the result stands for no reals",
-    quantized=Quantized(_stored, _quantize_kernel, dtypes=QUANTIZED),
+    quantized=Quantized(_stored, _quantize_kernel, dtypes=(*QUANTIZED, DType.INT32), mixed=True),
     algebra=Algebra(axes=Axes(space=_space)),
 )
 def quantize(x: Array, *, dtype: str, scale: float, zero_point: int = 0) -> Array:
     """Compute the stored integers of x: x / scale to nearest, halves away from zero, plus zero_point.
 
     Shapes: any; the result has x's shape. x: float32, or a quantised tensor, whose real numbers count. The
-    result is uint8, int8 or int16 as `dtype` says, clamped to its range; NaN becomes the zero point. Exact on
+    result is uint8, int8 or int16 as `dtype` says, clamped to its range; NaN becomes the zero point. Of int16
+    it may be int32, of int32 only int8 or int16. Exact on
     every backend: the quotient is float32's, as in TFLite's AffineQuantize, and between two quantisations the
     arithmetic is fixed-point, as in its Requantize. Raises ModelError for any other dtype, a scale that is
     not positive, and a zero point out of range. TFLite schema, QuantizeOptions.

@@ -10,6 +10,7 @@ import tflite
 
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.model import load
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.importers.tflite.case import ints
 from tests.importers.tflite.cases_quantized import I8, U8, channels, i8, u8
@@ -122,6 +123,32 @@ def test_a_scale_of_int32_is_ignored(operator: str, backend: str) -> None:
     (answer,) = litert_run(file, inputs)
     with load(file).compile(backend=backend) as compiled:
         np.testing.assert_array_equal(compiled(*inputs), answer)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "zero", "reach"),
+    [
+        (DType.INT32, I8, -7, 200),
+        (DType.INT32, I8, 127, 300),
+        (DType.INT32, DType.INT16, 40, 40_000),
+        (DType.INT16, DType.INT32, -(2**20), 2**30),
+    ],
+)
+@pytest.mark.parametrize("scale", [0.5, 0.00071, 1e-8, 130.0, 0.1 * 2**24])
+@pytest.mark.parametrize("shape", [(300,), (2, 5, 7), ()])
+def test_32_bits_are_rescaled(
+    source: DType, target: DType, zero: int, reach: int, scale: float, shape: tuple[int, ...], backend: str
+) -> None:
+    x = quantized(source, shape, 0.1, 0 if source is DType.INT16 else 33)
+    file = single_op("QUANTIZE", [x], [quantized(target, shape, scale, zero)])
+    high = int(
+        min(max(1, reach * scale / 0.1), LIMITS[source][1])
+    )  # results up to `reach`, whatever the scale
+    value = stored(5, x, -high, high)
+    with load(file).compile(backend=backend) as compiled:
+        np.testing.assert_array_equal(compiled(value), litert_run(file, [value])[0])
+        np.testing.assert_array_equal(compiled(value), litert_run(file, [value], reference=True)[0])
+        assert [row.backend for row in compiled.placement] == [backend]
 
 
 def test_a_padding_value_of_another_quantisation_is_refused() -> None:
