@@ -24,7 +24,7 @@ import pytest
 NAMES = "chromium", "chromium-browser", "google-chrome", "chrome"
 FLAGS = (
     "--headless",
-    "--no-sandbox",  # root, as in CI, has no other way; the pages are our own
+    "--no-sandbox",  # root, as in CI, cannot use the sandbox; the pages are the project's own
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-quic",
@@ -34,15 +34,15 @@ FLAGS = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-PATIENCE = 60.0  # seconds for an answer of the browser; a loaded machine needs some to start it
+PATIENCE = 60.0  # seconds for an answer of the browser, which starts slowly on a busy machine
 
 
 class BrowserError(RuntimeError):
-    """The browser did not do as it was told."""
+    """The browser did not execute a command."""
 
 
 def find_chromium() -> str | None:
-    """The program, if one is installed and this system has what the pipe needs."""
+    """Return the program, if one is installed and the system supports the pipe."""
     return next(filter(None, map(shutil.which, NAMES)), None) if os.name == "posix" else None
 
 
@@ -66,7 +66,7 @@ class Browser:
         os.close(theirs_in)
         os.close(theirs_out)
         self._count = 0
-        self._rest = b""
+        self._unread = b""
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
         targets = self.call("Target.getTargets")["targetInfos"]
@@ -89,12 +89,12 @@ class Browser:
             self._process.wait()
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """A method of the protocol; its result. What happens meanwhile joins `events`."""
+        """Call a method of the protocol; return its result. Events until then are appended to `events`."""
         self._count += 1
         message: dict[str, Any] = {"id": self._count, "method": method, "params": params}
         if self._session is not None:
             message["sessionId"] = self._session
-        with contextlib.suppress(BrokenPipeError):  # reading then says that it is gone
+        with contextlib.suppress(BrokenPipeError):  # reading then reports the end of the browser
             os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._read(method)
@@ -107,15 +107,15 @@ class Browser:
 
     def _read(self, what: str) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE
-        while b"\0" not in self._rest:
+        while b"\0" not in self._unread:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
             data = os.read(self._in, 1 << 20) if ready else b""
             if not data:
                 raise BrowserError(
                     f"{what}: the browser {'is gone' if ready else 'does not answer'}: {self._said()}"
                 )
-            self._rest += data
-        text, _, self._rest = self._rest.partition(b"\0")
+            self._unread += data
+        text, _, self._unread = self._unread.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
         return message
 
@@ -123,9 +123,9 @@ class Browser:
         return self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
 
     def show(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
-        """The size of the window in CSS pixels, pixels of a picture to each, and the preferred colours.
+        """Set the size of the window in CSS pixels, image pixels for each of them, and the preferred colours.
 
-        A narrow one is that of a phone, which has a touch screen.
+        A narrow window is that of a phone with a touch screen.
         """
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -139,7 +139,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, address: str) -> None:
-        """Go to a page and wait until it is loaded; `events` then are those since."""
+        """Open a page and wait until it is loaded; `events` then contains only later ones."""
         self.events.clear()
         went = self.call("Page.navigate", url=address)
         if "errorText" in went:
@@ -148,7 +148,7 @@ class Browser:
             self.events.append(self._read(address))
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page; promises are awaited."""
+        """Return the value of a JavaScript expression in the page; await promises."""
         found = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
         )
@@ -157,7 +157,7 @@ class Browser:
         return found["result"].get("value")
 
     def wait_for(self, expression: str, seconds: float = PATIENCE) -> Any:
-        """The value of an expression as soon as it is true."""
+        """Wait until an expression is true; return its value."""
         deadline = time.monotonic() + seconds
         while not (value := self.evaluate(expression)):
             if time.monotonic() > deadline:
@@ -172,14 +172,13 @@ class Browser:
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in files])
 
     def screenshot(self, *, whole: bool = False, of: str | None = None) -> bytes:
-        """What is in the window, the whole page, or the part from its first to its last element `of` a
-        selector, as PNG."""
+        """Return a PNG of the window, of the whole page, or of all elements of the selector `of`."""
         clip = _clip(self._box(of or "html")) if whole or of else {}
         taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=bool(clip), **clip)
         return base64.b64decode(taken["data"])
 
     def _box(self, selector: str) -> list[float]:
-        """x, y, width and height of all elements of a selector together."""
+        """Return x, y, width and height of all elements of a selector together."""
         found: list[float] = self.evaluate(
             f"""(() => {{
               const boxes = [...document.querySelectorAll({json.dumps(selector)})].map(
@@ -193,13 +192,13 @@ class Browser:
 
     @property
     def requests(self) -> list[str]:
-        """Addresses that the page asked for since it was opened."""
+        """Return the addresses that the page has requested since it was opened."""
         sent = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]
 
     @property
     def complaints(self) -> list[str]:
-        """Errors of scripts, and what the browser logged, such as what a content security policy blocked."""
+        """Return errors of scripts and messages of the browser, such as of a content security policy."""
         kinds = "Runtime.exceptionThrown", "Log.entryAdded"
         return [json.dumps(event["params"]) for event in self.events if event.get("method") in kinds]
 
@@ -210,7 +209,7 @@ def _clip(box: Sequence[float]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def open_browser() -> Iterator[Browser]:
-    """A browser with a profile of its own, for the time of a block."""
+    """Run a browser with its own profile during a block."""
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         browser = Browser(Path(profile))
         try:
@@ -220,7 +219,7 @@ def open_browser() -> Iterator[Browser]:
 
 
 def require_chromium() -> None:
-    """Skip the test where there is no Chromium; fail it where GPUNN_REQUIRE_CHROMIUM=1 asks for one."""
+    """Skip the test without a Chromium; fail it if GPUNN_REQUIRE_CHROMIUM=1 requires one."""
     if find_chromium() is not None:
         return
     reason = "no Chromium is installed"

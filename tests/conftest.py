@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the backends, of which the GPU's may be absent."""
+"""Fixtures of all tests: the backends; that of the GPU may be absent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import gpunn
 from gpunn.backends.webgpu.device import open_device
 from tests.browser import Browser, open_browser, require_chromium
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no reason to fail
+settings.register_profile("untimed", deadline=None)  # tests must not fail on a busy machine
 settings.load_profile("untimed")
 
 
 @functools.cache
 def _why_no_gpu() -> str:
-    """Why no adapter can be used; empty where one can."""
+    """Return why no adapter can be used; empty if one can."""
     try:
         adapters = [d for d in gpunn.devices() if d.backend == "webgpu"]
     except gpunn.DeviceError as error:
@@ -29,7 +29,7 @@ def _why_no_gpu() -> str:
 
 
 def require_gpu() -> None:
-    """Skip the test where there is no adapter; fail it where GPUNN_REQUIRE_GPU=1 says there must be one."""
+    """Skip the test without an adapter; fail it if GPUNN_REQUIRE_GPU=1 requires one."""
     reason = _why_no_gpu()
     if reason and os.environ.get("GPUNN_REQUIRE_GPU") == "1":
         pytest.fail(f"GPUNN_REQUIRE_GPU=1, but {reason}")
@@ -39,7 +39,7 @@ def require_gpu() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests measure is not kept in the user's cache folder, nor read from there."""
+    """Keep measurements of tests out of the user's cache folder, and those of the user out of tests."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpunn.performance.cache.cache_folder", lambda: folder)
@@ -48,14 +48,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def gpu() -> str:
-    """For tests that need an adapter: the backend's name."""
+    """Return the name of the GPU backend, for tests that need an adapter."""
     require_gpu()
     return "webgpu"
 
 
 @pytest.fixture(params=("cpu", "webgpu"))
 def backend(request: pytest.FixtureRequest) -> str:
-    """Each backend in turn."""
+    """Return each backend in turn."""
     name: str = request.param
     if name == "webgpu":
         require_gpu()
@@ -64,7 +64,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def hardware(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each backend in turn; the GPU's adapter passes for hardware, as software leaves some ops to numpy."""
+    """Return each backend in turn; the adapter passes for hardware, as software leaves some ops to numpy."""
     if backend == "webgpu":
         device = open_device(None, False)
         monkeypatch.setattr(device, "properties", replace(device.properties, software=False))
@@ -73,7 +73,7 @@ def hardware(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium for all tests of pages; without one they are skipped."""
+    """Run a headless Chromium for all tests of pages; without one they are skipped."""
     require_chromium()
     with open_browser() as running:
         yield running

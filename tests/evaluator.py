@@ -1,4 +1,4 @@
-"""Walks a Model in numpy by the ops' references, in float64: the meaning of a graph."""
+"""Evaluation of a Model in numpy by the ops' references, in float64."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Array = npt.NDArray[Any]
 
 
 def run(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The model's outputs, then its variables' next values, from their initial ones.
+    """Return the model's outputs, then the next values of its variables, from their initial ones.
 
-    float32 inputs, constants and variables are widened to float64 first.
+    float32 inputs, constants and variables are converted to float64 first.
     """
-    values = {o: _wide(o, x) for o, x in zip(model.inputs, inputs, strict=True)}
-    values.update({o: _wide(o, x) for o, x in model.variables.items()})
+    values = {o: _in_float64(o, x) for o, x in zip(model.inputs, inputs, strict=True)}
+    values.update({o: _in_float64(o, x) for o, x in model.variables.items()})
 
     def value(operand: Operand | None) -> Array | None:
         if operand is None:
             return None
-        return values[operand] if operand.value is None else _wide(operand, operand.value)
+        return values[operand] if operand.value is None else _in_float64(operand, operand.value)
 
     for operation in model.operations:
         results = operation.evaluate([value(i) for i in operation.inputs])
@@ -37,12 +37,12 @@ def run(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(o for o in outputs if o is not None)
 
 
-def _wide(operand: Operand, value: Array) -> Array:
+def _in_float64(operand: Operand, value: Array) -> Array:
     return value.astype(np.float64) if operand.type.dtype is DType.FLOAT32 else value
 
 
 def random_inputs(model: Model, seed: int = 0) -> list[Array]:
-    """Values for every input, standard normal."""
+    """Return values for every input, standard normal."""
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(i.type.shape).astype(i.type.dtype.numpy) for i in model.inputs]
 
@@ -50,7 +50,7 @@ def random_inputs(model: Model, seed: int = 0) -> list[Array]:
 def check(model: Model) -> None:
     """Assert that every operation's result types are those its op infers, and that the order is runnable.
 
-    Scales and zero points are the builder's to choose.
+    Scales and zero points are not compared: the builder of the model chooses them.
     """
     known = {*model.inputs, *model.variables}
     for operation in model.operations:

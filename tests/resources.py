@@ -1,4 +1,4 @@
-"""Where tests find things: the repository, and the shared models beside it."""
+"""Paths of tests: the repository, and the shared models beside it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}  # of subprocesses that shall use this tree
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}  # for subprocesses that use this tree
 
 
 def shared(path: str) -> Path:
-    """A file of ../shared; without it the test is skipped, or fails where CI is set."""
+    """Return a file of ../shared; without it skip the test, or fail if CI is set."""
     found = SHARED / path
     if not found.exists():
         reason = f"../shared/{path} is not there"

@@ -1,4 +1,4 @@
-"""docs/architecture.md, "To add something": its lines are added to a copy of the package, which then runs."""
+"""docs/architecture.md, "To add something": a copy of the package with its lines runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.tflite_builder import Array, single_op
 INT = TensorType(DType.INT32, (2,))
 EPS = float(np.finfo(np.float32).eps)
 PAGE = ROOT / "docs" / "architecture.md"
-# Reads a file and its inputs, and writes what each backend makes of it.
+# Reads a file and its inputs, and writes the results of each backend.
 RUN = """
 import sys
 import gpunn, numpy
@@ -59,7 +59,7 @@ class Addition:
 
 
 def additions(title: str) -> list[Addition]:
-    """The additions of a section of the page."""
+    """Return the additions of a section of the page."""
     page = PAGE.read_text(encoding="utf-8")
     found = re.search(rf"^### {title}\n(.*?)^##", page, re.MULTILINE | re.DOTALL)
     assert found is not None, f"the page has no section {title!r}"
@@ -71,7 +71,7 @@ def additions(title: str) -> list[Addition]:
 def run(
     folder: Path, added: list[Addition], operator: str, inputs: list[Array], result: Array
 ) -> list[Array]:
-    """What the backends of a copy of the package, with the additions, make of a file with an operator."""
+    """Run a file of one operator in a copy of the package with the additions; return results by backend."""
     for name in ("gpunn", "shaders"):
         ignored = shutil.ignore_patterns("__pycache__", "data")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -113,8 +113,8 @@ def test_an_op_with_a_shader_is_two_places_and_one_line_for_a_format(tmp_path: P
         np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), atol=1e-5, rtol=5 * EPS)
 
 
-def test_an_op_that_is_written_in_others_is_one_place_and_one_line_for_a_format(tmp_path: Path) -> None:
-    """1 / 3 as float32 is 1e-8 too large, which takes 1e9 off by 2e-7 of its root: 2 eps more."""
+def test_an_op_with_an_expansion_is_one_place_and_one_line_for_a_format(tmp_path: Path) -> None:
+    """1 / 3 as float32 is 1e-8 too large, which moves the root of 1e9 by 2e-7 of it: 2 eps more."""
     require_gpu()
     module, line, *gathering = additions("An op that is written in other ops")
     assert (module.file.split("/")[1], line.text.count("\n")) == ("ops", 1)
@@ -134,6 +134,6 @@ def test_an_operator_is_a_rule_and_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operator", ["STABLEHLO_REMAINDER", "STABLEHLO_CBRT"])
-def test_what_the_page_adds_is_not_there_yet(operator: str) -> None:
+def test_the_additions_of_the_page_are_new(operator: str) -> None:
     with pytest.raises(gpunn.UnsupportedError, match=f"{operator} v1: this operator is not supported"):
         gpunn.load(single_op(operator, [INT], [INT]))

@@ -17,7 +17,7 @@ WITH_ROOMS_INSIDE = ("ops", "importers", "backends")
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package by its dotted name."""
+    """Return every module of the package by its dotted name."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -26,7 +26,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    """The modules of the package that a file imports, those for type checking and in functions included."""
+    """Yield the modules of the package that a file imports, also for type checking and in functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
@@ -37,7 +37,7 @@ def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
 
 
 def room(module: str, known: dict[str, Path]) -> str:
-    """The room of a module, as the table names it."""
+    """Return the room of a module, as the table names it."""
     parts = module.split(".")[1:]
     if not parts:
         return "gpunn"
@@ -48,14 +48,14 @@ def room(module: str, known: dict[str, Path]) -> str:
 
 
 def listed() -> list[str]:
-    """The rooms in the order of the table."""
+    """Return the rooms in the order of the table."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     _, _, rooms = text.partition("\n## The rooms\n")
     return re.findall(r"^\| `([\w./]+)` \|", rooms.partition("\n## ")[0], re.MULTILINE)
 
 
 def circles(edges: dict[str, set[str]]) -> set[frozenset[str]]:
-    """The sets of modules that can all reach one another (strongly connected components, by Kosaraju)."""
+    """Return the sets of modules that all reach one another (strongly connected components, by Kosaraju)."""
     order: list[str] = []
     seen: set[str] = set()
 
@@ -93,7 +93,7 @@ def circles(edges: dict[str, set[str]]) -> set[frozenset[str]]:
 def test_every_room_is_listed_once() -> None:
     known = modules()
     rooms = {room(module, known) for module in known}
-    assert sorted(listed()) == sorted(rooms - {"backends"})  # which holds rooms, and nothing else
+    assert sorted(listed()) == sorted(rooms - {"backends"})  # backends contains only rooms
 
 
 def test_rooms_import_only_those_above_them() -> None:
@@ -144,7 +144,7 @@ def test_only_one_room_imports_wgpu() -> None:
 
 
 def walk() -> list[tuple[str, str]]:
-    """The files of the walk, each with what is said of it."""
+    """Return the files of the walk, each with its sentence."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     section = re.search(r"^## A walk from load to dispatch\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
     assert section is not None
@@ -164,7 +164,7 @@ def test_the_walk_goes_from_file_to_file() -> None:
 
 
 @pytest.mark.parametrize(("file", "words"), walk())
-def test_what_the_walk_names_is_defined_there(file: str, words: str) -> None:
+def test_the_names_of_the_walk_are_defined_in_its_files(file: str, words: str) -> None:
     name = re.match(r"`(?:\w+\.)?(\w+)(?:\(\))?`", words)
     assert name is not None, f"{file}: the sentence should begin with what to read there"
     text = (ROOT / file).read_text(encoding="utf-8")

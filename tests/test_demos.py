@@ -1,4 +1,4 @@
-"""The demos run as their first lines say."""
+"""The demos run as their first lines describe."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def demo(name: str, *args: object) -> str:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A folder with two photos, and a file that is none."""
+    """Write a folder with two photos and another file."""
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "notes.txt").write_text("no photo")
@@ -118,7 +118,7 @@ def test_stream_reads_a_video(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_segmentation_paints_what_is_there(tmp_path: Path) -> None:
+def test_segmentation_paints_the_classes_found(tmp_path: Path) -> None:
     weights = np.array([[0, 0, 0], [1, -1, -1], [-1, -1, 1]], np.float32).reshape(3, 1, 1, 3)
     bias = np.array([2, 0, 0], np.float32)  # a 1x1 convolution whose classes are: else, reddish, bluish
     shapes = [float32(1, 16, 32, 3)], [float32(1, 16, 32, 3)]
@@ -138,7 +138,7 @@ def test_segmentation_paints_what_is_there(tmp_path: Path) -> None:
     assert all(changed[part].all() for part in inside)
     assert not changed[80:, 72:120].any()
     assert len({tuple(after[part][0, 0]) for part in inside}) == 2
-    assert changed[12:30, 72:80].any()  # the legend, on what is not painted
+    assert changed[12:30, 72:80].any()  # the legend, outside of the painted areas
 
 
 def test_segmentation_of_a_core_ml_model(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_detection_refuses_a_classifier(photos: Path) -> None:
 
 
 def test_quantize_writes_the_packaged_weights(tmp_path: Path) -> None:
-    """Scales of activations follow from the pictures; int8 weights do not, nor does anything else."""
+    """Only scales of activations depend on the pictures; int8 weights and the others do not."""
     archive, output = tmp_path / "pictures.tar.gz", tmp_path / "int8.tflite"
     with tarfile.open(archive, "w:gz") as files:
         for name, colour in (

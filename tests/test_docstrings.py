@@ -1,4 +1,4 @@
-"""Docstrings: those of functions begin with a verb, those of modules and classes name what they are."""
+"""Docstrings: those of functions begin with a verb, those of modules and classes are noun phrases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.resources import ROOT
 
 QUESTIONS = {"How", "That", "What", "When", "Where", "Whether", "Which", "Why"}
-# What begins a noun phrase or a condition; the verbs that are left are too many to list.
+# Words that begin a noun phrase or a condition; there are too many verbs to list them.
 NO_VERBS = QUESTIONS | {
     *(
         "A",
@@ -35,7 +35,7 @@ NO_VERBS = QUESTIONS | {
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[bool, int, str]]:
-    """Yield whether it is a function's, the line, and the text of each docstring."""
+    """Yield for each docstring whether it is a function's, its line, and its text."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             text = ast.get_docstring(node)
@@ -45,7 +45,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[bool, int, str]]:
 
 
 def wrong(tree: ast.Module) -> list[tuple[int, str]]:
-    """The lines of docstrings that begin otherwise, with their first lines."""
+    """Return the line numbers and first lines of docstrings that begin otherwise."""
     return [
         (line, text.splitlines()[0])
         for function, line, text in docstrings(tree)

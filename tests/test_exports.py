@@ -1,4 +1,4 @@
-"""The public face: what __all__ names is there, and nothing of it is forgotten."""
+"""The public interface: the names of __all__ exist, and none is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.resources import ENVIRONMENT
 
 
 @pytest.mark.parametrize("module", [gpunn, gpunn.nnapi], ids=["gpunn", "gpunn.nnapi"])
-def test_all_names_are_sorted_and_there(module: ModuleType) -> None:
+def test_all_names_are_sorted_and_exist(module: ModuleType) -> None:
     constants = sorted(n for n in module.__all__ if n.isupper())
     classes = sorted(n for n in module.__all__ if n[0].isupper() and n not in constants)
     functions = sorted(n for n in module.__all__ if n[0].islower())
@@ -24,14 +24,14 @@ def test_all_names_are_sorted_and_there(module: ModuleType) -> None:
         assert getattr(module, name) is not None, name
 
 
-def test_all_names_come_with_a_star() -> None:
+def test_a_star_imports_all_names() -> None:
     names: dict[str, object] = {}
     exec("from gpunn import *", names)
     assert names.keys() - {"__builtins__"} == set(gpunn.__all__)
 
 
 def test_everything_public_is_named() -> None:
-    """A class or function that the face imports is meant for all."""
+    """A class or function that gpunn imports is meant for users."""
     imported = {n for n, v in vars(gpunn).items() if getattr(v, "__module__", "").startswith("gpunn.")}
     assert {n for n in imported if not n.startswith("_")} <= set(gpunn.__all__)
 
@@ -41,7 +41,7 @@ def test_every_error_is_public() -> None:
     assert found <= set(gpunn.__all__)
 
 
-def test_nnapi_comes_with_gpunn_when_it_is_asked_for() -> None:
+def test_nnapi_is_imported_on_first_use() -> None:
     code = (
         "import sys, gpunn; assert 'gpunn.nnapi' not in sys.modules; "
         "assert gpunn.nnapi.NnapiError is gpunn.NnapiError"

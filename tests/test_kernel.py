@@ -37,7 +37,7 @@ def test_flat_threads_start_every_invocation_within_the_limits(count: int, workg
     x, y, z = grid(flat_threads(count, workgroup), workgroup)
     assert max(x, y, z) <= MAX_GROUPS
     assert x * y * z * workgroup >= count
-    assert x * y * z <= ceil_div(count, workgroup) + y  # less than a group a row is started in vain
+    assert x * y * z <= ceil_div(count, workgroup) + y  # less than one group in each row is superfluous
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_tile_grid_reaches_every_tile_once(columns: int, rows: int) -> None:
     x, y, _ = grid(threads, 64)
     seen = set()
     for group in range(x * y):
-        for local in range(64):  # as lib/tiles.wgsl counts
+        for local in range(64):  # the numbering of lib/tiles.wgsl
             tile = (group % blocks * block + local % block, group // blocks * (64 // block) + local // block)
             assert tile not in seen
             seen.add(tile)

@@ -23,7 +23,7 @@ MODELS = (
     "cifar10_resnet8",
     "deeplabv3_257_mv_gpu",
     "face_detection_front",
-    "mnist_lstm",  # whose answers were taken one after the other, from the state that the one before left
+    "mnist_lstm",  # its answers follow one another; each starts from the state of the one before
     "mnist_mlp",
     "mobilenet_v1_0.25_128",
     "mobilenet_v1_1.0_224",
@@ -40,27 +40,27 @@ QUANTISED = (
     "tf2_mobilenet_v2_1.0_224_ptq",
 )
 # Models of float32 activations and int8 filters. LiteRT's hybrid kernels round the activations to 8 bits,
-# gpunn does not (docs/quantized.md); the manifest says how far LiteRT's own kernels are from each other.
+# gpunn does not (docs/quantized.md); the manifest states how far LiteRT's own kernels are from each other.
 HYBRID = ("kws_ref_float", "style_transfer_dynamic_384")
-TOLERANCE = 1e-4  # of probabilities absolute, of other outputs relative to their range
-SAME_CLASS = 0.9999  # of the pixels of a segmentation: at a border two classes may be equally likely
+TOLERANCE = 1e-4  # absolute for probabilities, relative to the range for other outputs
+SAME_CLASS = 0.9999  # share of the pixels of a segmentation: at a border two classes may be equally likely
 
 
 @functools.cache
 def manifest() -> dict[str, dict[str, Any]]:
-    """The manifest's entries by file name without suffix."""
+    """Return the manifest's entries by file name without suffix."""
     entries = json.loads(shared("models/MANIFEST.json").read_text())["models"]
     return {e["file"].removeprefix("tflite/").removesuffix(".tflite"): e for e in entries}
 
 
 def model_input(entry: dict[str, Any], key: str, stored: Any) -> Array:
-    """The input behind one stored answer."""
+    """Return the input of one stored answer."""
     preprocessing, (shape,) = entry["preprocessing"], [i["shape"] for i in entry["inputs"]]
     if preprocessing["kind"] == "random":
         found: Array = stored[f"{key}/in0"]
         return found
     pixels = np.asarray(Image.open(picture(key, shape)), np.float32)
-    if "scale" in entry["inputs"][0]:  # stored integers are the pixels, or these less 128
+    if "scale" in entry["inputs"][0]:  # stored integers are the pixels, or the pixels minus 128
         dtype = entry["inputs"][0]["dtype"].lower()
         return (pixels + np.iinfo(dtype).min).astype(dtype).reshape(shape)
     if preprocessing["kind"] == "mnist":
@@ -70,7 +70,7 @@ def model_input(entry: dict[str, Any], key: str, stored: Any) -> Array:
 
 
 def picture(key: str, shape: list[int]) -> Any:
-    """The picture of a manifest key: t10k[3]=0, cat_0000.png (CIFAR-10) or cat.bmp (a photo, resized)."""
+    """Return the image of a manifest key: t10k[3]=0, cat_0000.png (CIFAR-10), cat.bmp (a photo, resized)."""
     if key.startswith("t10k"):
         number, digit = key.removeprefix("t10k[").split("]=")
         return shared(f"models/labelled/mnist/t10k_{int(number):05}_{digit}.png")
@@ -80,7 +80,7 @@ def picture(key: str, shape: list[int]) -> Any:
 
 
 def compare(got: Array, stored: Any, key: str, probabilities: bool) -> None:
-    """Assert that an output is the stored one, which may be kept in part (README, `idx`, `val`, `argmax`)."""
+    """Assert that an output is the stored one; some are stored in part (README, `idx`, `val`, `argmax`)."""
     whole = key in stored
     expected = stored[key] if whole else stored[f"{key}/val"]
     assert list(got.shape) == list(expected.shape if whole else stored[f"{key}/shape"])
@@ -92,7 +92,7 @@ def compare(got: Array, stored: Any, key: str, probabilities: bool) -> None:
 
 
 def best(scores: Array, count: int) -> list[int]:
-    """The classes of the best scores, the best first; the manifest puts the lowest of equal ones first."""
+    """Return the best classes, the best first; the manifest puts the lowest of equal ones first."""
     ordered: list[int] = np.argsort(-scores.reshape(-1).astype(np.float64), kind="stable")[:count].tolist()
     return ordered
 
@@ -116,8 +116,8 @@ def test_model_gives_the_stored_answers(name: str, backend: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shape"), [("autoencoder_ad01", (5, 640)), ("cifar10_resnet8", (3, 64, 32, 3))]
 )
-def test_model_of_open_shape_gives_what_litert_gives(name: str, shape: tuple[int, ...], backend: str) -> None:
-    """The second network gets larger images than the file says; its RESHAPE makes two rows of each."""
+def test_model_of_open_shape_agrees_with_litert(name: str, shape: tuple[int, ...], backend: str) -> None:
+    """The second model gets larger images than the file states; its RESHAPE gives two rows for each."""
     path = shared(f"models/tflite/{name}.tflite")
     x = np.random.default_rng(3).random(shape, np.float32)
     model = gpunn.load(path)
@@ -128,7 +128,7 @@ def test_model_of_open_shape_gives_what_litert_gives(name: str, shape: tuple[int
 
 
 def test_a_shape_that_does_not_fit_is_refused() -> None:
-    """MobileNet's last window covers pictures of 128 x 128: of larger ones more than a row is left."""
+    """MobileNet's last window covers images of 128 x 128; larger ones give more than one row."""
     path = shared("models/tflite/mobilenet_v1_0.25_128.tflite")
     model = gpunn.load(path)
     x = np.zeros((1, 256, 128, 3), np.float32)
@@ -149,8 +149,8 @@ def test_a_shape_that_does_not_fit_is_refused() -> None:
         "tf2_mobilenet_v2_1.0_224_ptq",
     ],
 )
-def test_any_batch_runs_where_the_file_states_one(name: str, backend: str) -> None:
-    """The files end in a RESHAPE to one row, which LiteRT refuses to run on more."""
+def test_any_batch_runs_if_the_file_states_one(name: str, backend: str) -> None:
+    """The files end in a RESHAPE to one row; LiteRT refuses more rows."""
     model = gpunn.load(shared(f"models/tflite/{name}.tflite"))
     (operand,) = model.inputs
     real, shape = operand.type.quantization is None, (2, *operand.type.shape[1:])
@@ -163,7 +163,7 @@ def test_any_batch_runs_where_the_file_states_one(name: str, backend: str) -> No
 
 @pytest.mark.parametrize("name", QUANTISED)
 def test_quantised_model_gives_the_stored_bits_everywhere(name: str, gpu: str) -> None:
-    """Both backends' scores are those of LiteRT's default kernels, and so the best classes the manifest's."""
+    """Both backends' scores are those of LiteRT's default kernels; the best classes are the manifest's."""
     entry = manifest()[name]
     model = gpunn.load(shared(f"models/{entry['file']}"))
     stored = np.load(shared(f"models/{entry['expected']}"))
@@ -179,7 +179,7 @@ def test_quantised_model_gives_the_stored_bits_everywhere(name: str, gpu: str) -
 
 
 @pytest.mark.parametrize("name", HYBRID)
-def test_hybrid_model_is_as_near_as_litert_to_itself(name: str, backend: str) -> None:
+def test_hybrid_model_is_as_near_as_litert_s_own_kernels(name: str, backend: str) -> None:
     entry = manifest()[name]
     model = gpunn.load(shared(f"models/{entry['file']}"))
     stored = np.load(shared(f"models/{entry['expected']}"))
@@ -209,8 +209,8 @@ def test_detector_finds_the_stored_objects(gpu: str) -> None:
                 np.testing.assert_array_equal(same, ours)
 
 
-def test_style_of_a_picture_is_as_stored(gpu: str) -> None:
-    """Integers within, the same bits on both backends; LiteRT rounds numbers below 4 twice at the end."""
+def test_style_transfer_gives_the_stored_image(gpu: str) -> None:
+    """Both backends have the same bits inside; LiteRT rounds numbers below 4 twice at the end."""
     entry = manifest()["style_predict_int8_256"]
     stored = np.load(shared(f"models/{entry['expected']}"))
     x = model_input(entry, "cat.bmp", stored)
@@ -238,7 +238,7 @@ def test_every_given_model_is_tested() -> None:
     ],
 )
 def test_every_quantised_layer_has_the_bits_of_litert(name: str) -> None:
-    """Each operation, given what LiteRT's default kernels gave it, yields what they yield."""
+    """Each operation gives LiteRT's results for the inputs that it has in LiteRT."""
     interpreters = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
     entry = manifest()[name]
     path = shared(f"models/{entry['file']}")
@@ -261,13 +261,13 @@ def test_every_quantised_layer_has_the_bits_of_litert(name: str) -> None:
         return np.asarray(litert.get_tensor(index[operand.name])).reshape(operand.type.shape)
 
     for operation in gpunn.load(path).operations:
-        if operation.op != "dequantize":  # to float32, with a rounding more in LiteRT (docs/quantized.md)
+        if operation.op != "dequantize":  # to float32; LiteRT rounds once more (docs/quantized.md)
             (found,) = operation.evaluate([None if i is None else theirs(i) for i in operation.inputs])
             np.testing.assert_array_equal(found, theirs(operation.outputs[0]), err_msg=operation.origin)
 
 
 @pytest.mark.parametrize("name", [*MODELS, *QUANTISED])
-def test_model_is_as_the_manifest_says(name: str) -> None:
+def test_model_agrees_with_the_manifest(name: str) -> None:
     entry = manifest()[name]
     model = gpunn.load(shared(f"models/{entry['file']}"))
     for operands, rows in ((model.inputs, entry["inputs"]), (model.outputs, entry["outputs"])):

@@ -16,9 +16,9 @@ from gpunn.types import Array
 from tests.resources import shared
 from tests.tflite_builder import DEFAULT_KERNELS, litert_run
 
-TOLERANCE = 1e-4  # of an output's range, as the manifest's models
+TOLERANCE = 1e-4  # of an output's range, as for the models
 FOLDER = "tflite_ops/tflite_testdata"
-# Files that LiteRT does not run either, or that give nothing: the error and words of it.
+# Files that LiteRT does not run either, or that have no results: the error, and words of its message.
 REFUSED: dict[str, tuple[type[GpunnError], str]] = {
     "0_subgraphs": (FormatError, "has no subgraph"),
     "2_subgraphs": (FormatError, "has no outputs"),
@@ -39,14 +39,15 @@ REFUSED: dict[str, tuple[type[GpunnError], str]] = {
     "two_subgraphs": (FormatError, "has no outputs"),
     "with_metadata": (UnsupportedError, "CUSTOM NPU_OP"),
 }
-NOTHING = {"2_subgraphs", "2_subgraphs_dont_delegate_name", "empty_model", "two_subgraphs"}  # nor an operator
-TEXTS = {"string_input_model", "string_input_model_with_signature"}  # which hand their inputs on
-TEXT_LOOP = "while_op_with_forwarding_input"  # counts up, and hands a text on
-SLOW = {"conv3d_huge_im2col", "conv_huge_im2col"}  # of 700 and 80 MB, ten seconds and more on two cores
+# Files without operators and results.
+NOTHING = {"2_subgraphs", "2_subgraphs_dont_delegate_name", "empty_model", "two_subgraphs"}
+TEXTS = {"string_input_model", "string_input_model_with_signature"}  # their outputs are their inputs
+TEXT_LOOP = "while_op_with_forwarding_input"  # counts up, and returns a text
+SLOW = {"conv3d_huge_im2col", "conv_huge_im2col"}  # 700 and 80 MB, ten seconds and more on two cores
 
 
 def entries() -> list[dict[str, Any]]:
-    """The manifest's small files."""
+    """Return the manifest's small files."""
     found: list[dict[str, Any]] = json.loads(shared("models/MANIFEST.json").read_text())["op_tests"]
     return found
 
@@ -75,13 +76,13 @@ def test_small_files_give_the_expected_answers_on_both_backends(gpu: str) -> Non
 
 
 def stored(entry: dict[str, Any]) -> tuple[list[Array], list[Array]]:
-    """Inputs and outputs that the manifest's file of answers has."""
+    """Return inputs and outputs from the manifest's file of answers."""
     answers = np.load(shared(f"models/{entry['expected']}"))
     return [[answers[k] for k in answers if k.startswith(kind)] for kind in ("in", "out")]
 
 
 def computed(entry: dict[str, Any], model: Model) -> tuple[list[Array], list[Array]]:
-    """Random inputs, and what LiteRT makes of them: tensors too large for the file of answers."""
+    """Return random inputs and LiteRT's results, for tensors too large for the file of answers."""
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
     rng = np.random.default_rng(7)
     inputs = [(rng.random(i.type.shape) * 9).astype(i.type.dtype.numpy) for i in model.inputs]
@@ -89,7 +90,7 @@ def computed(entry: dict[str, Any], model: Model) -> tuple[list[Array], list[Arr
 
 
 def difference(outputs: Sequence[Array], expected: Sequence[Array], first: Sequence[Array]) -> str:
-    """What is wrong with outputs; `first`: what the other backend gave, to the bit for integers."""
+    """Return errors of outputs; integers must have the bits of `first`, the other backend's outputs."""
     if [(o.dtype, o.shape) for o in outputs] != [(e.dtype, e.shape) for e in expected]:
         return f"{[(o.dtype, o.shape) for o in outputs]} instead of {[(e.dtype, e.shape) for e in expected]}"
     for output, answer, other in zip(outputs, expected, first, strict=True):
@@ -121,7 +122,7 @@ def test_litert_refuses_them_too_unless_there_is_nothing_to_run(file: str) -> No
 
 
 def litert_open(litert: Any, file: str) -> Any:
-    """LiteRT's interpreter of a file, ready to run."""
+    """Return LiteRT's interpreter of a file, ready to run."""
     interpreter = litert.Interpreter(
         model_content=shared(f"models/{FOLDER}/{file}.bin").read_bytes(),
         experimental_op_resolver_type=litert.OpResolverType[DEFAULT_KERNELS],
@@ -132,15 +133,15 @@ def litert_open(litert: Any, file: str) -> Any:
 
 
 @pytest.mark.parametrize("file", sorted(TEXTS))
-def test_texts_come_out_as_they_went_in(file: str, backend: str) -> None:
+def test_texts_are_returned_unchanged(file: str, backend: str) -> None:
     texts = np.array([[b"", b"a text", b"another"]], object)
     with gpunn.load(shared(f"models/{FOLDER}/{file}.bin")).compile(backend=backend) as compiled:
         assert compiled(texts).tolist() == texts.tolist()
 
 
 @pytest.mark.parametrize(("count", "numbers"), [(1, (1, 1)), (2, (2, 3)), (5, (5, 6))])
-def test_a_text_goes_through_a_loop(count: int, numbers: tuple[int, int], backend: str) -> None:
-    """From 1 and 1 it goes to n + 1 and n + 2 as long as the first is below the count."""
+def test_a_text_passes_through_a_loop(count: int, numbers: tuple[int, int], backend: str) -> None:
+    """The loop goes from 1 and 1 to n + 1 and n + 2 as long as the first number is below the count."""
     with gpunn.load(shared(f"models/{FOLDER}/{TEXT_LOOP}.bin")).compile(backend=backend) as compiled:
         *found, text = compiled(np.array([count], np.int32), ["a text"])
     assert tuple(found) == numbers

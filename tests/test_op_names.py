@@ -1,4 +1,4 @@
-"""An op is one place: the modules that know ops by name nevertheless are listed here, with their reasons."""
+"""An op is one place: other modules that know ops by name are listed here, with their reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpunn.ops import OPS
 from gpunn.ops.op import Op
 from tests.resources import ROOT
 
-# Not looked at: the ops themselves, and the tables that say which ops stand for operators of a format.
+# Not searched: the ops themselves, and the tables of ops for operators of a format.
 TABLES = (
     "gpunn/ops/",
     "gpunn/importers/tflite/rules/",
@@ -87,7 +87,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
 
 
 def imported(tree: ast.Module) -> dict[str, object]:
-    """What a module imports from gpunn.ops, by the name that it has there."""
+    """Return the imports of a module from gpunn.ops, by their names in the module."""
     found: dict[str, object] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpunn.ops"):
@@ -100,7 +100,7 @@ def imported(tree: ast.Module) -> dict[str, object]:
 
 
 def named(source: str) -> Iterator[str]:
-    """The ops that a module names: as strings, and as objects that it imports."""
+    """Yield the ops that a module names, as strings and as imported objects."""
     tree = ast.parse(source)
     objects = imported(tree)
     yield from (found.name for found in objects.values() if isinstance(found, Op))
@@ -115,13 +115,13 @@ def named(source: str) -> Iterator[str]:
 
 
 def modules() -> Iterator[Path]:
-    """All that is looked at."""
+    """Yield all modules that are searched."""
     for path in sorted((ROOT / "gpunn").rglob("*.py")):
         if not path.relative_to(ROOT).as_posix().startswith(TABLES):
             yield path
 
 
-def test_only_those_with_a_reason_know_ops_by_name() -> None:
+def test_only_modules_with_a_reason_know_ops_by_name() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): set(named(path.read_text(encoding="utf-8"))) for path in modules()
     }
@@ -137,5 +137,5 @@ def test_only_those_with_a_reason_know_ops_by_name() -> None:
         "from gpunn.ops.contraction import conv\nfound = conv.conv2d",
     ],
 )
-def test_each_way_to_name_an_op_is_seen(source: str) -> None:
+def test_each_way_to_name_an_op_is_found(source: str) -> None:
     assert set(named(source)) == {"conv2d"}

@@ -1,4 +1,4 @@
-"""The classifier inside the package: its form, and LiteRT's opinion of it."""
+"""The classifier inside the package: its form, and LiteRT's results."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def test_it_is_small_and_names_its_classes() -> None:
     assert gpunn.load(vision.default_model()).labels == CLASSES
 
 
-def test_the_quantised_one_is_the_same_network_in_int8() -> None:
-    """Every weight and bias is the float32 one to the nearest step, half a step off at most."""
+def test_the_quantised_one_is_the_same_model_in_int8() -> None:
+    """Every weight and bias is the float32 one, rounded to the nearest step."""
     path = vision.default_model(quantised=True)
     assert path.stat().st_size <= 1_000_000
     exact, quantised = gpunn.load(vision.default_model()), gpunn.load(path)
@@ -38,7 +38,7 @@ def test_the_quantised_one_is_the_same_network_in_int8() -> None:
                 shape[quantization.axis] = -1
             scale = np.reshape(quantization.scale, shape)
             off = np.abs(stored.value * scale - real.value) / scale
-            # Scales are stored in float32: 2^-24 of the largest value, 127 steps of a weight, more of a bias.
+            # Scales are float32: off by 2^-24 of the largest value, 127 steps of a weight, more of a bias.
             assert off.max() <= 0.5 + np.abs(stored.value.astype(np.float64)).max() * 2**-23
 
 
@@ -57,6 +57,6 @@ def test_litert_gives_the_same_answers(backend: str) -> None:
     with gpunn.load(data).compile(backend=backend) as compiled:
         for photo in photos:
             (expected,) = litert_run(data, [photo])
-            # Sums of float32 in another order, through some twenty layers: the bound that stored answers of
-            # networks are held to, 1e-4 of a probability.
+            # Sums of float32 in another order, through about twenty layers: the bound of stored answers of
+            # models, 1e-4 of a probability.
             assert_close(np.asarray(compiled(photo)), expected, atol=1e-4, rtol=0)

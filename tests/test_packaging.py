@@ -1,4 +1,4 @@
-"""What pip installs is whole: shaders, model, command."""
+"""An installed package is complete: shaders, model, command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BIN = "Scripts" if os.name == "nt" else "bin"
 
 
 def command(*args: object, cwd: Path) -> str:
-    """Run a command away from the repository, so that only what is installed can be found."""
+    """Run a command outside the repository, so that it can find only the installed package."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(
         [str(a) for a in args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300
@@ -31,7 +31,7 @@ def command(*args: object, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the source distribution."""
+    """Build the wheel from the source distribution."""
     pytest.importorskip("build", reason="build is not installed (extra: dev)")
     pytest.importorskip("hatchling", reason="hatchling is not installed (extra: dev)")
     folder = tmp_path_factory.mktemp("dist")
@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new virtual environment with gpunn from the wheel; its dependencies are those of this one."""
+    """Create a virtual environment with gpunn from the wheel and the dependencies of this environment."""
     folder = tmp_path_factory.mktemp("elsewhere")
     venv = folder / "venv"
     command(sys.executable, "-m", "venv", "--without-pip", venv, cwd=folder)
@@ -56,7 +56,7 @@ def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv
 
 
-def test_wheel_holds_shaders_model_and_templates(wheel: Path) -> None:
+def test_wheel_contains_shaders_model_and_templates(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     shaders = {p.relative_to(ROOT / "shaders").as_posix() for p in (ROOT / "shaders").rglob("*.wgsl")}
@@ -87,7 +87,7 @@ def test_installed_shaders_run_on_the_gpu(venv: Path, tmp_path: Path, gpu: str) 
 
 
 def classified(venv: Path, folder: Path, backend: str) -> str:
-    """Classify a photo with the installed command; the backend that it says it ran on."""
+    """Classify a photo with the installed command; return the backend that it reports."""
     photo = folder / "photo.png"
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(photo)
     text = command(venv / BIN / "gpunn", "classify", photo, "--backend", backend, "--json", cwd=folder)

@@ -1,4 +1,4 @@
-"""gpunn.profile: what it counts, how it times, and what becomes of it."""
+"""gpunn.profile: its counts, times and traces."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpunn.profiling import Profile
 from gpunn.types import float32
 
 
-def network() -> Model:
-    """conv2d 3 x 3 of 4 to 8 channels, a bias and relu; floor, which the GPU does; a reshape."""
+def small_model() -> Model:
+    """Return a model of conv2d 3 x 3 from 4 to 8 channels with bias and relu, floor, and a reshape."""
     model = Model("small")
     x = model.input("x", float32(1, 6, 5, 4))
     weights = model.constant("w", np.ones((8, 3, 3, 4), np.float32))
@@ -30,7 +30,7 @@ def network() -> Model:
 def check(found: Profile) -> None:
     assert [row.op for row in found.rows] == ["conv2d", "floor"]
     conv, floor = found.rows
-    assert conv.flops == 2 * (4 * 3 * 8) * (3 * 3 * 4)  # results times terms, a product and a sum each
+    assert conv.flops == 2 * (4 * 3 * 8) * (3 * 3 * 4)  # results times terms, two operations each
     assert floor.flops == 96
     assert conv.bytes == 4 * (6 * 5 * 4 + 8 * 36 + 8 + 96)
     assert floor.bytes == 4 * 2 * 96
@@ -43,7 +43,7 @@ def check(found: Profile) -> None:
 
 
 def test_on_the_cpu() -> None:
-    found = gpunn.profile(network(), backend="cpu", runs=4)
+    found = gpunn.profile(small_model(), backend="cpu", runs=4)
     check(found)
     assert found.method == "host clock"
     assert all(row.backend == "cpu" and not row.kernels for row in found.rows)
@@ -54,7 +54,7 @@ def test_on_the_cpu() -> None:
 def test_on_the_gpu(gpu: str, timestamps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not timestamps:
         monkeypatch.setattr("gpunn.backends.webgpu.recorder.TIMESTAMPS", "a feature that no device has")
-    found = gpunn.profile(network(), backend=gpu, runs=6)
+    found = gpunn.profile(small_model(), backend=gpu, runs=6)
     check(found)
     assert found.method == ("timestamps" if timestamps else "submissions")
     assert [row.kernels for row in found.rows] == [("conv2d_tile",), ("unary",)]
@@ -86,7 +86,7 @@ def test_more_dispatches_than_a_query_set_holds(gpu: str, monkeypatch: pytest.Mo
     assert sum(span.kernel is not None for span in spans) == 5
 
 
-def test_operations_of_the_host_stand_among_the_gpus(gpu: str) -> None:
+def test_operations_of_the_host_are_listed_among_those_of_the_gpu(gpu: str) -> None:
     model = Model("mixed")
     x = model.input("x", gpunn.TensorType(gpunn.DType.INT32, (3,)))
     keys, values = (model.constant(name, np.arange(3, dtype=np.int32)) for name in ("keys", "values"))
@@ -97,7 +97,7 @@ def test_operations_of_the_host_stand_among_the_gpus(gpu: str) -> None:
 
 
 def test_chrome_trace(backend: str) -> None:
-    found = gpunn.profile(network(), backend=backend, runs=2)
+    found = gpunn.profile(small_model(), backend=backend, runs=2)
     events: list[dict[str, Any]] = found.to_chrome_trace()["traceEvents"]
     complete = [e for e in events if e["ph"] == "X"]
     assert len(complete) == len(found.spans)
@@ -107,16 +107,16 @@ def test_chrome_trace(backend: str) -> None:
         assert event["tid"] == (2 if span.kernel else 1)
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     told: list[tuple[str, int, int | None]] = []
-    gpunn.profile(network(), backend="cpu", runs=5, progress=lambda *what: told.append(what))
+    gpunn.profile(small_model(), backend="cpu", runs=5, progress=lambda *what: told.append(what))
     assert told == [("running", k, 3) for k in (1, 2, 3)] + [("tracing", k, 2) for k in (1, 2)]
 
 
 @pytest.mark.parametrize(("runs", "warmup"), [(0, 1), (2, -1)])
 def test_impossible_counts(runs: int, warmup: int) -> None:
     with pytest.raises(gpunn.ModelError, match="runs must be 1 or more"):
-        gpunn.profile(network(), backend="cpu", runs=runs, warmup=warmup)
+        gpunn.profile(small_model(), backend="cpu", runs=runs, warmup=warmup)
 
 
 def test_an_activation_with_numbers_is_shown_by_its_name() -> None:
@@ -127,9 +127,9 @@ def test_an_activation_with_numbers_is_shown_by_its_name() -> None:
     assert row.activation == "hard_sigmoid"
 
 
-def test_inputs_that_do_not_fit() -> None:
+def test_wrong_inputs_are_refused() -> None:
     with pytest.raises(gpunn.ModelError, match="shape"):
-        gpunn.profile(network(), [np.zeros((1, 2), np.float32)], backend="cpu")
+        gpunn.profile(small_model(), [np.zeros((1, 2), np.float32)], backend="cpu")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_inputs_that_do_not_fit() -> None:
         ("transpose", [(2, 3)], {"perm": (1, 0)}, 0),
     ],
 )
-def test_work_of_ops(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], expected: int) -> None:
+def test_counts_of_ops(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], expected: int) -> None:
     model = Model(op)
     model.add(op, [model.input(f"x{k}", float32(*shape)) for k, shape in enumerate(shapes)], attrs)
     assert OPS[op].count_flops(model.operations[0].call()) == expected

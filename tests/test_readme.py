@@ -1,4 +1,4 @@
-"""What README.md says is so."""
+"""README.md is true."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def test_operators() -> None:
     assert re.findall(r"\w+", listed[0]) == sorted(OPERATORS)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / target).exists(), target
 
 
-def test_test_command_is_that_of_the_ci() -> None:
+def test_the_test_command_is_that_of_the_ci() -> None:
     command = ".venv/bin/python -m pytest"
     assert any(block.rstrip().endswith(command) for block in blocks("sh"))
     assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_lines_shown_for_a_new_operation_stand_in_the_code() -> None:
+def test_shown_lines_for_a_new_operation_are_in_the_code() -> None:
     unary, rule = (block.strip() for block in blocks("python")[1:])
     assert unary in (ROOT / "gpunn/ops/elementwise/unary.py").read_text(encoding="utf-8")
     assert rule in (ROOT / "gpunn/importers/tflite/rules/table.py").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_library_example_runs(tmp_path: Path) -> None:
 
 
 def test_library_example_is_typed(tmp_path: Path) -> None:
-    """A program that uses what a call returns passes mypy --strict, without a cast."""
+    """A program that uses the result of a call passes mypy --strict, without a cast."""
     pytest.importorskip("mypy", reason="mypy is not installed (extra: dev)")
     program = tmp_path / "program.py"
     more = "\nbest: int = int(y.argmax())\nfirst = named['output'].sum() + same.mean()\n"
@@ -73,8 +73,8 @@ def test_library_example_is_typed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_transcript_is_what_the_command_prints(tmp_path: Path, gpu: str) -> None:
-    """Photo, ranks and classes; the last figures may differ with the machine, and the last line does."""
+def test_transcript_is_the_output_of_the_command(tmp_path: Path, gpu: str) -> None:
+    """Photo, ranks and classes are equal; last digits may depend on the machine, and the last line does."""
     data = pytest.importorskip("skimage.data", reason="scikit-image is not installed (extra: demo)")
     prompt, *lines = blocks("console")[0].splitlines()
     assert prompt.startswith("$ gpunn ")

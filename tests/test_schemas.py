@@ -1,4 +1,4 @@
-"""The schemas themselves; the tests of the command line hold documents against them."""
+"""The schemas themselves; the tests of the command line validate documents with them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.schemas import FOLDER, schema
 NAMES = sorted(path.name.removesuffix(".schema.json") for path in FOLDER.iterdir())
 
 
-def test_every_command_with_json_has_one() -> None:
+def test_every_command_with_json_has_a_schema() -> None:
     commands = [c.callback for c in app.registered_commands if c.callback is not None]
     assert sorted(c.__name__ for c in commands if "as_json" in c.__annotations__) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_schema_is_one(name: str) -> None:
+def test_schema_is_valid(name: str) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra: dev)")
     found = schema(name)
     jsonschema.Draft202012Validator.check_schema(found)
@@ -24,7 +24,7 @@ def test_schema_is_one(name: str) -> None:
 
 
 def closed(part: object) -> bool:
-    """Whether every object with properties refuses others: a new entry must be documented."""
+    """Tell whether every object with properties refuses others: new entries must be documented."""
     if isinstance(part, list):
         return all(map(closed, part))
     if not isinstance(part, dict):
@@ -34,5 +34,5 @@ def closed(part: object) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_schema_allows_nothing_that_it_does_not_name(name: str) -> None:
+def test_schema_allows_only_named_entries(name: str) -> None:
     assert closed(schema(name))

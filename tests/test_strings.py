@@ -1,4 +1,4 @@
-"""String tensors: what is taken as strings, and how a model carries them."""
+"""String tensors: values that count as strings, and models of strings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.ops.harness import type_of
 
 
 def strings(*values: Any) -> Array:
-    """An array of bytes; numpy's own dtypes for them lose zeros at the end."""
+    """Return an array of bytes objects; numpy's own dtypes lose zeros at the end."""
     return as_strings(list(values), "the values")
 
 
-def test_what_is_taken_as_strings() -> None:
+def test_values_that_count_as_strings() -> None:
     for given, expected in (
         (["a", b"b\0", "\N{GREEK SMALL LETTER ALPHA}"], [b"a", b"b\0", b"\xce\xb1"]),
         (np.array(["a", "bc"]), [b"a", b"bc"]),
@@ -37,12 +37,12 @@ def test_what_is_taken_as_strings() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1, 2], 2.0, [b"a", None], np.zeros(2), ["\ud800"], [["a"], ["b", "c"]]])
-def test_what_is_not(wrong: Any) -> None:
+def test_other_values_are_refused(wrong: Any) -> None:
     with pytest.raises(ModelError, match="x must be strings: "):
         as_strings(wrong, "x")
 
 
-def test_strings_have_numpy_s_objects_for_a_dtype() -> None:
+def test_strings_have_numpy_s_dtype_object() -> None:
     assert DType.of(object) is DType.STRING
     assert DType.STRING.numpy == np.dtype(object)
     assert held_bytes(strings("a" * 1000, "")) > 1000
@@ -50,7 +50,7 @@ def test_strings_have_numpy_s_objects_for_a_dtype() -> None:
 
 
 def lookup() -> Model:
-    """Two of three words, whether they are as asked for, and a sum of reals beside them."""
+    """Return a model that looks up two of three words, compares them, and adds reals."""
     model = Model("words")
     words = model.constant("words", strings("one", "two\0", ""))
     picks, asked = (

@@ -1,4 +1,4 @@
-"""Photos of every kind become the right numbers; models that are no classifiers are refused."""
+"""Photos of every format become the right numbers; models that are no classifiers are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RED, GREEN = (250, 10, 20), (5, 240, 30)
 
 
 def model(inputs: list[TensorType], outputs: list[TensorType], labels: tuple[str, ...] = ()) -> Model:
-    """A model of which only the signature matters: its outputs are inputs that nothing feeds."""
+    """Return a model of which only the signature matters: its outputs are further inputs."""
     made = Model("net.tflite", labels=labels)
     for number, type in enumerate(inputs):
         made.input(f"in{number}", type)
@@ -27,12 +27,12 @@ def model(inputs: list[TensorType], outputs: list[TensorType], labels: tuple[str
 
 
 def quantised(dtype: DType, *shape: int, scale: float = 1 / 128, zero: int = 0) -> TensorType:
-    """A tensor type with one scale."""
+    """Return a tensor type with one scale."""
     return TensorType(dtype, shape, Quantization((scale,), (zero,)))
 
 
 def two_colours(width: int = 8, height: int = 4) -> Image.Image:
-    """Red on the left, green on the right."""
+    """Return an image that is red on the left and green on the right."""
     pixels = np.empty((height, width, 3), np.uint8)
     pixels[:, : width // 2] = RED
     pixels[:, width // 2 :] = GREEN
@@ -64,7 +64,7 @@ def test_formats(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation(tmp_path: Path, orientation: int) -> None:
-    """A photo taken upright and stored turned comes back upright, in all eight ways."""
+    """Photos stored in all eight orientations are read upright."""
     upright = Image.fromarray(np.random.default_rng(3).integers(0, 256, (5, 9, 3), np.uint8))
     turn = Image.Transpose
     stored = {
@@ -77,7 +77,7 @@ def test_exif_orientation(tmp_path: Path, orientation: int) -> None:
     assert np.array_equal(np.asarray(vision.load_photo(path)), np.asarray(upright))
 
 
-def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
+def test_transparency_is_blended_with_white(tmp_path: Path) -> None:
     image = two_colours().convert("RGBA")
     image.putpixel((0, 0), (0, 0, 0, 0))
     image.putpixel((1, 0), (0, 0, 0, 128))
@@ -119,7 +119,7 @@ def test_grey_without_a_range_is_stretched(tmp_path: Path, dtype: type) -> None:
     assert not np.asarray(flat).any()
 
 
-def test_animation_gives_its_first_frame(tmp_path: Path) -> None:
+def test_the_first_frame_of_an_animation_is_read(tmp_path: Path) -> None:
     first, second = Image.new("RGB", (4, 4), RED), Image.new("RGB", (4, 4), GREEN)
     path = saved(first, tmp_path / "x.gif", save_all=True, append_images=[second])
     assert close(pixel(vision.load_photo(path), 1, 1), RED)
@@ -154,7 +154,7 @@ def test_damaged_photos_give_a_photo_or_a_format_error(
             assert str(path) in str(error)
 
 
-def test_values_are_pillows_bilinear_and_normalised() -> None:
+def test_values_are_resized_like_pillow_and_normalised() -> None:
     image = Image.fromarray(np.random.default_rng(4).integers(0, 256, (50, 70, 3), np.uint8))
     wanted = vision.photo_input(model([float32(1, 24, 32, 3)], [float32(1, 10)]), 100, 50)
     values = wanted.values(image)
@@ -208,7 +208,7 @@ def test_batches(count: int, batch: int) -> None:
 @pytest.mark.parametrize(
     "shape", [(1, 640), (1, 3, 224, 224), (1, 32, 32, 2), (32, 32, 3), (1, 0, 32, 3), (0, 32, 32, 3)]
 )
-def test_inputs_that_are_no_photo(shape: tuple[int, ...]) -> None:
+def test_wrong_shapes_of_photo_inputs_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match=r"net\.tflite does not take photos: its input 'in0' has shape"):
         vision.photo_input(model([float32(*shape)], [float32(1, 10)]))
 
@@ -221,7 +221,7 @@ def test_batches_keep_the_dtype(dtype: DType) -> None:
     assert batch[0].min() == np.iinfo(dtype.numpy).max
 
 
-def test_signatures_of_no_classifier() -> None:
+def test_signatures_of_other_models_are_refused() -> None:
     photo, scores = float32(1, 8, 8, 3), float32(1, 10)
     with pytest.raises(ModelError, match="has 2 inputs"):
         vision.photo_input(model([photo, photo], [scores]))
@@ -245,7 +245,7 @@ def test_shapes_of_classifiers(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0, 0), (float("nan"), 1), (0, float("inf"))])
-def test_mean_and_std_must_make_sense(mean: float, std: float) -> None:
+def test_wrong_mean_and_std_are_refused(mean: float, std: float) -> None:
     with pytest.raises(ModelError, match="finite and std not 0"):
         vision.photo_input(model([float32(1, 8, 8, 3)], [float32(1, 10)]), mean, std)
 
@@ -270,7 +270,7 @@ def test_top() -> None:
 
 
 def output(type: TensorType) -> vision.ScoreOutput:
-    """The scores of a classifier of one photo."""
+    """Return the scores of a classifier of one photo."""
     return vision.score_output(model([float32(1, 8, 8, 3)], [type]))
 
 
@@ -294,7 +294,7 @@ def test_quantised_scores_are_reals() -> None:
 
 @given(st.integers(2, 1500), st.floats(0, 30), st.integers(0, 2**32 - 1))
 def test_quantised_softmax_gives_probabilities(classes: int, spread: float, seed: int) -> None:
-    """However flat or steep: rounding, and 255/256 for 1, do not hide it."""
+    """Softmax results are recognised despite rounding, and 255/256 in place of 1."""
     logits = np.random.default_rng(seed).normal(0, 1, classes) * spread
     shares = np.exp(logits - logits.max())
     stored: Array = np.clip(np.rint(shares / shares.sum() * 256), 0, 255)
@@ -307,8 +307,8 @@ def test_quantised_softmax_gives_probabilities(classes: int, spread: float, seed
 @pytest.mark.parametrize(
     ("scale", "zero", "stored"),
     [
-        (1 / 256, 0, [200, 100, 60, 0]),  # sigmoids: too much in sum
-        (1 / 256, 0, [100, 100, 0, 0]),  # too little
+        (1 / 256, 0, [200, 100, 60, 0]),  # sigmoids: the sum is too large
+        (1 / 256, 0, [100, 100, 0, 0]),  # the sum is too small
         (1 / 256, 1, [0, 129, 129, 0]),  # negative
         (0.25, 0, [4, 0, 0, 0]),  # a type for scores up to 64
     ],

@@ -1,4 +1,4 @@
-"""The page of demos/web_app.py: its answers, with and without a browser."""
+"""The page of demos/web_app.py: its results, with and without a browser."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_page_shows_both_backends(app: ModuleType, photo: Path, gpu: str) -> Non
     assert "make it ready" not in app.show(str(photo), None, None, "cpu", FAST)  # kept
 
 
-def test_mlmodel_brings_its_labels(app: ModuleType, photo: Path, tmp_path: Path, gpu: str) -> None:
+def test_mlmodel_has_its_own_labels(app: ModuleType, photo: Path, tmp_path: Path, gpu: str) -> None:
     model = tmp_path / "pets.mlmodel"
     model.write_bytes(twins.mlmodel())
     html = app.show(str(photo), str(model), None, "cpu", FAST)
@@ -60,7 +60,7 @@ def test_mlmodel_brings_its_labels(app: ModuleType, photo: Path, tmp_path: Path,
     assert "Both say" in html
 
 
-def test_without_a_gpu_the_page_says_so(
+def test_the_page_reports_a_missing_gpu(
     app: ModuleType, photo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = app.COMPILED.ask
@@ -97,7 +97,7 @@ def test_wrong_file_is_named(app: ModuleType, photo: Path, tmp_path: Path, which
     assert str(tmp_path) not in html
 
 
-def test_compilations_that_were_not_used_are_closed(
+def test_compilations_unused_for_longest_are_closed(
     app: ModuleType, photo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "KEPT", 2)
@@ -114,14 +114,14 @@ def test_compilations_that_were_not_used_are_closed(
     assert len(made) == 3
     x = np.zeros((1, 32, 32, 3), np.float32)
     with pytest.raises(gpunn.DeviceError):
-        made[1](x)  # the one that was not used for longest
+        made[1](x)  # the one that has been unused for longest
     made[0](x)
     made[2](x)
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Where the page is served, and what its program prints."""
+    """Serve the page; return its address, and the file of its program's output."""
     if importlib.util.find_spec("gradio") is None:
         pytest.skip("gradio is not installed (extra: demo)")
     with serving(tmp_path_factory.mktemp("app")) as served:

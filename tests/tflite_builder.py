@@ -1,4 +1,4 @@
-"""Builds small .tflite files and runs them with ai-edge-litert, the independent oracle of the tests."""
+"""Builder of small .tflite files, and runs of ai-edge-litert, the independent oracle of the tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ABSENT = -1  # an optional input that is not given
 
 @dataclass
 class Graph:
-    """A graph in the making: tensors are numbers, as in the file.
+    """A graph under construction: tensors are numbers, as in the file.
 
     g = Graph(); x = g.input(float32(1, 4)); y, = g.add("RELU", [x], [float32(1, 4)]); g.build([y])
     """
@@ -40,20 +40,20 @@ class Graph:
         stored_as: str = "",
         sparsity: Sparsity | None = None,
     ) -> int:
-        """A tensor of the file; name None leaves the field out, "" makes one up.
+        """Add a tensor to the file; name None leaves the field out, "" stands for a generated name.
 
-        `stored_as`: the TensorType in the file, where it is another one.
+        `stored_as`: the TensorType in the file, if it is another one.
         """
         made_up = f"t{len(self.tensors)}" if name == "" else name
         self.tensors.append(Tensor(type, made_up, data, signature, is_variable, stored_as, sparsity))
         return len(self.tensors) - 1
 
     def resource(self) -> int:
-        """A tensor that is a handle of a variable or a table."""
+        """Add a tensor that is a handle of a variable or a table."""
         return self.tensor(TensorType(DType.INT32, ()), stored_as="RESOURCE")
 
     def handle(self, operator: str, **options: Any) -> int:
-        """What an operator gives that makes a handle; its options by their names."""
+        """Append an operator that returns a handle, with its options; return the handle."""
         made = self.resource()
         self.nodes.append(Node(operator, (), (made,), options))
         return made
@@ -105,10 +105,10 @@ class Graph:
         called: Sequence[tuple[Graph, Sequence[int]]] = (),
         outside: bool = False,
     ) -> bytes:
-        """The file. `codes`: which of OperatorCode's two fields holds the operator's number ("old"
-        before 2020, "new", "both"); `alignment` of buffers; `subgraphs`: how often the graph stands there;
+        """Return the file. `codes`: which of OperatorCode's two fields has the operator's number ("old"
+        before 2020, "new", "both"); `alignment` of buffers; `subgraphs`: how often it has the graph;
         `called`: the subgraphs after it, each with its outputs; `outside`: constants and custom options
-        behind the flatbuffer, as in files over 2 GiB."""
+        after the flatbuffer, as in files over 2 GiB."""
         writer = Writer(codes, alignment, outside)
         graphs = [*[(self, outputs)] * subgraphs, *called]
         parts = [Subgraph(graph.tensors, graph.nodes, graph.inputs, ends) for graph, ends in graphs]
@@ -123,7 +123,7 @@ def single_op(
     *,
     version: int = 1,
 ) -> bytes:
-    """A file with one operator.
+    """Return a file with one operator.
 
     An ndarray is a constant tensor, a TensorType a graph input, None an absent optional input.
     `options` has the option table's fields by their schema names ("stride_w", "fused_activation_function");
@@ -135,7 +135,7 @@ def single_op(
 
 
 def encoded(strings: Sequence[bytes]) -> bytes:
-    """A string tensor's buffer: a count, the offset of each string and of the end, the bytes."""
+    """Return a string tensor's buffer: a count, the offset of each string and of the end, the bytes."""
     lengths = [4 * (len(strings) + 2), *map(len, strings)]
     return struct.pack(f"<{len(lengths) + 1}i", len(strings), *itertools.accumulate(lengths)) + b"".join(
         strings
@@ -143,7 +143,7 @@ def encoded(strings: Sequence[bytes]) -> bytes:
 
 
 def litert_run(model: bytes, inputs: Sequence[Array], reference: bool = False) -> list[Array]:
-    """The outputs of a file by ai-edge-litert's builtin kernels, without delegate, on one thread.
+    """Return a file's outputs by ai-edge-litert's builtin kernels, without delegate, on one thread.
 
     reference: by its reference kernels.
     """
@@ -156,9 +156,9 @@ def litert_runs(
     frames: Sequence[Sequence[Array] | None],
     resolver: str = DEFAULT_KERNELS,
 ) -> list[list[Array]]:
-    """The outputs of a file by ai-edge-litert for one frame after the other, by one interpreter.
+    """Return a file's outputs by one interpreter of ai-edge-litert, for one frame after the other.
 
-    A frame of None sets variable tensors back instead. `resolver` names the kernels (OpResolverType).
+    A frame of None resets variable tensors instead. `resolver` names the kernels (OpResolverType).
 
     The inputs of the graph are resized to the first frame's arrays.
     """

@@ -1,4 +1,4 @@
-"""Writes tensors and operators as .tflite files, for tflite_builder.py."""
+"""Writer of tensors and operators as .tflite files, for tflite_builder.py."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import tflite
 
 from gpunn.types import TensorType
 
-_BEHIND = 0x6AFE_6AFE_0000_0000  # stands for the end of the flatbuffer until that is known
+_AFTER = 0x6AFE_6AFE_0000_0000  # stands for the end of the flatbuffer until the end is known
 
-# Operators whose option table is not called after them (TensorFlow Lite schema, union BuiltinOptions).
+# Operators whose option table has another name (TensorFlow Lite schema, union BuiltinOptions).
 _OPTIONS_OF = {
     "AVERAGE_POOL_2D": "Pool2DOptions",
     "CONV_3D_TRANSPOSE": "Conv3DOptions",
@@ -56,7 +56,7 @@ class Sparsity:
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor, as Graph.tensor() takes it."""
+    """One tensor, with the arguments of Graph.tensor()."""
 
     type: TensorType
     name: str | None
@@ -118,10 +118,10 @@ class Writer:
         self.codes = codes
         self.alignment = alignment
         self.outside = outside
-        self.behind = bytearray()
+        self.after = bytearray()
 
     def table(self, name: str, fields: Mapping[str, Any]) -> int:
-        """A table of the schema; fields that are None are left out."""
+        """Write a table of the schema; leave out fields that are None."""
         module = importlib.import_module(f"tflite.{name}")
         adders = {_plain(n[3:]): f for n, f in vars(module).items() if n.startswith("Add")}
         ready = {k: self.value(v) for k, v in fields.items() if v is not None}
@@ -157,37 +157,37 @@ class Writer:
     def buffer(self, data: bytes) -> int:
         if not self.outside:
             return self.table("Buffer", {"data": self.data(data)})
-        return self.table("Buffer", {"offset": self.put_behind(data), "size": len(data)})
+        return self.table("Buffer", {"offset": self.put_after(data), "size": len(data)})
 
-    def put_behind(self, data: bytes) -> int:
-        """What stands for the place of data behind the flatbuffer."""
-        offset = _BEHIND + len(self.behind)
-        self.behind += data
+    def put_after(self, data: bytes) -> int:
+        """Put data after the flatbuffer; return a placeholder of its offset."""
+        offset = _AFTER + len(self.after)
+        self.after += data
         return offset
 
     def options(self, name: str, options: Mapping[str, Any]) -> dict[str, int]:
-        """The fields of an operator with an option table of either union."""
+        """Return the fields of an operator with an option table of either union."""
         field = "builtin_options" if hasattr(tflite.BuiltinOptions, name) else "builtin_options_2"
         union = tflite.BuiltinOptions if field == "builtin_options" else tflite.BuiltinOptions2
         return {f"{field}_type": getattr(union, name), field: self.table(name, options)}
 
     def custom_options(self, data: bytes | None) -> dict[str, int]:
-        """The fields of an operator with custom options."""
+        """Return the fields of an operator with custom options."""
         if data is None:
             return {}
         if not self.outside:
             return {"custom_options": self.data(data)}
         return {
-            "large_custom_options_offset": self.put_behind(data),
+            "large_custom_options_offset": self.put_after(data),
             "large_custom_options_size": len(data),
         }
 
     def finish(self, root: int) -> bytes:
         self.b.Finish(root, file_identifier=b"TFL3")
         file = bytes(self.b.Output())
-        for offset in range(len(self.behind)):
-            file = file.replace(struct.pack("<Q", _BEHIND + offset), struct.pack("<Q", len(file) + offset))
-        return file + bytes(self.behind)
+        for offset in range(len(self.after)):
+            file = file.replace(struct.pack("<Q", _AFTER + offset), struct.pack("<Q", len(file) + offset))
+        return file + bytes(self.after)
 
     def string(self, text: str | None) -> int | None:
         return None if text is None else int(self.b.CreateString(text))
@@ -208,7 +208,7 @@ class Writer:
         )
 
     def sparsity(self, sparsity: Sparsity) -> int:
-        """SparsityParameters with their levels."""
+        """Write SparsityParameters with their levels."""
         levels = [self.level(level, sparsity.width) for level in sparsity.levels]
         return self.table(
             "SparsityParameters",
@@ -312,7 +312,7 @@ class Writer:
         metadata: Mapping[str, bytes],
         signature: str | None,
     ) -> bytes:
-        """The file of these subgraphs, the main one first; `signature`: the key of one that it has."""
+        """Return the file of these subgraphs, the main one first; `signature`: the key of its signature."""
         kinds = dict.fromkeys((n.operator, n.version) for graph in subgraphs for n in graph.nodes)
         opcodes = {kind: index for index, kind in enumerate(kinds)}
         buffers = [self.table("Buffer", {})]

@@ -1,4 +1,4 @@
-"""demos/web_app.py as a server, watched for what it asks the network for."""
+"""demos/web_app.py as a server whose requests to other machines are recorded."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tests.resources import ENVIRONMENT, ROOT
 
-PATIENCE = 120.0  # seconds until it serves; gradio alone takes some to import
-# The program, which tells of every address outside this machine that Python asks for.
+PATIENCE = 120.0  # seconds until it serves; the import of gradio alone takes some of them
+# The program, which prints every address outside this machine that Python requests.
 WATCHED = """
 import runpy, sys
 def watch(event, args):
@@ -28,7 +28,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Where the page is served, and the file of what its program prints. Uploads go to `folder`."""
+    """Serve the page; yield its address and the file of the program's output. Uploads go to `folder`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

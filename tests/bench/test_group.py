@@ -1,4 +1,4 @@
-"""Worker processes: their surroundings, and those that go wrong."""
+"""Worker processes: their environment, and failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.resources import ROOT
 
 
 def run_library(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch, timeout: float) -> Result:
-    """What becomes of a worker where importing ncnn runs this."""
+    """Return the result of a worker that runs `source` when it imports ncnn."""
     (folder / "ncnn.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(folder))
     result = Result(Entrant("ncnn", "ncnn", 1, 1))
@@ -25,25 +25,25 @@ def run_library(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch, time
     return result
 
 
-def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_worker_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = time.monotonic()
     result = run_library("import time; time.sleep(600)", tmp_path, monkeypatch, timeout=0.5)
     assert result.failed == "no answer within 0.5 s: ended"
     assert time.monotonic() - begin < 60, "take_turns() waits for the end of the process"
 
 
-def test_one_that_dies_leaves_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_leaves_its_last_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run_library("raise ImportError('no such thing')", tmp_path, monkeypatch, timeout=60)
     assert result.failed == "the process ended with code 1: ImportError: no such thing"
 
 
-def test_one_that_fails_says_what_its_library_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_worker_reports_library_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run_library("print('ERROR: no device', flush=True)", tmp_path, monkeypatch, timeout=60)
     assert result.failed.startswith("FileNotFoundError: ")
     assert result.failed.endswith(" (no device)")
 
 
-def test_environment_has_threads_and_a_shader_cache_of_its_own(
+def test_environment_has_threads_and_its_own_shader_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "elsewhere")

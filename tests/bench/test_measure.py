@@ -1,4 +1,4 @@
-"""Entrants, batches and how far answers are off."""
+"""Entrants, batches and errors of results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_entrants_are_every_combination() -> None:
         (("cpu", "cpu"), (), (1,), "named twice"),
     ],
 )
-def test_entrants_that_make_no_sense(
+def test_wrong_entrants_are_refused(
     backends: tuple[str, ...], peers: tuple[str, ...], batches: tuple[int, ...], words: str
 ) -> None:
     with pytest.raises(gpunn.ModelError, match=words):
@@ -61,7 +61,7 @@ def test_bases_must_be_measured() -> None:
 
 
 def small(extents: tuple[int, ...], op: str, **attrs: object) -> gpunn.Model:
-    """A model of one operation."""
+    """Return a model of one operation."""
     model = gpunn.Model("small")
     model.output(*model.add(op, [model.input("x", float32(*extents))], attrs))
     return model
@@ -87,7 +87,7 @@ def test_a_batch_multiplies_the_first_axis() -> None:
     ],
     ids=["scalar", "mean", "reshape"],
 )
-def test_what_has_no_batch_is_refused(model: gpunn.Model, words: str) -> None:
+def test_models_without_a_batch_are_refused(model: gpunn.Model, words: str) -> None:
     with pytest.raises(gpunn.UnsupportedError, match=f"^cannot run in batches of 2: .*{words}"):
         batched(model, 2)
     assert not can_batch(model, 2)

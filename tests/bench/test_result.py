@@ -11,14 +11,14 @@ from gpunn.bench.result import Benchmark, Entrant, Ratio, Result, quotient
 def result(
     peer: str, rounds: list[list[float]], first: list[float], rates: list[float], **entrant: int | str
 ) -> Result:
-    """A peer that was measured so, on two threads."""
+    """Return the result of a peer with these times, on two threads."""
     described = {"series": peer, "peer": peer, "threads": 2, "batch": 1, **entrant}
     many = [0.004] * len(rounds)
     return Result(Entrant(**described), "", "1", "cpu", [0.5], [0.1], first, rounds, many, rates, 2e-6)  # type: ignore[arg-type]
 
 
 def benchmark(bases: tuple[str, ...], *results: Result) -> Benchmark:
-    """These results, relative to these bases."""
+    """Return these results, relative to these bases."""
     here = Conditions("a machine", {"python": "3"}, "today", 0.0)
     return Benchmark("net", "random", "litert", 1, 2, 1.0, bases, here, None, results)
 
@@ -38,7 +38,7 @@ def test_quotient_is_taken_round_by_round() -> None:
     assert quotient([2.0, 9.0, 4.0], [1.0, 3.0, 1.0]) == 3.0
 
 
-def test_figures_are_of_all_runs_of_all_rounds() -> None:
+def test_figures_include_all_runs_of_all_rounds() -> None:
     times = [[0.001 * n for n in range(1, 11)], [0.001 * n for n in range(11, 22)]]
     found = result("peer", times, [3.0, 1.0, 2.0], [10.0, 30.0], batch=4).figures
     assert found == {
@@ -46,7 +46,7 @@ def test_figures_are_of_all_runs_of_all_rounds() -> None:
         "load_s": 0.1,
         "first_s": 2.0,
         "median_s": pytest.approx(0.011),
-        "p95_s": pytest.approx(0.020),  # 19 of the 20 steps from the least to the largest
+        "p95_s": pytest.approx(0.020),  # 19/20 of the way from the least to the largest
         "min_s": pytest.approx(0.001),
         "cpu_s": 0.004,
         "samples_per_s": 80.0,
@@ -54,7 +54,7 @@ def test_figures_are_of_all_runs_of_all_rounds() -> None:
     assert set(Result(Entrant("peer", "peer", 1, 1)).figures.values()) == {None}
 
 
-def test_base_is_that_of_the_same_batch_and_threads() -> None:
+def test_a_base_has_the_same_batch_and_threads() -> None:
     def peer(name: str, threads: int, batch: int, time: float) -> Result:
         series = f"{name}:{threads}"
         return result(name, [[time]], [1.0], [1.0], series=series, threads=threads, batch=batch)

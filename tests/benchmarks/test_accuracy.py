@@ -1,4 +1,4 @@
-"""docs/accuracy.md's tables, on the smallest folder that will do."""
+"""The tables of docs/accuracy.md, on the smallest possible folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = "cat\ndog\nship\nfrog\nbird\ndeer\nhorse\ntruck\nairplane\nautomobile\n
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One classifier of ten classes, and one that is taken for photos; two pictures each."""
+    """Write a folder with one classifier for CIFAR-10 and one for photos, two pictures for each."""
     for name in ("tflite", "images", "labels", "labelled/cifar10", "labelled/mnist"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "labels" / "cifar10.txt").write_text(LABELS)

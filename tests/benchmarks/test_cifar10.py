@@ -1,4 +1,4 @@
-"""docs/cifar10.md's tables, on an archive of the shape of CIFAR-10's in its smallest form."""
+"""The tables of docs/cifar10.md, on a smallest archive in the form of CIFAR-10's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODELS = [vision.default_model(quantised=quantised).name for quantised in (False
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """Two classes of two pictures each to test with; one to train with, which nobody asks for."""
+    """Write two classes with two test pictures each, and a training picture that is not used."""
     path = tmp_path / "cifar10.tar.gz"
     generator = np.random.default_rng(1)
     with tarfile.open(path, "w:gz") as files:

@@ -1,4 +1,4 @@
-"""A page of documentation is measured again."""
+"""Repeated measurement for a page of documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpunn.cli import main
 from tests.resources import ROOT
 
 
-def test_document_takes_in_what_its_commands_print(tmp_path: Path) -> None:
+def test_the_output_of_commands_goes_into_the_page(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     page = "Text.\n\n```sh\n{}\n```\n\n<!-- figures -->\n{}<!-- end of figures -->\n\n```sh\nls\n```\n"
     command = "A=1 B=2 python -m \\\n  this"
@@ -34,7 +34,7 @@ def test_document_takes_in_what_its_commands_print(tmp_path: Path) -> None:
 
 
 class UnderstoodError(Exception):
-    """A command has got as far as its file."""
+    """A command has reached the point where it loads its file."""
 
 
 def test_commands_of_the_performance_page_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a preference changes, from end to end in its shortest form, and what it counts."""
+"""The benchmark of preferences, in its shortest form, and its counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_preferences_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "|  | LOW_POWER | FAST_SINGLE_ANSWER | SUSTAINED_SPEED |\n" in out
     assert "| time / FAST_SINGLE_ANSWER | " in out
-    assert "host us/dispatch" not in out, "there is no device to dispatch to"
+    assert "host us/dispatch" not in out, "the CPU has no dispatches"
 
 
 def test_preferences_count_what_a_run_uploads(gpu: str) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Fixtures of the tests of the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.schemas import validate
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of the command left behind."""
+    """The output and the exit code of a run of the command."""
 
     code: int
     out: str
@@ -26,12 +26,12 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """Standard output as JSON, after a run that must have gone well."""
+        """Return standard output as JSON; assert that the run succeeded."""
         assert (self.code, self.err) == (0, "")
         return json.loads(self.out)
 
     def must_fail_with(self, *words: str) -> None:
-        """One line on stderr that holds these words, exit code 2, nothing else."""
+        """Assert one line on stderr with these words, exit code 2, and no other output."""
         assert self.code == 2
         assert self.out == ""
         assert len(self.err.splitlines()) == 1, self.err
@@ -45,7 +45,7 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """The gpunn command, in this process; what it prints with --json must be as its schema says."""
+    """Return a function that runs the gpunn command in this process and checks JSON against its schema."""
 
     def runs(*args: object) -> Outcome:
         words = [str(a) for a in args]
@@ -60,7 +60,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def photo(tmp_path: Path) -> Path:
-    """A photo of nothing in particular."""
+    """Write a photo of random pixels; return its path."""
     pixels = np.random.default_rng(1).integers(0, 256, (48, 64, 3), np.uint8)
     path = tmp_path / "photo.png"
     Image.fromarray(pixels).save(path)

@@ -13,12 +13,12 @@ from tests.cli.conftest import Run
 
 MODEL = vision.default_model()
 SHORT = ("--rounds", 1, "--turn", 0, "--threads", 1)
-TOLERANCE = 1e-5  # of the output's range; all sum in float32, in different orders
+TOLERANCE = 1e-5  # of the output's range; all peers sum in float32, in different orders
 
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    """Peers that are not installed: all but LiteRT on the CPU."""
+    """Hide all peers but LiteRT on the CPU, as if they were not installed."""
     names = tuple(name for name in OTHERS if name != "litert")
     for name in names:
         monkeypatch.setitem(PEERS, name, replace(PEERS[name], library="no_such_library"))
@@ -45,14 +45,14 @@ def test_json(run: Run, gpu: str, hidden: tuple[str, ...]) -> None:
     assert "package ncnn is not installed" in results["ncnn x2"]["failed"]
 
 
-def test_markdown_with_one_that_fails(run: Run) -> None:
+def test_markdown_with_a_peer_that_fails(run: Run) -> None:
     names = ("--preferences", "fast-single-answer", "--device", "no such adapter", "--base", "gpunn-cpu")
     outcome = run("bench", MODEL, *SHORT, *names, "--markdown")
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("| warm |"))
     header, _, row, end = (line.split(" | ") for line in lines[start : start + 4])
-    assert end == [""], "the other one has failed"
+    assert end == [""], "the other peer has failed"
     cells = dict(zip(header, row, strict=True))
     assert cells["| warm"] == "| gpunn-cpu/fast-single-answer"
     assert cells["time / gpunn-cpu"] == cells["samples / gpunn-cpu"] == "1.00"
@@ -60,7 +60,7 @@ def test_markdown_with_one_that_fails(run: Run) -> None:
     assert any(line.startswith("- gpunn-webgpu/fast-single-answer: DeviceError: ") for line in lines)
 
 
-def test_bare_peers_are_all_and_none_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_without_names_are_all_peers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OTHERS:
         monkeypatch.setitem(PEERS, name, replace(PEERS[name], library="no_such_library"))
     run("bench", MODEL, "--peers", "--backends", "").must_fail_with("nothing could be measured", *OTHERS)
@@ -76,5 +76,5 @@ def test_bare_peers_are_all_and_none_is_an_error(run: Run, monkeypatch: pytest.M
         (("--base", "litert"), "not measured"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, words: tuple[str, ...], message: str) -> None:
+def test_wrong_options_are_refused(run: Run, words: tuple[str, ...], message: str) -> None:
     run("bench", MODEL, *words).must_fail_with(message)

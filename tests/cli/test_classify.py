@@ -1,4 +1,4 @@
-"""gpunn classify: answers, JSON, folders."""
+"""gpunn classify: results, JSON, folders."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_every_preference_gives_the_same_answers(run: Run, tmp_path: Path, prefe
         assert alone == result
 
 
-def test_folder_is_searched_deeply_and_other_files_are_counted(run: Run, photo: Path) -> None:
+def test_folders_are_searched_recursively_and_other_files_counted(run: Run, photo: Path) -> None:
     folder = photo.parent
     (folder / "b").mkdir()
     shutil.copy(photo, folder / "b" / "inner.png")
@@ -99,7 +99,7 @@ def test_labels_from_a_file(run: Run, photo: Path, tmp_path: Path) -> None:
     assert "thing [red]" in outcome.out
 
 
-def test_labels_cannot_steer_the_terminal(run: Run, photo: Path, tmp_path: Path) -> None:
+def test_labels_cannot_control_the_terminal(run: Run, photo: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"\x1b[2Jname{n}\n" for n in range(10)))
     outcome = run("classify", photo, "--labels", labels, "--backend", "cpu")
@@ -134,7 +134,7 @@ def test_egyptian_cat(run: Run, backend: str) -> None:
 
 
 def test_egyptian_cat_quantised(run: Run, backend: str) -> None:
-    """uint8 in and out: the scores that LiteRT has, in 256ths."""
+    """Inputs and outputs are uint8; the scores are LiteRT's, in 256ths."""
     args = (
         *("classify", shared("models/images/cat.bmp")),
         *("--model", shared("models/tflite/mobilenet_v1_1.0_224_quant.tflite")),
@@ -145,7 +145,7 @@ def test_egyptian_cat_quantised(run: Run, backend: str) -> None:
     assert photo["scores"] == "probabilities"
     found = [(guess["label"], guess["score"] * 256) for guess in photo["top"]]
     assert found == [("Egyptian cat", 211), ("tiger cat", 29), ("tabby", 8)]
-    # The input's scale is 1/128 and its zero point 128: so these give the bytes once more.
+    # The input's scale is 1/128 and its zero point 128: this mean and std give the same bytes.
     (same,) = run(*args, "--top", 3, "--mean", 128, "--std", 128).json["photos"]
     assert same == photo
 
@@ -165,7 +165,7 @@ def test_signed_bytes(run: Run, backend: str) -> None:
 
 @pytest.mark.parametrize("preference", ["fast-single-answer", "sustained-speed"])
 def test_model_of_batch_two_without_softmax(run: Run, tmp_path: Path, preference: str) -> None:
-    """Three photos through a model that takes two at once and gives back their pixels."""
+    """Three photos run through a model that takes two at once and returns their pixels."""
     network = tmp_path / "pixels.tflite"
     shape = np.array([2, 4], np.int32)
     network.write_bytes(single_op("RESHAPE", [float32(2, 2, 2, 1), shape], [float32(2, 4)]))

@@ -19,7 +19,7 @@ from tests.tflite_builder import single_op
 MODEL = vision.default_model()
 
 
-def test_json_and_table_say_the_same(run: Run, photo: Path, gpu: str) -> None:
+def test_json_and_table_agree(run: Run, photo: Path, gpu: str) -> None:
     args = ("compare", MODEL, photo, "--per-layer")
     document = run(*args, "--json").json
     assert document["ok"] is True
@@ -36,7 +36,7 @@ def test_json_and_table_say_the_same(run: Run, photo: Path, gpu: str) -> None:
         assert f"{pair['candidate']} - {pair['reference']}" in outcome.out
 
 
-def test_wrong_kernel_stands_out(run: Run, monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
+def test_a_wrong_kernel_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
     break_depthwise(monkeypatch)
     outcome = run("compare", MODEL, "--per-layer", "--random", 1, "--backends", "webgpu")
     assert (outcome.code, outcome.err) == (1, "")
@@ -85,7 +85,7 @@ def test_saved_layer_runs_by_itself(run: Run, tmp_path: Path) -> None:
     run(*args[:-3], 99, "--case", case).must_fail_with("has layers 0 to")
 
 
-def test_another_file_of_the_network(run: Run) -> None:
+def test_another_file_of_the_model(run: Run) -> None:
     args = ("compare", MODEL, "--other", MODEL, "--backends", "cpu", "--random", 1, "--per-layer")
     document = run(*args, "--json").json
     assert [side["name"] for side in document["sides"]] == ["cpu64", "cpu", MODEL.name]
@@ -107,7 +107,7 @@ def test_files_without_a_matching_tensor(run: Run, tmp_path: Path) -> None:
 
 
 class Terminal(io.StringIO):
-    """A standard error that says it is a terminal."""
+    """A standard error stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -125,7 +125,7 @@ def test_progress_bars_show_on_a_terminal_only(run: Run, monkeypatch: pytest.Mon
     assert sys.stderr.getvalue() == ""
 
 
-def test_report_is_written_beside_what_is_printed(run: Run, photo: Path, tmp_path: Path) -> None:
+def test_report_is_written_besides_the_printed_table(run: Run, photo: Path, tmp_path: Path) -> None:
     args = ("compare", MODEL, photo, "--backends", "cpu", "--per-layer")
     first, second = tmp_path / "first.html", tmp_path / "second.html"
     document = run(*args, "--report", first, "--json").json

@@ -1,4 +1,4 @@
-"""Whatever goes wrong: one line on stderr, exit code 2, no traceback."""
+"""Every error is one line on stderr with exit code 2, without a traceback."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_labels_that_are_not_text(run: Run, photo: Path, tmp_path: Path) -> None
         ("face_detection_front", "has 2 outputs, a photo classifier has one"),
     ],
 )
-def test_model_that_classifies_no_photos(run: Run, photo: Path, model: str, words: str) -> None:
+def test_model_that_is_no_classifier(run: Run, photo: Path, model: str, words: str) -> None:
     path = shared(f"models/tflite/{model}.tflite")
     run("classify", photo, "--model", path).must_fail_with(f"{model}.tflite", words)
 

@@ -87,7 +87,7 @@ def test_shapes_of_inputs(run: Run) -> None:
         ("picture=5,32,32,3", "'picture' is not one of them"),
     ],
 )
-def test_shapes_that_are_none(run: Run, shape: str, message: str) -> None:
+def test_wrong_shapes_of_inputs(run: Run, shape: str, message: str) -> None:
     run("inspect", MODEL, "--shape", shape).must_fail_with(message)
 
 
@@ -123,7 +123,7 @@ def test_plan(run: Run, gpu: str) -> None:
 
 
 def test_wgsl_of_a_dispatch(run: Run, gpu: str) -> None:
-    """Its lines have the numbers that the compiler gives them, and those of a library its own besides."""
+    """Lines have the numbers of the compiled source; those of a library also have numbers of its file."""
     document = run("inspect", MODEL, "--plan", "--wgsl", "1", "--json").json
     shown, row = document["wgsl"], document["plan"][1]
     assert {shown[key] == row[key] for key in ("op", "origin", "kernel")} == {True}
@@ -144,7 +144,7 @@ def test_wgsl_of_a_dispatch(run: Run, gpu: str) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 10_000])
-def test_wgsl_of_no_dispatch(run: Run, gpu: str, number: int) -> None:
+def test_wgsl_of_a_dispatch_out_of_range(run: Run, gpu: str, number: int) -> None:
     count = len(run("inspect", MODEL, "--plan", "--json").json["plan"])
     outcome = run("inspect", MODEL, "--wgsl", number)
     outcome.must_fail_with(f"there is no dispatch {number}: the dispatches are 0 to {count - 1}")
@@ -176,7 +176,7 @@ def test_devices(run: Run) -> None:
         assert device["name"] in outcome.out
 
 
-def test_devices_tells_limits_and_features(run: Run, gpu: str) -> None:
+def test_devices_lists_limits_and_features(run: Run, gpu: str) -> None:
     gpu = run("devices", "--json").json["devices"][0]
     assert gpu["backend"] == "webgpu"
     assert gpu["driver"]
@@ -184,7 +184,7 @@ def test_devices_tells_limits_and_features(run: Run, gpu: str) -> None:
     assert gpu["limits"]
 
 
-def test_without_arguments_helps(run: Run) -> None:
+def test_help_without_arguments(run: Run) -> None:
     outcome = run()
     assert (outcome.code, outcome.err) == (0, "")
     for command in ("classify", "compare", "inspect", "devices"):

@@ -15,7 +15,7 @@ SCALE = ("--mean", twins.MEAN, "--std", twins.STD)
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small classifier with an image input and class names."""
+    """Write a small classifier with an image input and class names."""
     path = tmp_path / "pets.mlmodel"
     path.write_bytes(twins.mlmodel())
     return path
@@ -23,7 +23,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def twin(tmp_path: Path) -> Path:
-    """The same network as a .tflite file."""
+    """Write the same model as a .tflite file."""
     path = tmp_path / "pets.tflite"
     path.write_bytes(twins.tflite())
     return path
@@ -44,7 +44,7 @@ def test_classify(run: Run, model: Path, twin: Path, photo: Path, backend: str) 
     refused.must_fail_with("pets.mlmodel takes pixels as they are and scales them itself")
 
 
-def test_classify_leaves_optional_inputs_out(run: Run, model: Path, photo: Path) -> None:
+def test_classify_leaves_out_optional_inputs(run: Run, model: Path, photo: Path) -> None:
     args = ("classify", photo, photo, "--model", model, "--backend", "cpu", "--json")
     plain = run(*args).json["photos"]
     model.write_bytes(twins.mlmodel(optional=0))

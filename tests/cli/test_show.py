@@ -24,7 +24,7 @@ def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_numbers_that_json_does_not_know_become_null() -> None:
+def test_numbers_without_a_json_form_become_null() -> None:
     document = {"a": [1.5, float("nan"), float("inf")], "b": {"c": (float("-inf"), "ü")}}
     assert json.loads(json_text(document)) == {"a": [1.5, None, None], "b": {"c": [None, "ü"]}}
 

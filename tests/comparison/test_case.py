@@ -1,4 +1,4 @@
-"""A layer saved by itself is the same layer when it is read again; damaged cases are refused."""
+"""A saved layer is the same layer after it is read again; damaged cases are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample_of(model: gpunn.Model) -> Sample:
 
 
 @pytest.mark.parametrize("quantised", [False, True])
-def test_every_layer_comes_back(quantised: bool, tmp_path: Path) -> None:
+def test_every_layer_is_read_as_saved(quantised: bool, tmp_path: Path) -> None:
     path = shared("models/tflite/cifar10_resnet8_int8.tflite") if quantised else vision.default_model()
     model = gpunn.load(path)
     sample = sample_of(model)
@@ -52,7 +52,7 @@ def test_case_is_compared_like_a_model(backend: str, tmp_path: Path) -> None:
     assert layer.op == optimise(model).operations[2].op
 
 
-def test_what_cannot_be_saved(tmp_path: Path) -> None:
+def test_layers_that_cannot_be_saved_are_refused(tmp_path: Path) -> None:
     model = gpunn.load(vision.default_model())
     count = len(optimise(model).operations)
     with pytest.raises(gpunn.ModelError, match=f"has layers 0 to {count - 1}, got {count}"):
@@ -66,7 +66,7 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 
 
 def small_case(path: Path) -> dict[str, Any]:
-    """A case of one addition, as arrays; its text as a dict."""
+    """Return the arrays of a case of one addition, with its description as a dict."""
     model = gpunn.Model("sum")
     x = model.input("x", float32(1, 2))
     model.output(*model.add("add", [x, model.constant("c", np.float32([1, 2]))]))
@@ -96,7 +96,7 @@ def test_damaged_description(key: str, value: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b"[" * 60_000, b"3", b"{}", b" " * 70_000])
-def test_description_that_is_none(text: bytes, tmp_path: Path) -> None:
+def test_wrong_description(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "case.npz"
     np.savez(path, **{**small_case(path), "case": np.frombuffer(text, np.uint8)})
     with pytest.raises(gpunn.FormatError):

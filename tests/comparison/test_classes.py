@@ -31,7 +31,7 @@ def test_wilson_interval(hits: int, count: int, low: float, high: float) -> None
     assert (mirrored.low, mirrored.high) == pytest.approx((1 - high, 1 - low), abs=5e-5)
 
 
-def test_share_of_nothing() -> None:
+def test_share_of_no_samples() -> None:
     assert (share(0, 0).low, share(0, 0).high) == (0, 1)
 
 

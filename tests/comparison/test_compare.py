@@ -1,4 +1,4 @@
-"""gpunn.compare: it finds what is wrong where it is wrong, and nothing where nothing is."""
+"""gpunn.compare: it finds wrong layers at their place, and reports nothing if all is right."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gpunn.types import Array, float32
 from tests.resources import shared
 from tests.schemas import validate
 
-# Of depthwise_conv2d: every second of four pixels looks one too far.
+# A change of depthwise_conv2d: every second of four pixels reads one place too far.
 LANE = "a1 = add(a1, x1, w);", "a1 = add(a1, x2, w);"
 
 
 def break_depthwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One wrong lane in the body of depthwise_conv2d, on a device of its own."""
+    """Put one wrong lane into the body of depthwise_conv2d, on a device of its own."""
     read = shader.read_body
 
     def broken(name: str) -> str:
@@ -87,7 +87,7 @@ def test_quantised_backends_are_equal_to_the_bit(gpu: str) -> None:
 
 
 def overflowing() -> gpunn.Model:
-    """A layer leaves float16, the result does not."""
+    """Return a model in which a layer overflows float16, but the result does not."""
     model = gpunn.Model("overflow")
     x = model.input("x", float32(1, 8))
     large = model.constant("large", np.float32([1e5]))
@@ -101,7 +101,7 @@ def overflowing() -> gpunn.Model:
 def test_overflow_of_float16_is_named_although_the_result_is_finite(backend: str) -> None:
     x = np.float32([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]])
     found = gpunn.compare(overflowing(), x, [backend], per_layer=True)
-    assert found.ok  # in float32 nothing is wrong
+    assert found.ok  # float32 has no error
     assert [f.kind for f in found.findings] == ["float16"]
     assert "layer 0, mul + relu, 'rectified' (overflow: operation 0) reaches 80000" in found.findings[0].text
     assert "2 of 8 values are beyond float16's 65504" in found.findings[0].text
@@ -109,7 +109,7 @@ def test_overflow_of_float16_is_named_although_the_result_is_finite(backend: str
 
 
 def inverted() -> gpunn.Model:
-    """What leaves float16 is divided by: infinite or not, the result is finite."""
+    """Return a model that divides by numbers beyond float16: the result is finite even if these are inf."""
     model = gpunn.Model("inverted")
     x = model.input("x", float32(1, 8))
     large = model.constant("large", np.float32([1e5]))
@@ -128,21 +128,21 @@ def test_overflow_in_relaxed_arithmetic_is_a_fault(backend: str) -> None:
     assert [f.kind for f in found.findings] == ["drift", "output", "float16"]
     assert "'between' (inverted: operation 0): 0 NaN and 2 infinite values" in found.findings[0].text
     side = found.layers[0].sides[0]
-    assert side.isolated is not None and side.isolated.ok  # the kernel does what float16 asks for
+    assert side.isolated is not None and side.isolated.ok  # the kernel computes float16 correctly
 
 
-def test_relaxed_layers_are_within_what_float16_allows(gpu: str) -> None:
+def test_relaxed_layers_are_within_the_bounds_of_float16(gpu: str) -> None:
     model = gpunn.load(vision.default_model())
     found = gpunn.compare(model, 1, [f"{gpu}-relaxed", "cpu-relaxed"], per_layer=True)
     assert found.ok
     assert [side.arithmetic.value for side in found.sides] == ["float64", "float16", "float16"]
     worst = [side.isolated.ratio for layer in found.layers for side in layer.sides if side.isolated]
-    assert 0.5 < max(worst) <= 1  # rounding to float16 takes nearly all that it may
+    assert 0.5 < max(worst) <= 1  # rounding to float16 nearly reaches its bound
     assert found.pairs[0].outputs[0].metrics.max_abs_error > 1e-6
 
 
-def test_fault_between_the_kernels(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
-    """A tensor whose memory is given away before its last reader: layers are right, the whole is not."""
+def test_error_between_kernels(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
+    """The memory of a tensor is reused before its last reader: each layer is right, the model is not."""
     model = gpunn.Model("sum")
     x = model.input("x", float32(4, 4))
     (early,) = model.add("exp", [x])
@@ -174,7 +174,7 @@ def test_impossible_tolerances_are_refused(tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("inputs", [0, []])
-def test_a_comparison_on_nothing_is_refused(inputs: Any) -> None:
+def test_a_comparison_without_inputs_is_refused(inputs: Any) -> None:
     with pytest.raises(gpunn.ModelError, match="nothing to run the model on"):
         gpunn.compare(overflowing(), inputs, ["cpu"])
 
@@ -239,7 +239,7 @@ def test_refused_inputs(tmp_path: Path) -> None:
         gpunn.compare(overflowing(), [tmp_path / "photo.png"], ["cpu"])
 
 
-def test_labels_make_a_classifier_of_a_model_that_takes_no_photos() -> None:
+def test_labels_turn_a_model_without_photos_into_a_classifier() -> None:
     model = Model("rows")
     model.output(*model.add("softmax", [model.input("x", float32(1, 3))]))
     x = [np.float32([[0, 2, 1]]), np.float32([[4, 2, 1]])]

@@ -1,4 +1,4 @@
-"""The same network from files of two formats: photos, pixels and arrays, each in the form of the file."""
+"""The same model from files of two formats: photos, pixels and arrays, each in the form of its file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SCALE = {"mean": twins.MEAN, "std": twins.STD}
         ((4, 4, 5), (1, 4, 5, 4), (1, 2, 0)),
         ((1, 4, 5, 4), (4, 4, 5), (0, 3, 1, 2)),
         ((3, 2, 4, 5), (1, 2, 4, 5, 3), (1, 2, 3, 0)),
-        ((4, 5), (5, 4), (0, 1)),  # two axes may as well be counted otherwise
+        ((4, 5), (5, 4), (0, 1)),  # two axes may also be numbered differently
         ((1, 4, 5), (20,), (0, 1, 2)),
         ((3, 3, 3), (1, 3, 3, 3), (0, 1, 2)),
     ],
 )
-def test_channels_move_where_shapes_say_so(
+def test_channels_move_if_shapes_say_so(
     have: tuple[int, ...], want: tuple[int, ...], axes: tuple[int, ...]
 ) -> None:
     x = np.arange(np.prod(have)).reshape(have)
@@ -48,13 +48,13 @@ def test_channels_move_where_shapes_say_so(
         (TensorType(DType.UINT8, (1, 16, 16, 1), Quantization((1.0,), (0,))), None, None),
     ],
 )
-def test_pixels_come_back_from_values(type: TensorType, mean: float | None, std: float | None) -> None:
+def test_pixels_are_recovered_from_values(type: TensorType, mean: float | None, std: float | None) -> None:
     taken = vision.PhotoInput(type, mean, std)
     pixels = np.arange(256, dtype=np.uint8).reshape(type.shape)
     np.testing.assert_array_equal(taken.pixels(taken.stored(pixels)), pixels)
 
 
-def test_other_values_are_no_pixels() -> None:
+def test_other_values_give_no_pixels() -> None:
     taken = vision.PhotoInput(TensorType(DType.FLOAT32, (1, 1, 2, 1)), 0, 1)
     for wrong in (0.5, -1, 256, np.nan):
         with pytest.raises(gpunn.ModelError, match="no pixels 0 to 255, less mean 0"):
@@ -106,7 +106,7 @@ def test_other_weights_are_found() -> None:
     assert "of model against cpu64" in found.findings[0].text
 
 
-def test_channels_first_beside_channels_last() -> None:
+def test_channels_first_against_channels_last() -> None:
     ours, theirs = twins.mlmodel(photos=False, classes=False), twins.tflite(classes=False)
     for files in ((ours, theirs), (theirs, ours)):
         found = gpunn.compare(files[0], 2, [], other=files[1])
@@ -122,7 +122,7 @@ def test_mean_and_std_are_refused_for_a_model_that_scales_photos() -> None:
 
 
 def test_mobilenet_is_the_same_in_both_formats() -> None:
-    """The float MobileNet v1 of ../shared, of the same weights in both formats: not a bit differs."""
+    """The float MobileNet v1 of ../shared has the same weights in both formats: all bits are equal."""
     ours, theirs = (shared(f"models/{name}") for name in FILES)
     photo = shared("models/images/cat.bmp")
     found = gpunn.compare(ours, photo, ["cpu"], other=theirs, mean=128, std=128, per_layer=True)

@@ -1,4 +1,4 @@
-"""Two files of one network: which tensors belong together, and what comes of the comparison."""
+"""Two files of one model: which tensors are compared, and the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tflite_builder import Graph
 
 
 def chain(names: list[str], factor: float = 2.0, width: int = 4) -> gpunn.Model:
-    """exp, multiplication with tanh; the results have these names, the second for what is before tanh."""
+    """Return a model of exp, mul, tanh; results have these names, the second is that before tanh."""
     model = gpunn.Model("".join(names))
     (x,) = model.add("exp", [model.input("x", float32(1, width))], names=names[:1])
     (x,) = model.add("mul", [x, model.constant("c", np.float32([factor]))], names=names[1:2])
@@ -36,11 +36,11 @@ def test_pairs(other: list[str], expected: list[tuple[str, str, str]]) -> None:
     assert [(a.name, b.name, by) for a, b, by in found] == expected
 
 
-def test_other_shapes_do_not_belong_together() -> None:
+def test_tensors_of_other_shapes_are_not_paired() -> None:
     assert paired(chain(["a", "b", "c"]), chain(["a", "b", "c"], width=5)) == []
 
 
-def test_the_same_network_agrees_and_another_does_not() -> None:
+def test_the_same_model_agrees_and_another_does_not() -> None:
     model = chain(["a", "b", "c"])
     same = gpunn.compare(model, 2, [], other=chain(["r", "s", "t"]), per_layer=True)
     assert same.ok
@@ -51,7 +51,7 @@ def test_the_same_network_agrees_and_another_does_not() -> None:
     assert [pair.metrics.identical for pair in different.layer_pairs] == [True, False]
 
 
-def test_outputs_whose_sizes_only_a_run_tells() -> None:
+def test_outputs_of_computed_sizes() -> None:
     ours, theirs = gpunn.Model("whole"), Graph()
     ours.output(*ours.add("abs", [ours.input("x", float32(1, 3))]))
     other = theirs.build([chosen(theirs, theirs.input(float32(1, 3), "x"))])
@@ -61,7 +61,7 @@ def test_outputs_whose_sizes_only_a_run_tells() -> None:
         gpunn.compare(ours, [x - np.float32([[0, 2, 0]])], ["cpu"], other=other)
 
 
-def test_quantised_file_beside_the_float_one() -> None:
+def test_quantised_file_against_the_float_one() -> None:
     folder = "models/tflite/mobilenet_v1_0.25_128"
     model, photo = shared(f"{folder}.tflite"), shared("models/images/hot_dog.jpg")
     found = gpunn.compare(model, photo, [], other=shared(f"{folder}_quant.tflite"), per_layer=True)
@@ -73,6 +73,6 @@ def test_quantised_file_beside_the_float_one() -> None:
     assert pair.agreement is not None and pair.agreement.top_k >= 0.6
 
 
-def test_networks_that_cannot_be_the_same() -> None:
+def test_models_that_cannot_be_the_same() -> None:
     with pytest.raises(gpunn.ModelError, match=r"the inputs of abc are float32\[1, 4\]"):
         gpunn.compare(vision.default_model(), 1, [], other=chain(["a", "b", "c"]))

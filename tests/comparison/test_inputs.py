@@ -22,7 +22,7 @@ def two_inputs() -> gpunn.Model:
     return model
 
 
-def test_random_inputs_honour_their_ranges() -> None:
+def test_random_inputs_respect_their_ranges() -> None:
     model = gpunn.Model("ranges")
     grey = model.input("grey", float32(1, 9, 9, 1))
     table = model.constant("table", np.zeros((3, 2), np.float32))
@@ -51,7 +51,7 @@ def test_random_inputs_honour_their_ranges() -> None:
 
 
 @pytest.mark.parametrize("op", ["gather_nd", "scatter_nd"])
-def test_random_integers_are_what_the_operations_that_check_them_allow(op: str) -> None:
+def test_random_integers_are_valid_for_operations_that_check_them(op: str) -> None:
     model = gpunn.Model("indices")
     places = model.input("places", TensorType(DType.INT32, (50, 2)))
     if op == "gather_nd":
@@ -128,7 +128,7 @@ def test_files_that_are_no_arrays(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three photos, one of them below, and a text."""
+    """Write three photos, one of them in a subfolder, and a text."""
     (tmp_path / "dog").mkdir()
     for name in ("cat_1.png", "cat_2.png", "dog/3.png"):
         Image.new("RGB", (40, 40), (len(name), 9, 9)).save(tmp_path / name)

@@ -42,8 +42,8 @@ def test_quantised_layers_are_equal() -> None:
         assert layer.sides[0].isolated is not None and layer.sides[0].isolated.metrics.max_steps == 0
 
 
-def test_hybrid_layers_are_within_what_rounding_of_activations_allows() -> None:
-    """LiteRT rounds activations to 127 steps: far over float32's tolerance, within that of such kernels."""
+def test_hybrid_layers_are_within_the_rounding_of_activations() -> None:
+    """LiteRT rounds activations to 127 steps: far over float32's tolerance, within that of hybrid kernels."""
     need_litert()
     found = gpunn.compare(shared("models/tflite/kws_ref_float.tflite"), 1, ["litert"], per_layer=True)
     assert found.ok
@@ -53,8 +53,8 @@ def test_hybrid_layers_are_within_what_rounding_of_activations_allows() -> None:
     assert 0.1 < first.ratio < 1
 
 
-def test_every_sample_meets_the_first_values_of_variables() -> None:
-    """LiteRT's own way to set variables back does not know those that have names."""
+def test_every_sample_starts_from_the_first_values_of_variables() -> None:
+    """LiteRT's own reset of variables leaves out named variables."""
     need_litert()
     assert gpunn.compare(using("orwr"), 3, ["cpu", "litert"]).ok
 

@@ -1,4 +1,4 @@
-"""Metrics against numbers worked by hand, and against numpy over tensors in pieces."""
+"""Metrics against numbers worked out by hand, and against numpy for tensors in pieces."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_by_hand() -> None:
 
 
 def test_pieces_add_up_to_the_whole() -> None:
-    """Against numpy's own formulas, far from zero, where sums of squares alone would lose the correlation."""
+    """Compare with numpy's formulas, far from zero, where plain sums of squares lose the correlation."""
     generator = np.random.default_rng(0)
     r = 1e6 + generator.standard_normal(1000)
     c = r + 0.1 * generator.standard_normal(1000)
@@ -65,13 +65,13 @@ def test_constant_side_has_no_correlation() -> None:
     assert metrics(([2, 2], [1, 3])).pearson is None
 
 
-def test_what_is_not_finite_on_one_side_is_counted_and_left_out() -> None:
+def test_values_not_finite_on_one_side_are_counted_and_left_out() -> None:
     found = metrics(([1, NAN, INF, INF, NAN], [1.5, 2, INF, -INF, NAN]))
     assert (found.count, found.different, found.unmatched) == (5, 3, 2)
     assert found.max_abs_error == found.mean_abs_error == found.rmse == 0.5
 
 
-def test_nothing() -> None:
+def test_no_values() -> None:
     found = metrics(([], []))
     assert (found.count, found.identical, found.max_abs_error, found.cosine, found.snr_db) == (
         0,

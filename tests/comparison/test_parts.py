@@ -1,4 +1,4 @@
-"""Models whose shapes depend on values: compared and profiled through all their parts, against LiteRT."""
+"""Models whose shapes depend on values: all sections are compared and profiled, against LiteRT."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["run"]
 LAYERS = ["exp", "greater", "where", "gather_nd", "tanh", "tile"]
 
 
-def network(limit: float = 1.0, name: str = "tanh") -> bytes:
-    """tanh of those exp(x) that are over a limit, and all of that as often as there are any."""
+def model_file(limit: float = 1.0, name: str = "tanh") -> bytes:
+    """Return a file: tanh of those exp(x) that are over a limit, and as many copies of them as there are."""
     graph = Graph()
     x = graph.input(float32(3, 4), "x")
     (grown,) = graph.add("EXP", [x], [float32(3, 4)], names=["exp"])
@@ -36,44 +36,44 @@ def network(limit: float = 1.0, name: str = "tanh") -> bytes:
 
 
 def layers(count: int) -> list[tuple[str, tuple[int, ...]]]:
-    """Operations and shapes for so many numbers over the limit."""
+    """Return operations and shapes for so many numbers over the limit."""
     return list(zip(LAYERS, [(3, 4), (3, 4), (count, 2), (count,), (count,), (count**2,)], strict=True))
 
 
 SAMPLES: list[Array] = [random(seed, 3, 4) for seed in range(3)]
 
 
-def test_every_part_is_compared_layer_by_layer(gpu: str) -> None:
+def test_every_section_is_compared_layer_by_layer(gpu: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed (extra: compare)")
     sides = [gpu, "cpu", "litert", "webgpu-relaxed", "cpu-relaxed"]
-    found = gpunn.compare(network(), SAMPLES, sides, per_layer=True, layer_samples=3)
+    found = gpunn.compare(model_file(), SAMPLES, sides, per_layer=True, layer_samples=3)
     assert found.ok and found.inputs.samples == 3
-    count = litert_run(network(), SAMPLES[:1])[0].size
+    count = litert_run(model_file(), SAMPLES[:1])[0].size
     assert [(layer.op, layer.shape) for layer in found.layers] == layers(count)
     for layer in found.layers:
         for side in layer.sides:
             assert side.isolated is not None and side.accumulated is not None, (layer.op, side.backend)
-    total = sum(litert_run(network(), [x])[0].size for x in SAMPLES)
+    total = sum(litert_run(model_file(), [x])[0].size for x in SAMPLES)
     assert [p.outputs[0].metrics.count for p in found.pairs] == [total] * len(found.pairs)
     assert all(output.tolerance for pair in found.pairs for output in pair.outputs)
 
 
-def test_a_wrong_kernel_behind_a_stop_is_found(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TILE, two stops behind the first layer, with a copy that takes everything from the first place."""
+def test_a_wrong_kernel_after_a_stop_is_found(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TILE, two stops after the first layer, reads the first element for all places."""
     read, wrong = shader.read_body, ("loadv_x(source)", "loadv_x(p.x_start)")
     assert wrong[0] in read("strided_copy")
     monkeypatch.setattr(shader, "read_body", lambda name: read(name).replace(*wrong))
     monkeypatch.setattr(device, "_devices", {})
-    found = gpunn.compare(network(), SAMPLES[:1], [gpu], per_layer=True)
+    found = gpunn.compare(model_file(), SAMPLES[:1], [gpu], per_layer=True)
     first = found.first_wrong(gpu)
     assert first is not None and (first.index, first.op) == (5, "tile")
     assert [f.kind for f in found.findings] == ["wrong kernel", "drift", "output"]
 
 
-def test_other_shapes_on_one_side_are_a_fault() -> None:
-    """Of two files with different limits: one has numbers that the other has not."""
-    found = gpunn.compare(network(), SAMPLES[:1], [], other=network(2.0), tolerance=0.5, per_layer=True)
-    ours, theirs = (litert_run(network(limit), SAMPLES[:1])[0].size for limit in (1.0, 2.0))
+def test_other_shapes_on_one_side_are_an_error() -> None:
+    """Two files have different limits: one has numbers that the other does not have."""
+    found = gpunn.compare(model_file(), SAMPLES[:1], [], other=model_file(2.0), tolerance=0.5, per_layer=True)
+    ours, theirs = (litert_run(model_file(limit), SAMPLES[:1])[0].size for limit in (1.0, 2.0))
     assert ours > theirs
     output = found.pairs[0].outputs[0]
     assert (output.metrics.count, output.metrics.unmatched, output.ok) == (ours, ours, False)
@@ -82,15 +82,15 @@ def test_other_shapes_on_one_side_are_a_fault() -> None:
     assert [pair.name for pair in found.layer_pairs] == ["exp", "large"]
 
 
-def test_a_layer_behind_a_stop_by_itself(tmp_path: Path) -> None:
+def test_a_saved_layer_after_a_stop(tmp_path: Path) -> None:
     case = tmp_path / "case.npz"
-    gpunn.compare(network(), SAMPLES[:1], ["cpu"], case=(4, case))
+    gpunn.compare(model_file(), SAMPLES[:1], ["cpu"], case=(4, case))
     model, sample = load_case(case)
     assert model.operations[0].op == "tanh"
     expected = np.exp(SAMPLES[0].astype(np.float64))
     np.testing.assert_allclose(sample.arrays[0], expected[expected > 1], rtol=1e-7)
     with pytest.raises(gpunn.UnsupportedError, match=r"where \(.*WHERE\) is custom or"):
-        gpunn.compare(network(), SAMPLES[:1], ["cpu"], case=(2, case))
+        gpunn.compare(model_file(), SAMPLES[:1], ["cpu"], case=(2, case))
 
 
 @pytest.mark.parametrize("timestamps", [True, False])
@@ -99,23 +99,23 @@ def test_a_profile_has_all_operations(
 ) -> None:
     if not timestamps:
         monkeypatch.setattr("gpunn.backends.webgpu.recorder.TIMESTAMPS", "a feature that no device has")
-    found = gpunn.profile(gpunn.load(network()), SAMPLES[:1], backend=backend, runs=4)
-    count = litert_run(network(), SAMPLES[:1])[0].size
+    found = gpunn.profile(gpunn.load(model_file()), SAMPLES[:1], backend=backend, runs=4)
+    count = litert_run(model_file(), SAMPLES[:1])[0].size
     assert [(row.op, row.shape) for row in found.rows] == layers(count)
     begins = [span.begin for span in found.spans]
     assert begins == sorted(begins)
 
 
 def test_a_trace_is_a_run(backend: str) -> None:
-    with gpunn.load(network()).compile(backend) as compiled:
+    with gpunn.load(model_file()).compile(backend) as compiled:
         trace = compiled.trace(SAMPLES[0])
-        for y, expected in zip(trace.outputs, litert_run(network(), SAMPLES[:1]), strict=True):
+        for y, expected in zip(trace.outputs, litert_run(model_file(), SAMPLES[:1]), strict=True):
             np.testing.assert_allclose(y, expected, rtol=1e-5)
         assert [p.operation.op for p in compiled.placement] == LAYERS
         assert compiled.stats.runs == 1
 
 
-def test_what_is_read_back_is_no_operation(backend: str) -> None:
+def test_read_backs_are_no_operations(backend: str) -> None:
     graph = Graph()
     x, times = graph.input(float32(2)), graph.input(TensorType(DType.INT32, (1,)), "times")
     (y,) = graph.add("TILE", [x, times], [float32(1)])
@@ -127,7 +127,7 @@ def test_what_is_read_back_is_no_operation(backend: str) -> None:
 
 def test_on_the_command_line(run: Run, gpu: str, tmp_path: Path) -> None:
     file, arrays = tmp_path / "chosen.tflite", tmp_path / "x.npy"
-    file.write_bytes(network())
+    file.write_bytes(model_file())
     np.save(arrays, SAMPLES[0])
     document = run("profile", file, arrays, "--backend", gpu, "--runs", 2, "--json").json
     assert [row["op"] for row in document["rows"]] == LAYERS

@@ -1,4 +1,4 @@
-"""Bounds of one operation's error: each facet of Accuracy joins the general promise by its own formula."""
+"""Bounds of one operation's error: each facet of Accuracy adds its formula to the general bound."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bound_of(
     attrs: Mapping[str, Any] | None = None,
     arithmetic: Arithmetic = Arithmetic.FLOAT32,
 ) -> tuple[Bound, Array]:
-    """The bound of an operation's first result, and that result."""
+    """Return the bound of an operation's first result, and that result."""
     model = Graph()
     operands = [model.input(f"x{k}", type_of(x)) for k, x in enumerate(inputs)]
     model.add(op, operands, attrs)
@@ -38,39 +38,39 @@ def bound_of(
     return bounds(model.operations[0], values, results, arithmetic)[0], results[0]
 
 
-def promise(y: Array) -> Array:
+def general_bound(y: Array) -> Array:
     return np.asarray(ATOL + GENERAL * EPS * np.abs(y))
 
 
 @pytest.mark.parametrize("op", ["exp", "abs"])
-def test_every_op_keeps_the_general_promise(op: str) -> None:
+def test_every_op_has_the_general_bound(op: str) -> None:
     bound, y = bound_of(op, [X])
-    np.testing.assert_allclose(bound.limit, promise(y), rtol=1e-12)
-    spread = promise(y) - (ATOL if OPS[op].accuracy.arithmetic else 0)
+    np.testing.assert_allclose(bound.limit, general_bound(y), rtol=1e-12)
+    spread = general_bound(y) - (ATOL if OPS[op].accuracy.arithmetic else 0)
     np.testing.assert_allclose(bound.spread, spread, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("activation", "slope", "absolute"), [("relu", 1, 0), ("logistic", 0.25, ATOL)])
-def test_sums_of_products_are_off_by_their_terms_and_the_slope_behind_them(
+def test_bounds_of_sums_of_products_grow_with_terms_and_slope(
     activation: str, slope: float, absolute: float
 ) -> None:
     filter = RNG.uniform(-1, 1, (6, 5)).astype(np.float32)
     attrs = {"keep_dims": True, "activation": activation}
     bound, y = bound_of("fully_connected", [X, filter], attrs)
     sizes = slope * EPS * (X.astype(np.float64) @ np.abs(filter.astype(np.float64)).T)
-    np.testing.assert_allclose(bound.limit, promise(y) + 6 * sizes, rtol=1e-12)
-    usual = promise(y) - ATOL + absolute + np.sqrt(6) * sizes
+    np.testing.assert_allclose(bound.limit, general_bound(y) + 6 * sizes, rtol=1e-12)
+    usual = general_bound(y) - ATOL + absolute + np.sqrt(6) * sizes
     np.testing.assert_allclose(bound.spread, usual, rtol=1e-12)
 
 
 def test_roundings_are_relative_to_the_result() -> None:
     bound, y = bound_of("reduce_prod", [X], {"axes": (3,)})
-    np.testing.assert_allclose(bound.limit, promise(y) + 5 * EPS * np.abs(y), rtol=1e-12)
+    np.testing.assert_allclose(bound.limit, general_bound(y) + 5 * EPS * np.abs(y), rtol=1e-12)
 
 
 def test_errors_of_an_exponent_grow_with_it() -> None:
     bound, y = bound_of("pow", [X, 30 * X])
-    wanted = promise(y) + GENERAL * EPS * np.abs(30.0 * X * np.log(X.astype(np.float64)) * y)
+    wanted = general_bound(y) + GENERAL * EPS * np.abs(30.0 * X * np.log(X.astype(np.float64)) * y)
     np.testing.assert_allclose(bound.limit, wanted, rtol=1e-6)
 
 
@@ -80,8 +80,8 @@ def test_litert_interpolates_at_positions_in_float32() -> None:
     np.testing.assert_allclose(other.limit - own.limit, 2 * 4 * EPS * float(X.max()), rtol=1e-6)
 
 
-def test_every_formula_gives_a_bound() -> None:
-    """Of the ops whose errors are of another kind."""
+def test_every_other_formula_gives_a_bound() -> None:
+    """These ops have errors of another kind."""
     halfway = np.full((2, 3), 1.5 * 4 / 255, np.float32)  # between two of 255 steps from -1 to 3
     box, first = np.array([[0.5, 0.5, 2.5, 3.5]], np.float32), np.zeros(1, np.int32)
     calls: dict[str, tuple[list[Array], dict[str, Any]]] = {
@@ -97,5 +97,5 @@ def test_every_formula_gives_a_bound() -> None:
     for op, (inputs, attrs) in calls.items():
         bound, y = bound_of(op, inputs, attrs)
         assert np.isfinite(bound.limit).all()
-        assert (bound.limit >= promise(y)).all()
-        assert (bound.limit > promise(y)).any()
+        assert (bound.limit >= general_bound(y)).all()
+        assert (bound.limit > general_bound(y)).any()

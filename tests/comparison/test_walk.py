@@ -1,4 +1,4 @@
-"""The walk through a model: how much is kept, and what is told of its progress."""
+"""The walk through a model: memory that it needs, and its progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = 1 << 16  # elements of a tensor: half a MiB in float64
 
 
 def deep(depth: int) -> gpunn.Model:
-    """A chain of functions that cannot be fused."""
+    """Return a chain of functions that cannot be fused."""
     model = gpunn.Model("deep")
     x = model.input("x", float32(SIZE))
     for _ in range(depth):
@@ -27,7 +27,7 @@ def deep(depth: int) -> gpunn.Model:
 
 
 def test_memory_does_not_grow_with_depth() -> None:
-    """40 layers have 20 MiB of exact values, and as many for each chain of noise."""
+    """40 layers have 20 MiB of exact values, and the same for each chain of noise."""
     model, x = deep(40), np.ones(SIZE, np.float32)
     for walk in (
         lambda: run_exact(model, [x]),
@@ -37,10 +37,10 @@ def test_memory_does_not_grow_with_depth() -> None:
         walk()
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert most < 16 * 8 * SIZE  # a few tensors, of which each function needs some for itself
+        assert most < 16 * 8 * SIZE  # a few tensors, also for the temporaries of each function
 
 
-def test_progress_is_told_from_none_to_all() -> None:
+def test_progress_is_reported_from_none_to_all() -> None:
     told: list[tuple[str, int, int | None]] = []
     gpunn.compare(deep(3), 2, ["cpu"], per_layer=True, progress=lambda *row: told.append(row))
     assert [row[1:] for row in told if row[0] == "inputs"] == [(0, 2), (1, 2), (2, 2)]

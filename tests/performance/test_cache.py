@@ -1,4 +1,4 @@
-"""What was measured is measured once, whatever becomes of the file."""
+"""Capabilities are measured once, even if the file is damaged or cannot be written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of(time: float) -> Capabilities:
 
 
 class Measurement:
-    """Gives 1, 2, 3 ... as the times that it measures."""
+    """A measurement whose times are 1, 2, 3 ..."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -38,7 +38,7 @@ def measure() -> Measurement:
 
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Forgets what this process knows."""
+    """Return a function that clears the cache of this process."""
     return lambda: monkeypatch.setattr(cache, "_known", {})
 
 
@@ -73,7 +73,7 @@ def test_measured_again_under_other_circumstances(
 
 
 def change(file: Path, *keys: str, value: Any) -> None:
-    """Set a member of a document, by the path to it."""
+    """Set a member of a document, given its path."""
     document = inner = json.loads(file.read_text())
     for key in keys[:-1]:
         inner = inner[key]
@@ -128,13 +128,13 @@ def test_a_folder_that_cannot_be_written_is_no_error(
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(measure: Measurement, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_replaced_leaves_no_other_file(measure: Measurement, tmp_path: Path) -> None:
     (tmp_path / cache._name(KEY)).mkdir()
     assert remembered(KEY, measure, tmp_path) == of(1)
     assert [path.is_dir() for path in tmp_path.iterdir()] == [True]
 
 
-def test_what_fails_is_not_remembered(measure: Measurement, tmp_path: Path) -> None:
+def test_failures_are_not_cached(measure: Measurement, tmp_path: Path) -> None:
     def fail() -> Capabilities:
         raise DeviceError("lost")
 

@@ -1,4 +1,4 @@
-"""Counters of energy in a made-up /sys, and in a made-up NVML."""
+"""Counters of energy in a fake /sys, and in a fake NVML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Sysfs:
         self.write(f"class/powercap/intel-rapl:{number}/energy_uj", f"{microjoules}\n")
 
     def card(self, number: int, pci: tuple[int, int], name: str = "", value: str | int = "") -> Path:
-        """A graphics card; `name` is a file of its driver's."""
+        """Add a graphics card; `name` is a file of its driver."""
         self.write(f"class/drm/card{number}/device/vendor", f"0x{pci[0]:04x}\n")
         self.write(f"class/drm/card{number}/device/device", f"0x{pci[1]:04x}\n")
         return self.write(f"class/drm/card{number}/device/hwmon/hwmon3/{name or 'temp1_input'}", value)
@@ -56,7 +56,7 @@ def sysfs(tmp_path: Path) -> Sysfs:
 
 
 @pytest.mark.parametrize("kind", ["IntegratedGPU", "CPU"])
-def test_what_is_part_of_a_package_uses_what_the_packages_use(sysfs: Sysfs, kind: str) -> None:
+def test_a_device_in_a_package_uses_the_energy_of_the_packages(sysfs: Sysfs, kind: str) -> None:
     found = Energy.of(info(kind), sysfs.root)
     assert found.reason == ""
     for meter in (found.cpu(), found.device()):
@@ -69,8 +69,8 @@ def test_what_is_part_of_a_package_uses_what_the_packages_use(sysfs: Sysfs, kind
         sysfs.package(1, 1_000_000)
 
 
-def test_what_counts_lies_between_two_steps_of_a_counter(sysfs: Sysfs) -> None:
-    """A slow counter: it moves in runs 3, 5 and 9, by 2 J a run."""
+def test_energy_is_measured_between_two_steps_of_a_counter(sysfs: Sysfs) -> None:
+    """A slow counter moves in runs 3, 5 and 9, by 2 J for each run."""
     shown = {3: 6, 5: 10, 9: 18}
     sysfs.card(0, AMD, "energy1_input", 0)
     meter = Meter(Energy.of(info(), sysfs.root).own)
@@ -82,7 +82,7 @@ def test_what_counts_lies_between_two_steps_of_a_counter(sysfs: Sysfs) -> None:
     assert meter.joules() == pytest.approx(2)
 
 
-def test_a_counter_that_begins_anew_starts_again(sysfs: Sysfs) -> None:
+def test_a_counter_that_was_reset_starts_again(sysfs: Sysfs) -> None:
     sysfs.card(0, AMD, "energy1_input", 900)
     meter = Meter(Energy.of(info(), sysfs.root).own)
     for runs, microjoules in enumerate((1_000, 2_000, 10, 500_010, 1_000_010), 1):
@@ -91,7 +91,7 @@ def test_a_counter_that_begins_anew_starts_again(sysfs: Sysfs) -> None:
     assert meter.joules() == pytest.approx(0.5)
 
 
-def test_a_card_of_its_own_comes_on_top(sysfs: Sysfs) -> None:
+def test_the_energy_of_a_discrete_card_is_added(sysfs: Sysfs) -> None:
     sysfs.card(0, AMD, "energy1_input", 7)
     counter = sysfs.card(1, INTEL, "energy1_input", 0)
     found = Energy.of(info(pci=INTEL), sysfs.root)
@@ -119,7 +119,7 @@ def test_power_is_summed_over_the_time(sysfs: Sysfs, name: str, monkeypatch: pyt
     assert meter.joules() == pytest.approx((20 + 40) / 2 * 0.25)
 
 
-def test_a_counter_that_goes_makes_the_energy_unknown(sysfs: Sysfs) -> None:
+def test_a_counter_that_disappears_makes_the_energy_unknown(sysfs: Sysfs) -> None:
     file = sysfs.card(0, AMD, "energy1_input", 5)
     meter = Meter(Energy.of(info(), sysfs.root).own)
     for runs in range(1, 4):
@@ -131,7 +131,7 @@ def test_a_counter_that_goes_makes_the_energy_unknown(sysfs: Sysfs) -> None:
     assert meter.joules() is None
 
 
-def test_why_there_is_no_energy(sysfs: Sysfs, tmp_path: Path) -> None:
+def test_reasons_for_unknown_energy(sysfs: Sysfs, tmp_path: Path) -> None:
     def reason(**changed: Any) -> str:
         found = Energy.of(info(**changed), sysfs.root)
         assert not found.own and not found.packages
@@ -150,7 +150,7 @@ def test_why_there_is_no_energy(sysfs: Sysfs, tmp_path: Path) -> None:
 
 
 class FakeNvml:
-    """NVML with some GPUs, each with its PCI id and the energy it tells, if it does."""
+    """NVML with some GPUs, each with its PCI id and its energy, if it reports one."""
 
     def __init__(self, *gpus: tuple[tuple[int, int], int | None]) -> None:
         self.gpus = list(gpus)
@@ -188,7 +188,7 @@ def test_nvml_counts_the_gpu_of_that_pci_id() -> None:
     assert counter() == pytest.approx(4)
 
 
-def test_why_nvml_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_for_unknown_energy_in_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0 of the system's NVIDIA GPUs" in str(nvml_counter(NVIDIA, FakeNvml()))
     assert "2 of the system's" in str(nvml_counter(NVIDIA, FakeNvml((NVIDIA, 1), (NVIDIA, 2))))
     assert "tells NVML no energy" in str(nvml_counter(NVIDIA, FakeNvml((NVIDIA, None))))
@@ -201,6 +201,6 @@ def test_why_nvml_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not start" in str(nvml_counter(NVIDIA, FakeNvml((NVIDIA, 1))))
 
 
-def test_an_nvidia_gpu_is_asked_for_through_nvml(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_energy_of_an_nvidia_gpu_comes_from_nvml(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(energy, "nvml_counter", lambda pci: f"asked for {pci}")
     assert Energy.of(info(pci=NVIDIA), sysfs.root).reason == f"asked for {NVIDIA}"

@@ -1,4 +1,4 @@
-"""The ratios that a measurement comes to, with made-up programs under a made-up clock."""
+"""Ratios of a measurement, with fake programs and a fake clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpunn.types import Array
 
 @dataclass
 class World:
-    """The time, and the joules that two counters show."""
+    """A fake clock, and the joules of two counters."""
 
     seconds: float = 0.0
     package: float = 0.0
@@ -29,7 +29,7 @@ class World:
 
 @dataclass
 class Runs:
-    """A program of which a run takes time and energy; the first, second and third run are slower."""
+    """A fake program whose runs take time and energy; the first, second and third run are slower."""
 
     world: World
     seconds: float
@@ -60,7 +60,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def measured(world: World, energy: Energy) -> PerformanceInfo:
-    """What comes of a device that takes 2 ms and 1 + 5 J, beside a CPU that takes 4 ms and 3 J."""
+    """Measure a device that takes 2 ms and 1 + 5 J, relative to a CPU that takes 4 ms and 3 J."""
     found = measure(
         lambda model: Runs(world, 0.002, 1, 5),  # type: ignore[arg-type, return-value]
         lambda model: Runs(world, 0.004, 3, 0),  # type: ignore[arg-type, return-value]
@@ -77,7 +77,7 @@ def test_times_are_compared_by_the_fastest_run(world: World) -> None:
     )
 
 
-def test_energy_is_that_of_the_cpu_and_of_the_device_itself(world: World) -> None:
+def test_energy_includes_the_cpu_and_the_device(world: World) -> None:
     energy = Energy((lambda: world.package,), (lambda: world.own,))
     assert measured(world, energy) == PerformanceInfo(pytest.approx(0.5), pytest.approx(2))
 
@@ -87,7 +87,7 @@ def test_a_device_that_is_part_of_the_package(world: World) -> None:
 
 
 @pytest.mark.parametrize("reading", [None, 17.0])
-def test_a_counter_that_fails_or_stands_still_leaves_energy_unknown(
+def test_a_counter_that_fails_or_does_not_move_leaves_energy_unknown(
     world: World, reading: float | None
 ) -> None:
     info = measured(world, Energy((lambda: reading,)))
@@ -95,7 +95,7 @@ def test_a_counter_that_fails_or_stands_still_leaves_energy_unknown(
     assert "cannot be read, or hardly moves" in info.power_reason
 
 
-def test_a_device_that_fails_gives_its_memory_back(world: World) -> None:
+def test_a_device_that_fails_frees_its_memory(world: World) -> None:
     world.fails = True
     with pytest.raises(DeviceError, match="lost"):
         measured(world, Energy(reason="no counter"))

@@ -1,4 +1,4 @@
-"""A comparison to report on."""
+"""Comparisons to report on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRONG = 3  # the layer that wrong() spoils
 
 @pytest.fixture(scope="session")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    """Our own model on the CPU, twice, with six photos whose classes are known."""
+    """Compare the packaged model on the CPU with itself, on six photos whose classes are known."""
     folder = tmp_path_factory.mktemp("photos")
     generator = np.random.default_rng(1)
     for name in ("cat", "dog", "frog", "ship"):
@@ -32,7 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 
 
 def compare_photos(folder: Path) -> Comparison:
-    """Photos with all that a report shows; a second copy of the CPU's results stands for another backend."""
+    """Compare photos with all parts of a report; a copy of the CPU's results stands for another backend."""
     found = gpunn.compare(vision.default_model(), truth=folder, backends=["cpu"], per_layer=True)
     layers = [
         replace(x, sides=(*x.sides, replace(x.sides[0], backend="other", place="webgpu", reason="")))
@@ -42,7 +42,7 @@ def compare_photos(folder: Path) -> Comparison:
 
 
 def spoil(layers: tuple[Layer, ...], change: Callable[[Check], Check]) -> tuple[Layer, ...]:
-    """The first side with other errors: accumulated ones from layer WRONG on, the isolated one there."""
+    """Change errors of the first side: accumulated ones from layer WRONG on, the isolated one of WRONG."""
     spoilt = []
     for index, layer in enumerate(layers):
         side = layer.sides[0]
@@ -55,19 +55,19 @@ def spoil(layers: tuple[Layer, ...], change: Callable[[Check], Check]) -> tuple[
 
 
 def times(factor: float, check: Check) -> Check:
-    """Errors so much larger than their tolerance."""
+    """Return errors that are `factor` times their tolerance."""
     metrics = replace(check.metrics, max_abs_error=factor * check.tolerance)
     return replace(check, metrics=metrics, ratio=factor)
 
 
 def not_finite(check: Check) -> Check:
-    """A NaN where there should be none."""
+    """Return errors with a NaN that should not be there."""
     metrics = replace(check.metrics, unmatched=1)
     return replace(check, metrics=metrics, ratio=float("inf"), values=replace(check.values, nan=1))
 
 
 @pytest.fixture
 def wrong(found: Comparison) -> Comparison:
-    """The same with a wrong kernel: a layer 50 times over its tolerance on the first side."""
+    """Return the comparison with a wrong kernel: a layer is 50 times over its tolerance on the first side."""
     layers = spoil(found.layers, functools.partial(times, 50))
     return replace(found, layers=layers, findings=find(layers, found.pairs, []))

@@ -17,7 +17,7 @@ from gpunn.vision import Guess
 
 
 def answer(name: str, truth: str | None = None, photo: str = "", **sides: Mapping[str, float]) -> Answer:
-    """Sides with their scores by class, best first."""
+    """Return an answer; sides have their scores by class, the best first."""
     labels = sorted({label for scores in sides.values() for label in scores})
     guesses = {
         s: tuple(Guess(labels.index(k), k, x) for k, x in scores.items()) for s, scores in sides.items()
@@ -25,7 +25,7 @@ def answer(name: str, truth: str | None = None, photo: str = "", **sides: Mappin
     return Answer(name, photo, truth, guesses)
 
 
-def test_those_that_differ_and_those_that_are_wrong_come_first(found: Comparison) -> None:
+def test_different_and_wrong_answers_come_first(found: Comparison) -> None:
     cat, dog = {"cat": 0.9, "dog": 0.1}, {"dog": 0.8, "cat": 0.2}
     given = (
         answer("right", "cat", a=cat, b=cat),
@@ -65,7 +65,7 @@ def test_bars_of_other_scores_begin_at_zero_or_below(found: Comparison) -> None:
     assert card.rows[0].scores[0].share == 0
 
 
-def test_photos_are_inside(found: Comparison) -> None:
+def test_photos_are_embedded(found: Comparison) -> None:
     by_name = {card.name: card for card in cards(found)}
     for name, format, size in (("cat_1.png", "PNG", (40, 24)), ("horse_1.jpg", "JPEG", (192, 128))):
         photo = by_name[name].photo
@@ -77,6 +77,6 @@ def test_photos_are_inside(found: Comparison) -> None:
 
 
 @pytest.mark.parametrize("photo", ["", "gone.png", __file__])
-def test_what_is_no_photo_is_left_out(found: Comparison, photo: str) -> None:
+def test_other_files_are_left_out(found: Comparison, photo: str) -> None:
     (card,) = cards(replace(found, answers=(answer("x", photo=photo, a={"cat": 1.0}),)))
     assert card.photo is None

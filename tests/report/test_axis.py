@@ -1,4 +1,4 @@
-"""Where values stand on a logarithmic axis."""
+"""Positions of values on a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_decades_are_equally_far_apart() -> None:
     assert axis.y(math.sqrt(10) * 1e-3) == pytest.approx(TOP + 250)
 
 
-def test_what_has_no_logarithm_stands_apart() -> None:
+def test_values_without_a_logarithm_are_set_apart() -> None:
     axis = LogAxis(-4, 0, 400)
     assert axis.y(math.inf) == EDGE < axis.y(1)
     assert axis.y(0) == 400 - EDGE > axis.y(1e-4)

@@ -1,4 +1,4 @@
-"""The report in a browser: it fits, can be read, loads nothing, and its plots answer."""
+"""The report in a browser: it fits, is readable, loads nothing, and its plots are interactive."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gpunn.report import write_report
 from tests.browser import Browser
 from tests.report.conftest import WRONG
 
-# The least contrast of any text with what is behind it, by WCAG 2.2's definitions of luminance and contrast;
-# with the text that has it. Backgrounds are opaque or transparent; text in SVG has its colour from `fill`.
+# The least contrast of a text with its background, by WCAG 2.2's definitions of luminance and contrast, and
+# that text. Backgrounds are opaque or transparent; text in SVG has its colour from `fill`.
 LEAST_CONTRAST = """(() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
   const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -39,7 +39,7 @@ LEAST_CONTRAST = """(() => {
   return least;
 })()"""
 
-# Elements that stick out of the window although they are in no box that scrolls.
+# Elements that extend beyond the window, outside of boxes that scroll.
 STICKING_OUT = """[...document.querySelectorAll("body *")].filter((node) =>
   node.checkVisibility() && !node.closest(".scroll, .sr-only")
   && node.getBoundingClientRect().right > innerWidth + 1
@@ -48,7 +48,7 @@ STICKING_OUT = """[...document.querySelectorAll("body *")].filter((node) =>
 
 @pytest.fixture
 def address(wrong: Comparison, tmp_path: Path) -> str:
-    """Where the report of a comparison with a wrong layer is."""
+    """Write the report of a comparison with a wrong layer; return its address."""
     path = tmp_path / "report.html"
     write_report(wrong, path)
     return path.as_uri()
@@ -56,7 +56,7 @@ def address(wrong: Comparison, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_page_fits_and_can_be_read(browser: Browser, address: str, width: int, dark: bool) -> None:
+def test_page_fits_and_is_readable(browser: Browser, address: str, width: int, dark: bool) -> None:
     browser.show(width, 800, dark=dark)
     browser.open(address)
     assert [sent for sent in browser.requests if not sent.startswith("data:")] == [address]
@@ -70,7 +70,7 @@ def test_page_fits_and_can_be_read(browser: Browser, address: str, width: int, d
 
 
 def middle(browser: Browser, selector: str) -> tuple[float, float]:
-    """Where the middle of an element is, after the window was scrolled to it."""
+    """Scroll to an element; return its middle."""
     x, y = browser.evaluate(
         f"""(() => {{
           const node = document.querySelector({selector!r});
@@ -86,13 +86,13 @@ def middle(browser: Browser, selector: str) -> tuple[float, float]:
 
 
 def point_at(browser: Browser, selector: str, kind: str = "mouseMoved") -> None:
-    """The pointer on the middle of an element."""
+    """Move the pointer to the middle of an element."""
     x, y = middle(browser, selector)
     event: dict[str, Any] = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
     browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **event)
 
 
-def test_plot_tells_layers_and_leads_to_their_rows(browser: Browser, address: str, wrong: Comparison) -> None:
+def test_plot_shows_layers_and_links_to_their_rows(browser: Browser, address: str, wrong: Comparison) -> None:
     browser.show(1200, 800)
     browser.open(address)
     tip = "document.querySelector('.tip')"
@@ -111,7 +111,7 @@ def test_plot_tells_layers_and_leads_to_their_rows(browser: Browser, address: st
     assert browser.evaluate("document.querySelector('details').open")
 
 
-def test_tap_on_a_plot_shows_its_layer_until_the_next_elsewhere(browser: Browser, address: str) -> None:
+def test_tap_on_a_plot_shows_its_layer_until_a_tap_elsewhere(browser: Browser, address: str) -> None:
     browser.show(360, 800)
     browser.open(address)
     tip = "document.querySelector('.tip')"
@@ -127,7 +127,7 @@ def test_tap_on_a_plot_shows_its_layer_until_the_next_elsewhere(browser: Browser
                 f"(({{ left, right }}) => [left, right])({tip}.getBoundingClientRect())"
             )
             assert 0 <= left < right <= 360
-    assert browser.evaluate("location.hash") == ""  # a finger is too wide to mean a row
+    assert browser.evaluate("location.hash") == ""  # a tap is too inexact to select a row
 
 
 def test_units_of_the_plot(browser: Browser, address: str) -> None:

@@ -34,7 +34,7 @@ def test_first_over_its_tolerance_comes_first(wrong: Comparison) -> None:
     assert not cards[0].histograms[0].ok
 
 
-def test_nothing_to_show_where_all_is_equal(found: Comparison) -> None:
+def test_equal_results_have_no_histograms(found: Comparison) -> None:
     layers = spoil(found.layers, functools.partial(times, 0))
     equal = [
         replace(layer, sides=tuple(replace(s, isolated=None, accumulated=None) for s in layer.sides))
@@ -62,7 +62,7 @@ def test_bars_by_hand(found: Comparison) -> None:
     assert small.text == "0.001 to 0.0032: 9 of 1009"
     assert small.height == pytest.approx(100 / 3)  # log(1 + 9) of log(1 + 999)
     assert large.text == "0.32 to 1: 1 of 1009"
-    # 10^-3, 10^-2.5 ... 10^-0.5 are six bins of the eight that are shown at least, one more at each side
+    # 10^-3, 10^-2.5 ... 10^-0.5 are six bins; at least eight are shown, so one more at each side
     width = (100 - ZERO) / 8
     assert small.x == pytest.approx(ZERO + width)
     assert large.x == pytest.approx(ZERO + 6 * width)

@@ -35,7 +35,7 @@ def test_every_layer_is_drawn_in_both_modes(found: Comparison) -> None:
     assert first.columns[-1].x + first.columns[-1].width == pytest.approx(100)
 
 
-def test_heights_are_those_of_the_ratios(found: Comparison) -> None:
+def test_heights_follow_the_ratios(found: Comparison) -> None:
     view = panels(found)[0].views[0]
     assert view.unit == "tolerances" and view.limit is not None
     heights = [y for _, y in points(view.series[0].points)]
@@ -63,7 +63,7 @@ def test_first_over_its_tolerance_is_marked(wrong: Comparison) -> None:
 
 
 def test_drift_alone_is_marked_too(wrong: Comparison) -> None:
-    """Where no layer is wrong by itself."""
+    """No layer is wrong by itself."""
     layers = [
         replace(new, sides=(replace(new.sides[0], isolated=old.sides[1].isolated), *new.sides[1:]))
         for new, old in zip(wrong.layers, wrong.layers, strict=True)
@@ -71,7 +71,7 @@ def test_drift_alone_is_marked_too(wrong: Comparison) -> None:
     assert first_over(replace(wrong, layers=tuple(layers)), "cpu") == WRONG
 
 
-def test_what_is_not_finite_stands_at_the_top(found: Comparison) -> None:
+def test_infinite_errors_are_at_the_top(found: Comparison) -> None:
     view = panels(replace(found, layers=spoil(found.layers, not_finite)))[0].views[1]
     assert view.infinity == EDGE
     assert points(view.series[0].over)[0][1] == EDGE

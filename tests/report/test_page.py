@@ -1,4 +1,4 @@
-"""The page as a document: whole, safe, and in need of nothing else."""
+"""The page as a document: complete, safe, and independent of other files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVIL = "<script>alert(1)</script>\"'&amp;</title><img src=x onerror=alert(1)>\u2
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, texts, and whether every element is closed where it should be."""
+    """A parsed page: elements, attributes and texts; it asserts that every element is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(shown))
 
 
-def test_everything_is_there(found: Comparison) -> None:
+def test_page_is_complete(found: Comparison) -> None:
     page = Page(html_report(found))
     headings = [text.strip() for text in page.texts["h2"]]
     assert headings == [
@@ -89,7 +89,7 @@ def test_everything_is_there(found: Comparison) -> None:
     assert {a["data-row"] for a in page.all("rect") if "data-row" in a} == rows
 
 
-def test_what_is_wrong_comes_first(wrong: Comparison) -> None:
+def test_errors_come_first(wrong: Comparison) -> None:
     page = Page(html_report(wrong))
     text = page.text()
     assert "Something is wrong on cpu" in text
@@ -114,7 +114,7 @@ def test_tensors_of_two_files(found: Comparison) -> None:
     assert all(word in text for word in ("Tensors of both files", "left", "right", "[1, 2]", "order"))
 
 
-def test_rows_say_what_is_remarkable(found: Comparison) -> None:
+def test_rows_show_remarkable_values(found: Comparison) -> None:
     first, second, *others = found.layers
     first = replace(first, values=replace(first.values, beyond_f16=3))
     side = replace(second.sides[1], place="cpu", reason="it has strings")
@@ -124,7 +124,7 @@ def test_rows_say_what_is_remarkable(found: Comparison) -> None:
     assert "it has strings" in [attributes.get("title") for attributes in page.all("span")]
 
 
-def test_long_names_are_said_once(found: Comparison) -> None:
+def test_long_names_appear_once(found: Comparison) -> None:
     name = "model/" + "x" * 5000
     page = html_report(replace(found, layers=(replace(found.layers[0], name=name),), findings=()))
     cards = 2
@@ -132,7 +132,7 @@ def test_long_names_are_said_once(found: Comparison) -> None:
     assert page.count("model/" + "x" * 34 + "\N{HORIZONTAL ELLIPSIS}" + "x" * 39 + "\nisolated") == 2
 
 
-def test_page_needs_nothing_else(wrong: Comparison) -> None:
+def test_page_loads_nothing_else(wrong: Comparison) -> None:
     text = html_report(wrong)
     assert not re.search(r"https?:|@import|url\(|@font-face", text)
     page = Page(text)

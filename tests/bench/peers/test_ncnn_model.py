@@ -1,4 +1,4 @@
-"""The ncnn writer: its files by themselves, and, where ncnn is installed, ncnn's answers."""
+"""The ncnn writer: its files and, if ncnn is installed, ncnn's results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Builder:
         return self.add("conv2d", x, filter, bias, **attrs)
 
     def done(self, *outputs: gpunn.Operand) -> gpunn.Model:
-        """The model with these outputs."""
+        """Return the model with these outputs."""
         self.model.output(*outputs)
         return self.model
 
@@ -128,7 +128,7 @@ MODELS: dict[str, Callable[[], gpunn.Model]] = {
 
 
 def run_ncnn(model: gpunn.Model, inputs: Sequence[Array], folder: Path) -> Sequence[Array]:
-    """The model's outputs as ncnn has them on the CPU."""
+    """Return the model's outputs as computed by ncnn on the CPU."""
     pytest.importorskip("ncnn", reason="ncnn is not installed (extra: bench)")
     written = write(model, folder)
     job = Job(
@@ -176,7 +176,7 @@ def test_same_padding_is_written_out(tmp_path: Path) -> None:
     assert (written.inputs, written.outputs) == (("blob0",), ("blob1",))
 
 
-def test_weights_are_channels_first_behind_a_flag(tmp_path: Path) -> None:
+def test_weights_are_channels_first_after_a_flag(tmp_path: Path) -> None:
     b = Builder(1, 4, 4, 3)
     model = b.done(b.conv(b.x, 2, 2))
     data = write(model, tmp_path).weights.read_bytes()
@@ -237,7 +237,7 @@ def _scalar() -> gpunn.Model:
         (_scalar, "a constant or absent operand"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
+def test_unsupported_models_are_refused(
     build: Callable[[], gpunn.Model], reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(gpunn.UnsupportedError, match=reason):

@@ -1,4 +1,4 @@
-"""onnxruntime as a peer: the order of axes, and, where it is installed, its answers."""
+"""onnxruntime as a peer: the order of axes and, if it is installed, its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NHWC = (1, 4, 5, 3)
         (("N", None, None, 3), (0, 1, 2, 3)),
     ],
 )
-def test_axes_are_the_files(declared: tuple[int | str | None, ...], axes: tuple[int, ...]) -> None:
+def test_axes_follow_the_file(declared: tuple[int | str | None, ...], axes: tuple[int, ...]) -> None:
     assert layouts("input", [NHWC], [declared]) == [axes]
 
 
