@@ -208,3 +208,18 @@ def test_shuffled_weights_take_numbers_around_128() -> None:
         load(shuffled(1, 16, 4, zero=127)[0])
     clamped = load(shuffled(1, 16, 4, activation="RELU")[0]).operations[1]
     assert clamped.attrs["activation"] == "relu", "gpunn applies the activation, LiteRT does not"
+
+
+@pytest.mark.parametrize("source", [I8, U8])
+@pytest.mark.parametrize("result", [(2.0**-16, -(2**15)), (2.0**-15, 0)])
+@pytest.mark.parametrize("shape", [(3, 20), (2, 3, 7), (1, 1001)])
+def test_softmax_from_8_to_16_bits(
+    source: DType, result: tuple[float, int], shape: tuple[int, ...], backend: str
+) -> None:
+    x = quantized(source, shape, 0.03, 0)
+    file = single_op("SOFTMAX", [x], [quantized(DType.INT16, shape, *result)], {"beta": 1.0}, version=2)
+    value = stored(3, x)
+    with load(file).compile(backend=backend) as compiled:
+        found = compiled(value).astype(np.int32)
+    # Both compute in float32, to far less than a step, and may round to either side.
+    assert np.abs(found - litert_run(file, [value])[0]).max() <= 1

@@ -7,10 +7,11 @@ BuiltinOperator, union BuiltinOptions), with the fields that later schemas (2.18
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gpunn.custom import CustomOperator
-from gpunn.importers.common.answers import Answer, Step, Steps
+from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import PREVIOUS, Answer, Result, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.custom import PREFIX, custom_rule
 from gpunn.importers.tflite.node import Node
@@ -26,6 +27,9 @@ from gpunn.importers.tflite.rules import (
     value,
     window,
 )
+from gpunn.types import DType, TensorType
+
+WIDENED = ((DType.INT8, DType.INT16), (DType.UINT8, DType.INT16))  # by softmax
 
 Rule = Callable[[Node], Answer]
 
@@ -51,9 +55,17 @@ def leaky_relu(node: Node) -> Step:
     return Step("leaky_relu", node.inputs, {"alpha": node.options("LeakyReluOptions").get("Alpha")})
 
 
-def softmax(node: Node) -> Step:
-    """Translate SOFTMAX over the last axis."""
-    return Step("softmax", node.inputs, {"axis": -1, "beta": node.options("SoftmaxOptions").get("Beta")})
+def softmax(node: Node) -> Step | Sequence[Step]:
+    """Translate SOFTMAX over the last axis; from 8 bits to 16 it goes through the real numbers."""
+    attrs = {"axis": -1, "beta": node.options("SoftmaxOptions").get("Beta")}
+    x, result = node.operand(0).type, node.outputs[0] if node.outputs else None
+    if x.quantization is None or result is None or (x.dtype, result.dtype) not in WIDENED:
+        return Step("softmax", node.inputs, attrs)
+    return [
+        Step("dequantize", node.inputs),
+        Step("softmax", (PREVIOUS,), attrs),
+        _quantized(result, PREVIOUS),
+    ]
 
 
 def pad(node: Node) -> Step:
@@ -72,13 +84,14 @@ def pad(node: Node) -> Step:
 
 def quantize(node: Node) -> Step:
     """Translate QUANTIZE to the type that the file states for the output."""
-    x = node.operand(0)
-    result = node.outputs[0] if node.outputs else None
-    if result is None or result.quantization is None or not result.quantization.per_tensor:
+    return _quantized(node.outputs[0] if node.outputs else None, node.operand(0))
+
+
+def _quantized(type: TensorType | None, x: Operand | Result) -> Step:
+    if type is None or type.quantization is None or not type.quantization.per_tensor:
         raise RefusedError("the output has no scale and zero point, or several")
-    (scale,), (zero_point,) = result.quantization.scale, result.quantization.zero_point
-    attrs = {"dtype": result.dtype.value, "scale": scale, "zero_point": zero_point}
-    return Step("quantize", (x,), attrs)
+    (scale,), (zero_point,) = type.quantization.scale, type.quantization.zero_point
+    return Step("quantize", (x,), {"dtype": type.dtype.value, "scale": scale, "zero_point": zero_point})
 
 
 def reshape(node: Node) -> Step:
