@@ -166,9 +166,9 @@ def test_signed_bytes(run: Run, backend: str) -> None:
 @pytest.mark.parametrize("preference", ["fast-single-answer", "sustained-speed"])
 def test_model_of_batch_two_without_softmax(run: Run, tmp_path: Path, preference: str) -> None:
     """Three photos run through a model that takes two at once and returns their pixels."""
-    network = tmp_path / "pixels.tflite"
+    file = tmp_path / "pixels.tflite"
     shape = np.array([2, 4], np.int32)
-    network.write_bytes(single_op("RESHAPE", [float32(2, 2, 2, 1), shape], [float32(2, 4)]))
+    file.write_bytes(single_op("RESHAPE", [float32(2, 2, 2, 1), shape], [float32(2, 4)]))
     photos = []
     for brightest in range(3):
         pixels = np.full(4, 50, np.uint8)
@@ -176,14 +176,14 @@ def test_model_of_batch_two_without_softmax(run: Run, tmp_path: Path, preference
         photos.append(tmp_path / f"{brightest}.png")
         Image.fromarray(pixels.reshape(2, 2)).save(photos[-1])
     options = ("--mean", 0, "--std", 1, "--top", 2, "--backend", "cpu", "--preference", preference)
-    results = run("classify", *photos, "--model", network, *options, "--json").json["photos"]
+    results = run("classify", *photos, "--model", file, *options, "--json").json["photos"]
     assert [r["photo"] for r in results] == [str(p) for p in photos]
     assert {r["scores"] for r in results} == {"raw"}
     for brightest, result in enumerate(results):
         best, second = result["top"]
         assert (best["index"], best["label"], best["score"]) == (brightest, f"class {brightest}", 100)
         assert second["score"] == 50
-    outcome = run("classify", photos[0], "--model", network, *options)
+    outcome = run("classify", photos[0], "--model", file, *options)
     assert outcome.out.splitlines()[1].split() == ["#", "class", "score"]
     assert outcome.out.splitlines()[2].split() == ["1", "class", "0", "100"]
 

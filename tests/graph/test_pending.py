@@ -111,9 +111,9 @@ def test_a_graph_is_completed_with_the_values_of_inputs() -> None:
     assert asked_inputs(graph) == (1,)
     whole = complete(graph, graph.input_types, {times: np.array([3], np.int32)})
     assert [o.type.shape for o in whole.outputs] == [(3, 2), (4, 2)] and not whole.pending
-    wide = complete(graph, [float32(5), COUNT])
-    assert [entry.op for entry in wide.pending] == ["repeated", "repeated"]
-    assert run(wide, np.ones(5, np.float32), np.array([1], np.int32))[1].shape == (2, 5)
+    larger = complete(graph, [float32(5), COUNT])
+    assert [entry.op for entry in larger.pending] == ["repeated", "repeated"]
+    assert run(larger, np.ones(5, np.float32), np.array([1], np.int32))[1].shape == (2, 5)
 
 
 def test_values_are_asked_for_one_after_the_other() -> None:

@@ -83,8 +83,8 @@ def test_other_constants_are_not_combined(case: str) -> None:
     dtype = DType.FLOAT32 if case == "reals" else DType.INT32
     x = model.input("x", TensorType(dtype, (2, 3)))
     c = model.constant("c", np.asarray([3, 4, 5], dtype.numpy))
-    wide = model.constant("w", np.ones((2, 2, 3), dtype.numpy)) if case == "wider" else c
-    other = model.input("y", x.type) if case == "computed" else wide
+    larger = model.constant("w", np.ones((2, 2, 3), dtype.numpy)) if case == "wider" else c
+    other = model.input("y", x.type) if case == "computed" else larger
     (y,) = model.add("add", [x, c], {"activation": "relu"} if case == "activation" else {})
     model.output(*model.add("mul" if case == "other" else "add", [y, other]))
     rng = np.random.default_rng(0)

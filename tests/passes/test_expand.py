@@ -90,8 +90,8 @@ def test_an_expansion_that_refuses_runs_on_the_host(backend: str) -> None:
 def test_constants_are_folded() -> None:
     model = Model()
     fixed = model.constant("fixed", np.arange(3, dtype=np.float32))
-    (wide,) = model.add("dilate", [fixed], {"steps": (2,)})
-    model.output(*model.add("add", [model.input("x", float32(5)), wide]))
+    (dilated,) = model.add("dilate", [fixed], {"steps": (2,)})
+    model.output(*model.add("add", [model.input("x", float32(5)), dilated]))
     (only,) = optimise(model).operations
     assert only.op == "add"
     np.testing.assert_array_equal(only.inputs[1].value, [0, 0, 1, 0, 2])  # type: ignore[union-attr]

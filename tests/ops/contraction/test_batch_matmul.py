@@ -69,8 +69,8 @@ def stacks(
     """
     left, right, rows, depth, columns = shape
     rng = np.random.default_rng(seed)
-    wide = dtype is DType.INT16
-    zeros = (0, 0, 0) if wide else tuple(int(z) for z in rng.integers(*LIMITS[dtype], 3))
+    int16 = dtype is DType.INT16
+    zeros = (0, 0, 0) if int16 else tuple(int(z) for z in rng.integers(*LIMITS[dtype], 3))
     scales = (0.25, 0.5) if seed % 2 else rng.uniform(0.001, 0.1, 2)
     sizes = (
         (depth, rows) if attrs["adj_a"] else (rows, depth),
@@ -81,7 +81,7 @@ def stacks(
         for batch, size, scale, zero in zip((left, right), sizes, scales, zeros, strict=False)
     ]
     batch = np.broadcast_shapes(left, right)
-    spread = (2**14 if wide else 2**6) * (4 if depth > 4 else 1)
+    spread = (2**14 if int16 else 2**6) * (4 if depth > 4 else 1)
     y = quantized(dtype, (*batch, rows, columns), scales[0] * scales[1] * spread, zeros[2])
     return [stored(seed + k, t) for k, t in enumerate(types)], types, y
 

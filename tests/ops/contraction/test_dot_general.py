@@ -49,8 +49,8 @@ def test_products(letters: str, backend: str) -> None:
         (y,) = check(
             "dot_general", [a, b], attributes(letters), backend=backend, constants=constants, atol=atol
         )
-    wide = np.einsum(letters, a.astype(np.float64), b.astype(np.float64))
-    np.testing.assert_allclose(y, wide, rtol=0, atol=atol)
+    exact = np.einsum(letters, a.astype(np.float64), b.astype(np.float64))
+    np.testing.assert_allclose(y, exact, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,9 @@ def test_what_has_no_integer_arithmetic_goes_through_reals(op: str, dtype: DType
     real = PAIRS[op](*(reals(v, positive) for v in values))
     if op in ("div", "pow", "atan2"):  # the others jump
         near(got, np.minimum(real, 6) if attrs else real, y, 0.51)
-    wide = quantized(DType.INT16, (40,), 0.1)
+    int16 = quantized(DType.INT16, (40,), 0.1)
     host = "no GPU kernel for quantised tensors"
-    check_integer(op, [stored(k, wide) for k in range(2)], [wide] * 2, {}, backend=backend, host=host)
+    check_integer(op, [stored(k, int16) for k in range(2)], [int16] * 2, {}, backend=backend, host=host)
 
 
 def test_one_quantised_operand_alone_is_refused() -> None:
