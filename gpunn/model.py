@@ -10,6 +10,7 @@ from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.runtime import Compilation, Preference
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
+from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
 from gpunn.importers import Source, read
 from gpunn.types import Shape
@@ -32,7 +33,8 @@ class Model(Graph):
         if self.template is None or self.template.contents is None:
             return Model, tuple(getattr(self, f.name) for f in fields(self))
         data, options = self.template.contents()
-        return _loaded_again, (data, options, self.name, self.labels, [i.type.shape for i in self.inputs])
+        shapes = [i.type.shape for i in self.inputs]
+        return _loaded_again, (data, options, self.name, self.labels, self.pixel_scale, shapes)
 
     def reshaped(self, shapes: Mapping[str, Sequence[int]]) -> Model:
         """Return the same model, on the same weights, for inputs of other shapes, given by name.
@@ -61,13 +63,18 @@ class Model(Graph):
 
 
 def _loaded_again(
-    data: bytes, options: Mapping[str, Any], name: str, labels: tuple[str, ...], shapes: Sequence[Shape]
+    data: bytes,
+    options: Mapping[str, Any],
+    name: str,
+    labels: tuple[str, ...],
+    pixel_scale: PixelScale | None,
+    shapes: Sequence[Shape],
 ) -> Model:
     """Return a model that was pickled as its file, for inputs of the shapes that it had."""
     model = load(data, **options)
     if [i.type.shape for i in model.inputs] != shapes:
         model = Model.of(rebuilt(model, shapes))
-    model.name, model.labels = name, labels
+    model.name, model.labels, model.pixel_scale = name, labels, pixel_scale
     return model
 
 

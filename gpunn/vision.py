@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -17,6 +18,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from gpunn.errors import FormatError, MissingFileError, ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
+from gpunn.graph.pixels import Numbers, PixelScale, text_of
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -28,22 +30,33 @@ PIXEL_ERROR = 0.01  # how far a float32 value may be from a byte, scaled back
 BYTES = Quantization((1.0,), (0,))  # of an input whose values are the bytes of a photo
 
 
+ScaleOrigin = Literal["given", "file", "default", "model"]
+
+
 @dataclass(frozen=True, slots=True)
 class PhotoInput:
     """The input of a classifier: tensors `type` of [batch, height, width, channels].
 
-    A value stands for the real number (byte - mean) / std. If mean and std are None, which a quantised type
-    allows, the bytes are stored unchanged, in int8 less 128.
+    A value stands for the real number (byte - mean) / std; both may be one number for each channel. If mean
+    and std are None, which a quantised type allows, the bytes are stored unchanged, in int8 less 128.
+    `origin` says who chose the scale: the caller, the file's metadata, the default, or the model, which
+    scales the bytes itself.
     """
 
     type: TensorType
-    mean: float | None
-    std: float | None
+    mean: Numbers | None
+    std: Numbers | None
+    origin: ScaleOrigin = "given"
 
     @property
     def batch(self) -> int:
         """Return the number of photos in a batch."""
         return self.type.shape[0]
+
+    @property
+    def scale(self) -> str:
+        """Describe the values of pixels: "-1..1", "0..255", "bytes" for a quantised type, ..."""
+        return "bytes" if self.mean is None or self.std is None else str(PixelScale(self.mean, self.std))
 
     @property
     def channels(self) -> int:
@@ -58,12 +71,13 @@ class PhotoInput:
         return self.stored(np.asarray(small if channels == 3 else small.convert("L")).reshape(one.shape))
 
     def stored(self, pixels: Array) -> Array:
-        """Convert bytes of any shape to values of the input."""
+        """Convert bytes of any shape to values of the input; the last axis is the channels."""
         type = self.type.with_shape(pixels.shape)
         if self.mean is None or self.std is None:
             lowest, _ = LIMITS[type.dtype]
             return (pixels.astype(np.int16) + lowest).astype(type.dtype.numpy)
-        return quantize((pixels.astype(np.float32) - np.float32(self.mean)) / np.float32(self.std), type)
+        mean, std = np.asarray(self.mean, np.float32), np.asarray(self.std, np.float32)
+        return quantize((pixels.astype(np.float32) - mean) / std, type)
 
     def pixels(self, values: Array) -> Array:
         """Convert values of the input back to bytes.
@@ -74,12 +88,14 @@ class PhotoInput:
             lowest, _ = LIMITS[self.type.dtype]
             return (values.astype(np.int16) - lowest).astype(np.uint8)
         real = dequantize(values, self.type.with_shape(values.shape)).astype(np.float64)
-        found = real * self.std + self.mean
+        std = np.asarray(self.std, np.float64)
+        found = real * std + np.asarray(self.mean, np.float64)
         nearest = np.clip(np.rint(np.nan_to_num(found)), 0, 255)
         step = 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
-        if not (np.abs(found - nearest) <= PIXEL_ERROR + abs(step * self.std)).all():
+        if not (np.abs(found - nearest) <= PIXEL_ERROR + np.abs(step * std)).all():
             raise ModelError(
-                f"the values are no pixels 0 to 255, less mean {self.mean:g} and divided by std {self.std:g}"
+                f"the values are no pixels 0 to 255, less mean {text_of(self.mean)} and divided by std "
+                f"{text_of(self.std)}"
             )
         return nearest.astype(np.uint8)
 
@@ -132,12 +148,13 @@ def default_model(*, quantised: bool = False) -> Path:
     return Path(str(files("gpunn") / "data" / name))
 
 
-def photo_input(model: Graph, mean: float | None = None, std: float | None = None) -> PhotoInput:
+def photo_input(model: Graph, mean: Numbers | None = None, std: Numbers | None = None) -> PhotoInput:
     """Describe the photos that `model` takes; raise ModelError or UnsupportedError if it does not take
     photos.
 
-    mean, std: by default MEAN and STD; if neither is given, a quantised model takes the bytes. A model that
-    scales photos itself takes only bytes.
+    mean, std: one number, or one for each channel. If neither is given, they are those of the model's file
+    (`model.pixel_scale`); a quantised model takes the bytes, and so does a model that scales photos itself,
+    which refuses other scales. Otherwise they are MEAN and STD.
     """
     operand = _only(model, mandatory(model), "input")
     shape = operand.type.shape
@@ -148,15 +165,23 @@ def photo_input(model: Graph, mean: float | None = None, std: float | None = Non
         )
     _expect_numbers(model, operand, "input")
     if operand.type.quantization is not None and mean is None and std is None:
-        return PhotoInput(operand.type, None, None)
+        return PhotoInput(operand.type, None, None, "model" if scales_photos(model) else "default")
     if scales_photos(model) and (mean or 0, 1 if std is None else std) != (0, 1):
         raise ModelError(
             f"{model.name} takes pixels as they are and scales them itself: leave out mean and std"
         )
-    mean, std = MEAN if mean is None else mean, STD if std is None else std
-    if not np.isfinite([mean, std]).all() or std == 0:
-        raise ModelError(f"mean and std must be finite and std not 0, got mean {mean} and std {std}")
-    return PhotoInput(operand.type, mean, std)
+    if scales_photos(model):
+        return PhotoInput(operand.type, 0.0, 1.0, "model")
+    origin: ScaleOrigin = "default" if mean is None and std is None else "given"
+    scale = PixelScale(MEAN if mean is None else mean, STD if std is None else std)
+    if origin == "default" and model.pixel_scale is not None:
+        origin, scale = "file", model.pixel_scale
+    if not scale.usable(shape[3]):
+        raise ModelError(
+            "mean and std must be finite and std not 0, each one number or one for each channel, got mean "
+            f"{text_of(scale.mean)} and std {text_of(scale.std)} for {shape[3]} channels"
+        )
+    return PhotoInput(operand.type, scale.mean, scale.std, origin)
 
 
 def mandatory(model: Graph) -> list[Operand]:
@@ -173,8 +198,8 @@ def scales_photos(model: Graph) -> bool:
 def preprocess(
     model: Graph,
     photo: str | os.PathLike[str] | Image.Image,
-    mean: float | None = None,
-    std: float | None = None,
+    mean: Numbers | None = None,
+    std: Numbers | None = None,
 ) -> Array:
     """Return the input of a classifier for one photo; if its batch is more than 1, all rows hold the photo.
 

@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 
 import gpunn
 from gpunn import vision
+from gpunn.cli.pixels import Mean, PixelRange, Std, described, mean_and_std
 from gpunn.cli.show import (
     KINDS,
     BackendName,
@@ -24,6 +25,7 @@ from gpunn.cli.show import (
     PreferenceName,
     Relaxed,
     duration,
+    expanded,
     json_text,
     plain,
     stderr,
@@ -31,6 +33,7 @@ from gpunn.cli.show import (
     table,
 )
 from gpunn.errors import FormatError, MissingFileError
+from gpunn.graph.pixels import Numbers, tuple_of
 from gpunn.types import Array
 
 
@@ -52,6 +55,7 @@ class _Report:
     """The results of a run, printed at the end as text or JSON."""
 
     model: str
+    wanted: vision.PhotoInput
     backend: str
     device: str
     preference: str
@@ -108,19 +112,9 @@ def classify(
             help="Photos in one run; the last batch is filled up.  [default: as in the model file, mostly 1]",
         ),
     ] = None,
-    mean: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            help="Subtracted from each pixel value 0..255.  "
-            f"[default: {vision.MEAN}; models that are quantised, or scale photos themselves, take the "
-            "pixels as they are]",
-        ),
-    ] = None,
-    std: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="Divides each pixel value after that.  [default: as for --mean]"),
-    ] = None,
+    pixels: PixelRange = None,
+    mean: Mean = None,
+    std: Std = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
     """Name what photos show.
@@ -128,18 +122,18 @@ def classify(
     Each photo is turned upright, gets a white background if it is transparent, and is resized to the
     model's input size.
     """
-    candidates = _gather(photos)
+    candidates = _gather(expanded(photos))
     chosen = preference or ("fast-single-answer" if len(candidates) == 1 else "sustained-speed")
     loaded = gpunn.load(model or vision.default_model())
     if batch is not None:
         loaded = loaded.reshaped({i.name: (batch, *i.type.shape[1:]) for i in loaded.inputs})
-    wanted = vision.photo_input(loaded, mean, std)
+    wanted = vision.photo_input(loaded, *mean_and_std(pixels, mean, std))
     given = vision.score_output(loaded)
     names = vision.class_labels(loaded, labels)
     start = time.perf_counter()
     with loaded.compile(backend, chosen, relaxed=relaxed, device=device) as compiled:
         compiled_at = time.perf_counter()
-        report = _Report(loaded.name, compiled.backend, compiled.device, chosen, compiled_at - start)
+        report = _Report(loaded.name, wanted, compiled.backend, compiled.device, chosen, compiled_at - start)
         for path, stored in _answers(compiled, candidates, wanted, report):
             scores = given.scores(stored)
             guesses = vision.top_k(scores, names, top)
@@ -219,6 +213,7 @@ def _print_report(console: Console, report: _Report) -> None:
         f"{count} photo{'s' if count > 1 else ''} in {duration(report.photo_seconds)}{each} on "
         f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
     )
+    console.print(plain(described(report.wanted)), soft_wrap=True)
     console.print(plain(summary), soft_wrap=True)
     if report.skipped:
         print(f"skipped {len(report.skipped)} files that are no photos", file=sys.stderr)
@@ -234,6 +229,12 @@ def _document(report: _Report) -> dict[str, Any]:
         "backend": report.backend,
         "device": report.device,
         "preference": report.preference,
+        "pixels": {
+            "as": report.wanted.scale,
+            "mean": _listed(report.wanted.mean),
+            "std": _listed(report.wanted.std),
+            "from": report.wanted.origin,
+        },
         "seconds": {"compile": report.compile_seconds, "photos": report.photo_seconds},
         "photos": [
             {
@@ -245,3 +246,7 @@ def _document(report: _Report) -> dict[str, Any]:
         ],
         "skipped": [{"file": str(path), "reason": reason} for path, reason in report.skipped],
     }
+
+
+def _listed(numbers: Numbers | None) -> list[float] | None:
+    return None if numbers is None else list(tuple_of(numbers))

@@ -13,8 +13,9 @@ from rich.text import Text
 
 import gpunn
 from gpunn import vision
+from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import ModelFile, json_text, plain, stdout, table, words
+from gpunn.cli.show import ModelFile, expanded, json_text, plain, stdout, table, words
 from gpunn.comparison import figures
 from gpunn.comparison.classes import Share
 from gpunn.comparison.litert import RESOLVERS
@@ -86,8 +87,9 @@ def compare(
             metavar="ERROR", help="Largest absolute error of an output.  [default: the effect of rounding]"
         ),
     ] = None,
-    mean: Annotated[float | None, typer.Option(help="As for gpunn classify.", show_default=False)] = None,
-    std: Annotated[float | None, typer.Option(help="As for gpunn classify.", show_default=False)] = None,
+    pixels: PixelRange = None,
+    mean: Mean = None,
+    std: Std = None,
     random: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Number of random inputs.  [default: 4]")
     ] = None,
@@ -104,7 +106,9 @@ def compare(
     """
     if random is not None and (inputs or truth):
         raise typer.BadParameter("random inputs and files exclude each other", param_hint="--random")
-    models = [path for path in inputs or () if path.suffix.lower() in SUFFIXES]
+    scale = mean_and_std(pixels, mean, std)
+    inputs = expanded(inputs or ())
+    models = [path for path in inputs if path.suffix.lower() in SUFFIXES]
     if models:
         raise typer.BadParameter(f"{models[0]} is a model; compare it with --other {models[0]}")
     if save_layer is not None:
@@ -117,7 +121,7 @@ def compare(
     with progress_bars(quiet=as_json) as told:
         found = gpunn.compare(
             model,
-            list(inputs) if inputs else random,
+            inputs or random,
             _names(backends, relaxed),
             reference=reference,
             per_layer=per_layer,
@@ -127,8 +131,8 @@ def compare(
             other=other,
             case=None if save_layer is None or case is None else (save_layer, case),
             tolerance=tolerance,
-            mean=mean,
-            std=std,
+            mean=scale[0],
+            std=scale[1],
             seed=seed,
             progress=told,
         )

@@ -11,9 +11,20 @@ from rich.console import Console
 from rich.table import Table
 
 import gpunn
+from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_profile
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import BackendName, DeviceName, ModelFile, duration, json_text, plain, stdout, table
+from gpunn.cli.show import (
+    BackendName,
+    DeviceName,
+    ModelFile,
+    duration,
+    expanded,
+    json_text,
+    plain,
+    stdout,
+    table,
+)
 from gpunn.comparison.inputs import file_source
 from gpunn.profiling import Profile, Row
 
@@ -48,6 +59,9 @@ def profile(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the times: .png, .svg or .pdf (extra: demo).")
     ] = None,
+    pixels: PixelRange = None,
+    mean: Mean = None,
+    std: Std = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
     """Show the time, arithmetic and memory traffic of every operation of a model.
@@ -56,8 +70,10 @@ def profile(
     """
     if plot is not None:
         check_plot(plot)
-    loaded = gpunn.load(model)
-    arrays = next(file_source(loaded, inputs).samples).arrays if inputs else None
+    loaded, scale = gpunn.load(model), mean_and_std(pixels, mean, std)
+    files = expanded(inputs or ())
+    read = file_source(loaded, files, mean=scale[0], std=scale[1]).samples
+    arrays = next(read).arrays if files else None
     with progress_bars(quiet=as_json) as told:
         found = gpunn.profile(
             loaded,

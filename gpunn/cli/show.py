@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -64,6 +65,18 @@ def input_shapes(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
             raise typer.BadParameter(
                 f"--shape should be NAME=N,N,... such as input=1,320,320,3, got {option}"
             )
+    return found
+
+
+def expanded(paths: Sequence[Path]) -> list[Path]:
+    """Replace each pattern such as *.jpg by the files that it matches, sorted, as most shells do.
+
+    ** matches any folders. A path that exists, and a pattern that matches nothing, stay as they are.
+    """
+    found: list[Path] = []
+    for path in paths:
+        matches = [] if path.exists() or not has_magic(str(path)) else sorted(glob(str(path), recursive=True))
+        found += map(Path, matches or [str(path)])
     return found
 
 

@@ -33,6 +33,7 @@ from gpunn.comparison.walk import Progress, Walk, Walked
 from gpunn.comparison.whole import WholeRun
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
+from gpunn.graph.pixels import Numbers
 from gpunn.importers import Source as File
 from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
@@ -55,8 +56,8 @@ def compare(
     other: Model | File | None = None,
     case: tuple[int, str | os.PathLike[str]] | None = None,
     tolerance: float | None = None,
-    mean: float | None = None,
-    std: float | None = None,
+    mean: Numbers | None = None,
+    std: Numbers | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:

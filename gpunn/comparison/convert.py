@@ -13,6 +13,7 @@ import numpy as np
 from gpunn import vision
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
+from gpunn.graph.pixels import Numbers
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.types import Array, Shape, TensorType
 
@@ -21,19 +22,33 @@ from gpunn.types import Array, Shape, TensorType
 class Scale:
     """The scale of a model's photos: (byte - mean) / std; None as for vision.photo_input."""
 
-    mean: float | None
-    std: float | None
+    mean: Numbers | None
+    std: Numbers | None
 
 
 def scales(model: Graph, other: Graph | None, given: Scale) -> tuple[Scale, Scale]:
     """Return the scale of photos for each of two models.
 
-    `given` is meant for both; but if only one of them scales photos itself, for the other one.
+    `given` is meant for both; but if only one of them scales photos itself, for the other one. If nothing is
+    given and only one file states a scale, the float32 input of the other one gets it, too: they are files of
+    one model.
     """
     ours = vision.scales_photos(model)
-    if other is None or ours == vision.scales_photos(other):
+    if other is None:
+        return given, given
+    if ours == vision.scales_photos(other):
+        if given == Scale(None, None):
+            return _stated(model, other), _stated(other, model)
         return given, given
     return (Scale(None, None), given) if ours else (given, Scale(None, None))
+
+
+def _stated(model: Graph, other: Graph) -> Scale:
+    """Return the scale that only the file of the other model states, if the model needs one."""
+    quantised = any(operand.type.quantization is not None for operand in model.inputs)
+    if model.pixel_scale is not None or other.pixel_scale is None or quantised:
+        return Scale(None, None)
+    return Scale(other.pixel_scale.mean, other.pixel_scale.std)
 
 
 def photo_inputs(model: Graph, other: Graph, scale: tuple[Scale, Scale]) -> tuple[vision.PhotoInput, ...]:

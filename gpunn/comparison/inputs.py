@@ -15,6 +15,7 @@ from gpunn.errors import FormatError, ModelError
 from gpunn.graph.consumers import consumers
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.pixels import Numbers
 from gpunn.graph.reshape import as_input
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType
@@ -114,8 +115,8 @@ def file_source(
     *,
     truth: Path | None = None,
     labels: Sequence[str] = (),
-    mean: float | None = None,
-    std: float | None = None,
+    mean: Numbers | None = None,
+    std: Numbers | None = None,
 ) -> Source:
     """Read photos, folders of photos, .npy and .npz files.
 

@@ -28,7 +28,13 @@ def complete(
     the result. Values stay operands, for the shapes that follow from them are all that is decided by them.
     Raises ModelError where types or values do not fit the operations.
     """
-    made = Graph(graph.name, labels=graph.labels, classes=graph.classes, warnings=graph.warnings)
+    made = Graph(
+        graph.name,
+        labels=graph.labels,
+        classes=graph.classes,
+        pixel_scale=graph.pixel_scale,
+        warnings=graph.warnings,
+    )
     new: dict[Operand, Operand] = {}
     for operand, type in zip(graph.inputs, types, strict=True):
         new[operand] = _input(made, operand, type)

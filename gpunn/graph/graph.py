@@ -15,6 +15,7 @@ from gpunn.graph.classes import Classes
 from gpunn.graph.inference import Declared, call_of, expected, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.graph.pending import PendingOperation
+from gpunn.graph.pixels import PixelScale
 from gpunn.graph.tensors import expect_type, is_short, zeros
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
@@ -29,14 +30,12 @@ class Graph:
     """A network: operations in an order in which they can run.
 
     Build one with input(), constant(), variable(), add(), update() and output(). Each step is checked at once
-    and raises ModelError if it breaks a rule, so all `operations` are typed. `labels` are class names, where
-    the file has them, `classes` says to which output they belong. `warnings` say where the file contradicts
-    itself, though what it computes is defined. `variables` are state with its initial values, `updates` where
-    the next run's values come from. `pending` are the operations that wait for what only a run knows, in
-    order; complete() in gpunn.graph.complete adds them. `values` are known values of operands that are no
-    constants. `template` is the same graph with everything still pending, if that is a better way to inputs
-    of other shapes than to repeat the operations. `contents` gives the file of a template, as bytes and
-    options for its reader.
+    and raises ModelError if it breaks a rule, so all `operations` are typed. The file may state `labels`
+    (names of classes; `classes` says of which output), and `pixel_scale`, how it wants photos. `warnings` say
+    where it contradicts itself. `variables` are state with its initial values, `updates` give the next run's.
+    `pending` operations wait for what only a run knows; complete() in gpunn.graph.complete adds them.
+    `values` are known values of operands that are no constants. `template` is the same graph with everything
+    pending, for inputs of other shapes. `contents` gives the file of a template, as bytes and options.
     """
 
     name: str = "model"
@@ -45,6 +44,7 @@ class Graph:
     operations: list[Operation] = field(default_factory=list)
     labels: tuple[str, ...] = ()
     classes: Classes | None = None
+    pixel_scale: PixelScale | None = None
     warnings: tuple[str, ...] = ()
     variables: dict[Operand, Array] = field(default_factory=dict)
     updates: dict[Operand, Operand] = field(default_factory=dict)

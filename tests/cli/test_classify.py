@@ -30,13 +30,15 @@ def test_table(run: Run, photo: Path) -> None:
         assert label in labels
         assert probability.endswith("%")
     assert rows[3] == ""
-    assert rows[4].startswith("1 photo in ")
-    assert "backend cpu" in rows[4]
+    assert rows[4] == "pixels as -1..1 (default; --pixels changes it)"
+    assert rows[5].startswith("1 photo in ")
+    assert "backend cpu" in rows[5]
 
 
 def test_json(run: Run, photo: Path) -> None:
     document = run("classify", photo, "--backend", "cpu", "--json").json
-    assert document.keys() == {"model", "backend", "device", "preference", "seconds", "photos", "skipped"}
+    expected = {"model", "backend", "device", "preference", "pixels", "seconds", "photos", "skipped"}
+    assert document.keys() == expected
     assert document["backend"] == "cpu"
     assert document["preference"] == "fast-single-answer"
     assert document["seconds"].keys() == {"compile", "photos"}

@@ -14,9 +14,19 @@ Read = Callable[[Graph, Sequence[Operand | None]], tuple[()]]
 
 
 def template(name: str, inputs: Sequence[Operand], read: Read, like: Graph | None = None) -> Graph:
-    """Return a graph on inputs in which only `read` is pending, with the classes and warnings of `like`."""
+    """Return a graph with these inputs, in which only `read` is pending.
+
+    The classes, the scale of pixels and the warnings are those of `like`.
+    """
     like = like or Graph()
-    made = Graph(name, list(inputs), labels=like.labels, classes=like.classes, warnings=like.warnings)
+    made = Graph(
+        name,
+        list(inputs),
+        labels=like.labels,
+        classes=like.classes,
+        pixel_scale=like.pixel_scale,
+        warnings=like.warnings,
+    )
     made.pend(PendingOperation("subgraph", name, tuple(inputs), (), read))
     return made
 

@@ -16,6 +16,7 @@ from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.custom import CUSTOM_OPERATORS
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.labels import labels
+from gpunn.importers.tflite.pixels import pixel_scale
 from gpunn.importers.tflite.reader import Reader
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
@@ -52,6 +53,7 @@ def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = N
     model = complete(unread, unread.input_types)
     model.labels = labels(data, [o.type for o in model.outputs])
     model.classes = only_scores(model.labels, model.outputs)
+    model.pixel_scale = pixel_scale(file, tuple(operand.type for operand in model.inputs))
     model.warnings = file.warnings
     model.template = template(name, inputs, checked(read_operators), model)
     model.template.contents = lambda: (data, {"custom": custom})

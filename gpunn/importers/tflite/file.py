@@ -35,6 +35,7 @@ from gpunn.types import Array, DType, OpenShape, Shape
 CORRUPT = (struct.error, IndexError, ValueError, TypeError, OverflowError)  # what reading past bounds raises
 MAX_RANK = 8  # TFLite's own kernels end at 6 or 8
 MAX_NAME = 1024
+MAX_METADATA = 64  # entries that are looked at
 
 # A well-formed file is read about once; tables may share vectors and strings, but not without end.
 _READ_FACTOR = 2
@@ -113,6 +114,18 @@ class TfliteFile:
         if not unfolded:  # what unfolds is not kept twice
             self._values[key] = found
         return found
+
+    def metadata(self, name: bytes, most: int) -> bytes:
+        """Return the bytes of a metadata entry; none if there is no such entry, or more than `most`.
+
+        Raises one of CORRUPT if it cannot be read.
+        """
+        for i in range(min(self._model.MetadataLength(), MAX_METADATA)):
+            entry = self._model.Metadata(i)
+            if entry.Name() == name and 0 <= entry.Buffer() < self._buffers:
+                found = self._buffer(entry.Buffer())
+                return found.tobytes() if found.size <= most else b""
+        return b""
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:

@@ -1,0 +1,59 @@
+"""Options that say how a model wants the pixels of photos."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from gpunn import vision
+from gpunn.graph.pixels import RANGES
+
+RangeName = Literal["-1..1", "0..1", "0..255"]
+
+PixelRange = Annotated[
+    RangeName | None,
+    typer.Option(
+        "--pixels",
+        show_default=False,
+        help="The range that pixels get, instead of --mean and --std.  [default: the scale in the model "
+        "file, else -1..1; models that are quantised, or scale photos themselves, take pixels as they are]",
+    ),
+]
+Mean = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        show_default=False,
+        help="Subtracted from each pixel value 0..255.  [default: see --pixels]",
+    ),
+]
+Std = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X", show_default=False, help="Divides each pixel value after that.  [default: see --pixels]"
+    ),
+]
+
+
+def mean_and_std(
+    pixels: RangeName | None, mean: float | None, std: float | None
+) -> tuple[float | None, float | None]:
+    """Return the mean and the std that the options state; None for what they leave open."""
+    if pixels is None:
+        return mean, std
+    if mean is not None or std is not None:
+        raise typer.BadParameter("a range and --mean or --std exclude each other", param_hint="--pixels")
+    return RANGES[pixels]
+
+
+def described(wanted: vision.PhotoInput) -> str:
+    """Say in one line how a model gets pixels, and who chose that."""
+    if wanted.origin == "model":
+        return "pixels as 0..255 (the model scales them itself)"
+    why = {
+        "default": "default; --pixels changes it",
+        "file": "from the file's metadata; --pixels changes it",
+        "given": "as given",
+    }[wanted.origin]
+    return f"pixels as {wanted.scale} ({why})"

@@ -1,0 +1,50 @@
+"""The scale of pixels: the numbers that a network wants for the bytes of a photo."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+Numbers = float | tuple[float, ...]  # one for all channels, or one for each
+
+_LARGEST = 1e30  # what a byte may become: float32 ends at 3e38, and networks multiply
+
+RANGES: dict[str, tuple[float, float]] = {  # mean and std by the range that bytes get
+    "-1..1": (127.5, 127.5),
+    "0..1": (0.0, 255.0),
+    "0..255": (0.0, 1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PixelScale:
+    """The numbers that stand for the bytes of a photo: (byte - mean) / std."""
+
+    mean: Numbers
+    std: Numbers
+
+    def __str__(self) -> str:
+        for name, (mean, std) in RANGES.items():
+            if (self.mean, self.std) == (mean, std):
+                return name
+        return f"(byte - {text_of(self.mean)}) / {text_of(self.std)}"
+
+    def usable(self, channels: int) -> bool:
+        """Tell whether all bytes of a photo with so many channels become finite numbers, in float32, too."""
+        if not {len(tuple_of(self.mean)), len(tuple_of(self.std))} <= {1, channels}:
+            return False
+        means, stds = tuple_of(self.mean), tuple_of(self.std)
+        if not all(map(math.isfinite, (*means, *stds))) or 0 in stds:
+            return False
+        return (max(map(abs, means)) + 255) / min(map(abs, stds)) < _LARGEST
+
+
+def tuple_of(numbers: Numbers) -> tuple[float, ...]:
+    """Return one number, or one for each channel, as a tuple."""
+    return numbers if isinstance(numbers, tuple) else (numbers,)
+
+
+def text_of(numbers: Numbers) -> str:
+    """Format one number as itself, and several as a list."""
+    texts = [f"{n:g}" for n in tuple_of(numbers)]
+    return f"[{', '.join(texts)}]" if isinstance(numbers, tuple) else texts[0]
