@@ -18,6 +18,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 import numpy as np
+from pictures import run
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -91,4 +92,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from pictures import class_names, colour, text_size, the_cat, write
+from pictures import class_names, colour, run, text_size, the_cat, write
 from PIL import Image, ImageDraw
 
 import gpunn
@@ -79,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

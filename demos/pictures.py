@@ -1,8 +1,9 @@
-"""Helpers of the demos: a photo to begin with, class names, and text that can be read on any picture."""
+"""Helpers of the demos: a photo to begin with, class names, text on pictures, and errors of one line."""
 
 from __future__ import annotations
 
 import colorsys
+from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
@@ -20,6 +21,16 @@ def the_cat() -> Path:
     except ImportError:
         raise SystemExit("give a PHOTO, or install the cat's: pip install 'gpunn[demo]'") from None
     return Path(skimage.data.__file__).with_name("chelsea.png")
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a demo; what is wrong with its files or its models ends it with one line instead of a traceback."""
+    try:
+        main()
+    except UnicodeDecodeError as error:
+        raise SystemExit(f"a file is not UTF-8 text: {error.reason}") from None
+    except (gpunn.GpunnError, OSError) as error:
+        raise SystemExit(" ".join(str(error).split())) from None
 
 
 def class_names(model: gpunn.Model, file: Path | None, count: int) -> list[str]:

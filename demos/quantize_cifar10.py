@@ -14,6 +14,7 @@ import argparse
 import tarfile
 from pathlib import Path, PurePosixPath
 
+from pictures import run
 from PIL import Image
 from tflite_writer import ModelWriter, Scales, write_with_labels
 
@@ -88,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from pictures import class_names, colour, text_size, the_cat, write
+from pictures import class_names, colour, run, text_size, the_cat, write
 from PIL import Image, ImageDraw
 
 import gpunn
@@ -71,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

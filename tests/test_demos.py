@@ -162,6 +162,20 @@ def test_detection_draws_a_box_round_the_cat(tmp_path: Path) -> None:
     assert 0.001 < changed.mean() < 0.1  # lines and a name, not the cat itself
 
 
+@pytest.mark.parametrize("content", [None, "no photo and no model"])
+@pytest.mark.parametrize(
+    "name", ["bench", "classify", "compare_backends", "detection", "segmentation", "stream"]
+)
+def test_errors_are_one_line(tmp_path: Path, name: str, content: str | None) -> None:
+    file = tmp_path / "given"
+    if content is not None:
+        file.write_text(content)
+    done = run(f"{name}.py", file)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "given" in done.stderr
+
+
 def test_detection_refuses_a_classifier(photos: Path) -> None:
     done = run("detection.py", vision.default_model(), photos / "a.png", "--backend", "cpu")
     assert done.returncode == 1
