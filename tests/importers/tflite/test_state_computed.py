@@ -105,12 +105,15 @@ def test_a_run_of_other_shapes_does_not_disturb_earlier_ones(backend: str) -> No
         return x
 
     short, long = np.ones((1, 2), np.float32), np.ones((1, 5), np.float32)
-    with gpunn.load(counted(), custom={"Wait": CustomOperator(wait)}).compile(backend) as compiled:
+    model = gpunn.load(counted(), custom={"Wait": CustomOperator(wait)})
+    with model.compile(backend, "sustained-speed") as compiled:
         gate.set()
         assert compiled(short)[1] == 1
         gate.clear()
+        opened = threading.Timer(0.2, gate.set)
+        opened.start()  # until then three runs are under way, and the next submit() waits
         events = [compiled.submit(x) for x in (short, short, long, long, short)]
-        gate.set()
+        opened.join()
         assert compiled.trace(short).outputs[1] == 2  # trace waits for the runs before it, too
         assert [event.result()[1] for event in events] == [2, 3, 1, 2, 1]
         compiled.submit(long)
