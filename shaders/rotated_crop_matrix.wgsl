@@ -6,7 +6,7 @@
 
 fn point(k: u32) -> vec2<f32> { return vec2<f32>(load_points(k * p.width), load_points(k * p.width + 1u)); }
 
-fn store_row(row: u32, v: vec4<f32>) {
+fn put_row(row: u32, v: vec4<f32>) {
   for (var k = 0u; k < 4u; k++) { store_y(4u * row + k, v[k]); }
 }
 
@@ -36,8 +36,8 @@ fn compute(i: u32) {
   let origin = vec2<f32>(p.origin_x, p.origin_y);
   let x = vec3<f32>(first * side, dot(first, middle) - dot(first * side, origin)) * p.stretch_x;
   let y = vec3<f32>(second * side, dot(second, middle) - dot(second * side, origin)) * p.stretch_y;
-  store_row(0u, vec4<f32>(x.xy, 0.0, x.z));
-  store_row(1u, vec4<f32>(y.xy, 0.0, y.z));
-  store_row(2u, vec4<f32>(0.0, 0.0, 1.0, 0.0));
-  store_row(3u, vec4<f32>(0.0, 0.0, 0.0, 1.0));
+  put_row(0u, vec4<f32>(x.xy, 0.0, x.z));
+  put_row(1u, vec4<f32>(y.xy, 0.0, y.z));
+  put_row(2u, vec4<f32>(0.0, 0.0, 1.0, 0.0));
+  put_row(3u, vec4<f32>(0.0, 0.0, 0.0, 1.0));
 }

@@ -15,13 +15,14 @@ from tests.resources import ENVIRONMENT, ROOT
 PATIENCE = 120.0  # seconds until it serves; the import of gradio alone takes some of them
 # The program, which prints every address outside this machine that Python requests.
 WATCHED = """
-import runpy, sys
+import os, runpy, sys
 def watch(event, args):
     host = {"socket.getaddrinfo": lambda: args[0], "socket.connect": lambda: args[1][0]}.get(event)
     if host and str(host()) not in ("127.0.0.1", "localhost", "/"):
         print("asks for", host(), flush=True)
 sys.addaudithook(watch)
 sys.argv.pop(0)
+sys.path.insert(0, os.path.dirname(sys.argv[0]))  # as where a program is run by its file
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
