@@ -83,6 +83,9 @@ def test_litert_interpolates_at_positions_in_float32() -> None:
 def test_every_other_formula_gives_a_bound() -> None:
     """These ops have errors of another kind."""
     halfway = np.full((2, 3), 1.5 * 4 / 255, np.float32)  # between two of 255 steps from -1 to 3
+    points = np.float32([[0.5, 0.5], [2.5, 3.5], [1.0, 3.0], [2.0, 0.5]])
+    moves = np.float32([[0.5, 0.1, 0, 0.3], [0.2, 0.6, 0, 0.2], [0, 0, 1, 0], [0, 0, 0, 1]])
+    matrix = np.stack([moves] * len(X))
     box, first = np.array([[0.5, 0.5, 2.5, 3.5]], np.float32), np.zeros(1, np.int32)
     calls: dict[str, tuple[list[Array], dict[str, Any]]] = {
         "crop_resize": ([X, box, first], {"size": (2, 3), "sampling": "roi_align"}),
@@ -92,6 +95,8 @@ def test_every_other_formula_gives_a_bound() -> None:
         "pow": ([X, X], {}),
         "gru_recurrence": ([SUMS[:, :, :12], WEIGHTS[:12], STATE], {}),
         "lstm_recurrence": ([SUMS, WEIGHTS, STATE, STATE], {}),
+        "rotated_crop_matrix": ([points], {"scale": (1.5, 1.5), "origin": (0.5, 0.5)}),
+        "warp_affine": ([X, matrix], {"size": (3, 4)}),
     }
     assert {name for name, op in OPS.items() if op.accuracy.formula} == {*calls, "lstm"}
     for op, (inputs, attrs) in calls.items():
