@@ -1,7 +1,8 @@
 """Element-wise functions of three and more tensors, written in those of two (see binary.py).
 
 All operands have one dtype, and broadcast as numpy broadcasts. Quantised tensors stand for reals: the host
-computes these, as a result between two functions would have to be rounded to integers.
+computes these, as a result between two functions would have to be rounded to integers. Where one quantisation
+holds for all tensors, choosing among them rounds nothing.
 
 add_n, mul_n, maximum_n and minimum_n take any number of tensors, at least one, and join them from the first
 to the last. Raises ModelError for mixed or wrong dtypes, and for shapes that do not broadcast. Accuracy: a
@@ -34,14 +35,17 @@ def _infer(line: Binary, call: Call) -> TensorType:
     return broadcast(call)
 
 
-def _expect_plain(call: Call) -> None:
-    if call.x.quantization is not None:
+def _expect_exact(call: Call, line: Binary) -> None:
+    """Raise Unsupported if a result between two functions would have to be rounded."""
+    quantizations = {t.quantization for t in (*call.inputs, *call.outputs) if t is not None}
+    chosen = line.name in ("maximum", "minimum") and len(quantizations) == 1
+    if call.x.quantization is not None and not chosen:
         raise Unsupported(_HOST_REASON)
 
 
 def _expand(line: Binary, call: Call, to: Expansion, *xs: Tensor) -> Tensor:
     """Write the op as functions of two tensors, from the first operand to the last."""
-    _expect_plain(call)
+    _expect_exact(call, line)
     if len(xs) == 1:
         return to.add("reshape", xs[0], shape=call.x.shape)
     return reduce(partial(to.add, line.name), xs)
@@ -75,7 +79,7 @@ def _infer_clamp(call: Call) -> TensorType:
 
 
 def _expand_clamp(call: Call, to: Expansion, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    _expect_plain(call)
+    _expect_exact(call, _LINES["maximum"])
     return to.add("minimum", to.add("maximum", x, low), high)
 
 

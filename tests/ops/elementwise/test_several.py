@@ -95,6 +95,23 @@ def test_quantised_tensors_are_joined_as_reals(op: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("op", "written"),
+    [("maximum_n", ["maximum"] * 2), ("minimum_n", ["minimum"] * 2), ("clamp", ["maximum", "minimum"])],
+)
+def test_choices_among_quantised_tensors_need_no_rounding(op: str, written: list[str], backend: str) -> None:
+    """With one quantisation for all, stored integers are chosen, and nothing leaves the device."""
+    model, type = Model(), TensorType(DType.INT8, (2, 50), Quantization((0.1,), (7,)))
+    model.output(*model.add(op, [model.input(f"x{k}", type) for k in range(3)]))
+    xs = [np.random.default_rng(k).integers(-128, 128, (2, 50)).astype(np.int8) for k in range(3)]
+    x = xs[0]
+    for other, function in zip(xs[1:], written, strict=True):
+        x = FUNCTIONS[f"{function}_n"](x, other)
+    with model.compile(backend) as compiled:
+        assert [(p.operation.op, p.backend) for p in compiled.placement] == [(w, backend) for w in written]
+        np.testing.assert_array_equal(compiled(*xs), x)
+
+
+@pytest.mark.parametrize(
     "shapes", [((3, 4), (), ()), ((3, 4), (4,), (3, 1)), ((), (2,), (3, 1)), ((2, 0), (), (1,))]
 )
 def test_clamp(shapes: Sequence[tuple[int, ...]], backend: str) -> None:
