@@ -135,7 +135,7 @@ class Worker:
 
 def environment(threads: int, folder: Path) -> dict[str, str]:
     """Make a worker's variables: its number of threads, empty shader caches of its own, this very gpunn."""
-    count, cache = str(threads), str(folder / "shader-cache")
+    count = str(threads)
     paths = (str(SOURCE), os.environ.get("PYTHONPATH", ""))
     return {
         **os.environ,
@@ -143,9 +143,14 @@ def environment(threads: int, folder: Path) -> dict[str, str]:
         "LP_NUM_THREADS": count,
         "OMP_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
-        "MESA_SHADER_CACHE_DIR": cache,
-        "__GL_SHADER_DISK_CACHE_PATH": cache,
+        **shader_caches(folder),
     }
+
+
+def shader_caches(folder: Path) -> dict[str, str]:
+    """Make the variables that direct the drivers' shader caches to a folder of their own."""
+    cache = str(folder / "shader-cache")
+    return {"MESA_SHADER_CACHE_DIR": cache, "__GL_SHADER_DISK_CACHE_PATH": cache}
 
 
 def take_turns(jobs: Sequence[tuple[Result, Job]], folder: Path, turns: Turns, progress: Progress) -> None:
