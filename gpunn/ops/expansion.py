@@ -29,8 +29,13 @@ class Expansion(Protocol):
     def results(self, op: str, *inputs: Tensor | None, **attrs: Any) -> tuple[Tensor, ...]:
         """Add an op and return its results. Raises ModelError as Graph.add() does."""
 
-    def add(self, op: str, *inputs: Tensor | None, **attrs: Any) -> Tensor:
-        """Add an op and return its first result. Raises ModelError as Graph.add() does."""
+    def add(
+        self, op: str, *inputs: Tensor | None, quantization: Quantization | None = None, **attrs: Any
+    ) -> Tensor:
+        """Add an op and return its first result. Raises ModelError as Graph.add() does.
+
+        quantization: what its only result shall have instead of what the op's rule gives it.
+        """
 
 
 # From the Call, the Expansion and the operands to the results, each of which an added op computes.

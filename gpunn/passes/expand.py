@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,22 @@ class _Expansion:
         return self.graph.constant(f"{self._title}: constant", value, type)
 
     def results(self, op: str, *inputs: Operand | None, **attrs: Any) -> tuple[Operand, ...]:
-        name = f"{self._title}: {op} {len(self.graph.operations)}"
-        return self.graph.add(op, inputs, attrs, origin=self.operation.origin, names=[name])
+        return self._add(op, inputs, attrs, ())
 
-    def add(self, op: str, *inputs: Operand | None, **attrs: Any) -> Operand:
-        return self.results(op, *inputs, **attrs)[0]
+    def add(
+        self, op: str, *inputs: Operand | None, quantization: Quantization | None = None, **attrs: Any
+    ) -> Operand:
+        return self._add(op, inputs, attrs, () if quantization is None else (quantization,))[0]
+
+    def _add(
+        self,
+        op: str,
+        inputs: Sequence[Operand | None],
+        attrs: Mapping[str, Any],
+        quantization: Sequence[Quantization],
+    ) -> tuple[Operand, ...]:
+        name, origin = f"{self._title}: {op} {len(self.graph.operations)}", self.operation.origin
+        return self.graph.add(op, inputs, attrs, origin=origin, names=[name], quantization=quantization)
 
     @property
     def _title(self) -> str:

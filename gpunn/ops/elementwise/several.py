@@ -1,8 +1,9 @@
 """Element-wise functions of three and more tensors, written in those of two (see binary.py).
 
-All operands have one dtype, and broadcast as numpy broadcasts. Quantised tensors stand for reals: the host
-computes these, as a result between two functions would have to be rounded to integers. Where one quantisation
-holds for all tensors, choosing among them rounds nothing.
+All operands have one dtype, and broadcast as numpy broadcasts. On quantised tensors each function of two
+rounds and saturates as that op does (see binary_integer.py): what lies between two of them has the
+quantisation of the first operand, the last one has the result's. Only products of quantised tensors go
+through reals, on the host: between two products that quantisation would hold little of the range.
 
 add_n, mul_n, maximum_n and minimum_n take any number of tensors, at least one, and join them from the first
 to the last. Raises ModelError for mixed or wrong dtypes, and for shapes that do not broadcast. Accuracy: a
@@ -12,7 +13,12 @@ MultiplyLayerParams, MaxLayerParams, MinLayerParams.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial, reduce
+from itertools import repeat
+
+import numpy as np
 
 from gpunn.kernel import Unsupported
 from gpunn.ops.accuracy import BASIC, Accuracy, sums
@@ -21,11 +27,14 @@ from gpunn.ops.check import expect_dtype
 from gpunn.ops.elementwise import binary
 from gpunn.ops.elementwise.binary_declaration import Binary
 from gpunn.ops.expansion import Expansion, Tensor
-from gpunn.ops.op import Op, op
-from gpunn.types import Array, TensorType
+from gpunn.ops.fixed_point.affine import through_reals
+from gpunn.ops.fixed_point.steps import computed
+from gpunn.ops.op import Op, Quantized, op
+from gpunn.types import Array, Quantization, TensorType
 
-_HOST_REASON = "quantised tensors are joined as the real numbers that they stand for"
+_HOST_REASON = "quantised tensors are multiplied as the real numbers that they stand for"
 _LINES = {line.name: line for line in binary.TABLE}
+_PAIRS = {pair.name: pair for pair in binary.OPS}
 
 
 def _infer(line: Binary, call: Call) -> TensorType:
@@ -35,20 +44,31 @@ def _infer(line: Binary, call: Call) -> TensorType:
     return broadcast(call)
 
 
-def _expect_exact(call: Call, line: Binary) -> None:
-    """Raise Unsupported if a result between two functions would have to be rounded."""
-    quantizations = {t.quantization for t in (*call.inputs, *call.outputs) if t is not None}
-    chosen = line.name in ("maximum", "minimum") and len(quantizations) == 1
-    if call.x.quantization is not None and not chosen:
-        raise Unsupported(_HOST_REASON)
-
-
-def _expand(line: Binary, call: Call, to: Expansion, *xs: Tensor) -> Tensor:
-    """Write the op as functions of two tensors, from the first operand to the last."""
-    _expect_exact(call, line)
+def _joined(names: Iterable[str], call: Call, to: Expansion, *xs: Tensor) -> Tensor:
+    """Write the op as functions of two tensors with these names, from the first operand to the last."""
     if len(xs) == 1:
         return to.add("reshape", xs[0], shape=call.x.shape)
-    return reduce(partial(to.add, line.name), xs)
+    found = xs[0]
+    for number, (name, other) in enumerate(zip(names, xs[1:], strict=False), start=1):
+        found = to.add(name, found, other, quantization=_between(call, number))
+    return found
+
+
+def _between(call: Call, number: int) -> Quantization | None:
+    """Return the quantisation of what the first operands, up to `number`, become."""
+    return (call.y if number == len(call.inputs) - 1 else call.x).quantization
+
+
+def _stored(names: Iterable[str], call: Call, *xs: Array) -> Array:
+    """Return the stored result of those functions of quantised tensors."""
+    found, type = xs[0], call.x
+    if len(xs) == 1:
+        return through_reals(call, lambda x: x, found)
+    for number, (name, other) in enumerate(zip(names, xs[1:], strict=False), start=1):
+        to = type.with_shape(np.broadcast_shapes(type.shape, call.input(number).shape))
+        to = replace(to, quantization=_between(call, number))
+        found, type = computed(_PAIRS[name], [(found, type), (other, call.input(number))], to)
+    return found
 
 
 def _others(call: Call) -> int:
@@ -63,12 +83,20 @@ def _declare(name: str, pair: str, accuracy: Accuracy) -> Op:
         found: Array = reduce(line.meaning, xs)
         return found
 
+    names = repeat(pair)
+
+    def expand(call: Call, to: Expansion, *xs: Tensor) -> Tensor:
+        if pair == "mul" and call.x.quantization is not None:
+            raise Unsupported(_HOST_REASON)
+        return _joined(names, call, to, *xs)
+
     return op(
         partial(_infer, line),
-        expand=partial(_expand, line),
+        expand=expand,
         name=name,
-        host_reason=_HOST_REASON,
+        host_reason=_HOST_REASON if pair == "mul" else "",
         dtypes=line.dtypes,
+        quantized=None if pair == "mul" else Quantized(partial(_stored, names), dtypes=line.dtypes),
         flops=lambda call: _others(call) * call.y.size,
         accuracy=accuracy,
     )(meaning)
@@ -78,16 +106,14 @@ def _infer_clamp(call: Call) -> TensorType:
     return _infer(_LINES["maximum"], call)
 
 
-def _expand_clamp(call: Call, to: Expansion, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    _expect_exact(call, _LINES["maximum"])
-    return to.add("minimum", to.add("maximum", x, low), high)
+_CLAMP = ("maximum", "minimum")
 
 
 @op(
     _infer_clamp,
-    expand=_expand_clamp,
-    host_reason=_HOST_REASON,
+    expand=partial(_joined, _CLAMP),
     dtypes=_LINES["maximum"].dtypes,
+    quantized=Quantized(partial(_stored, _CLAMP), dtypes=_LINES["maximum"].dtypes),
     flops=lambda call: 2 * call.y.size,
     accuracy=BASIC,
 )

@@ -200,7 +200,7 @@ def _expand_scatter(call: Call, to: Expansion, x: Tensor, indices: Tensor, updat
     ids = _numbers(call, to, indices, sizes)
     data = to.add("reshape", to.add("transpose", updates, perm=tuple(order)), shape=(updates.type.size,))
     flat = to.add("reshape", x, shape=(count,))
-    segments = {"segments": count, "drops": True}
+    segments: dict[str, Any] = {"segments": count, "drops": True}
     places = to.constant(np.arange(updates.type.size, dtype=np.int32))
     last = to.add(
         "segment_max", places, ids, **segments

@@ -13,11 +13,13 @@ from gpunn.kernel import Unsupported
 from gpunn.ops.accuracy import Accuracy, Count
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_axes, expect_dtype, expect_ints
+from gpunn.ops.elementwise import binary
 from gpunn.ops.expansion import Expansion, Tensor
+from gpunn.ops.fixed_point.steps import computed
 from gpunn.ops.movement.dilate import Pairs, dilate, expect_fill, signed_pairs, with_room
-from gpunn.ops.op import Op, op
+from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction import reduce
-from gpunn.types import MAX_ELEMENTS, Array, DType, Shape, TensorType, bounded
+from gpunn.types import MAX_ELEMENTS, Array, DType, Quantization, Shape, TensorType, bounded
 
 MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, on the GPU
 
@@ -47,7 +49,8 @@ JOININGS: Mapping[str, Joining] = {
 }
 # Of truth values a sum and a maximum are "any", a product and a minimum "all".
 _OF_TRUTHS = {"sum": "any", "max": "any", "any": "any", "prod": "all", "min": "all", "all": "all"}
-_MEANING = {line.name: line for line in reduce.TABLE}
+_REDUCTIONS = {reduction.name: reduction for reduction in reduce.OPS}
+_JOINS = {join.name: join for join in binary.OPS}
 
 
 def joining(function: str, truths: bool) -> Joining:
@@ -63,7 +66,7 @@ def _expect_joined(call: Call) -> TensorType:
     """Return the type of the first input, which the function of attribute `function` must take."""
     if call["function"] not in JOININGS:
         call.fail(f"function must be {' or '.join(JOININGS)}, got {call['function']!r}")
-    return expect_dtype(call, 0, *_MEANING[_joining(call).reduce].dtypes)
+    return expect_dtype(call, 0, *_REDUCTIONS[_joining(call).reduce].dtypes)
 
 
 def window_counts(
@@ -120,12 +123,15 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
         found = to.add(how.reduce, beside, axes=(axis + 1,))
     if initial is None or (initial.value is not None and initial.value.item() == how.neutral):
         return found
-    return _joined(to, how, found, initial)
+    return _joined(to, how, found, initial, call.y.quantization)
 
 
-def _joined(to: Expansion, how: Joining, x: Tensor, initial: Tensor) -> Tensor:
+def _joined(
+    to: Expansion, how: Joining, x: Tensor, initial: Tensor, quantization: Quantization | None
+) -> Tensor:
     """Join every element of x with one value."""
-    return to.add(how.join, x, initial if initial.type.rank == 0 else to.add("reshape", initial, shape=()))
+    one = initial if initial.type.rank == 0 else to.add("reshape", initial, shape=())
+    return to.add(how.join, x, one, quantization=quantization)
 
 
 def _rounded(function: str, terms: Count) -> Count:
@@ -183,20 +189,10 @@ def reduce_window(
         seen = np.lib.stride_tricks.sliding_window_view(found, reach, axis)
         index: list[Any] = [slice(None)] * seen.ndim
         index[axis], index[-1] = slice(None, None, s), slice(None, None, d)
-        found = np.asarray(_MEANING[how.reduce].meaning(seen[tuple(index)], axes=(x.ndim,)))
+        found = np.asarray(_REDUCTIONS[how.reduce].reference(seen[tuple(index)], axes=(x.ndim,)))
     if initial is None:
         return found
-    return np.asarray(_JOIN[how.join](found, initial.reshape(())))
-
-
-_JOIN: Mapping[str, Any] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-}
+    return np.asarray(_JOINS[how.join].reference(found, initial.reshape(())))
 
 
 def _infer_reduce(call: Call) -> TensorType:
@@ -207,11 +203,18 @@ def _infer_reduce(call: Call) -> TensorType:
 
 
 def _expand_reduce(call: Call, to: Expansion, x: Tensor, initial: Tensor) -> Tensor:
-    if call.x.quantization is not None:
-        raise Unsupported("quantised tensors are joined as the real numbers that they stand for")
-    how = _joining(call)
-    axes = expect_ints(call, "axes")
-    return _joined(to, how, to.add(how.reduce, x, axes=axes) if axes else x, initial)
+    how, axes, wanted = _joining(call), expect_ints(call, "axes"), call.y.quantization
+    reduced = to.add(how.reduce, x, quantization=wanted, axes=axes) if axes else x
+    return _joined(to, how, reduced, initial, wanted)
+
+
+def _stored_reduction(call: Call, x: Array, initial: Array) -> Array:
+    """Return the stored result of what _expand_reduce() adds for quantised tensors."""
+    how, axes, reduced = _joining(call), expect_ints(call, "axes"), (x, call.x)
+    if axes:
+        reduced = computed(_REDUCTIONS[how.reduce], [reduced], call.y, axes=axes)
+    one = initial.reshape(()), call.input(1).with_shape(())
+    return computed(_JOINS[how.join], [reduced, one], call.y)[0]
 
 
 def _along_axes(call: Call) -> int:
@@ -222,7 +225,7 @@ def _along_axes(call: Call) -> int:
 @op(
     _infer_reduce,
     expand=_expand_reduce,
-    host_reason="quantised tensors are joined as the real numbers that they stand for",
+    quantized=Quantized(_stored_reduction, dtypes=QUANTIZED),
     flops=lambda call: call.x.size + call.y.size,
     accuracy=_accuracy(_along_axes),
     dtypes=QUANTIZED,
@@ -232,12 +235,13 @@ def reduce_from(x: Array, initial: Array, *, function: str, axes: Sequence[int])
 
     x [...] of the dtypes of the reduction of that name; `initial`, one element of x's type, joins each result
     once. Axes may be negative and may repeat, and are removed; without axes every element joins `initial`.
-    Quantised tensors stand for reals. Accuracy as of the reductions. Raises ModelError for other functions
-    and dtypes, and for axes out of range. TFLite schema, StablehloReduceOptions; StableHLO, reduce.
+    Quantised tensors are reduced by that reduction, to the result's quantisation, and then joined. Accuracy
+    as of the reductions. Raises ModelError for other functions and dtypes, and for axes out of range. TFLite
+    schema, StablehloReduceOptions; StableHLO, reduce.
     """
     how = joining(function, x.dtype == bool)
-    found = _MEANING[how.reduce].meaning(x, axes=tuple(axes)) if axes else x
-    return np.asarray(_JOIN[how.join](found, initial.reshape(())))
+    found = _REDUCTIONS[how.reduce].reference(x, axes=tuple(axes)) if axes else x
+    return np.asarray(_JOINS[how.join].reference(found, initial.reshape(())))
 
 
 OPS: tuple[Op, ...] = (reduce_window, reduce_from)

@@ -68,30 +68,84 @@ def test_what_it_is_written_in(op: str) -> None:
         assert [o.op for o in model.operations] == written
 
 
-def quantised(op: str, scale: float) -> tuple[Model, list[Array], Array]:
-    """A model of three int8 tensors, what it is given, and the real numbers that it should find."""
+SCALES = Quantization((0.1,), (0,)), Quantization((0.2,), (5,)), Quantization((0.1,), (-9,))
+
+
+def quantised(op: str, scale: float, shape: tuple[int, ...] = (2, 50)) -> Model:
+    """A model of three int8 tensors of SCALES; its result has zero point 1."""
     model = Model()
-    scales = Quantization((0.1,), (0,)), Quantization((0.2,), (5,)), Quantization((0.1,), (-9,))
-    types = [TensorType(DType.INT8, (2, 50), each) for each in scales]
+    types = [TensorType(DType.INT8, shape, each) for each in SCALES]
     inputs = [model.input(f"x{k}", type) for k, type in enumerate(types)]
     model.output(*model.add(op, inputs, quantization=[Quantization((scale,), (1,))]))
-    xs = [np.random.default_rng(k).integers(-128, 128, (2, 50)).astype(np.int8) for k in range(3)]
-    pairs = zip(xs, scales, strict=True)
-    reals = [(x.astype(np.float64) - s.zero_point[0]) * s.scale[0] for x, s in pairs]
-    if op == "clamp":
-        return model, xs, np.minimum(np.maximum(reals[0], reals[1]), reals[2])
-    return model, xs, functools.reduce(FUNCTIONS[op], reals)
+    return model
 
 
 @pytest.mark.parametrize("op", [*FUNCTIONS, "clamp"])
-def test_quantised_tensors_are_joined_as_reals(op: str, backend: str) -> None:
-    """A sum of two would leave int8, which holds the sum of three."""
+def test_quantised_tensors_stand_for_reals(op: str, backend: str) -> None:
+    """Small numbers, no result between two functions leaves int8; all three round to half a step."""
     scale = 40.0 if op == "mul_n" else 0.5
-    model, xs, wanted = quantised(op, scale)
+    xs = [np.random.default_rng(k).integers(-30, 30, (2, 50)).astype(np.int8) for k in range(3)]
+    pairs = zip(xs, SCALES, strict=True)
+    reals = [(x.astype(np.float64) - s.zero_point[0]) * s.scale[0] for x, s in pairs]
+    clamped = np.minimum(np.maximum(reals[0], reals[1]), reals[2])
+    wanted = clamped if op == "clamp" else functools.reduce(FUNCTIONS[op], reals)
+    with quantised(op, scale).compile(backend) as compiled:
+        place = "cpu" if op == "mul_n" else backend
+        assert {p.backend for p in compiled.placement} == {place}
+        assert np.abs(compiled(*xs) - np.round(wanted / scale) - 1).max() <= 1
+
+
+# Of SCALES, so that the first tensor ends at 12.7 and -12.8; the result is counted in 0.5 from 1. Worked by
+# hand; between the two functions a number is rounded to 0.1 and kept within int8. Choices round twice as they
+# rescale: 12.7 is 101.6 quarters of 0.5, rounded to 102, and these are 25.5 times 0.5, rounded to 26.
+JOINED = {
+    "add_n": [
+        (127, 127, -128, 3),  # 12.7 + 24.4 is kept as 12.7, less 11.9: 0.8
+        (-128, -128, 127, 3),  # -12.8 - 26.6 is kept as -12.8, plus 13.6: 0.8
+        (10, 10, 1, 7),  # 1 + 1 + 1
+        (3, 6, -9, 2),  # 0.3 + 0.2 + 0
+    ],
+    "maximum_n": [(-128, 127, -128, 27), (0, 5, -9, 1)],  # 24.4 is kept as 12.7
+    "minimum_n": [(0, -128, 0, -25), (0, 5, -9, 1)],  # -26.6 is kept as -12.8
+    "clamp": [(127, 5, -9, 1), (-128, 127, 127, 27), (100, 5, 127, 21)],
+}
+
+
+@pytest.mark.parametrize("op", JOINED)
+def test_quantised_tensors_saturate_between_two_functions(op: str, backend: str) -> None:
+    *inputs, wanted = np.array(JOINED[op], np.int8).T
+    model = quantised(op, 0.5, wanted.shape)
     with model.compile(backend) as compiled:
-        assert [p.backend for p in compiled.placement] == ["cpu"]
-        steps = np.clip(np.round(wanted / scale) + 1, -128, 127)
-        assert np.abs(compiled(*xs) - steps).max() <= 1
+        assert {p.backend for p in compiled.placement} == {backend}
+        np.testing.assert_array_equal(compiled(*inputs), wanted)
+    np.testing.assert_array_equal(model.evaluate(inputs)[0], wanted)
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8, DType.INT16])
+@pytest.mark.parametrize("op", JOINED)
+def test_quantised_meaning_is_what_a_model_computes(op: str, dtype: DType, backend: str) -> None:
+    """The stored integers of the op's own meaning, for broadcast operands of every kind of scale."""
+    random = np.random.default_rng(5)
+    scales = random.uniform(0.05, 0.3, 4)
+    zeros = [0 if dtype is DType.INT16 else int(z) for z in random.integers(0, 50, 4)]
+    quantizations = [Quantization((float(s),), (z,)) for s, z in zip(scales, zeros, strict=True)]
+    model, shapes = Model(), [(3, 1, 5), (7, 1), (7, 5)]
+    types = [TensorType(dtype, shape, q) for shape, q in zip(shapes, quantizations, strict=False)]
+    operands = [model.input(f"x{k}", type) for k, type in enumerate(types)]
+    model.output(*model.add(op, operands, quantization=quantizations[3:]))
+    bits = np.iinfo(dtype.numpy)
+    xs = [random.integers(bits.min, bits.max + 1, shape).astype(dtype.numpy) for shape in shapes]
+    with model.compile(backend) as compiled:
+        assert {p.backend for p in compiled.placement} == {backend}
+        np.testing.assert_array_equal(compiled(*xs), model.evaluate(xs)[0])
+
+
+def test_one_quantised_tensor_of_another_scale(backend: str) -> None:
+    model, type = Model(), TensorType(DType.INT8, (3,), Quantization((0.1,), (7,)))
+    x = model.input("x", type)
+    model.output(*model.add("add_n", [x], quantization=[Quantization((0.2,), (0,))]))
+    with model.compile(backend) as compiled:
+        np.testing.assert_array_equal(compiled(np.array([7, 127, -128], np.int8)), [0, 60, -68])
 
 
 @pytest.mark.parametrize(

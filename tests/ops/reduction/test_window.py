@@ -154,19 +154,48 @@ def test_whole_axes_of_bools(function: str, meaning: Any, backend: str) -> None:
         np.testing.assert_array_equal(y, meaning(np.concatenate([x, row], axis=1), axis=1))
 
 
+def quantised(shape: tuple[int, ...], scale: float, to: Quantization, function: str) -> Model:
+    """A model that joins the rows of an int8 tensor, of zero point 3, and an initial value alike."""
+    model, quantization = Model(), Quantization((scale,), (3,))
+    operands = [model.input(n, TensorType(DType.INT8, s, quantization)) for n, s in (("x", shape), ("i", ()))]
+    attrs = {"function": function, "axes": (1,)}
+    model.output(*model.add("reduce_from", operands, attrs, quantization=[to]))
+    return model
+
+
 def test_whole_axes_of_quantised_tensors(backend: str) -> None:
     """In the scale of x the sums overflow int8; in the scale of the result they fit."""
-    model, quantization = Model(), Quantization((0.5,), (3,))
-    operands = [
-        model.input(n, TensorType(DType.INT8, s, quantization)) for n, s in (("x", (3, 40)), ("i", ()))
-    ]
-    attrs = {"function": "sum", "axes": (1,)}
-    model.output(*model.add("reduce_from", operands, attrs, quantization=[Quantization((30.0,), (0,))]))
+    model = quantised((3, 40), 0.5, Quantization((30.0,), (0,)), "sum")
     x = np.random.default_rng(0).integers(20, 128, (3, 40)).astype(np.int8)
     with model.compile(backend) as compiled:
-        assert [p.backend for p in compiled.placement] == ["cpu"]
+        assert {p.backend for p in compiled.placement} == {backend}
         reals = ((x.astype(np.float64) - 3) * 0.5).sum(axis=1) + (9 - 3) * 0.5
         np.testing.assert_allclose(compiled(x, np.array(9, np.int8)), np.round(reals / 30), atol=1)
+
+
+# Of scale 0.1 and zero point 3, so that int8 ends at 12.4 and -13.1: three numbers, the initial value, and
+# the result, worked by hand.
+REDUCED = [
+    ("sum", (127, 127, -128), 33, 127),  # 12.4 + 12.4 - 13.1 = 11.7, and 3 more leave int8
+    ("sum", (127, 127, 127), -17, 107),  # 37.2 is kept as 12.4, less 2
+    ("sum", (-128, -128, -128), 103, -28),  # -39.3 is kept as -13.1, plus 10
+    ("sum", (13, 3, -7), 4, 4),  # 1 + 0 - 1, and 0.1
+    ("max", (13, 3, -7), 14, 14),
+    ("max", (13, 3, -7), -128, 13),
+    ("min", (13, 3, -7), -8, -8),
+]
+
+
+@pytest.mark.parametrize(("function", "row", "initial", "wanted"), REDUCED)
+def test_quantised_reductions_saturate_before_they_are_joined(
+    function: str, row: Sequence[int], initial: int, wanted: int, backend: str
+) -> None:
+    model = quantised((2, 3), 0.1, Quantization((0.1,), (3,)), function)
+    inputs = [np.array([row, row[::-1]], np.int8), np.array(initial, np.int8)]
+    with model.compile(backend) as compiled:
+        assert {p.backend for p in compiled.placement} == {backend}
+        np.testing.assert_array_equal(compiled(*inputs), [wanted] * 2)
+    np.testing.assert_array_equal(model.evaluate(inputs)[0], [wanted] * 2)
 
 
 @pytest.mark.parametrize(
