@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpunn.types import DType, TensorType
-from tests.tflite_writer import Node, Sparsity, Subgraph, Tensor, Writer
+from tests.tflite_parts import Blocks, Node, Sparsity, Subgraph, Tensor
+from tests.tflite_writer import Writer
 
 Array = npt.NDArray[Any]
 DEFAULT_KERNELS = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
@@ -39,13 +40,14 @@ class Graph:
         is_variable: bool = False,
         stored_as: str = "",
         sparsity: Sparsity | None = None,
+        blocks: Blocks | None = None,
     ) -> int:
         """Add a tensor to the file; name None leaves the field out, "" stands for a generated name.
 
-        `stored_as`: the TensorType in the file, if it is another one.
+        `stored_as`: the TensorType in the file, if it is another one. `blocks`: the scales of blocks.
         """
         made_up = f"t{len(self.tensors)}" if name == "" else name
-        self.tensors.append(Tensor(type, made_up, data, signature, is_variable, stored_as, sparsity))
+        self.tensors.append(Tensor(type, made_up, data, signature, is_variable, stored_as, sparsity, blocks))
         return len(self.tensors) - 1
 
     def resource(self) -> int:

@@ -7,7 +7,6 @@ import importlib
 import struct
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import flatbuffers
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import tflite
 
 from gpunn.types import TensorType
+from tests.tflite_parts import Blocks, Node, Sparsity, Subgraph, Tensor
 
 _AFTER = 0x6AFE_6AFE_0000_0000  # stands for the end of the flatbuffer until the end is known
 
@@ -40,54 +40,9 @@ _OPTIONS_OF = {
     "SUM": "ReducerOptions",
     "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
 }
+_BLOCKWISE = 2  # of the union QuantizationDetails
 _NEWER = types.SimpleNamespace(INT2=19)  # tensor types of schemas after the one of the package
 _ENUMS = (_NEWER, tflite.ActivationFunctionType, tflite.Padding, tflite.MirrorPadMode, tflite.TensorType)
-
-
-@dataclass(frozen=True)
-class Sparsity:
-    """SparsityParameters: a level is a dense size or (segments, indices), in vectors of this bit width."""
-
-    order: Sequence[int]
-    blocks: Sequence[int]
-    levels: Sequence[int | tuple[Sequence[int], Sequence[int]]]
-    width: str = "Int32"
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """One tensor, with the arguments of Graph.tensor()."""
-
-    type: TensorType
-    name: str | None
-    data: bytes | None
-    signature: tuple[int, ...] | None
-    is_variable: bool
-    stored_as: str
-    sparsity: Sparsity | None
-
-
-@dataclass(frozen=True)
-class Node:
-    """One operator, by the numbers of its tensors."""
-
-    operator: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    version: int = 1
-    custom_options: bytes | None = None
-    intermediates: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Subgraph:
-    """A subgraph of the file: its tensors, its operators, and the numbers of its inputs and outputs."""
-
-    tensors: Sequence[Tensor]
-    nodes: Sequence[Node]
-    inputs: Sequence[int]
-    outputs: Sequence[int]
 
 
 def _plain(name: str) -> str:
@@ -203,7 +158,7 @@ class Writer:
                 "name": self.string(tensor.name),
                 "shape_signature": tensor.signature,
                 "is_variable": tensor.is_variable or None,
-                "quantization": self.quantization(tensor.type),
+                "quantization": self.quantization(tensor.type, tensor.blocks),
             },
         )
 
@@ -238,7 +193,11 @@ class Writer:
             },
         )
 
-    def quantization(self, type: TensorType) -> int | None:
+    def quantization(self, type: TensorType, blocks: Blocks | None) -> int | None:
+        if blocks is not None:
+            return self.table(
+                "QuantizationParameters", {"details_type": _BLOCKWISE, "details": self.blocks(blocks)}
+            )
         if type.quantization is None:
             return None
         scale = int(self.b.CreateNumpyVector(np.array(type.quantization.scale, np.float32)))
@@ -247,6 +206,13 @@ class Writer:
             "QuantizationParameters",
             {"scale": scale, "zero_point": zero, "quantized_dimension": type.quantization.axis},
         )
+
+    def blocks(self, blocks: Blocks) -> int:
+        """Write BlockwiseQuantization, which the package's schema does not have."""
+        self.b.StartObject(3)
+        for slot, number in enumerate((blocks.scales, blocks.zeros, blocks.size)):
+            self.b.PrependInt32Slot(slot, number, 0)
+        return int(self.b.EndObject())
 
     def operator_code(self, operator: str, version: int) -> int:
         number = getattr(tflite.BuiltinOperator, operator, tflite.BuiltinOperator.CUSTOM)

@@ -39,13 +39,14 @@ class Step:
     """An op to add, one of gpunn's by name or an Op of the user's.
 
     Its inputs are operands, results of earlier steps, or None for those that are absent. `quantization` is
-    what its results get where that does not follow from the inputs.
+    what its results get where that does not follow from the inputs. `hybrid` marks the results, see Operand.
     """
 
     op: str | Op
     inputs: tuple[Value, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     quantization: Sequence[Quantization | None] = ()
+    hybrid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,10 @@ class StepList:
         inputs: Sequence[Value],
         attrs: Mapping[str, Any] | None = None,
         quantization: Sequence[Quantization | None] = (),
+        hybrid: bool = False,
     ) -> Result:
         """Append a step; return its first result."""
-        self.steps.append(Step(op, tuple(inputs), attrs or {}, tuple(quantization)))
+        self.steps.append(Step(op, tuple(inputs), attrs or {}, tuple(quantization), hybrid))
         return Result(len(self.steps) - 1)
 
     def answer(self, *outputs: Operand | Result, states: Mapping[int, Result] | None = None) -> Steps:

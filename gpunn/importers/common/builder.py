@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gpunn.graph.graph import Graph
@@ -72,7 +72,7 @@ class Builder:
         for number, step in enumerate(answer.steps):
             inputs = tuple([None if value is None else _known(value, results) for value in step.inputs])
             last = answer.outputs is None and number == end - 1
-            step = settle(Step(step.op, inputs, step.attrs, step.quantization), last)
+            step = settle(replace(step, inputs=inputs), last)
             default = f"{lookup(step.op).name}_{len(self.graph.operations)}"
             own, declared = labels.get(number, {}), shapes.get(number, {})
             names = [own.get(k) or f"{default}:{k}" for k in range(max(own, default=-1) + 1)]
@@ -98,6 +98,7 @@ class Builder:
             names=names,
             quantization=step.quantization,
             open=open,
+            hybrid=step.hybrid,
         )
 
 

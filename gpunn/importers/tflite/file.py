@@ -18,7 +18,7 @@ from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
 from gpunn.importers.tflite.biases import with_fitting_biases
-from gpunn.importers.tflite.quantization import Parameters, quantization_of
+from gpunn.importers.tflite.quantization import quantization_of, read_parameters
 from gpunn.importers.tflite.result_types import result_type
 from gpunn.importers.tflite.sparse import read_sparsity
 from gpunn.importers.tflite.subgraph import (
@@ -223,7 +223,7 @@ class TfliteFile:
             unranked = not stored and not tensor.HasRank()  # a scalar looks alike in files before 2023
             is_variable, sparse = tensor.IsVariable(), tensor.Sparsity()
             sparsity = None if sparse is None else read_sparsity(sparse, self._vector)
-            parameters = self._parameters(tensor.Quantization())
+            parameters = read_parameters(tensor.Quantization(), self._vector)
         if len(stored) > MAX_RANK or min(stored, default=0) < 0:
             shape = list(stored[:32])
             self.fail(f"{where} ({name}) has shape {shape}, expected up to {MAX_RANK} extents from 0")
@@ -251,20 +251,13 @@ class TfliteFile:
             ),
             sparsity=sparsity,
             bits=bits,
+            blocks=parameters.blocks,
         )
 
     def _bits(self, where: str, type_name: str, buffer: int) -> int:
         """Return the bits of a constant's elements where several share a byte; 0 for all other tensors."""
         with self._reading(where):
             return BITS[type_name] if type_name in BITS and self._buffer(buffer).size else 0
-
-    def _parameters(self, table: Any) -> Parameters:
-        """Return QuantizationParameters without minima and maxima."""
-        if table is None:
-            return Parameters()
-        scales = self._vector(table.ScaleAsNumpy, table.ScaleLength)
-        zeros = self._vector(table.ZeroPointAsNumpy, table.ZeroPointLength, 8)
-        return Parameters(scales, zeros, table.QuantizedDimension())
 
     def _operator(self, index: int, operator: Any, prefix: str, tensors: int) -> FileOperator:
         where = f"{prefix}operation {index}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import tflite as schema
 
 from gpunn.graph.operation import Operand
 from gpunn.importers.common import node as common
+from gpunn.importers.tflite.blocks import RowBlocks
 from gpunn.importers.tflite.file import CORRUPT, MAX_NAME
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.types import DType, TensorType
@@ -33,8 +34,8 @@ class Node(common.Node):
     """One operator of a file, as its rule sees it.
 
     `intermediates` are the types of its intermediate tensors; `graphs` gives its subgraphs, `unfold` refuses
-    what unfolds to too many bytes. `version` is the operator's, `warn`
-    notes that the file contradicts itself.
+    what unfolds to too many bytes. `version` is the operator's, `warn` notes that the file contradicts
+    itself. `blocks`: the inputs in which each block of a row has a scale of its own, by position.
     """
 
     options_type: str = ""
@@ -45,6 +46,7 @@ class Node(common.Node):
     unfold: Callable[[int, str], None] | None = None
     version: int = 1
     warn: Callable[[str], None] | None = None
+    blocks: Mapping[int, RowBlocks] = field(default_factory=dict)
 
     def subgraph(self, index: int) -> FileGraph:
         """Return a subgraph that the options name. Raises FormatError for a circle, and if it is too deep."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from gpunn.graph.inference import lookup
@@ -79,7 +80,7 @@ class OperatorBuilder:
         inputs = self._widened(step, origin)
         expect_reals(operator.code, step.op, inputs)
         quantization = self._declared(step, operator) if last else step.quantization
-        return Step(step.op, inputs, step.attrs, quantization)
+        return replace(step, inputs=inputs, quantization=quantization)
 
     def _widened(self, step: Step, origin: str) -> tuple[Operand | None, ...]:
         """Return the inputs of a step, its quantised constant filter dequantised if its input is of reals.

@@ -5,10 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from flatbuffers.number_types import Int32Flags
 
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import DType, Quantization, Shape
+
+_BLOCKWISE = 2  # of the union QuantizationDetails; the schema's package does not know it yet
+_SCALES, _ZERO_POINTS, _BLOCK_SIZE = 4, 6, 8  # the places of BlockwiseQuantization's fields in its vtable
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """BlockwiseQuantization: every `size` elements of a row have a scale of their own.
+
+    `scales` and `zeros` are numbers of tensors; the schema has no value of `zeros` that means none.
+    """
+
+    scales: int
+    zeros: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +35,28 @@ class Parameters:
     scales: tuple[float, ...] = ()
     zeros: tuple[int, ...] = ()
     axis: int = 0
+    blocks: Blocks | None = None
+
+
+def read_parameters(table: Any, vector: Callable[..., tuple[Any, ...]]) -> Parameters:
+    """Return QuantizationParameters without minima and maxima.
+
+    `vector` reads a vector of numbers (TfliteFile). Errors are those of reading out of bounds.
+    """
+    if table is None:
+        return Parameters()
+    scales = vector(table.ScaleAsNumpy, table.ScaleLength)
+    zeros = vector(table.ZeroPointAsNumpy, table.ZeroPointLength, 8)
+    return Parameters(scales, zeros, table.QuantizedDimension(), _blocks(table))
+
+
+def _blocks(table: Any) -> Blocks | None:
+    if table.DetailsType() != _BLOCKWISE:
+        return None
+    details = table.Details()
+    if details is None:
+        raise ValueError("the blocks of a quantisation are missing")
+    return Blocks(*(details.GetSlot(place, 0, Int32Flags) for place in (_SCALES, _ZERO_POINTS, _BLOCK_SIZE)))
 
 
 def quantization_of(

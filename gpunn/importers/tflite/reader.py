@@ -175,10 +175,12 @@ class Reader:
 
     def _node(self, operator: FileOperator) -> Node:
         """Return an operator as its rule sees it."""
-        tensors = enumerate(operator.inputs)
+        given = [(at, i) for at, i in enumerate(operator.inputs) if i is not None]
+        read = {at: self.tensors.read(i, at, operator) for at, i in given}
+        blocks = {at: self.tensors.blocks(i, at, operator) for at, i in given}
         return Node(
             f"{self.file.name}: {operator}",
-            tuple(None if i is None else self.tensors.read(i, at, operator) for at, i in tensors),
+            tuple(read.get(at) for at in range(len(operator.inputs))),
             tuple(self.graph.tensors[i].type for i in operator.outputs),
             operator.options_type,
             operator.options_table,
@@ -188,4 +190,5 @@ class Reader:
             self.context.unfolding.count,
             operator.version,
             self.file.warn,
+            {at: found for at, found in blocks.items() if found is not None},
         )

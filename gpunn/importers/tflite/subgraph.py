@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from gpunn.importers.tflite.quantization import Blocks
 from gpunn.importers.tflite.sparse import Sparsity
 from gpunn.types import DType, OpenShape, Quantization, Shape, TensorType
 
@@ -22,6 +23,7 @@ class FileTensor:
 
     `place` identifies the entry, for messages. `open` is the shape with the extents that the file leaves open
     (shape_signature -1, or no shape at all). `bits`: of an element, if several share a byte of the file.
+    `blocks`: the blocks of a row that have scales of their own, if it is quantised in this way.
     """
 
     place: str
@@ -35,6 +37,7 @@ class FileTensor:
     quantization: Quantization | None = None
     sparsity: Sparsity | None = None
     bits: int = 0
+    blocks: Blocks | None = None
 
     @property
     def is_handle(self) -> bool:

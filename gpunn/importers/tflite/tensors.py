@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.importers.common.node import RefusedError
+from gpunn.importers.tflite.blocks import BLOCKWISE, RowBlocks, row_blocks
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
@@ -63,6 +64,25 @@ class Tensors:
             name = self.names.unique(tensor.name)
             self.context.constants[key] = self.model.constant(name, value, tensor.type)
         return self.context.constants[key]
+
+    def blocks(self, index: int, position: int, operator: FileOperator) -> RowBlocks | None:
+        """Return the blocks of a tensor that an operator reads, if they have scales of their own."""
+        tensor = self.graph.tensors[index]
+        if tensor.blocks is None:
+            return None
+        if operator.code not in BLOCKWISE:
+            scales = f"a scale for each {tensor.blocks.size} elements"
+            takers = " and ".join(BLOCKWISE)
+            raise RefusedError(f"input {position} ({tensor.name}) has {scales}, which only {takers} take")
+        operands = [self._of_blocks(k) for k in (tensor.blocks.scales, tensor.blocks.zeros)]
+        return row_blocks(tensor, tensor.blocks, operands, self.file.fail)
+
+    def _of_blocks(self, index: int) -> Operand | None:
+        """Return the operand of scales or zero points; None if there is no such constant."""
+        tensor = self.graph.tensors[index] if 0 <= index < len(self.graph.tensors) else None
+        if tensor is None or tensor.type is None or self.context.value(tensor) is None:
+            return None
+        return self._constant(index, "which has scales or zero points of blocks")
 
     def set(self, index: int, operand: Operand) -> None:
         """Let a tensor be an operand: a file may write it again, readers see the latest."""

@@ -19,7 +19,7 @@ from gpunn.types import DType, Quantization, TensorType, float32
 from tests.importers.tflite.test_demands import LIMIT_BYTES, LIMIT_SECONDS
 from tests.importers.tflite.test_resources import adding, looping
 from tests.tflite_builder import Graph
-from tests.tflite_writer import Sparsity
+from tests.tflite_parts import Sparsity
 
 
 def _sample() -> bytes:

@@ -16,7 +16,7 @@ from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.harness import random, type_of
 from tests.ops.quantized import quantized
 from tests.tflite_builder import Graph, litert_run
-from tests.tflite_writer import Sparsity
+from tests.tflite_parts import Sparsity
 
 
 def sparse(value: Array, order: Sequence[int], blocks: dict[int, int], formats: str, width: str) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tflite as schema
 
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import Result, Step, Steps
+from gpunn.importers.common.answers import Result, Step, StepList, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
+from gpunn.importers.tflite.rules.blocks import block_reals
 from gpunn.types import DType, Quantization, TensorType
 
 _ROWS, _COLUMNS = 4, 16  # of a block of shuffled weights
@@ -27,7 +30,7 @@ def fully_connected(node: Node) -> Step | Steps:
     attrs = {"keep_dims": options.get("KeepNumDims"), **options.activation()}
     format, formats = options.get("WeightsFormat"), schema.FullyConnectedOptionsWeightsFormat
     if format == formats.DEFAULT:
-        return Step("fully_connected", node.inputs, attrs)
+        return _of_blocks(node, attrs) if 1 in node.blocks else Step("fully_connected", node.inputs, attrs)
     if format != formats.SHUFFLED4x16INT8:
         node.corrupt(f"there is no weights format number {format}")
     x, filter = node.operand(0), node.operand(1)
@@ -45,6 +48,13 @@ def fully_connected(node: Node) -> Step | Steps:
         *(Step("reshape", (x,), {"shape": x.type.shape}, quantization) for quantization in declared[1:]),
     ]
     return Steps(steps, tuple(map(Result, range(1, len(steps)))))
+
+
+def _of_blocks(node: Node, attrs: Mapping[str, Any]) -> Steps:
+    """Compute with the reals of weights in which each block of a row has a scale of its own."""
+    steps, filter = StepList(), node.operand(1)
+    reals = block_reals(steps, node.blocks[1], filter, filter.type.shape, hybrid=True)
+    return steps.answer(steps.add("fully_connected", (node.operand(0), reals, *node.inputs[2:]), attrs))
 
 
 def _scale(node: Node, operand: Operand) -> float:

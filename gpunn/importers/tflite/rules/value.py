@@ -19,12 +19,14 @@ from gpunn.importers.common.answers import (
     Known,
     Result,
     Step,
+    StepList,
     Steps,
     at_once,
     constant,
 )
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, symmetric
+from gpunn.importers.tflite.rules.blocks import block_reals
 from gpunn.importers.tflite.rules.tensor import INDEX_TYPES
 from gpunn.types import DType
 
@@ -123,9 +125,11 @@ def concat_embeddings(node: Node) -> Step:
     return Step("concat_embeddings", node.inputs, {"columns": columns})
 
 
-def embedding_lookup(node: Node) -> Sequence[Step]:
+def embedding_lookup(node: Node) -> Sequence[Step] | Steps:
     """Translate EMBEDDING_LOOKUP; rows of a quantised table become real if the file says FLOAT32."""
     rows, table = node.operand(0), node.operand(1)
+    if 1 in node.blocks:
+        return _rows_of_blocks(node, rows, table)
     result, quantization = node.outputs[0] if node.outputs else None, table.type.quantization
     if quantization is None or result is None or result.dtype is not DType.FLOAT32:
         return [Step("embedding_lookup", node.inputs)]
@@ -133,6 +137,22 @@ def embedding_lookup(node: Node) -> Sequence[Step]:
     if not quantization.per_tensor:  # which a pick of rows would have to pick from as well
         return [Step("dequantize", (table,)), Step("gather", (PREVIOUS, rows))]
     return [Step("embedding_lookup", (rows, table)), Step("dequantize", (PREVIOUS,))]
+
+
+def _rows_of_blocks(node: Node, rows: Operand, table: Operand) -> Steps:
+    """Pick rows of stored integers and of their scales, and compute their reals, FLOAT32 or FLOAT16."""
+    result, steps = node.outputs[0] if node.outputs else None, StepList()
+    if result is None or result.dtype not in (DType.FLOAT32, DType.FLOAT16):
+        raise RefusedError("the rows of a table with scales of blocks must become FLOAT32 or FLOAT16")
+
+    def chosen(source: Operand) -> Result:
+        return steps.add("embedding_lookup", (rows, source))
+
+    shape = *rows.type.shape, table.type.shape[1]
+    reals = block_reals(steps, node.blocks[1], chosen(table), shape, chosen)
+    if result.dtype is DType.FLOAT16:
+        reals = steps.add("cast", (reals,), {"dtype": result.dtype.value})
+    return steps.answer(reals)
 
 
 def embedding_lookup_sparse(node: Node) -> Step:
