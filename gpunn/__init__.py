@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.base import Stats
-from gpunn.backends.webgpu.device import DeviceInfo
 from gpunn.compilation.compiler import devices
 from gpunn.compilation.event import Event
 from gpunn.compilation.runtime import Compilation, Preference

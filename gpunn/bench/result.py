@@ -36,9 +36,9 @@ class Entrant:
 class Result:
     """The measurements of an entrant, times in seconds; `failed` says why there are none, or no more.
 
-    import_s, load_s, first_s: of each cold start; first_s includes load_s, not import_s. rounds: the time of
-    every call of every round. cpu_s, rates: of each round, the CPU time of a call and the calls per second of
-    a stream. error: see error_of().
+    import_s, load_s, first_s: of each cold start; first_s includes both others. rounds: the time of every
+    call of every round. cpu_s, rates: of each round, the CPU time of a call and the calls per second of a
+    stream. error: see error_of().
     """
 
     entrant: Entrant

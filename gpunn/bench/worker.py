@@ -1,8 +1,8 @@
 """One peer in a process of its own; its parent sends and receives lines of JSON, see COMMAND.
 
-Its first message describes the peer and gives the time for loading and the first call, or is {"failed":
-reason}. It answers each line {"seconds": S} with the times of calls and the rate of a stream, of about S
-seconds together. It ends when its input ends.
+Its first message describes the peer and gives the times of the import, of loading, and of all until the
+first answer, or is {"failed": reason}. It answers each line {"seconds": S} with the times of calls and the
+rate of a stream, of about S seconds together. It ends when its input ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def main(description: str, descriptor: int, import_seconds: float) -> None:
         peer, inputs, report = _start(job)
     except Exception as error:
         report = {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
-    _send(protocol, report if "failed" in report else {**report, "import_s": import_seconds})
+    else:
+        report = {**report, "import_s": import_seconds, "first_s": import_seconds + report["first_s"]}
+    _send(protocol, report)
     if "failed" in report:
         return
     for line in sys.stdin:

@@ -50,7 +50,7 @@ def _root(
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; `args` defaults to the process's own."""
-    _quieten_drivers()
+    _quieten_libraries()
     try:
         result = app(None if args is None else list(args), prog_name="gpunn", standalone_mode=False)
     except typer.TyperException as error:
@@ -64,9 +64,14 @@ def main(args: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _quieten_drivers() -> None:
-    """Keep wgpu's warnings about missing optional Vulkan extensions off stderr."""
-    logging.getLogger("wgpu").setLevel(logging.ERROR)
+def _quieten_libraries() -> None:
+    """Keep libraries' warnings off stderr, such as wgpu's about missing optional Vulkan extensions.
+
+    wgpu must make its own logger when it is imported, so that the level is that of what prints.
+    """
+    printing = logging.StreamHandler()
+    printing.setLevel(logging.ERROR)
+    logging.basicConfig(handlers=[printing])
 
 
 def _fail(message: str) -> int:

@@ -95,8 +95,8 @@ def bench(
     Each library is a process of its own with empty shader caches. The processes run in turns, so that a
     disturbance of the machine affects all of them.
 
-    first answer: reading the model, compiling it and one run, without the import. median, p95, min, CPU: of
-    one run, from arrays to arrays; CPU time is that of all threads. samples/s: of runs one after another;
+    first answer: importing the library, reading the model, compiling it and one run. median, p95, min, CPU:
+    of one run, from arrays to arrays; CPU time is that of all threads. samples/s: of runs one after another;
     gpunn uses stream(). time / X, samples / X: the median over the rounds of the ratio to X at the same
     batch. err: max |y - reference| / the range of the reference, on the same inputs.
     """

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from gpunn.backends.webgpu.device import adapter_infos, matches
+from gpunn.backends.adapter import matches
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.parts import run_parts
-from gpunn.compilation.compiler import compile_model
+from gpunn.compilation.compiler import compile_model, gpu_devices
 from gpunn.compilation.runtime import Compilation
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
@@ -109,8 +109,8 @@ RELAXED = "-relaxed"  # behind the name of a backend of gpunn
 
 def _adapter(device: str) -> str:
     """Return kind and API of the adapter whose name begins a device's description."""
-    found = (f"{info.kind}, {info.api}" for info in adapter_infos() if device.startswith(info.name))
-    return next(found, "")
+    adapters = gpu_devices().adapter_infos()
+    return next((f"{info.kind}, {info.api}" for info in adapters if device.startswith(info.name)), "")
 
 
 def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
@@ -127,7 +127,7 @@ def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
     backend, relaxed = name.removesuffix(RELAXED), name.endswith(RELAXED)
     if backend in (CPU, WEBGPU):
         return CompiledSide(name, model, backend, None, relaxed)
-    adapters = adapter_infos()
+    adapters = gpu_devices().adapter_infos()
     if backend and any(matches(backend, k, info, len(adapters)) for k, info in enumerate(adapters)):
         return CompiledSide(name, model, WEBGPU, backend, relaxed)
     known = ", ".join([EXACT, CPU, WEBGPU, *others, *(repr(a.name) for a in adapters)])

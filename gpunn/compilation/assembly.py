@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram
 from gpunn.backends.interrupt import check
-from gpunn.backends.webgpu.device import Device
-from gpunn.backends.webgpu.lower import lower
-from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.compilation.runtime import Compilation
 from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
@@ -28,6 +26,9 @@ from gpunn.passes.rewrite import everywhere
 from gpunn.planning.partition import HOST, Placement, partition
 from gpunn.planning.plan import make_plan
 from gpunn.types import Array, TensorType
+
+if TYPE_CHECKING:
+    from gpunn.backends.webgpu.device import Device
 
 
 def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> Compilation:
@@ -62,15 +63,24 @@ def _assembled(
             placements = partition(ready, None)
             program = CpuProgram(make_plan(ready, placements), frames)
         else:
-            properties = gpu.properties
-            placements = partition(ready, lambda operation: lower(operation, properties))
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
-            program = WebGpuProgram(make_plan(ready, placements, held), gpu, frames)
+            placements, program = _on_gpu(ready, held, gpu, frames)
         undo.pop_all()
         after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
         bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
         here, there = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
         return Specialisation.of(section, ready, here, program, bodies, operations, there)
+
+
+def _on_gpu(
+    graph: Graph, held: Sequence[Operand], gpu: Device, frames: int
+) -> tuple[tuple[Placement, ...], Program]:
+    """Return the placements and the program of a graph on a GPU; wgpu, which takes long, is imported here."""
+    from gpunn.backends.webgpu.lower import lower
+    from gpunn.backends.webgpu.program import WebGpuProgram
+
+    placements = partition(graph, lambda operation: lower(operation, gpu.properties))
+    return placements, WebGpuProgram(make_plan(graph, placements, held), gpu, frames)
 
 
 def _with_compiled_bodies(

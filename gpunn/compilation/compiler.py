@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpunn.backends.webgpu.device import (
-    SOFTWARE,
-    Device,
-    DeviceInfo,
-    adapter_infos,
-    device_at,
-    open_device,
-    rank,
-)
+from gpunn.backends.adapter import SOFTWARE, DeviceInfo, rank
 from gpunn.compilation.assembly import built, compilation
 from gpunn.compilation.runtime import FRAMES_IN_FLIGHT, Compilation, Preference
 from gpunn.compilation.sections import Section
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.performance import Capabilities, Energy, Key, PerformanceInfo, best, measure, remembered
+
+if TYPE_CHECKING:
+    from gpunn.backends.webgpu.device import Device
 
 BACKENDS = ("auto", "webgpu", "cpu")
 
@@ -79,10 +76,18 @@ def _choose(model: Graph, backend: str, low_power: bool, device: str | int | Non
     if device is not None and not isinstance(device, (str, int)):
         raise ModelError(f"device must be a number, a PCI id or a part of a name, got {device!r}")
     if backend == "webgpu" or device is not None:
-        return open_device(device, low_power)
+        opened: Device = gpu_devices().open_device(device, low_power)
+        return opened
     # Quantised constants alone make no arithmetic on integers.
     results = [o for operation in model.operations for o in operation.outputs]
     return _best_device(any(o.type.quantization is not None for o in results), low_power)
+
+
+def gpu_devices() -> ModuleType:
+    """Return the module of GPU devices, imported here: wgpu takes long, and much needs no GPU."""
+    from gpunn.backends.webgpu import device
+
+    return device
 
 
 def _best_device(quantised: bool, low_power: bool) -> Device | None:
@@ -91,10 +96,11 @@ def _best_device(quantised: bool, low_power: bool) -> Device | None:
     An adapter that fails is as good as none.
     """
     found: dict[Device, PerformanceInfo] = {}
-    for index, info in enumerate(adapter_infos()):
+    gpus = gpu_devices()
+    for index, info in enumerate(gpus.adapter_infos()):
         if info.kind != SOFTWARE:
             with suppress(DeviceError):
-                device = device_at(index)
+                device = gpus.device_at(index)
                 measured = capabilities(device)
                 found[device] = measured.quantized8_performance if quantised else measured.float32_performance
     return best(found, low_power, lambda device: rank(device.info.kind, low_power))
@@ -119,4 +125,4 @@ def capabilities(device: Device) -> Capabilities:
 def devices() -> tuple[DeviceInfo, ...]:
     """List every GPU adapter with its limits and features, and last the CPU backend."""
     cpu = DeviceInfo("cpu (numpy)", "cpu", SOFTWARE, f"numpy {np.__version__}", "numpy", {}, ())
-    return (*adapter_infos(), cpu)
+    return (*gpu_devices().adapter_infos(), cpu)

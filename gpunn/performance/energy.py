@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from gpunn.backends.webgpu.device import SOFTWARE, DeviceInfo
+from gpunn.backends.adapter import SOFTWARE, DeviceInfo
 from gpunn.performance.nvml import NVIDIA, nvml_counter
 
 INTEGRATED = "IntegratedGPU"  # an adapter_type

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.webgpu import shader
-from gpunn.backends.webgpu.device import LAVAPIPE_LOOP_ITERATIONS, DeviceInfo, open_device, properties
+from gpunn.backends.webgpu.device import LAVAPIPE_LOOP_ITERATIONS, open_device, properties
 from gpunn.backends.webgpu.lower import choose, lower
 from gpunn.backends.webgpu.shader import read_body
 from gpunn.custom import Call, Candidate, Kernel, Read, Unsupported, op

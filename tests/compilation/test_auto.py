@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn.backends.webgpu.device import DeviceInfo, open_device
+from gpunn.backends.adapter import DeviceInfo
+from gpunn.backends.webgpu import device
+from gpunn.backends.webgpu.device import open_device
 from gpunn.compilation import compiler
 from gpunn.errors import DeviceError
 from gpunn.model import Model
@@ -56,8 +58,8 @@ def chosen(
         single = PerformanceInfo(adapter.time, adapter.power)
         return Capabilities(single, PerformanceInfo(*adapter.quantised) if adapter.quantised else single)
 
-    monkeypatch.setattr(compiler, "adapter_infos", lambda: infos)
-    monkeypatch.setattr(compiler, "device_at", Fake)
+    monkeypatch.setattr(device, "adapter_infos", lambda: infos)
+    monkeypatch.setattr(device, "device_at", Fake)
     monkeypatch.setattr(compiler, "capabilities", capabilities)
     with (model or small()).compile("auto", preference, **arguments) as compiled:
         return compiled.device.partition(" ")[0]
@@ -132,7 +134,7 @@ def test_nothing_is_measured_if_there_is_no_choice(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(compiler, "capabilities", fail)
     infos = tuple(replace(open_device(None, False).info, kind=compiler.SOFTWARE) for _ in range(2))
-    monkeypatch.setattr(compiler, "adapter_infos", lambda: infos)
+    monkeypatch.setattr(device, "adapter_infos", lambda: infos)
     for preference in gpunn.Preference:
         for backend, expected in (("auto", "cpu"), ("cpu", "cpu"), (gpu, "webgpu")):
             with small().compile(backend, preference) as compiled:
@@ -144,7 +146,7 @@ def test_nothing_is_measured_if_there_is_no_choice(monkeypatch: pytest.MonkeyPat
 def test_a_measured_device_computes(monkeypatch: pytest.MonkeyPatch, gpu: str) -> None:
     """From end to end, with the real adapter taken for a GPU: it is chosen if and only if it was faster."""
     info = replace(open_device(None, False).info, kind="DiscreteGPU")
-    monkeypatch.setattr(compiler, "adapter_infos", lambda: (info,))
+    monkeypatch.setattr(device, "adapter_infos", lambda: (info,))
     measured = compiler.capabilities(open_device(None, False)).float32_performance
     with small().compile() as compiled:
         assert compiled.backend == ("webgpu" if measured.exec_time < 1 else "cpu")

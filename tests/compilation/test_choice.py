@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpunn
-from gpunn.backends.webgpu.device import DeviceInfo, matches
+from gpunn.backends.adapter import DeviceInfo, matches
 from gpunn.types import float32
 
 SOME = DeviceInfo("NVIDIA RTX 3080", "webgpu", "DiscreteGPU", "", "Vulkan", {}, (), (0x10DE, 0x2206))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpunn.backends.webgpu.device import DeviceInfo
+from gpunn.backends.adapter import DeviceInfo
 from gpunn.performance import energy
 from gpunn.performance.energy import Energy, Meter
 from gpunn.performance.nvml import nvml_counter

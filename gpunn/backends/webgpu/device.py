@@ -14,6 +14,7 @@ from typing import Any
 import wgpu
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
+from gpunn.backends.adapter import SOFTWARE, DeviceInfo, matches, rank
 from gpunn.backends.fork import free, in_child
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore
 from gpunn.backends.webgpu.native import abandon_objects, subgroup_sizes
@@ -21,12 +22,8 @@ from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
 from gpunn.device import FEATURES, DeviceProperties
 from gpunn.errors import DeviceError
 
-SOFTWARE = "CPU"  # adapter_type of software rasterisers such as Mesa's lavapipe
-
 _INSTANCE_APIS = ("Vulkan", "Metal", "DX12")  # as wgpu-native's instance flags spell them
 _ADAPTER_APIS = ("Vulkan", "Metal", "D3D12")  # as its adapters report them
-_THROUGHPUT_ORDER = ("DiscreteGPU", "IntegratedGPU", "Unknown", SOFTWARE)
-_LOW_POWER_ORDER = ("IntegratedGPU", "DiscreteGPU", "Unknown", SOFTWARE)
 
 # Invocations that occupy an adapter of a kind, by the order of magnitude: WebGPU tells no number of cores. A
 # software adapter computes one workgroup a core, which none needs to share.
@@ -39,25 +36,6 @@ _LAVAPIPE = "llvmpipe"  # what Mesa calls its software Vulkan
 LAVAPIPE_LOOP_ITERATIONS = 65_000
 
 _FORKED = "opened before fork; use spawn"
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceInfo:
-    """A device for gpunn: an adapter of the system, or the CPU backend. `pci`: vendor and device id."""
-
-    name: str
-    backend: str
-    kind: str
-    driver: str
-    api: str
-    limits: Mapping[str, int]
-    features: tuple[str, ...]
-    pci: tuple[int, int] | None = None
-
-    @property
-    def pci_id(self) -> str:
-        """Return vendor and device id in hexadecimal digits, as lspci shows them; "" if there is none."""
-        return "" if self.pci is None else "{:04x}:{:04x}".format(*self.pci)
 
 
 @dataclass(slots=True)
@@ -154,24 +132,6 @@ def open_device(wanted: str | int | None, low_power: bool) -> Device:
         advice = "install a Vulkan driver, or Mesa's software Vulkan"
         raise DeviceError(f"{missing} (adapters: {known}); {advice}")
     return device_at(min(found, key=lambda k: rank(infos[k].kind, low_power)))
-
-
-def matches(wanted: str | int, number: int, info: DeviceInfo, count: int) -> bool:
-    """Tell whether adapter `number` of `count` is the wanted one.
-
-    It is wanted by number, also as text, by its PCI id (vendor:device in hexadecimal digits), or by a part of
-    its name.
-    """
-    text = str(wanted).lower()
-    if text.isdecimal() and (isinstance(wanted, int) or int(text) < count):
-        return int(text) == number
-    return text == info.pci_id or (isinstance(wanted, str) and text in info.name.lower())
-
-
-def rank(kind: str, low_power: bool) -> int:
-    """Return the position of a kind of adapter in the order of preference."""
-    order = _LOW_POWER_ORDER if low_power else _THROUGHPUT_ORDER
-    return order.index(kind) if kind in order else len(order)
 
 
 def _after_fork(opening: Any) -> None:

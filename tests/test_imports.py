@@ -1,0 +1,43 @@
+"""What is imported when: a program waits only for the modules that it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gpunn import vision
+from tests.resources import ROOT
+
+READERS = ("tflite", "google.protobuf", "gpunn.importers.tflite.reader", "gpunn.importers.coreml.model_file")
+GPU = ("wgpu", "gpunn.backends.webgpu.device")
+PHOTOS = ("PIL.Image",)
+RUN = f"import gpunn; gpunn.load({str(vision.default_model())!r}).compile('cpu')"
+
+
+@pytest.mark.parametrize(
+    ("program", "needless"),
+    [
+        ("import gpunn", (*READERS, *GPU, *PHOTOS)),
+        ("from gpunn.cli import main; main(['--help'])", (*READERS, *GPU)),
+        (RUN, (*GPU, *PHOTOS, "google.protobuf", "gpunn.importers.coreml.model_file")),
+    ],
+    ids=["import", "help", "cpu"],
+)
+def test_a_program_imports_only_what_it_needs(program: str, needless: tuple[str, ...]) -> None:
+    tail = f"; import sys; print(*(m for m in {needless!r} if m in sys.modules), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", program + tail], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == ""
+
+
+def test_the_names_of_these_modules_are_true() -> None:
+    program = (
+        f"{RUN}; gpunn.devices()" + f"; import sys; print(*(m in sys.modules for m in {GPU + READERS[:1]!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True"] * 3
