@@ -9,6 +9,7 @@ from typing import Any
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.runtime import Compilation, Preference
 from gpunn.custom import CustomOperator
+from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
@@ -89,4 +90,5 @@ def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) 
     as well. Raises UnsupportedError when the file holds operators, types or features that gpunn does not run:
     all of them in one message.
     """
-    return Model.of(read(source, {"custom": custom}))
+    with rare_collections():
+        return Model.of(read(source, {"custom": custom}))

@@ -14,6 +14,7 @@ from gpunn.backends.interrupt import check
 from gpunn.compilation.runtime import Compilation
 from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
+from gpunn.garbage import rare_collections
 from gpunn.graph.bodies import with_bodies, with_graphs
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -38,6 +39,7 @@ def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> 
     return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
 
 
+@rare_collections()
 def built(
     section: Section, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
 ) -> Specialisation:

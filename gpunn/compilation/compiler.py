@@ -14,6 +14,7 @@ from gpunn.compilation.assembly import built, compilation
 from gpunn.compilation.runtime import FRAMES_IN_FLIGHT, Compilation, Preference
 from gpunn.compilation.sections import Section
 from gpunn.errors import DeviceError, ModelError
+from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.performance import Capabilities, Energy, Key, PerformanceInfo, best, measure, remembered
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "webgpu", "cpu")
 
 
+@rare_collections()
 def compile_model(
     model: Graph,
     backend: str = "auto",

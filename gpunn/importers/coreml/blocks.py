@@ -1,4 +1,4 @@
-"""Blocks: makes networks into blocks of statements."""
+"""Blocks: makes networks with branches and loops into blocks of statements."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import NoReturn
 from gpunn.errors import FormatError
 from gpunn.importers.common.names import shown
 from gpunn.importers.coreml.file import Network, place_of
+from gpunn.importers.coreml.flow import Branch, Loop, Raise
 from gpunn.importers.coreml.messages import Message
-from gpunn.importers.coreml.rules import random
-from gpunn.importers.coreml.statements import Block, Branch, Drawn, Flag, Loop, Plain, Raise, Statement
+from gpunn.importers.coreml.statements import Block, Flag, Plain, Statement
 
-CONTROL = ("branch", "loop", "loopBreak", "loopContinue")  # layers that are no Plain statements
 MAX_DEPTH = 16  # of loops and branches in one another
 MAX_COST = 1 << 15  # layers that are read in bodies, each as often as it is read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Round:
     """The flags of the loop around a block: that a round has ended, and that the loop has."""
 
@@ -25,7 +24,7 @@ class _Round:
     broken: Flag
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Blocks:
     """Makes blocks of a network; `loops` counts its loops so far.
 
@@ -83,8 +82,7 @@ class Blocks:
             if flags is None:
                 self._fail(f"{place}, {kind}: stands in no body of a loop")
             return Raise((flags.left, flags.broken) if kind == "loopBreak" else (flags.left,))
-        drawn = Drawn(place, int(getattr(layer, kind).seed)) if kind in random.RULES else None
-        return Plain(layer, place, drawn)
+        return Plain.of(layer, place)
 
     def _loop(self, layer: Message, place: str, depth: int) -> Loop | None:
         """Return a loop; None if neither a condition nor a number of rounds lets it run."""

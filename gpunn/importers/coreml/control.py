@@ -15,8 +15,9 @@ from gpunn.graph.operation import Operand
 from gpunn.graph.parts import OpenBody
 from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.template import checked, template
+from gpunn.importers.coreml.flow import Branch, Loop
 from gpunn.importers.coreml.layer import Addition, Context, NotedError
-from gpunn.importers.coreml.statements import Block, Branch, Drawn, Flag, Key, Loop
+from gpunn.importers.coreml.statements import Block, Drawn, Flag, Key
 from gpunn.types import Array, DType, TensorType
 
 TRUE = 1e-6  # a condition holds if its magnitude is above
@@ -28,7 +29,7 @@ Tensors = Mapping[Key, Operand]
 ReadBlock = Callable[[Context, Graph, Tensors, Block, Sequence[Key]], dict[Key, Operand]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Control(Addition):
     """A part with bodies. It reads what comes from outside as inputs, and gives tensors by these names."""
 
@@ -95,7 +96,7 @@ class Control(Addition):
         return self.op(graph, "fill", value, shape=type.shape) if type.rank else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BranchAddition(Control):
     """A branch. Its inputs are the condition and the tensors `taken`."""
 
@@ -157,7 +158,7 @@ class BranchAddition(Control):
         return [found[key] for key in self.results]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LoopAddition(Control):
     """A loop, whose results are what rounds hand on.
 

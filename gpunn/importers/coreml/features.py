@@ -22,7 +22,7 @@ LABELS = ("stringType", "int64Type")  # of the best class of a classifier
 MAX_RANK = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Feature:
     """An input of a model.
 
@@ -39,7 +39,7 @@ class Feature:
     default: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OutputFeature:
     """An output of a model, and the `tensor` of the network, or of the pipeline, that it shows.
 

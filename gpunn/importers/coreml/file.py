@@ -62,7 +62,7 @@ FIRST_ND_LAYER = 600  # layer types from this field number on came with tensors 
 MAX_DEPTH = 16  # pipelines in pipelines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
     """A model in a file: all of it, or one in a pipeline.
 
@@ -88,7 +88,7 @@ class Part:
         raise FormatError(f"{self.name}: {what}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Network(Part):
     """A neural network. `labels` names its classes, None if it is not a classifier."""
 
@@ -117,7 +117,7 @@ class Network(Part):
         return next(iter(self.message.layers[-1].output), "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pipeline(Part):
     """Models that run one after the other. Each reads inputs of the pipeline and outputs of those before."""
 

@@ -33,7 +33,7 @@ class NotedError(RefusedError):
     """An answer that layers in a body are refused; the refusals of the file have noted which, and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Context:
     """The data that all layers of a network in a file share.
 
@@ -51,7 +51,7 @@ class Context:
         return replace(self, refusals=Refusals(self.file))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Addition:
     """A part of a file, of the type `kind`; its results get the names `titles`.
 
@@ -115,7 +115,7 @@ class Addition:
             raise ModelError(str(error)) from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Layer(Addition):
     """A layer with its parameters.
 
@@ -168,7 +168,7 @@ class Drawing(Layer):
         return DRAWN if index == len(self.titles) - 1 else Layer.expected(self, index)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Input(Layer):
     """An input as the layers of its network read it; see into_network()."""
 
@@ -180,7 +180,7 @@ class Input(Layer):
         return node.answer(into_network(self.network, self.feature, node))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Output(Layer):
     """An output of the network as callers get it; see out_of_network() and to_image()."""
 

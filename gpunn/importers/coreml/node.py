@@ -25,7 +25,7 @@ from gpunn.types import Array, Shape, TensorType
 Value = Operand | Result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node(common.Node):
     """A layer of a file, and the steps that its rule has added so far.
 

@@ -14,17 +14,15 @@ from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names, shown
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
-from gpunn.importers.coreml.blocks import CONTROL, Blocks
 from gpunn.importers.coreml.features import Feature, OutputFeature, inputs_of, outputs_of
 from gpunn.importers.coreml.file import Network, place_of
 from gpunn.importers.coreml.layer import DRAWN, INSIDE, Context, CustomOperators, Input, Output
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node
-from gpunn.importers.coreml.rules import random
 from gpunn.importers.coreml.rules.custom import operator_of
 from gpunn.importers.coreml.rules.table import RULES
 from gpunn.importers.coreml.scope import Scope
-from gpunn.importers.coreml.statements import Block, Drawn, Key, in_order
+from gpunn.importers.coreml.statements import ANY_SEED, CONTROL, Block, Drawn, Key, Plain
 
 LAYER_TYPES = frozenset((*RULES, *CONTROL))  # those that are read
 BODIES = {"loop": ("conditionNetwork", "bodyNetwork"), "branch": ("ifBranch", "elseBranch")}
@@ -48,7 +46,9 @@ class Reader:
         self.outputs = outputs_of(network, refusals)
         self.context = Context(network.file, network.legacy, custom, refusals)
         self._hidden: set[Key] = {feature.tensor for feature in self.outputs}
-        self.scope = Scope(self.context, graph, names, {}, hidden=self._hidden)
+        kinds = {layer.WhichOneof("layer") for layer in network.message.layers}
+        self._controlled = not kinds.isdisjoint(CONTROL)
+        self.scope = self._scope()
         self._expect_rules(network.message, network.within(""))
 
     def read(self, given: Tensors, titles: Mapping[str, str]) -> Tensors:
@@ -61,7 +61,7 @@ class Reader:
         for feature in self.features:
             self.scope.tensors[feature.name] = self._input(feature, given)
             self.scope.made.add(feature.name)
-        block = Blocks(self.network).whole()
+        block = self._block()
         generators = self._generators(block)
         self.scope.read(block, frozenset((*self._hidden, *generators)))
         for key, variable in generators.items():
@@ -70,14 +70,32 @@ class Reader:
                 self.graph.update(variable, after)
         return {feature.name: self._output(feature, titles[feature.name]) for feature in self.outputs}
 
+    def _scope(self) -> Scope:
+        """Return a scope that can read the network; few need what reads branches and loops."""
+        made: type[Scope] = Scope
+        if self._controlled:
+            from gpunn.importers.coreml.control_scope import ControlScope
+
+            made = ControlScope
+        return made(self.context, self.graph, self.names, {}, hidden=self._hidden)
+
+    def _block(self) -> Block:
+        """Return the block of the whole network."""
+        if self._controlled:
+            from gpunn.importers.coreml.blocks import Blocks
+
+            return Blocks(self.network).whole()
+        layers, around = self.network.message.layers, self.network.within("")
+        return Block.of([Plain.of(layer, place_of(k, layer, around)) for k, layer in enumerate(layers)])
+
     def _generators(self, block: Block) -> Mapping[Key, Operand]:
         """Add a variable for how much each layer of random numbers has drawn; return them by name."""
         found: dict[Key, Operand] = {}
-        for key in in_order(block.effect.reads):
-            if isinstance(key, Drawn):
-                anywhere = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) // 4
-                start = np.array(anywhere if key.seed == random.ANY_SEED else 0, np.int64)
-                found[key] = self.graph.variable(self.names.unique(str(key)), DRAWN, start)
+        drawn = [key for key in block.effect.reads if isinstance(key, Drawn)]
+        for key in sorted(drawn, key=str):
+            anywhere = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) // 4
+            start = np.array(anywhere if key.seed == ANY_SEED else 0, np.int64)
+            found[key] = self.graph.variable(self.names.unique(str(key)), DRAWN, start)
         self.scope.tensors.update(found)
         return found
 

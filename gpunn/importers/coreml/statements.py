@@ -1,13 +1,10 @@
-"""Statements: the layers of a network as nested blocks, with what each one reads and writes.
-
-Layers that end a round of a loop become flags. What follows such a layer in its body becomes a branch that
-runs if no flag is set, so a block always runs to its end.
-"""
+"""Statements: the layers of a network as blocks, with what each one reads and writes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gpunn.importers.coreml.messages import Message
 
@@ -27,7 +24,7 @@ class Flag:
 class Drawn:
     """The name of how much the layer at `place` has drawn: the state of its random numbers.
 
-    `seed` is what the file says of them.
+    `seed` is what the file says of them; ANY_SEED stands for a start that the reader draws.
     """
 
     place: str
@@ -40,6 +37,14 @@ class Drawn:
 Key = str | Flag | Drawn  # the name of a tensor of the network, or of what no layer of the file computes
 Keys = frozenset[Key]
 NOTHING: Keys = frozenset()
+CONTROL = ("branch", "loop", "loopBreak", "loopContinue")  # layers that are no Plain statements
+ANY_SEED = -1
+DRAWING = (  # layers that draw random numbers
+    *("randomNormalStatic", "randomNormalLike", "randomNormalDynamic"),
+    *("randomUniformStatic", "randomUniformLike", "randomUniformDynamic"),
+    *("randomBernoulliStatic", "randomBernoulliLike", "randomBernoulliDynamic"),
+    "categoricalDistribution",
+)
 
 
 def in_order(keys: Iterable[Key]) -> tuple[Key, ...]:
@@ -47,7 +52,7 @@ def in_order(keys: Iterable[Key]) -> tuple[Key, ...]:
     return tuple(sorted(keys, key=lambda k: (k.loop, k.what) if isinstance(k, Flag) else (0, str(k))))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Effect:
     """The names that a statement reads, may write, and `surely` writes.
 
@@ -60,13 +65,27 @@ class Effect:
     cost: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+class Statement(Protocol):
+    """A layer, or several of them in blocks."""
+
+    @property
+    def effect(self) -> Effect:
+        """Return what it reads and writes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Plain:
     """A layer that computes its outputs from its inputs, and from how much it has `drawn` before."""
 
     layer: Message
     place: str
-    drawn: Drawn | None = None
+    drawn: Drawn | None
+
+    @classmethod
+    def of(cls, layer: Message, place: str) -> Plain:
+        """Return a layer as a statement."""
+        kind = layer.WhichOneof("layer")
+        return cls(layer, place, Drawn(place, int(getattr(layer, kind).seed)) if kind in DRAWING else None)
 
     @property
     def _state(self) -> tuple[Key, ...]:
@@ -89,19 +108,7 @@ class Plain:
         return Effect(frozenset(self.inputs), outputs, outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Raise:
-    """A layer that sets flags."""
-
-    flags: tuple[Flag, ...]
-
-    @property
-    def effect(self) -> Effect:
-        """Return what it reads and writes."""
-        return Effect(NOTHING, frozenset(self.flags), frozenset(self.flags))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Block:
     """Statements one after the other; make one with of()."""
 
@@ -123,88 +130,15 @@ class Block:
         return cls(tuple(statements), Effect(frozenset(reads), frozenset(writes), frozenset(surely), cost))
 
     def followed(self, after: Keys) -> Iterator[tuple[Statement, Keys]]:
-        """Yield each statement, and for branches and loops what is read behind it before it is written again.
+        """Yield each statement, and what is read behind it before it is written again: nothing for Plain.
 
         `after` is what is read behind the block.
         """
+        if all(isinstance(statement, Plain) for statement in self.statements):
+            return ((statement, NOTHING) for statement in self.statements)
         read, found = set(after), []
         for statement in reversed(self.statements):
-            found.append((statement, frozenset(read) if isinstance(statement, (Branch, Loop)) else NOTHING))
+            found.append((statement, NOTHING if isinstance(statement, Plain) else frozenset(read)))
             read -= statement.effect.surely
             read |= statement.effect.reads
         return reversed(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """One of two blocks; make one with of().
-
-    A `guard` is no layer of the file: its second block is what a round leaves out if a flag is set. What only
-    one block computes is unknown behind a branch of the file, and zeros behind a guard.
-    """
-
-    condition: Key
-    then: Block
-    otherwise: Block
-    place: str
-    guard: bool
-    effect: Effect
-
-    @classmethod
-    def of(cls, condition: Key, then: Block, otherwise: Block, place: str, guard: bool = False) -> Branch:
-        """Return a branch."""
-        one, other = then.effect, otherwise.effect
-        effect = Effect(
-            one.reads | other.reads | {condition},
-            one.writes | other.writes,
-            one.surely & other.surely,
-            1 + one.cost + other.cost,
-        )
-        return cls(condition, then, otherwise, place, guard, effect)
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """Rounds of a block; make one with of().
-
-    `lead` computes the condition before the first round, `body` ends with that of the next one. `tested` is
-    the condition, `broken` the flag that ends the loop. There are at most `limit` rounds: that is a number or
-    a tensor. Each of the three may be absent. `left`, the flag that a round has ended, is not set when a
-    round begins. `rounds` is the name of their number.
-    """
-
-    lead: Block
-    body: Block
-    place: str
-    tested: str | None
-    limit: int | str | None
-    broken: Flag | None
-    left: Flag
-    rounds: Flag
-    effect: Effect
-
-    @classmethod
-    def of(
-        cls,
-        lead: Block,
-        body: Block,
-        place: str,
-        tested: str | None,
-        limit: int | str | None,
-        broken: Flag | None,
-        left: Flag,
-        rounds: Flag,
-    ) -> Loop:
-        """Return a loop."""
-        flags = {left, broken}
-        count = {limit} if isinstance(limit, str) else set()
-        effect = Effect(
-            lead.effect.reads | (body.effect.reads - lead.effect.surely - flags) | count,
-            lead.effect.writes | (body.effect.writes - flags),
-            lead.effect.surely,
-            1 + lead.effect.cost + 2 * body.effect.cost,  # a body may have to be read for its types first
-        )
-        return cls(lead, body, place, tested, limit, broken, left, rounds, effect)
-
-
-Statement = Plain | Raise | Branch | Loop

@@ -1,6 +1,8 @@
-"""The wire format of protobuf, as far as it is read before the messages are known."""
+"""The wire format of protobuf, as far as it is read before the messages are known, or written."""
 
 from __future__ import annotations
+
+VARINT, BYTES = 0, 2  # types of fields; their tags hold them below the field's number
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -14,3 +16,28 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         if data[at + k] < 0x80:
             return value, at + k + 1
     raise IndexError("an integer of more than ten bytes")
+
+
+def encoded(value: int) -> bytes:
+    """Return an integer of 0 or more in the variable-length form."""
+    if value < 0x80:
+        return _SHORT[value]
+    made = bytearray()
+    while value >= 0x80:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+_SHORT = [bytes([k]) for k in range(0x80)]
+
+
+def encoded_varint(number: int, value: int) -> bytes:
+    """Return a field that is an integer of 0 or more."""
+    return encoded(number << 3 | VARINT) + encoded(value)
+
+
+def encoded_bytes(number: int, value: bytes) -> bytes:
+    """Return a field that is bytes, a string or a message."""
+    return encoded(number << 3 | BYTES) + encoded(len(value)) + value

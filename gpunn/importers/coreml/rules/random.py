@@ -15,7 +15,6 @@ from gpunn.importers.coreml.node import Node, Value
 from gpunn.importers.coreml.rules.shapes import shape_of
 from gpunn.types import Shape
 
-ANY_SEED = -1
 LEAST = 1e-10  # added to probabilities if the file states nothing
 Rule = Callable[[Node], Sequence[Value]]
 

@@ -114,3 +114,10 @@ def index_of(op: str) -> Callable[[Node], Value]:
         return argument(node, x, op, axis, keep=not node.params.removeDim)
 
     return rule
+
+
+RULES: Mapping[str, Callable[[Node], Value]] = {
+    **{name: reduction(how) for name, how in FUNCTIONS.items()},
+    "argMax": index_of("arg_max"),
+    "argMin": index_of("arg_min"),
+}

@@ -1,28 +1,51 @@
-"""The table of layer types: which op, or which function, stands for each."""
+"""The table of layer types: which op, or which function, stands for each.
+
+Modules of rules are imported with the first layer that needs one: most files need few of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
 
 from gpunn.importers.coreml.node import Node, Value
-from gpunn.importers.coreml.rules import (
-    arithmetic,
-    custom,
-    dense,
-    indexing,
-    movement,
-    normalization,
-    random,
-    recurrent,
-    reductions,
-    scatter,
-    shapes,
-    vision,
-    volumes,
-    windows,
-)
+from gpunn.importers.coreml.rules import arithmetic
+from gpunn.importers.coreml.statements import DRAWING
 
 Rule = Callable[[Node], Value | Sequence[Value]]
+
+
+class _Module:
+    """A module of rules; its attributes are rules that import it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = f"{__package__}.{name}"
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args: getattr(import_module(self._name), name)(*args)
+
+    def entries(self, *kinds: str) -> Mapping[str, Rule]:
+        """Return rules that stand in the module's own table."""
+        return {kind: self._entry(kind) for kind in kinds}
+
+    def _entry(self, kind: str) -> Rule:
+        return lambda node: import_module(self._name).RULES[kind](node)
+
+
+custom = _Module("custom")
+dense = _Module("dense")
+indexing = _Module("indexing")
+movement = _Module("movement")
+normalization = _Module("normalization")
+random = _Module("random")
+recurrent = _Module("recurrent")
+reductions = _Module("reductions")
+scatter = _Module("scatter")
+shapes = _Module("shapes")
+vision = _Module("vision")
+volumes = _Module("volumes")
+windows = _Module("windows")
 
 
 def _one(op: str) -> Rule:
@@ -124,9 +147,9 @@ RULES: Mapping[str, Rule] = {
     "biDirectionalLSTM": recurrent.bidirectional_lstm,
     # reductions
     "reduce": reductions.reduce,
-    **{name: reductions.reduction(how) for name, how in reductions.FUNCTIONS.items()},
-    "argMax": reductions.index_of("arg_max"),
-    "argMin": reductions.index_of("arg_min"),
+    **reductions.entries("reduceL1", "reduceL2", "reduceMax", "reduceMin", "reduceSum", "reduceProd"),
+    **reductions.entries("reduceMean", "reduceLogSum", "reduceSumSquare", "reduceLogSumExp"),
+    **reductions.entries("argMax", "argMin"),
     # indices
     "gather": indexing.gather,
     "gatherND": indexing.gather_nd,
@@ -144,7 +167,7 @@ RULES: Mapping[str, Rule] = {
     "matrixBandPart": indexing.band_part,
     "lowerTriangular": indexing.lower_triangular,
     "upperTriangular": indexing.upper_triangular,
-    **random.RULES,
+    **random.entries(*DRAWING),
     # shapes and movement
     "loadConstant": shapes.load_constant,
     "loadConstantND": shapes.load_constant,
