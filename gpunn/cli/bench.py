@@ -16,9 +16,18 @@ from gpunn.bench.measure import ALL, BACKENDS, PREFERENCES, preference_text
 from gpunn.bench.peers import OTHERS
 from gpunn.cli.grid import ABSENT, Grid, number, report
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import PREFERENCE_NAMES, DeviceName, ModelFile, json_text, named_preference, words
+from gpunn.cli.show import (
+    PREFERENCE_NAMES,
+    AllColumns,
+    DeviceName,
+    ModelFile,
+    json_text,
+    named_preference,
+    words,
+)
 
 _STARTS = {"import s": "import_s", "load s": "load_s", "first answer s": "first_s"}
+_RARE = ("min ms", "CPU ms")
 _RUNS = {"median ms": "median_s", "p95 ms": "p95_s", "min ms": "min_s", "CPU ms": "cpu_s"}
 
 
@@ -85,7 +94,8 @@ def bench(
         float, typer.Option(metavar="SECONDS", min=0.1, help="End a library that does not answer.")
     ] = 300.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    every: AllColumns = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, with all columns.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead, with every single time.")
     ] = False,
@@ -118,7 +128,7 @@ def bench(
     if as_json:
         print(json_text(found.to_json()))
     else:
-        report(_described(found), grids(found), _notes(found), markdown=markdown)
+        report(_described(found), grids(found), _notes(found), markdown=markdown, every=every)
 
 
 def _counts(option: str, text: str) -> list[int]:
@@ -161,7 +171,12 @@ def grids(found: Benchmark) -> tuple[Grid, Grid]:
     ratios = tuple(f"{what} / {base}" for base in found.bases for what in ("time", "samples"))
     return (
         Grid(("from cold", *_STARTS, *first), tuple(_start(found, result) for result in done)),
-        Grid(("warm", *_RUNS, "samples/s", *ratios, "err"), tuple(_run(found, result) for result in done)),
+        Grid(
+            ("warm", *_RUNS, "samples/s", *ratios, "err"),
+            tuple(_run(found, result) for result in done),
+            rare=_RARE,
+            spare=("err", "p95 ms", *reversed(ratios)),
+        ),
     )
 
 

@@ -14,9 +14,11 @@ import typer
 from rich.console import Console
 from rich.progress import track
 from rich.progress_bar import ProgressBar
+from rich.text import Text
 
 import gpunn
 from gpunn import vision
+from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.pixels import Mean, PixelRange, Std, described, mean_and_std
 from gpunn.cli.show import (
     KINDS,
@@ -30,11 +32,13 @@ from gpunn.cli.show import (
     plain,
     stderr,
     stdout,
-    table,
 )
+from gpunn.cli.wrap import say
 from gpunn.errors import FormatError, MissingFileError
 from gpunn.graph.pixels import Numbers, tuple_of
 from gpunn.types import Array
+
+LEAST_LABEL = 18  # columns of the terminal to which names of classes may be shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +203,19 @@ def _read_photos(
 def _print_report(console: Console, report: _Report) -> None:
     for result in report.results:
         heading = "probability" if result.probabilities else "score"
-        console.print(plain(result.photo), style="bold", soft_wrap=True)
-        shown = table("#", "class", heading, "", right=("#", heading))
+        say(console, plain(result.photo), style="bold")
+        columns = (
+            Column("#", number=True),
+            Column("class", least=LEAST_LABEL),
+            Column(heading, number=True),
+            Column("", spare=1),
+        )
+        rows = []
         for rank, guess in enumerate(result.top, 1):
             figure = f"{guess.score:.1%}" if result.probabilities else f"{guess.score:.4g}"
-            bar = _bar(guess.score) if result.probabilities else ""
-            shown.add_row(str(rank), plain(guess.label), figure, bar)
-        console.print(shown)
+            bar = _bar(console, guess.score) if result.probabilities else Text()
+            rows.append(Row((Text(str(rank)), plain(guess.label), Text(figure), bar)))
+        print_table(console, columns, rows)
         console.print()
     count = len(report.results)
     each = f" ({duration(report.photo_seconds / count)} each)" if count > 1 else ""
@@ -213,14 +223,15 @@ def _print_report(console: Console, report: _Report) -> None:
         f"{count} photo{'s' if count > 1 else ''} in {duration(report.photo_seconds)}{each} on "
         f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
     )
-    console.print(plain(described(report.wanted)), soft_wrap=True)
-    console.print(plain(summary), soft_wrap=True)
+    say(console, plain(described(report.wanted)))
+    say(console, plain(summary))
     if report.skipped:
         print(f"skipped {len(report.skipped)} files that are no photos", file=sys.stderr)
 
 
-def _bar(share: float) -> ProgressBar:
-    return ProgressBar(1.0, share, width=24, complete_style="cyan", finished_style="cyan")
+def _bar(console: Console, share: float) -> Text:
+    bar = ProgressBar(1.0, share, width=24, complete_style="cyan", finished_style="cyan")
+    return Text.assemble(*((part.text, part.style or "") for part in console.render(bar)))
 
 
 def _document(report: _Report) -> dict[str, Any]:

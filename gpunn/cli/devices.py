@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 import gpunn
-from gpunn.cli.show import json_text, plain, stdout, table
+from gpunn.cli.show import json_text, plain, stdout
+from gpunn.cli.wrap import say
 
 _LIMITS = re.compile("max-compute|max-buffer-size|m(ax|in)-(storage|uniform)-buffer")  # the rest: for drawing
 
@@ -44,17 +45,17 @@ def _document(device: gpunn.DeviceInfo) -> dict[str, Any]:
 
 
 def _print_device(console: Console, device: gpunn.DeviceInfo, number: int) -> None:
-    console.print(plain(f"{number}: {device.name}"), style="bold", soft_wrap=True)
-    facts = table("", "")
-    facts.show_header = False
-    facts.add_row("backend", plain(device.backend))
-    facts.add_row("kind", plain(device.kind))
-    facts.add_row("driver", plain(device.driver or "-"))
-    facts.add_row("api", plain(device.api or "-"))
-    facts.add_row("PCI id", plain(device.pci_id or "-"))
-    for name, value in sorted(device.limits.items()):
-        if _LIMITS.match(name):
-            facts.add_row(plain(name), f"{value:,}")
-    console.print(facts)
-    console.print(plain(f"features: {', '.join(device.features) or '-'}"), soft_wrap=True)
+    say(console, plain(device.name), f"{number}: ", "bold")
+    facts = {
+        "backend": device.backend,
+        "kind": device.kind,
+        "driver": device.driver or "-",
+        "api": device.api or "-",
+        "PCI id": device.pci_id or "-",
+    }
+    facts |= {name: f"{value:,}" for name, value in sorted(device.limits.items()) if _LIMITS.match(name)}
+    width = max(map(len, facts)) + 2
+    for name, value in facts.items():
+        say(console, plain(value), f"{name:<{width}}")
+    say(console, plain(", ".join(device.features) or "-"), "features: ")
     console.print()

@@ -5,17 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpunn.cli.show import plain, stdout, table
+from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.show import plain, stdout
+from gpunn.cli.wrap import say
 
 ABSENT = "-"
+LEAST_NAME = 18  # columns of the terminal for the first column of a table
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of text; all columns but the first are numbers."""
+    """A table of text; all columns but the first are numbers.
+
+    rare: names of columns that a terminal shows only to those who ask for all. spare: names of columns that
+    it leaves out where there is no room, the last one first.
+    """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    rare: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns as a terminal shows them."""
+        name, *numbers = self.header
+        order = {spare: number for number, spare in enumerate(self.spare, 1)}
+        return (
+            Column(name, least=LEAST_NAME),
+            *(Column(n, number=True, rare=n in self.rare, spare=order.get(n, 0)) for n in numbers),
+        )
 
     def markdown(self) -> str:
         """Format the table as GitHub writes tables."""
@@ -24,9 +42,17 @@ class Grid:
 
 
 def report(
-    described: Mapping[str, str], grids: Sequence[Grid], notes: Sequence[str] = (), *, markdown: bool
+    described: Mapping[str, str],
+    grids: Sequence[Grid],
+    notes: Sequence[str] = (),
+    *,
+    markdown: bool,
+    every: bool = False,
 ) -> None:
-    """Print what was measured on what, the tables, and notes below them."""
+    """Print what was measured on what, the tables, and notes below them.
+
+    Markdown has all columns of the tables, a terminal only with `every`.
+    """
     if markdown:
         lists = [[f"- {name}: {value}" for name, value in described.items()], [f"- {n}" for n in notes]]
         head, tail = ("\n".join(lines) for lines in lists)
@@ -35,17 +61,15 @@ def report(
         return
     console = stdout()
     for name, value in described.items():
-        console.print(plain(f"{name}: {value}"), soft_wrap=True)
+        say(console, plain(value), f"{name}: ")
     for grid in grids:
-        shown = table(*grid.header, right=grid.header[1:])
-        for row in grid.rows:
-            shown.add_row(*map(plain, row))
         console.print()
-        console.print(shown)
+        rows = [Row(tuple(map(plain, cells))) for cells in grid.rows]
+        print_table(console, grid.columns(), rows, every=every)
     if notes:
         console.print()
     for note in notes:
-        console.print(plain(note), soft_wrap=True)
+        say(console, plain(note))
 
 
 def number(value: float | None, digits: int) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import gpunn
 from gpunn.backends.webgpu import shader
+from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, Cells, called, places, results
 from gpunn.cli.show import (
+    AllColumns,
     BackendName,
     DeviceName,
     ModelFile,
@@ -22,11 +25,13 @@ from gpunn.cli.show import (
     plain,
     size,
     stdout,
-    table,
 )
+from gpunn.cli.wrap import say
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import walk
+
+LEAST_RESULT = 24  # columns of the terminal for the types of an operation's results
 
 
 def inspect(
@@ -62,6 +67,7 @@ def inspect(
     ] = None,
     device: DeviceName = None,
     relaxed: Relaxed = False,
+    every: AllColumns = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
     """Show a model's operators, shapes, placement with reasons, and memory.
@@ -81,7 +87,7 @@ def inspect(
     elif "wgsl" in document:
         _print_shader(document["wgsl"])
     else:
-        _print_document(stdout(), document)
+        _print_document(stdout(), document, every)
 
 
 def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str, Any]:
@@ -176,32 +182,31 @@ def _operation(operation: Operation) -> dict[str, Any]:
     }
 
 
-def _print_document(console: Console, document: dict[str, Any]) -> None:
-    console.print(plain(document["model"]), style="bold")
+def _print_document(console: Console, document: dict[str, Any], every: bool) -> None:
+    say(console, plain(document["model"]), style="bold")
     for role in ("inputs", "outputs"):
         for tensor in document[role]:
-            what = f"{role[:-1]:<8} {tensor['name']} {tensor['declared']}"
+            what = f"{tensor['name']} {tensor['declared']}"
             what += f", default {tensor['default']:g}" if "default" in tensor else ""
-            console.print(plain(what), soft_wrap=True)
-    console.print(f"labels   {document['labels'] or 'none'}")
+            say(console, plain(what), f"{role[:-1]:<9}")
+    say(console, str(document["labels"] or "none"), "labels   ")
     for warning in document["warnings"]:
-        console.print(plain(f"warning  {warning}"), soft_wrap=True)
+        say(console, plain(warning), "warning  ")
     counts = ", ".join(f"{count} {op}" for op, count in document["operators"].items())
     known = "in the file" if document["stops"] is None else "up to where shapes depend on values"
-    console.print(plain(f"operators {known}: {counts}"), soft_wrap=True)
-    console.print(f"constants in the file: {size(document['constant_bytes'])}")
+    say(console, plain(f"operators {known}: {counts}"))
+    say(console, f"constants in the file: {size(document['constant_bytes'])}")
     console.print()
-    heading = f"operations on {document['device']}, backend {document['backend']}"
-    console.print(plain(heading), style="bold", soft_wrap=True)
-    console.print(_placement(document))
+    say(console, plain(f"operations on {document['device']}, backend {document['backend']}"), style="bold")
+    _print_placement(console, document, every)
     console.print()
     for name, value in document["memory"].items():
         if value:
-            console.print(f"{_MEMORY[name]}: {size(value)}")
+            say(console, f"{_MEMORY[name]}: {size(value)}")
     if "plan" in document:
         console.print()
         console.print("dispatches", style="bold")
-        console.print(_plan(document))
+        _print_plan(console, document, every)
 
 
 def _print_shader(document: dict[str, Any]) -> None:
@@ -221,36 +226,58 @@ def _print_shader(document: dict[str, Any]) -> None:
         print(f"{number:4} {place:<{width}} | {line}".rstrip())
 
 
-def _placement(document: dict[str, Any]) -> Table:
-    reasons = ["reason"] if any(row["reason"] for row in document["placement"]) else []
-    shown = table("#", "operation", "result", "runs on", *reasons, "in the file", right=("#",))
-    for number, row in enumerate(document["placement"]):
-        shown.add_row(
-            str(number),
-            plain("  " * row["depth"] + _called(row)),
-            plain(" ".join(row["outputs"])),
-            row["backend"],
-            *([plain(row["reason"])] if reasons else []),
-            plain(row["origin"].removeprefix(f"{document['model']}: ")),
-        )
-    return shown
+def _print_placement(console: Console, document: dict[str, Any], every: bool) -> None:
+    listed = document["placement"]
+    types, where = _results(listed), places([row["origin"] for row in listed], document["model"])
+    reasons = {row["reason"] for row in listed if row["backend"] == "cpu"}
+    one = len(reasons) == 1 and "" not in reasons and len(listed) > 1
+    if one:
+        say(console, plain(next(iter(reasons))), "on cpu because ", "dim")
+    columns = (
+        Column("#", number=True),
+        Column("operation", least=LEAST_NAME),
+        Column(types.heading, least=LEAST_RESULT),
+        Column("runs on", shared=True),
+        Column("reason", sentences=True, shared=True, rare=one),
+        Column(where.heading, least=LEAST_PLACE, spare=1),
+    )
+    rows = [
+        (str(number), "  " * row["depth"] + _called(row), result, row["backend"], row["reason"], place)
+        for number, (row, result, place) in enumerate(zip(listed, types.cells, where.cells, strict=True))
+    ]
+    print_table(console, columns, [Row(tuple(map(plain, cells))) for cells in rows], every=every)
 
 
-def _plan(document: dict[str, Any]) -> Table:
-    columns = ("#", "operation", "result", "kernel", "groups", "workgroup", "reason")
-    shown = table(*columns, right=("#",))
-    for number, row in enumerate(document["plan"]):
-        shown.add_row(
+def _print_plan(console: Console, document: dict[str, Any], every: bool) -> None:
+    listed = document["plan"]
+    types = _results(listed)
+    columns = (
+        Column("#", number=True),
+        Column("operation", least=LEAST_NAME),
+        Column(types.heading, least=LEAST_RESULT),
+        Column("kernel", least=LEAST_NAME),
+        Column("groups"),
+        Column("workgroup", shared=True),
+        Column("reason", sentences=True),
+    )
+    rows = [
+        (
             str(number),
-            plain(_called(row)),
-            plain(" ".join(row["outputs"])),
+            _called(row),
+            result,
             row["kernel"],
             "x".join(map(str, row["groups"])),
             "x".join(map(str, row["workgroup"])),
-            plain(row["reason"]),
+            row["reason"],
         )
-    return shown
+        for number, (row, result) in enumerate(zip(listed, types.cells, strict=True))
+    ]
+    print_table(console, columns, [Row(tuple(map(plain, cells))) for cells in rows], every=every)
 
 
 def _called(row: dict[str, Any]) -> str:
-    return f"{row['op']} + {row['activation']}" if row["activation"] else str(row["op"])
+    return called(row["op"], row["activation"])
+
+
+def _results(rows: Sequence[dict[str, Any]]) -> Cells:
+    return results([row["outputs"] for row in rows])

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import gpunn
+from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, called, places
 from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_profile
 from gpunn.cli.progress import progress_bars
 from gpunn.cli.show import (
+    AllColumns,
     BackendName,
     DeviceName,
     ModelFile,
@@ -23,10 +25,11 @@ from gpunn.cli.show import (
     json_text,
     plain,
     stdout,
-    table,
 )
+from gpunn.cli.wrap import say
 from gpunn.comparison.inputs import file_source
-from gpunn.profiling import Profile, Row
+from gpunn.profiling import Profile
+from gpunn.profiling import Row as Operation
 
 _METHODS = {
     "timestamps": "the device's timestamps around each dispatch",
@@ -62,6 +65,7 @@ def profile(
     pixels: PixelRange = None,
     mean: Mean = None,
     std: Std = None,
+    every: AllColumns = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
     """Show the time, arithmetic and memory traffic of every operation of a model.
@@ -92,66 +96,68 @@ def profile(
     if as_json:
         print(json_text(found.to_json()))
     else:
-        _print(stdout(), found)
+        _print(stdout(), found, every)
 
 
-def _print(console: Console, found: Profile) -> None:
-    console.print(plain(found.model), style="bold")
-    console.print(plain(f"on {found.device}, backend {found.backend}; input: {found.inputs}"), soft_wrap=True)
+def _print(console: Console, found: Profile, every: bool) -> None:
+    say(console, plain(found.model), style="bold")
+    say(console, plain(f"on {found.device}, backend {found.backend}; input: {found.inputs}"))
     console.print()
-    console.print(_rows(found))
+    _print_operations(console, found, every)
     console.print()
     flops = sum(row.flops for row in found.rows)
     total = found.operations_seconds
-    console.print(f"operations  {duration(total)} by {_METHODS[found.method]}", soft_wrap=True)
-    console.print(f"arithmetic  {flops / 1e6:,.1f} MFLOP, {flops / total / 1e9 if total else 0:,.1f} GFLOP/s")
-    console.print(f"a run       {duration(found.run_seconds)} from arrays to arrays (median)")
+    lines = {
+        "operations": f"{duration(total)} by {_METHODS[found.method]}",
+        "arithmetic": f"{flops / 1e6:,.1f} MFLOP, {flops / total / 1e9 if total else 0:,.1f} GFLOP/s",
+        "a run": f"{duration(found.run_seconds)} from arrays to arrays (median)",
+    }
     if found.backend != "cpu":
         parts = {
             "upload": found.upload_seconds,
             "encode": found.encode_seconds,
             "read back": found.readback_seconds,
         }
-        console.print(f"host        {', '.join(f'{name} {duration(part)}' for name, part in parts.items())}")
-    starting = f"compile {duration(found.compile_seconds)}, first run {duration(found.first_seconds)}"
-    console.print(f"start       {starting}")
+        lines["host"] = ", ".join(f"{name} {duration(part)}" for name, part in parts.items())
+    lines["start"] = f"compile {duration(found.compile_seconds)}, first run {duration(found.first_seconds)}"
+    for name, line in lines.items():
+        say(console, line, f"{name:<12}")
 
 
-def _rows(found: Profile) -> Table:
-    right = ("#", "time", "share", "MFLOP", "GFLOP/s", "GB/s")
+def _print_operations(console: Console, found: Profile, every: bool) -> None:
+    where = places([row.origin for row in found.rows], found.model)
     columns = (
-        "#",
-        "operation",
-        "result",
-        "kernel",
-        "time",
-        "share",
-        "MFLOP",
-        "GFLOP/s",
-        "GB/s",
-        "in the file",
+        Column("#", number=True),
+        Column("operation", least=LEAST_NAME),
+        Column("result"),
+        Column("kernel", least=LEAST_NAME),
+        Column("time", number=True),
+        Column("share", number=True),
+        Column("MFLOP", number=True, rare=True),
+        Column("GFLOP/s", number=True, spare=1),
+        Column("GB/s", number=True, spare=2),
+        Column(where.heading, least=LEAST_PLACE, spare=3),
     )
-    shown = table(*columns, right=right)
     slowest = max((row.seconds for row in found.rows), default=0.0)
-    for row in found.rows:
-        shown.add_row(
-            str(row.index),
-            plain(_called(row)),
-            plain("x".join(map(str, row.shape))),
-            plain(" ".join(row.kernels) or "cpu"),
-            duration(row.seconds),
-            f"{row.share:.1%}",
-            f"{row.flops / 1e6:,.2f}",
-            _giga(row.flops_per_second),
-            _giga(row.bytes_per_second),
-            plain(row.origin.removeprefix(f"{found.model}: ")),
-            style="bold" if row.seconds == slowest else None,
-        )
-    return shown
+    rows = [
+        Row(tuple(map(plain, (*_cells(row), place))), style="bold" if row.seconds == slowest else "")
+        for row, place in zip(found.rows, where.cells, strict=True)
+    ]
+    print_table(console, columns, rows, every=every)
 
 
-def _called(row: Row) -> str:
-    return f"{row.op} + {row.activation}" if row.activation else row.op
+def _cells(row: Operation) -> tuple[str, ...]:
+    return (
+        str(row.index),
+        called(row.op, row.activation),
+        "x".join(map(str, row.shape)),
+        " ".join(row.kernels) or "cpu",
+        duration(row.seconds),
+        f"{row.share:.1%}",
+        f"{row.flops / 1e6:,.2f}",
+        _giga(row.flops_per_second),
+        _giga(row.bytes_per_second),
+    )
 
 
 def _giga(value: float | None) -> str:

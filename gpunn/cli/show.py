@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gpunn.compilation.runtime import Preference
@@ -32,6 +31,7 @@ DeviceName = Annotated[
         help="Which GPU: its number in `gpunn devices`, a part of its name, or its PCI id.",
     ),
 ]
+AllColumns = Annotated[bool, typer.Option("--all", help="Print all columns of the tables.")]
 Relaxed = Annotated[
     bool,
     typer.Option(
@@ -39,12 +39,17 @@ Relaxed = Annotated[
         help="Store float32 intermediates and weights as float16: half the memory, less accurate.",
     ),
 ]
-WIDE = 1000  # columns of a table that goes to a file or a pipe, where nothing wraps
+WIDE = 10**6  # columns of a file or a pipe, where nothing is broken, shortened or left out
 
 
 def stdout() -> Console:
     """Return the console for results."""
-    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+    return Console(width=None if on_terminal() else WIDE, highlight=False)
+
+
+def on_terminal() -> bool:
+    """Tell whether results go to a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def stderr() -> Console:
@@ -100,14 +105,6 @@ def plain(value: object) -> Text:
 def one_line(message: str) -> str:
     """Replace every run of white space in a message, including line breaks, by one blank."""
     return plain(" ".join(message.split())).plain
-
-
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Make an open table; the columns named in `right` contain numbers."""
-    made = Table(box=None, header_style="dim", pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
 
 
 def json_text(document: Any) -> str:

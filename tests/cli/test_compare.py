@@ -31,7 +31,7 @@ def test_json_and_table_agree(run: Run, photo: Path, gpu: str) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert "every layer and output is within its tolerance" in outcome.out
     for layer in document["layers"]:
-        assert layer["origin"].removeprefix(f"{MODEL.name}: ") in outcome.out
+        assert layer["origin"].removeprefix(f"{MODEL.name}: operation ") in outcome.out
     for pair in document["pairs"]:
         assert f"{pair['candidate']} - {pair['reference']}" in outcome.out
 

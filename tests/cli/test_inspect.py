@@ -45,7 +45,7 @@ def test_inspect_prints_every_operation(run: Run) -> None:
     outcome = run("inspect", MODEL, "--backend", "cpu")
     assert (outcome.code, outcome.err) == (0, "")
     for row in document["placement"]:
-        assert row["origin"].removeprefix(f"{MODEL.name}: ") in outcome.out
+        assert row["origin"].removeprefix(f"{MODEL.name}: operation ") in outcome.out
 
 
 def test_inputs_with_a_default(run: Run, tmp_path: Path) -> None:
