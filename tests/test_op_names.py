@@ -30,7 +30,7 @@ A_WORD = "the English word, no op"
 REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/__init__.py": ("public functions of the same names", {"dequantize", "quantize"}),
     "gpunn/cli/classify.py": (A_WORD, {"mean"}),
-    "gpunn/cli/compare.py": (A_WORD, {"equal"}),
+    "gpunn/cli/comparison.py": (A_WORD, {"equal"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
     "gpunn/report/layers.py": (A_WORD, {"equal"}),
     "gpunn/importers/common/strided_slice.py": (
