@@ -1,4 +1,4 @@
-"""What gpunn compare prints: the errors of outputs, of layers and of tensors, and the findings."""
+"""The text of gpunn compare: the errors of outputs, of layers and of tensors, and the findings."""
 
 from __future__ import annotations
 

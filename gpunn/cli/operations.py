@@ -1,4 +1,4 @@
-"""What tables of operations have in common: names, results, places in the file."""
+"""The common columns of tables of operations: names, results, places in the file."""
 
 from __future__ import annotations
 
