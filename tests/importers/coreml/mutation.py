@@ -1,20 +1,9 @@
-"""Damaged .mlmodel files, made of sound ones at random: bytes changed, or contents of messages.
-
-    python -m tests.importers.coreml.mutation COUNT [SEED]
-
-damages the files of all conformance cases, and pipelines of them, COUNT times, and prints what is not
-answered with a model or an error of gpunn's, in time and in little memory. The tests do the same with a few
-files.
-"""
+"""Damaged .mlmodel files, made of sound ones at random: contents of messages are changed."""
 
 from __future__ import annotations
 
-import sys
 import time
-import traceback
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -28,7 +17,6 @@ from tests.importers.coreml.conformance import loader
 from tests.importers.tflite.test_demands import LIMIT_SECONDS
 
 LARGEST = 50_000  # bytes of a case that is damaged
-MEMORY = 4 << 30  # bytes of address space
 INTEGERS = (0, 1, -1, 2, 3, 5, 100, 2**16, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, -(2**31), -(2**63))
 FLOATS = (0.0, -1.0, 0.5, 1e-30, 3e38, float("inf"), float("-inf"), float("nan"), 2.0**31)
 
@@ -45,25 +33,6 @@ def survives(data: bytes) -> str:
     took = time.perf_counter() - start
     assert took < LIMIT_SECONDS, f"took {took:.1f} s"
     return answer
-
-
-def damaged_bytes(data: bytes, random: Random) -> bytes:
-    """Change, insert, delete or repeat a few bytes, or cut the file."""
-    changed = bytearray(data)
-    for _ in range(random.randint(1, 4)):
-        at, length = random.randrange(len(changed) + 1), random.randint(1, 8)
-        kind = random.randrange(8)
-        if kind < 4 and at < len(changed):
-            changed[at] = random.randrange(256)
-        elif kind == 4:
-            changed[at:at] = random.randbytes(length)
-        elif kind == 5:
-            del changed[at : at + length]
-        elif kind == 6:
-            changed[at:at] = changed[at : at + 10 * length]
-        elif random.random() < 0.2:
-            del changed[at:]
-    return bytes(changed)
 
 
 def damaged_contents(message: Message, random: Random) -> bytes:
@@ -172,7 +141,7 @@ def in_pipeline(models: Sequence[Message]) -> Message:
     return made
 
 
-def _seeds(random: Random) -> list[Message]:
+def seeds(random: Random) -> list[Message]:
     """Messages of small conformance cases, five for each layer type, and a pipeline for each."""
     found: dict[str, list[Message]] = {}
     for case in loader().load():
@@ -181,39 +150,3 @@ def _seeds(random: Random) -> list[Message]:
     some = [random.choice(messages) for messages in found.values()]
     pairs = [in_pipeline([one, random.choice(some)]) for one in some]
     return [*(random.choice(m) for m in found.values() for _ in range(5)), *pairs]
-
-
-def main(count: int, seed: int) -> int:
-    """Damage files; return how many were not answered as they should be."""
-    import resource  # not on every system
-
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    warnings.simplefilter("error")
-    random = Random(seed)
-    seeds = _seeds(random)
-    answers: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
-    ways: Sequence[Callable[[Message], bytes]] = (
-        lambda m: damaged_bytes(m.SerializeToString(), random),
-        lambda m: damaged_contents(m, random),
-    )
-    for number in range(count):
-        data = ways[number % 2](seeds[number // 2 % len(seeds)])
-        try:
-            answers[survives(data) or "model"] += 1
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__} at {place.filename}:{place.lineno}: {str(error)[:200]}"
-            key = f"{type(error).__name__} at {place.filename}:{place.lineno}"
-            if not failures[key]:
-                print(number, what, len(data), flush=True)
-            failures[key] += 1
-    print(f"{count} files of {len(seeds)}: {dict(answers)}; failures: {dict(failures)}")
-    return sum(failures.values())
-
-
-if __name__ == "__main__":
-    numbers = [int(argument) for argument in sys.argv[1:]]
-    sys.exit(bool(main(numbers[0], numbers[1] if len(numbers) > 1 else 0)))

@@ -19,8 +19,9 @@ from tests.importers.coreml.builder import (
     model,
     weights_of,
 )
-from tests.importers.coreml.mutation import damaged_bytes, damaged_contents, in_pipeline, survives
+from tests.importers.coreml.mutation import damaged_contents, in_pipeline, survives
 from tests.importers.coreml.test_package import package
+from tests.importers.damage import damaged_bytes
 
 ROUNDS = 400
 

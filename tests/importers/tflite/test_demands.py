@@ -19,9 +19,8 @@ from tests.tflite_builder import Array, Graph
 
 LIMIT_SECONDS = 5.0  # for files of a few KiB; a sound one takes hundreds of times less
 LIMIT_BYTES = 64 << 20  # of memory while reading: for folded constants and for Python
-EXTREMES = st.sampled_from(
-    [0, 1, 2, 3, 7, 1000, 46341, 65536, 1 << 20, 1 << 24, 1 << 30, (1 << 31) - 1, -1, -(1 << 31)]
-)
+NUMBERS = (0, 1, 2, 3, 7, 1000, 46341, 65536, 1 << 20, 1 << 24, 1 << 30, (1 << 31) - 1, -1, -(1 << 31))
+EXTREMES = st.sampled_from(NUMBERS)
 RUN_BYTES = 1 << 16  # of all tensors: a model below this size must run at once, or be refused
 F, I8 = DType.FLOAT32, TensorType(DType.INT8, (1, 3, 3, 2), Quantization((0.1,), (0,)))
 WINDOWS = {"stride_w": 1, "stride_h": 1}

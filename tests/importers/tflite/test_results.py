@@ -12,7 +12,7 @@ from gpunn.importers.tflite.result_types import RESULT_TYPES
 from gpunn.model import load
 from tests.importers.tflite.case import Case
 from tests.importers.tflite.cases import CASES
-from tests.importers.tflite.test_contents import packed, schema
+from tests.importers.tflite.mutation import packed, schema
 from tests.importers.tflite.test_operators import check, prepared
 from tests.tflite_builder import litert_run
 
