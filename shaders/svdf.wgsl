@@ -1,9 +1,10 @@
 //!use units
 // For each filter f of unit n (p.rank of them, one after another) the memory state[m, f] takes as its newest entry
-// entry(sum over k of enter(x[m, k]) * feature[f, k]). Then y[m, n] = apply(bias[n] + sum over f and t of state[m, f,
-// t] * time[f, t]). Then the memory moves on by one: the oldest entry goes, and the newest place is 0.
-// Expects x, feature, time, bias, state; y, state_out; enter(x), entry(sum), apply(sum); p.count and p.units
-// (lib/units.wgsl); p.rank; p.depth, the extent of x; p.memory, the entries of a memory. A cooperative group
+// entry(sum over k of enter(x[m, k]) * feature[f, k]). Then y[m, n] = apply(bias[n] + sum over f and t of
+// recall(state[m, f, t]) * time[f, t]). Then the memory moves on by one: the oldest entry goes, and the newest place
+// is entry(0).
+// Expects x, feature, time, bias, state; y, state_out; enter(x), entry(sum), recall(v), apply(sum); p.count and
+// p.units (lib/units.wgsl); p.rank; p.depth, the extent of x; p.memory, the entries of a memory. A cooperative group
 // (lib/cooperative.wgsl) shares a result.
 
 fn share(at: Member, m: u32, n: u32, inside: bool) -> T {
@@ -21,9 +22,9 @@ fn share(at: Member, m: u32, n: u32, inside: bool) -> T {
       if (t + 1u < p.memory) {
         v = load_state(start + t);
       } else {
-        store_state_out(start + t, T(0));
+        store_state_out(start + t, entry(T(0)));
       }
-      sum += v * load_time(f * p.memory + t);
+      sum += recall(v) * load_time(f * p.memory + t);
       if (t > 0u) {
         store_state_out(start + t - 1u, v);
       }

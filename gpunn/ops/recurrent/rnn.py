@@ -29,7 +29,7 @@ from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expe
 from gpunn.ops.elementwise.unary import activation_function, apply_activation, check_activation
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.op import Op, matrices, op
-from gpunn.ops.recurrent.svdf_integer import DTYPES, INTEGER, of_integers
+from gpunn.ops.recurrent.svdf_integer import INTEGER, dtypes, of_integers
 from gpunn.types import Array, Shape, TensorType
 
 # Python takes no mandatory parameter after an optional one; infer sees to it that these are there.
@@ -146,7 +146,7 @@ def _infer_svdf(call: Call) -> tuple[TensorType, ...]:
         x = expect_types(call, 2)
     else:
         x = call.expect_rank(0, 2)
-        expect_stored(call, DTYPES)
+        expect_stored(call, dtypes(call))
         check_activation(call)
     rank = expect_int(call, "rank", call["rank"])
     if rank < 1:
@@ -180,6 +180,7 @@ def _svdf_kernel(call: Call) -> Kernel:
         functions={
             "enter": Function(("x",), "x"),
             "entry": Function(("sum",), "sum"),
+            "recall": Function(("v",), "v"),
             **activation_function(call),
         },
         loop_iterations=Loop(call["rank"], (*walks, halving(group.size))).iterations,
@@ -215,7 +216,7 @@ def svdf(
     M] (the documents say (M - 1), all implementations M; the old content of the newest place is not used);
     results: state [B, F * M], y [B, U]. Raises ModelError for other shapes, mixed dtypes, a rank that does
     not divide F, and an unknown activation. Quantised: x, weights_feature and y int8, weights_time and state
-    int16, bias int32. NeuralNetworks.h, ANEURALNETWORKS_SVDF; TFLite schema, SVDFOptions.
+    both int16 or both int8, bias int32. NeuralNetworks.h, ANEURALNETWORKS_SVDF; TFLite schema, SVDFOptions.
     """
     batch, (filters, memory) = x.shape[0], weights_time.shape
     newest = product(x, weights_feature)[:, :, None]

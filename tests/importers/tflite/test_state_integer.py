@@ -9,6 +9,7 @@ import pytest
 
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.model import Model, load
+from gpunn.ops.fixed_point.affine import dequantize
 from gpunn.types import DType, Quantization, TensorType
 from tests.ops.quantized import quantized, stored
 from tests.tflite_builder import ABSENT, Graph, litert_runs
@@ -228,23 +229,31 @@ def test_wrong_element_types_are_refused(position: int, type: TensorType, messag
 
 
 def integer_svdf(
-    sizes: tuple[int, int, int, int, int], bias: bool = True, scale: float = 0.04
+    sizes: tuple[int, int, int, int, int],
+    bias: bool = True,
+    scale: float = 0.04,
+    dtype: DType = DType.INT16,
+    zero: int = 0,
 ) -> tuple[bytes, TensorType]:
-    """Return a file of the integer form, and its input's type; the result's scale decides on clamping."""
+    """Return a file of the integer form, and its input's type; the result's scale decides on clamping.
+
+    `dtype` of state and time weights, `zero` of the state.
+    """
     batch, depth, units, rank, memory = sizes
     generator, filters = np.random.default_rng(3), units * rank
     x = quantized(DType.INT8, (batch, depth), 0.02, -3)
     graph = Graph()
     numbers = [graph.input(x)]
-    for dtype, shape, size, step in (
+    short = dtype is DType.INT16
+    for kind, shape, size, step in (
         (DType.INT8, (filters, depth), 127, 0.01),
-        (DType.INT16, (filters, memory), 32767, 2e-5),
-        (DType.INT32, (units,), 2_000_000, 1e-8),
+        (dtype, (filters, memory), 32767 if short else 127, 2e-5 if short else 0.005),
+        (DType.INT32, (units,), 2_000_000 if short else 2000, 1e-8 if short else 1e-5),
     ):
-        value = generator.integers(-size, size + 1, shape).astype(dtype.numpy)
-        numbers.append(graph.tensor(quantized(dtype, shape, step, 0), data=value.tobytes()))
+        value = generator.integers(-size, size + 1, shape).astype(kind.numpy)
+        numbers.append(graph.tensor(quantized(kind, shape, step, 0), data=value.tobytes()))
     numbers[3] = numbers[3] if bias else ABSENT
-    state = quantized(DType.INT16, (batch, filters * memory), 0.0005, 0)
+    state = quantized(dtype, (batch, filters * memory), 0.0005 if short else 0.1, zero)
     numbers.append(graph.tensor(state, is_variable=True))
     options = {"rank": rank, "fused_activation_function": "RELU"}
     y = quantized(DType.INT8, (batch, units), scale, -128)
@@ -268,12 +277,41 @@ def test_integer_svdf_has_the_bits_of_litert(
     np.testing.assert_array_equal(found, [y for (y,) in expected])
 
 
+def test_integer_svdf_with_a_state_of_int8_is_near_the_real_one(backend: str) -> None:
+    """TFLite Micro has this form, LiteRT takes the integers of the time weights for int16.
+
+    Each entry is rounded to steps of 0.1 and so off by 0.05 at most, then weighed and added up over a memory
+    of 6; the result is rounded once more.
+    """
+    sizes = (3, 9, 17, 2, 6)
+    file, x = integer_svdf(sizes, scale=0.2, dtype=DType.INT8, zero=-9)
+    model = load(file)
+    _, features, time, bias, _ = (o for o in model.operations[0].inputs if o is not None)
+    reals = [dequantize(o.value, o.type) for o in (features, time) if o.value is not None]
+    assert bias.value is not None
+    state = np.zeros((3, 34, 6))
+    allowed = 0.05 * np.abs(reals[1]).reshape(17, 12).sum(1) + 0.1
+    with model.compile(backend=backend) as compiled:
+        for seed in range(8):
+            frame = stored(seed, x) // 8 - 3  # so that no entry is clamped
+            newest = dequantize(frame, x) @ reals[0].T
+            assert np.abs(newest).max() < 0.1 * 118
+            state = np.concatenate([state[:, :, 1:], newest[:, :, None]], axis=2)
+            sums = (state * reals[1]).sum(2).reshape(3, 17, 2).sum(2) + bias.value * 0.1 * 0.005
+            result = (compiled(frame).astype(float) + 128) * 0.2
+            assert (np.abs(result - np.clip(sums, 0, 51)) <= allowed * 1.01).all()
+            assert np.ptp(result) > 1
+
+
 @pytest.mark.parametrize(
     ("position", "type", "message"),
     [
         (1, quantized(DType.UINT8, (3, 4), 0.01), "input 1 must be quantised int8"),
         (2, quantized(DType.INT16, (3, 2), 2e-5, 1), "zero points of 0"),
         (4, TensorType(DType.INT16, (1, 6)), "input 4 must be quantised int16"),
+        (4, quantized(DType.INT16, (1, 6), 0.0005, 1), "a state of int16 must have zero points of 0"),
+        (4, quantized(DType.INT8, (1, 6), 0.0005), "input 2 must be quantised int8"),
+        (2, quantized(DType.INT8, (3, 2), 2e-5), "input 2 must be quantised int16"),
     ],
 )
 def test_wrong_types_of_integer_svdf_are_refused(position: int, type: TensorType, message: str) -> None:

@@ -126,9 +126,18 @@ def test_svdf_by_hand(backend: str) -> None:
     assert moved.tolist() == [[2, 2, 0, 4, -2, 0]]
 
 
+STATES = {
+    "int16": (quantized(DType.INT16, (1,), 2e-5), quantized(DType.INT16, (1,), 0.0005)),
+    "int8": (quantized(DType.INT8, (1,), 0.005), quantized(DType.INT8, (1,), 0.1, -9)),
+}
+
+
 @pytest.mark.parametrize("activation", [None, "relu", "relu6"])
 @pytest.mark.parametrize("step", [1e-6, 2e-4, 0.05])
-def test_integer_svdf(step: float, activation: str | None, backend: str) -> None:
+@pytest.mark.parametrize("kinds", STATES.values(), ids=STATES)
+def test_integer_svdf(
+    kinds: tuple[TensorType, TensorType], step: float, activation: str | None, backend: str
+) -> None:
     """Many, some or none of the results are clamped; sums of extremes wrap around."""
     for seed, sizes in enumerate(SVDFS):
         (batch, depth, units, rank, memory) = sizes
@@ -136,9 +145,9 @@ def test_integer_svdf(step: float, activation: str | None, backend: str) -> None
         types = [
             quantized(DType.INT8, (batch, depth), 0.02, -3),
             quantized(DType.INT8, (filters, depth), 0.01),
-            quantized(DType.INT16, (filters, memory), 2e-5),
+            kinds[0].with_shape((filters, memory)),
             TensorType(DType.INT32, (units,)),
-            quantized(DType.INT16, (batch, filters * memory), 0.0005),
+            kinds[1].with_shape((batch, filters * memory)),
         ]
         inputs = [stored(seed + k, t) for k, t in enumerate(types)]
         if seed % 2:
@@ -150,6 +159,28 @@ def test_integer_svdf(step: float, activation: str | None, backend: str) -> None
         for bias in (inputs[3], None):
             with_bias = [*inputs[:3], bias, inputs[4]]
             check_integer("svdf", with_bias, types, attrs, [types[4].quantization, y], backend=backend)
+
+
+def test_integer_svdf_with_a_state_of_int8_by_hand(backend: str) -> None:
+    """All factors are 1. Entries are sums plus the state's zero point 7, within int8: 127, 7 - 60 = -53."""
+    types = [
+        quantized(DType.INT8, (1, 2), 0.5, 2),
+        quantized(DType.INT8, (2, 2), 0.5),
+        quantized(DType.INT8, (2, 3), 0.5),
+        TensorType(DType.INT32, (2,)),
+        quantized(DType.INT8, (1, 6), 0.25, 7),
+    ]
+    weights = [[10, -10], [-2, 4]], [[1, 2, -1], [3, 1, 1]]
+    values = ([[12, -8]], *weights, [5, -20], [[8, 6, 99, 127, -128, 99]])
+    inputs = [np.array(v, t.dtype.numpy) for v, t in zip(values, types, strict=True)]
+    y = Quantization((0.125,), (-3,))
+    moved, result = check_integer(
+        "svdf", inputs, types, {"rank": 1}, [types[4].quantization, y], backend=backend
+    )
+    assert moved.tolist() == [[6, 127, 7, -128, -53, 7]]
+    sums = [1 * 1 + 2 * -1 - 1 * 120 + 5, 3 * 120 - 135 - 60 - 20]
+    assert result.tolist() == [[sums[0] - 3, 127]]
+    assert sums[1] - 3 > 127
 
 
 # Batch, steps, units: one invocation for each unit, or for several units.
