@@ -17,8 +17,9 @@ from flatbuffers.number_types import Int32Flags
 from flatbuffers.table import Table
 
 from gpunn.errors import FormatError
-from gpunn.importers.tflite.biases import with_fitting_biases
+from gpunn.importers.tflite.layers import with_filters, with_fitting_biases
 from gpunn.importers.tflite.quantization import quantization_of, read_parameters
+from gpunn.importers.tflite.restated import with_stated_scales
 from gpunn.importers.tflite.result_types import result_type
 from gpunn.importers.tflite.sparse import read_sparsity
 from gpunn.importers.tflite.subgraph import (
@@ -207,7 +208,9 @@ class TfliteFile:
             for i in operator.outputs:
                 if name not in ("", typed[i].type_name):
                     typed[i] = self._tensor(i, tensors[i], prefix, name)
-        typed = with_fitting_biases(unscaled(typed, read), read, self.warn)
+        typed, read = with_stated_scales(typed, read, inputs, self.warn)
+        typed = with_filters(unscaled(typed, read), read, self.warn)
+        typed = with_fitting_biases(typed, read, self.warn)
         return FileGraph(index, *with_generators(typed, read), inputs, outputs)
 
     def _tensor(self, index: int, tensor: Any, prefix: str, type_name: str = "") -> FileTensor:
@@ -252,6 +255,7 @@ class TfliteFile:
             sparsity=sparsity,
             bits=bits,
             blocks=parameters.blocks,
+            dead=parameters.scales == (0.0,),
         )
 
     def _bits(self, where: str, type_name: str, buffer: int) -> int:

@@ -23,7 +23,8 @@ class FileTensor:
 
     `place` identifies the entry, for messages. `open` is the shape with the extents that the file leaves open
     (shape_signature -1, or no shape at all). `bits`: of an element, if several share a byte of the file.
-    `blocks`: the blocks of a row that have scales of their own, if it is quantised in this way.
+    `blocks`: the blocks of a row that have scales of their own, if it is quantised in this way. `dead`: its
+    only scale is 0, which stands for no quantisation except in a filter.
     """
 
     place: str
@@ -38,6 +39,7 @@ class FileTensor:
     sparsity: Sparsity | None = None
     bits: int = 0
     blocks: Blocks | None = None
+    dead: bool = False
 
     @property
     def is_handle(self) -> bool:

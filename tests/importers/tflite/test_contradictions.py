@@ -64,12 +64,13 @@ def layer_file(
     bias: Quantization,
     filter_scales: tuple[float, ...] = (0.02,),
     scale_y: float = 0.1,
+    zeros: tuple[int, ...] = (),
 ) -> bytes:
-    """A layer with inputs of scale 0.05 and a bias of any quantisation."""
+    """A layer with inputs of scale 0.05 and a bias of any quantisation; `zeros` of the filter."""
     layer, graph = LAYERS[operator], Graph()
     zero = 0 if x is I16 else 3
     w = U8 if x is U8 else I8
-    scales = Quantization(filter_scales, (0,) * len(filter_scales), layer.axis)
+    scales = Quantization(filter_scales, zeros or (0,) * len(filter_scales), layer.axis)
     filter = TensorType(w, layer.w, scales)
     values = np.arange(-700, 700, 1400 // layer.channels, np.int32)[: layer.channels]
     given = graph.input(quantized(x, layer.x, 0.05, zero))
@@ -133,6 +134,28 @@ def test_channels_of_no_scale_are_dead(operator: str, scales: tuple[float, ...],
     assert model.warnings == ()
 
 
+def test_a_filter_of_the_only_scale_0_is_0(backend: str) -> None:
+    for operator, layer in LAYERS.items():
+        x = quantized(I8, layer.x, 0.05, 3)
+        model = run_as_litert(layer_file(operator, I8, one(0.0), (0.0,)), [stored(0, x)], backend)
+        assert model.warnings == ()
+
+
+@pytest.mark.parametrize("operator", sorted(LAYERS.keys() - {"CONV_2D"}))
+def test_zero_points_beside_several_scales_count_as_0(operator: str, backend: str) -> None:
+    scales, layer = FILTER_SCALES[:3], LAYERS[operator]
+    bias = Quantization(tuple(float(np.float32(0.05) * np.float32(s)) for s in scales), (0, 0, 0))
+    file = layer_file(operator, I8, bias, scales, zeros=(5, -7, 9))
+    (warning,) = run_as_litert(file, [stored(0, quantized(I8, layer.x, 0.05, 3))], backend).warnings
+    assert warning.startswith(f"operation 0, {operator}: the filter has zero points beside several scales")
+
+
+def test_litert_refuses_such_zero_points_of_a_convolution() -> None:
+    bias = Quantization((0.001, 0.0015, 0.0005), (0, 0, 0))
+    with pytest.raises(ModelError, match="must have zero points of 0"):
+        load(layer_file("CONV_2D", I8, bias, FILTER_SCALES[:3], zeros=(5, -7, 9)))
+
+
 def test_a_bias_has_its_scales_along_its_only_dimension(backend: str) -> None:
     bias = Quantization((0.001, 0.0015, 0.0005), (0, 0, 0))
     right, wrong = (layer_file("CONV_2D", I8, replace(bias, axis=k), FILTER_SCALES[:3]) for k in (0, 3))
@@ -172,37 +195,6 @@ def test_warnings_stay_with_the_model() -> None:
         pickle.loads(pickle.dumps(model)),
     ):
         assert other.warnings == model.warnings
-
-
-@pytest.mark.parametrize(
-    ("operator", "dtype", "shape", "options"),
-    [
-        ("SPACE_TO_DEPTH", I8, (1, 2, 3, 12), {"block_size": 2}),
-        ("SPACE_TO_DEPTH", U8, (1, 2, 3, 12), {"block_size": 2}),
-        ("DEPTH_TO_SPACE", I8, (1, 8, 12, 1), {"block_size": 2}),
-        ("DEPTH_TO_SPACE", U8, (1, 8, 12, 1), {"block_size": 2}),
-        ("RESIZE_NEAREST_NEIGHBOR", I8, (1, 7, 5, 3), {}),
-        ("RESIZE_NEAREST_NEIGHBOR", U8, (1, 7, 5, 3), {}),
-        ("RESIZE_BILINEAR", I8, (1, 7, 5, 3), {"half_pixel_centers": True}),
-        ("RESIZE_BILINEAR", U8, (1, 7, 11, 3), {}),
-    ],
-)
-def test_stored_integers_do_not_change_with_the_stated_scale(
-    operator: str, dtype: DType, shape: tuple[int, ...], options: Mapping[str, Any], backend: str
-) -> None:
-    version = 3 if operator.startswith("RESIZE") else 1
-    x = quantized(dtype, (1, 4, 6, 4 if operator == "DEPTH_TO_SPACE" else 3), 0.1, 2)
-    size = [np.array(shape[1:3], np.int32)] if operator.startswith("RESIZE") else []
-    y = quantized(dtype, shape, 0.3, 5)
-    file = single_op(operator, [x, *size], [y], options, version=version)
-    model = run_as_litert(file, [stored(0, x)], backend)
-    (warning,) = model.warnings
-    assert f"operation 0, {operator}: the output has scale 0.3" in warning
-    assert model.outputs[0].type == y
-    same = single_op(
-        operator, [x, *size], [replace(y, quantization=x.quantization)], options, version=version
-    )
-    assert load(same).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ REFUSED: Mapping[str, tuple[str, Sequence[TensorType], TensorType, str]] = {
     "plain product": ("MUL", [TensorType(I8, (4,))] * 2, TensorType(I8, (4,)), "is INT8, only FLOAT32 or"),
     "mixed with reals": ("ADD", [float32(4), i8(4)], float32(4), "is FLOAT32 among quantised inputs"),
     "moved and rescaled": (
-        "RESHAPE",
-        [u8(4)],
+        "UNPACK",  # LiteRT refuses this, too
+        [u8(1, 4)],
         u8(4, scale=0.1),
         "scale 0.1 and zero point 120, expected scale 0.04 and zero point 120 from the inputs",
     ),
@@ -109,7 +109,7 @@ def test_refusals_have_reasons(
 ) -> None:
     graph = Graph()
     numbers = [graph.input(t) for t in inputs]
-    options = {"new_shape": [4]} if operator == "RESHAPE" else None
+    options = {"axis": 0, "num": 1} if operator == "UNPACK" else None
     with pytest.raises(UnsupportedError, match=message):
         load(graph.build(graph.add(operator, numbers, [output], options)))
 

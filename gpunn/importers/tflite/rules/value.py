@@ -42,27 +42,6 @@ PROJECTIONS: Mapping[int, Mapping[str, Any]] = {
 }
 
 
-def copied(rule: Callable[[Node], Step]) -> Callable[[Node], Sequence[Step]]:
-    """Let the result of a rule have the scale that the file states, with a warning if the input's is another.
-
-    LiteRT does not look at scales here: it computes stored integers from stored integers.
-    """
-
-    def with_stated_scale(node: Node) -> Sequence[Step]:
-        step = rule(node)
-        x, result = node.operand(0).type, node.outputs[0] if node.outputs else None
-        if result is None or result.dtype is not x.dtype or result.quantization == x.quantization:
-            return [step]
-        if x.quantization is None or result.quantization is None:
-            return [step]
-        assert node.warn is not None
-        scales = f"the output has {result.quantization}, the input {x.quantization}"
-        node.warn(f"{node.origin}: {scales}; stored integers do not change, as in LiteRT")
-        return [step, Step("bitcast", (PREVIOUS,), {"dtype": x.dtype.value})]
-
-    return with_stated_scale
-
-
 def blocks(op: str, options: str) -> Callable[[Node], Step]:
     """Make a rule for DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
     return lambda node: Step(op, node.inputs, {"block_size": node.options(options).get("BlockSize")})

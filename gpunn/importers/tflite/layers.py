@@ -1,4 +1,4 @@
-"""Biases whose scale is not that of input * filter: LiteRT adds their integers as they are."""
+"""Filters and biases whose scales or zero points LiteRT does not take as they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from gpunn.importers.tflite.subgraph import FileOperator, FileTensor
 from gpunn.ops.contraction.integer_product import bias_misfit
-from gpunn.types import DType
+from gpunn.types import DType, Quantization
 
 # Of |input * filter - bias| / output, in scales: kernel_util.cc of LiteRT, GetQuantizedConvolutionMultipler.
 TOLERANCE = 0.02
@@ -17,20 +17,51 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The places of operands among an operator's inputs; `checked`: LiteRT checks the bias of all types."""
+    """The places of operands among an operator's inputs.
+
+    `checked`: LiteRT checks the bias of all types; `zeros`: it takes several scales with zero points.
+    """
 
     x: int = 0
     filter: int = 1
     bias: int = 2
     checked: bool = False
+    zeros: bool = True
 
 
 LAYERS: Mapping[str, Layer] = {
-    "CONV_2D": Layer(),
+    "CONV_2D": Layer(zeros=False),
     "DEPTHWISE_CONV_2D": Layer(),
     "FULLY_CONNECTED": Layer(checked=True),
     "TRANSPOSE_CONV": Layer(x=2, bias=3),
 }
+
+
+def with_filters(
+    tensors: list[FileTensor], operators: Iterable[FileOperator], warn: Callable[[str], None]
+) -> list[FileTensor]:
+    """Return the same with the quantisation that LiteRT uses for filters.
+
+    A scale of 0 makes a filter of zeros. Zero points of several scales count as 0, with a warning.
+    """
+    found = list(tensors)
+    for operator in operators:
+        layer = LAYERS.get(operator.code)
+        index = None if layer is None else _input(operator, layer.filter)
+        if layer is None or index is None:
+            continue
+        filter = found[index]
+        quantization = filter.quantization
+        if filter.dead and filter.dtype in (DType.INT8, DType.UINT8):
+            found[index] = replace(filter, quantization=Quantization((0.0,), (0,)))
+        if quantization is None or quantization.per_tensor or not layer.zeros:
+            continue
+        if not any(quantization.zero_point):
+            continue
+        zeros = (0,) * len(quantization.scale)
+        found[index] = replace(filter, quantization=replace(quantization, zero_point=zeros))
+        warn(f"{operator}: the filter has zero points beside several scales; they count as 0, as in LiteRT")
+    return found
 
 
 def with_fitting_biases(
