@@ -22,6 +22,10 @@ RESULT_TYPES: Mapping[str, int | str] = {
     "WHERE": "INT64",
 }
 
+# Operators whose results have types that follow from inputs and options alone: their values are not known
+# before a run. A file that states other types says what it computes nevertheless, though LiteRT refuses it.
+DERIVED = ("BROADCAST_ARGS", "SKIP_GRAM", "UNIQUE")
+
 
 def result_type(code: str, inputs: Sequence[str]) -> str:
     """Return the name of that type, given those of the inputs; "" where the file's word counts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.graph.operation import Lifetime, Operand
@@ -10,6 +11,7 @@ from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.blocks import BLOCKWISE, RowBlocks, row_blocks
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
+from gpunn.importers.tflite.result_types import DERIVED
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.types import expect_shape, expect_type
@@ -122,8 +124,19 @@ class Tensors:
             raise FormatError(f"{origin}: expected {len(results)} outputs, got {len(operator.outputs)}")
         for index, operand in zip(operator.outputs, results, strict=True):
             tensor = self.graph.tensors[index]
+            if operator.code in DERIVED:
+                tensor = self._derived(origin, tensor, operand)
             self.expect_type(origin, f"output {tensor.name}", tensor, operand)
             self.set(index, operand)
+
+    def _derived(self, origin: str, tensor: FileTensor, operand: Operand) -> FileTensor:
+        """Return a result's tensor with its real element type, and warn where the file states another one."""
+        dtype, quantization = operand.type.dtype, operand.type.quantization
+        if tensor.dtype is None or tensor.dtype is dtype:
+            return tensor
+        stated = f"{origin}: output {tensor.name} is {tensor.type_name} in the file"
+        self.file.warn(f"{stated}, the inputs and options make it {dtype.name}")
+        return replace(tensor, dtype=dtype, type_name=dtype.name, quantization=quantization)
 
     def expect_type(self, origin: str, what: str, tensor: FileTensor, operand: Operand) -> None:
         """Raise FormatError unless the file's type of `what` is the one that follows from the inputs."""

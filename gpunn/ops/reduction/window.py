@@ -154,7 +154,7 @@ def _elements(call: Call) -> int:
     host_reason=f"windows of more than {MAX_PLACES} elements along an axis, or no initial value to quantise",
     flops=lambda call: call.y.size * _elements(call),
     accuracy=_accuracy(_elements),
-    dtypes=QUANTIZED,
+    dtypes=(*QUANTIZED, DType.FLOAT16),
     unbounded=True,
 )
 def reduce_window(
@@ -228,7 +228,7 @@ def _along_axes(call: Call) -> int:
     quantized=Quantized(_stored_reduction, dtypes=QUANTIZED),
     flops=lambda call: call.x.size + call.y.size,
     accuracy=_accuracy(_along_axes),
-    dtypes=QUANTIZED,
+    dtypes=(*QUANTIZED, DType.FLOAT16),
 )
 def reduce_from(x: Array, initial: Array, *, function: str, axes: Sequence[int]) -> Array:
     """Reduce x along axes to its "sum", "prod", "max" or "min", of bools to "any" or "all".

@@ -96,6 +96,11 @@ CASES = (
             (4, (random(8, 4, 7, 6) * 99).astype(np.int32), -(2**31)),
             (5, random(8, 4, 7, 6) > -3, True),
             (6, random(8, 4, 7, 6) > 3, False),
+            (5, np.round(random(8, 4, 7, 6)), -0.5),
+            (5, np.round(random(8, 4, 7, 6)).astype(np.int64), 1),
+            (5, np.abs(np.round(random(8, 4, 7, 6))).astype(np.uint8), 3),
+            (6, np.round(random(8, 4, 7, 6) / 3), 0.0),
+            (6, np.zeros((4, 7, 6), np.int8), 2),
         )
         for extents in (
             ((1, 3, 2), (1, 2, 1), (1, 1, 2)),

@@ -18,7 +18,7 @@ from tests.importers.tflite.cases_quantized import I8, U8
 from tests.ops.quantized import quantized, stored
 from tests.tflite_builder import Graph, litert_run, single_op
 
-I16, I32 = DType.INT16, DType.INT32
+I16, I32, I64 = DType.INT16, DType.INT32, DType.INT64
 STRIDES = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
 FILTER_SCALES = (0.02, 0.03, 0.01, 0.02)
 
@@ -209,3 +209,59 @@ def test_products_of_16_and_8_bits(
     result = quantized(I16, (*rows, a[-2], b[-2 if adjoint else -1]), 0.02, 0)
     file = single_op("BATCH_MATMUL", [left, right], [result], {"adj_y": adjoint}, version=4)
     run_as_litert(file, [stored(0, left), stored(1, right)], backend)
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "stated", "options", "results"),
+    [
+        ("UNIQUE", [[2, 3, 2, 5]], [I64, I32], {"idx_out_type": "INT32"}, [[2, 3, 5], [0, 1, 0, 2]]),
+        ("UNIQUE", [[2, 2, 2]], [DType.FLOAT32, I32], {"idx_out_type": "INT32"}, [[2], [0, 0, 0]]),
+        ("UNIQUE", [[7, 9]], [I32, I64], {"idx_out_type": "INT32"}, [[7, 9], [0, 1]]),
+        ("BROADCAST_ARGS", [[2, 3], [4, 1, 3]], [I64], {}, [[4, 2, 3]]),
+    ],
+)
+@pytest.mark.parametrize("constant", [False, True])
+def test_another_type_than_follows_from_the_inputs_is_a_warning(
+    operator: str,
+    inputs: Sequence[Sequence[int]],
+    stated: Sequence[DType],
+    options: Mapping[str, Any],
+    results: Sequence[Sequence[int]],
+    constant: bool,
+    backend: str,
+) -> None:
+    """The results are int32, as the inputs are and the option says; LiteRT refuses such files."""
+    graph, values = Graph(), [np.array(v, np.int32) for v in inputs]
+    operands = [graph.constant(v) if constant else graph.input(TensorType(I32, v.shape)) for v in values]
+    types = [TensorType(dtype, (len(y),)) for dtype, y in zip(stated, results, strict=True)]
+    model = load(graph.build(graph.add(operator, operands, types, options)))
+    (warning,) = model.warnings
+    assert f"operation 0, {operator}: output" in warning and "make it INT32" in warning
+    with model.compile(backend=backend) as compiled:
+        found = compiled(*([] if constant else values))
+    for y, wanted in zip(found if isinstance(found, tuple) else (found,), results, strict=True):
+        assert y.dtype == np.int32
+        np.testing.assert_array_equal(y, wanted)
+
+
+def test_the_types_that_follow_from_the_inputs_give_no_warning() -> None:
+    types = [TensorType(I32, (2,)), TensorType(I64, (2,))]
+    assert load(single_op("UNIQUE", types[:1], types, {"idx_out_type": "INT64"})).warnings == ()
+
+
+@pytest.mark.parametrize("operator", ["REDUCE_WINDOW", "STABLEHLO_REDUCE"])
+def test_windows_of_float16(operator: str, backend: str) -> None:
+    """LiteRT has none; sums of small whole numbers are exact."""
+    half, graph, inner = DType.FLOAT16, Graph(), Graph()
+    x = np.arange(12, dtype=np.float16).reshape(3, 4)
+    given = [graph.input(TensorType(half, x.shape)), graph.constant(np.float16(0.5))]
+    scalars = [inner.input(TensorType(half, ())) for _ in range(2)]
+    called = [(inner, inner.add("STABLEHLO_ADD", scalars, [TensorType(half, ())]))]
+    if operator == "REDUCE_WINDOW":
+        given += [graph.constant(np.array(v, np.int64)) for v in ((1, 4), (1, 1), (1, 1))]
+        made = graph.add(operator, given, [TensorType(half, (3, 1))], {"reduce_function": 1})
+    else:
+        options = {"dimensions": np.array([1]), "body_subgraph_index": 1}
+        made = graph.add(operator, given, [TensorType(half, (3,))], options)
+    with load(graph.build(made, called=called)).compile(backend=backend) as compiled:
+        np.testing.assert_array_equal(np.ravel(compiled(x)), [6.5, 22.5, 38.5])

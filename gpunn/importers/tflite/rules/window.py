@@ -7,10 +7,11 @@ from typing import Any
 
 import tflite as schema
 
-from gpunn.importers.common.answers import PREVIOUS, Step, Steps
+from gpunn.importers.common.answers import PREVIOUS, Step, StepList, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules.tensor import fill
+from gpunn.types import DType
 
 
 def dilate(node: Node) -> Step:
@@ -28,6 +29,7 @@ FUNCTIONS: Mapping[int, str] = {
     _FUNCTION.MINIMUM: "min",
     _FUNCTION.MUL: "prod",
 }
+_OF_TRUTHS = (_FUNCTION.ALL, _FUNCTION.ANY)
 
 FUSED = ("AddOptions", "MulOptions")  # of bodies' operators that may have an activation
 BODIES: Mapping[str, str] = {
@@ -58,14 +60,22 @@ def function(node: Node, index: int) -> str:
 
 
 def reduce_window(node: Node) -> Steps:
-    """Translate REDUCE_WINDOW by constant sizes, strides and dilations of windows inside the input."""
+    """Translate REDUCE_WINDOW by constant sizes, strides and dilations of windows inside the input.
+
+    ALL and ANY take numbers, too: all but 0 are true, and results are 0 or 1, as in LiteRT.
+    """
     number = node.options("ReduceWindowOptions").get("ReduceFunction")
     if number not in FUNCTIONS:
         node.corrupt(f"there is no function number {number} to reduce a window by")
-    rank = node.operand(0).type.rank
-    size, strides, dilations = (node.ints(2 + k, "extents", rank) for k in range(3))
+    x = node.operand(0)
+    size, strides, dilations = (node.ints(2 + k, "extents", x.type.rank) for k in range(3))
     attrs = {"function": FUNCTIONS[number], "size": size, "strides": strides, "dilations": dilations}
-    return windowed(node, attrs)
+    if number not in _OF_TRUTHS or x.type.dtype is DType.BOOL or x.type.quantization is not None:
+        return windowed(node, attrs)
+    steps = StepList()
+    truths = [steps.add("cast", (each,), {"dtype": "bool"}) for each in (x, fill(node, 1))]
+    found = steps.add("reduce_window", truths, attrs)
+    return steps.answer(steps.add("cast", (found,), {"dtype": x.type.dtype.value}))
 
 
 def windowed(node: Node, attrs: Mapping[str, Any]) -> Steps:
