@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,17 @@ class DType(enum.Enum):
     @classmethod
     def of(cls, dtype: npt.DTypeLike) -> DType:
         """Return the DType of a numpy dtype; raise ModelError for a dtype that tensors cannot have."""
-        name = np.dtype(dtype).name
+        found = np.dtype(dtype)
         try:
-            return cls.STRING if name == "object" else cls(name)
+            return _of(found)
         except ValueError:
             known = ", ".join(d.value for d in cls)
-            raise ModelError(f"there are no tensors of {name}, only of {known}") from None
+            raise ModelError(f"there are no tensors of {found.name}, only of {known}") from None
+
+
+@cache
+def _of(dtype: np.dtype[Any]) -> DType:
+    return DType.STRING if dtype.name == "object" else DType(dtype.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +156,15 @@ def float32(*shape: int) -> TensorType:
 
 def bounded(name: str, type: TensorType) -> TensorType:
     """Return the type; raise ModelError if it exceeds the largest possible tensor."""
+    size = type.size
+    if 0 < size <= MAX_ELEMENTS and type.rank <= MAX_RANK and min(type.shape, default=1) > 0:
+        return type
     if any(d < 0 for d in type.shape):
         raise ModelError(f"tensor {name!r} has a negative dimension: {list(type.shape)}")
     if type.rank > MAX_RANK:
         raise ModelError(f"tensor {name!r} has {type.rank} dimensions, at most {MAX_RANK} are possible")
-    if type.size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
-        raise ModelError(f"tensor {name!r} has {type.size} elements, at most {MAX_ELEMENTS} can be addressed")
+    if size > MAX_ELEMENTS or any(d > MAX_ELEMENTS for d in type.shape):
+        raise ModelError(f"tensor {name!r} has {size} elements, at most {MAX_ELEMENTS} can be addressed")
     if math.prod(d or 1 for d in type.shape) > MAX_EXTENTS:
         raise ModelError(f"tensor {name!r} is empty, but around that too large: {list(type.shape)}")
     return type

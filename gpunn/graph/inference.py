@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from gpunn.errors import ModelError
@@ -35,11 +34,13 @@ class Declared:
 
     def operands(self, call: Call, types: Sequence[TensorType], number: int) -> tuple[Operand, ...]:
         """Make the results of operation `number` of a graph."""
-        labels = [*self.names, *(f"{call.op}_{number}:{k}" for k in range(len(self.names), len(types)))]
+        labels = [*self.names, *[f"{call.op}_{number}:{k}" for k in range(len(self.names), len(types))]]
         open = [*self.open, *[None] * (len(types) - len(self.open))]
         return tuple(
-            Operand(name, bounded(name, type), Lifetime.TEMPORARY, open=shape, hybrid=self.hybrid)
-            for name, type, shape in zip(labels, types, open, strict=False)
+            [
+                Operand(name, bounded(name, type), Lifetime.TEMPORARY, open=shape, hybrid=self.hybrid)
+                for name, type, shape in zip(labels, types, open, strict=False)
+            ]
         )
 
 
@@ -73,12 +74,13 @@ def call_of(
         operand = inputs[index]
         return None if operand is None else value_of(operand)
 
-    types = tuple(None if i is None else i.type for i in inputs)
-    constant = tuple(i is not None and i.value is not None for i in inputs)
-    given = partial(Call, definition.name, origin, types, constant=constant, value_of=value)
-    call = given(attrs=attrs)
+    types = tuple([None if i is None else i.type for i in inputs])
+    constant = tuple([i is not None and i.value is not None for i in inputs])
+    full: dict[str, Any] = {}
+    call = Call(definition.name, origin, types, full, constant=constant, value_of=value)
     definition.check_arity(call)
-    return given(attrs=definition.complete(call, attrs))
+    full.update(definition.complete(call, attrs))
+    return call
 
 
 def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
@@ -89,7 +91,7 @@ def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
 
 def _plain(type: TensorType) -> TensorType:
     """Return the type with Python's integers as extents: an infer that counts has numpy's."""
-    if all(isinstance(n, int) for n in type.shape):
+    if all([isinstance(n, int) for n in type.shape]):
         return type
     return type.with_shape(tuple(map(operator.index, type.shape)))
 

@@ -98,9 +98,11 @@ class Operation:
     def facet(self) -> Quantized | None:
         """Return the op's integer arithmetic, where this is arithmetic on tensors that it is defined for."""
         facet = self.definition.quantized
+        if facet is None:
+            return None
         types = [o.type for o in (*self.inputs, *self.outputs) if o is not None]
         first = next((t for t in types if t.quantization is not None), types[0])
-        return facet if facet is not None and self.integer and first.dtype in facet.dtypes else None
+        return facet if self.integer and first.dtype in facet.dtypes else None
 
     def evaluate(self, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Compute the outputs by the op's reference: reals in the inputs' dtype, quantised tensors as stored.

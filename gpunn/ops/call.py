@@ -158,4 +158,7 @@ def broadcast(call: Call) -> TensorType:
     types = [t for t in call.inputs if t is not None]
     if len({t.dtype for t in types}) > 1:
         call.fail(f"inputs must have one dtype, got {', '.join(t.dtype.value for t in types)}")
-    return call.x.with_shape(broadcast_shapes(call, *(t.shape for t in types)))
+    shapes = [t.shape for t in types]
+    if shapes.count(call.x.shape) == len(shapes):
+        return call.x
+    return call.x.with_shape(broadcast_shapes(call, *shapes))

@@ -133,14 +133,15 @@ class Op(Facets):
     def complete(self, call: Call, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in the defaults of attributes; raise ModelError for unknown or missing ones."""
         known = {**self.attributes, "activation": None} if self.fusible else dict(self.attributes)
-        unknown = attrs.keys() - known.keys()
-        if unknown:
+        count = len(known)
+        known.update(attrs)
+        if len(known) > count:
+            unknown = list(known)[count:]
             call.fail(f"has no attribute {', '.join(sorted(unknown))}")
-        full = {**known, **attrs}
-        missing = sorted(k for k, v in full.items() if v is REQUIRED)
+        missing = [k for k, v in known.items() if v is REQUIRED]
         if missing:
-            call.fail(f"needs attribute {', '.join(missing)}")
-        return full
+            call.fail(f"needs attribute {', '.join(sorted(missing))}")
+        return known
 
 
 @dataclass(frozen=True, slots=True)

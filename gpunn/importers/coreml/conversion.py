@@ -68,7 +68,7 @@ def _preprocessed(network: Network, feature: Feature, step: Message, node: Node,
             bias = [s.grayBias]
         return _scaled(node, y, s.channelScale, np.array(bias, np.float64).reshape(-1, 1, 1))
     try:
-        mean = packed_floats(step.meanImage, "meanImage")
+        mean = packed_floats(step.meanImage, "meanImage", network.chunks)
     except FormatError as error:
         network.fail(str(error))
     if mean.size != math.prod(node.shape(y)[1:]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
@@ -12,6 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from gpunn.errors import FormatError
 from gpunn.importers.common.names import shown
 from gpunn.importers.common.refusals import Refusals
+from gpunn.importers.coreml.chunks import Chunks, without_chunks
 from gpunn.importers.coreml.messages import Message, model_class
 
 PIPELINES = {  # Model.proto: the kinds of pipelines, and the field that holds the pipeline itself
@@ -67,12 +68,13 @@ class Part:
     """A model in a file: all of it, or one in a pipeline.
 
     `file` is the file's name, `place` says where in the file the model is ("" for all of it), `description`
-    has its inputs and outputs.
+    has its inputs and outputs, `chunks` the large values of the file.
     """
 
     file: str
     place: str
-    description: Message = field(repr=False)
+    description: Message
+    chunks: Chunks
 
     @property
     def name(self) -> str:
@@ -92,7 +94,7 @@ class Part:
 class Network(Part):
     """A neural network. `labels` names its classes, None if it is not a classifier."""
 
-    message: Message = field(repr=False)
+    message: Message
     labels: tuple[str | int, ...] | None = None
 
     @property
@@ -127,32 +129,38 @@ class Pipeline(Part):
 Model = Network | Pipeline
 
 
-def decoded(data: bytes, name: str) -> Message:
-    """Return the message in an .mlmodel file's bytes; `name` is the file's. Raises FormatError."""
+def decoded(data: bytes, name: str) -> tuple[Message, Chunks]:
+    """Return the message in an .mlmodel file's bytes, and its large values; `name` is the file's.
+
+    Raises FormatError.
+    """
+    rest, chunks = without_chunks(data)
     try:
-        return model_class().FromString(data)
+        return model_class().FromString(rest), chunks
     except DecodeError as error:
         raise FormatError(f"{name}: is no complete Core ML model ({error})") from None
 
 
-def model_of(message: Message, name: str) -> Model:
-    """Return the model in a file's message; `name` is the file's.
+def model_of(message: Message, name: str, chunks: Chunks) -> Model:
+    """Return the model in a file's message; `name` is the file's, `chunks` are its large values.
 
     Raises FormatError for a message that is no model, and UnsupportedError with all models in it that are
     neither neural networks nor pipelines.
     """
     refusals = Refusals(name)
-    found = _model(message, name, (), refusals)
+    found = _model(message, name, (), refusals, chunks)
     if found is None or refusals:
         refusals.fail()
     return found
 
 
-def _model(message: Message, file: str, places: Sequence[str], refusals: Refusals) -> Model | None:
+def _model(
+    message: Message, file: str, places: Sequence[str], refusals: Refusals, chunks: Chunks
+) -> Model | None:
     """Return a model; note it among the refusals and return None if it is of a kind that is not read."""
     kind = message.WhichOneof("Type")
     place = ", ".join(places)
-    part = Part(file, place, message.description)
+    part = Part(file, place, message.description, chunks)
     if kind is None:
         number = next((f.field_number for f in UnknownFieldSet(message) if f.field_number in OTHER_MODELS), 0)
         if not number:
@@ -164,7 +172,7 @@ def _model(message: Message, file: str, places: Sequence[str], refusals: Refusal
     if kind not in PIPELINES:
         network = getattr(message, kind)
         labels = _labels(network) if kind == "neuralNetworkClassifier" else None
-        return Network(file, place, message.description, network, labels)
+        return Network(file, place, message.description, chunks, network, labels)
     if len(places) == MAX_DEPTH:
         part.fail(f"is a pipeline in more than {MAX_DEPTH} others")
     pipeline = getattr(message, kind)
@@ -173,8 +181,9 @@ def _model(message: Message, file: str, places: Sequence[str], refusals: Refusal
         part.fail("is a pipeline without models")
     named = pipeline.names if len(pipeline.names) == len(pipeline.models) else [""] * len(pipeline.models)
     within = [f"model {k} {shown(n)}" if n else f"model {k}" for k, n in enumerate(named)]
-    models = [_model(m, file, (*places, w), refusals) for m, w in zip(pipeline.models, within, strict=True)]
-    return Pipeline(file, place, message.description, tuple(m for m in models if m is not None))
+    pairs = zip(pipeline.models, within, strict=True)
+    models = [_model(inner, file, (*places, w), refusals, chunks) for inner, w in pairs]
+    return Pipeline(file, place, message.description, chunks, tuple(m for m in models if m is not None))
 
 
 def _labels(network: Message) -> tuple[str | int, ...]:

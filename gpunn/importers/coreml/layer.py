@@ -15,6 +15,7 @@ from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.node import ComputedError, RefusedError
 from gpunn.importers.common.refusals import Refusals
+from gpunn.importers.coreml.chunks import Chunks
 from gpunn.importers.coreml.conversion import into_network, out_of_network, to_image
 from gpunn.importers.coreml.features import Feature, OutputFeature, pixels_type
 from gpunn.importers.coreml.file import Network
@@ -38,13 +39,14 @@ class Context:
     """The data that all layers of a network in a file share.
 
     `file` is the file's name. `legacy`: all tensors have five axes. `custom` says what custom layers stand
-    for, by their class.
+    for, by their class, `chunks` has the large values of the file.
     """
 
     file: str
     legacy: bool
     custom: CustomOperators
     refusals: Refusals
+    chunks: Chunks
 
     def again(self) -> Context:
         """Return the same for layers that are read once more, for other shapes."""
@@ -136,6 +138,7 @@ class Layer(Addition):
             legacy=self.context.legacy,
             count=len(self.titles),
             custom=self.context.custom,
+            chunks=self.context.chunks,
         )
         try:
             answer = self.answer(node)

@@ -26,8 +26,8 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
     but others may, all layers are pending: see undecided(). Raises FormatError, ModelError, and
     UnsupportedError with everything that is unsupported at once.
     """
-    message = decoded(data, name)
-    model = model_of(message, name)
+    message, chunks = decoded(data, name)
+    model = model_of(message, name, chunks)
     refusals, names = Refusals(name), Names()
     inputs = Graph()
     features = inputs_of(model, refusals)
@@ -49,7 +49,7 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
     made.classes = classes_of(model)
     made.labels = () if made.classes is None else tuple(map(str, made.classes.labels))
     made.template = template(name, inputs.inputs, checked(read_layers), made)
-    made.template.contents = lambda: (message.SerializeToString(), {"custom": custom})
+    made.template.contents = lambda: (data, {"custom": custom})
     return made
 
 

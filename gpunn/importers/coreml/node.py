@@ -17,6 +17,7 @@ from gpunn.importers.common import node as common
 from gpunn.importers.common.answers import PREVIOUS, Result, Step, StepList, Steps, constant
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml import weights
+from gpunn.importers.coreml.chunks import Chunks
 from gpunn.importers.coreml.messages import Message
 from gpunn.ops.call import ResultsNeededError, ValueNeededError
 from gpunn.ops.op import Op
@@ -31,13 +32,14 @@ class Node(common.Node):
 
     `params` are its parameters. `legacy`: all tensors of the network have the five axes [sequence, batch,
     channel, height, width]. `count` is the number of its outputs. `custom` says what custom layers stand for,
-    by their class.
+    by their class, `chunks` has large values of the file.
     """
 
     params: Message = None
     legacy: bool = False
     count: int = 1
     custom: Mapping[str, CustomOperator] = field(default_factory=dict)
+    chunks: Chunks = field(default_factory=dict)
     steps: StepList = field(default_factory=StepList)
     types: dict[Result, TensorType] = field(default_factory=dict)
 
@@ -119,7 +121,9 @@ class Node(common.Node):
         """Return weights as float32 of a shape. Raises FormatError if there are more or fewer."""
         try:
             with np.errstate(all="ignore"):  # scales may be anything
-                return weights.weights(message, math.prod(shape), shape[0] if shape else 1).reshape(shape)
+                return weights.weights(
+                    message, math.prod(shape), shape[0] if shape else 1, self.chunks
+                ).reshape(shape)
         except FormatError as error:
             self.corrupt(f"{what}: {error}")
 

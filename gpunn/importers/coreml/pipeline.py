@@ -38,7 +38,7 @@ class PipelineReader:
         self.graph = graph
         self.names = names
         self.refusals = refusals
-        self.context = Context(pipeline.file, False, custom, refusals)
+        self.context = Context(pipeline.file, False, custom, refusals, pipeline.chunks)
         self.outputs = outputs_of(pipeline, refusals)
         self.parts = [reader_of(model, graph, names, refusals, custom) for model in pipeline.models]
 

@@ -44,7 +44,7 @@ class Reader:
         self.refusals = refusals
         self.features = inputs_of(network, refusals)
         self.outputs = outputs_of(network, refusals)
-        self.context = Context(network.file, network.legacy, custom, refusals)
+        self.context = Context(network.file, network.legacy, custom, refusals, network.chunks)
         self._hidden: set[Key] = {feature.tensor for feature in self.outputs}
         kinds = {layer.WhichOneof("layer") for layer in network.message.layers}
         self._controlled = not kinds.isdisjoint(CONTROL)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-VARINT, BYTES = 0, 2  # types of fields; their tags hold them below the field's number
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # types of fields, in their tags below the number
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """Return the variable-length integer at a place, and the place behind it.
 
     Raises IndexError at the end of the data, and for more than ten bytes.

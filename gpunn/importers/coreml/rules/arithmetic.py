@@ -11,6 +11,7 @@ from gpunn.graph.operation import Operand
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.node import Node, Value
+from gpunn.importers.coreml.weights import stored_count
 from gpunn.types import Array
 
 LINE = 1e-6  # |x| above it is true; also the epsilon of unary functions that state none
@@ -60,19 +61,9 @@ def _along_channels(node: Node, message: Message, x: Value, what: str) -> Operan
     """Return one value, or one for each channel, in a shape that broadcasts along axis -3."""
     shape = node.shape(x)
     channels = shape[-3] if len(shape) >= 3 else 1
-    single = stored_count(message) == 1
+    single = stored_count(message, node.chunks) == 1
     values = node.weights(message, 1 if single else channels, what=what)
     return node.floats(values.reshape(-1, 1, 1) if len(shape) >= 3 else values)
-
-
-def stored_count(message: Message) -> int:
-    """Return how many values a WeightParams message seems to hold, for those that may be one or many."""
-    if message.floatValue:
-        return sum(map(len, message.floatValue)) // 4
-    if message.float16Value:
-        return len(message.float16Value) // 2
-    bits = message.quantization.numberOfBits or 8
-    return 8 * len(message.rawValue or message.int8RawValue) // bits
 
 
 def _prelu(node: Node, params: Message, x: Value) -> Value:

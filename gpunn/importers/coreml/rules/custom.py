@@ -58,7 +58,7 @@ def _weights(node: Node) -> list[Operand]:
     found = []
     for number, message in enumerate(node.params.weights):
         try:
-            found.append(node.floats(all_weights(message)))
+            found.append(node.floats(all_weights(message, node.chunks)))
         except FormatError as error:
             node.corrupt(f"weights {number}: {error}")
     return found
