@@ -32,10 +32,15 @@ def main() -> None:
     x = (pixels[np.newaxis] - 127.5) / 127.5  # bytes become -1 ... 1, as in the model's training
 
     with model.compile(backend=options.backend) as compiled:
-        (scores,) = compiled(x)  # one row a photo
+        (row,) = compiled(x)  # one row a photo
 
-    for index in np.argsort(-scores)[:3]:
-        print(f"{scores[index]:6.1%}  {model.labels[index]}")
+    output = vision.score_output(model)
+    scores = output.scores(row)  # calibrated, as the model's file says
+    guesses = vision.top_k(scores, model.labels, 3)
+    for guess in guesses:
+        print(f"{guess.score:6.1%}  {guess.label}")
+    print(vision.verdict(guesses[0], output.knows(scores)))
+    print(vision.known_classes(model, model.labels))
     print(f"on {compiled.device}")
 
 

@@ -57,13 +57,15 @@ def main() -> None:
     options = parser.parse_args()
 
     photos = options.photos or [the_cat()]
-    found = gpunn.compare(options.model, photos, options.backends.split(","))
+    model = gpunn.load(options.model)
+    found = gpunn.compare(model, photos, options.backends.split(","))
     console = Console(width=None if Console().is_terminal else 160, markup=False, highlight=False)
     for side in found.sides:
         console.print(f"{side.name}: {side.device}")
     console.print(errors(found))
     if found.answers:
         console.print(answers(found))
+        console.print(vision.known_classes(model, vision.class_labels(model)))
     console.print("every output is within its tolerance" if found.ok else "an output is over its tolerance")
 
 

@@ -81,11 +81,12 @@ def main() -> None:
         for done, scores in enumerate(compiled.stream(itertools.islice(values, options.most)), 1):
             times = [*times[-30:], time.perf_counter()]
             rate = (len(times) - 1) / (times[-1] - times[0])
-            (guess,) = vision.top_k(output.scores(scores).ravel(), labels, 1)
-            print(
-                f"frame {done:<6} {rate:7.1f}/s  {guess.score:6.1%} {guess.label:<30}", end=last, flush=True
-            )
-    print(f"\n{done} frames on {compiled.device}")
+            given = output.scores(scores).ravel()
+            (guess,) = vision.top_k(given, labels, 1)
+            probability = output.are_probabilities(given)
+            said = vision.verdict(guess, output.knows(given), probability=probability)
+            print(f"frame {done:<6} {rate:7.1f}/s  {said:<60}", end=last, flush=True)
+    print(f"\n{vision.known_classes(model, labels)}\n{done} frames on {compiled.device}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
+from gpunn.graph.scores import Scoring
 from gpunn.importers import Source, read
 from gpunn.types import Shape
 
@@ -35,7 +36,8 @@ class Model(Graph):
             return Model, tuple(getattr(self, f.name) for f in fields(self))
         data, options = self.template.contents()
         shapes = [i.type.shape for i in self.inputs]
-        return _loaded_again, (data, options, self.name, self.labels, self.pixel_scale, shapes)
+        stated = self.name, self.labels, self.pixel_scale, self.scoring
+        return _loaded_again, (data, options, stated, shapes)
 
     def reshaped(self, shapes: Mapping[str, Sequence[int]]) -> Model:
         """Return the same model, on the same weights, for inputs of other shapes, given by name.
@@ -66,16 +68,14 @@ class Model(Graph):
 def _loaded_again(
     data: bytes,
     options: Mapping[str, Any],
-    name: str,
-    labels: tuple[str, ...],
-    pixel_scale: PixelScale | None,
+    stated: tuple[str, tuple[str, ...], PixelScale | None, Scoring | None],
     shapes: Sequence[Shape],
 ) -> Model:
     """Return a model that was pickled as its file, for inputs of the shapes that it had."""
     model = load(data, **options)
     if [i.type.shape for i in model.inputs] != shapes:
         model = Model.of(rebuilt(model, shapes))
-    model.name, model.labels, model.pixel_scale = name, labels, pixel_scale
+    model.name, model.labels, model.pixel_scale, model.scoring = stated
     return model
 
 

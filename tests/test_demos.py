@@ -51,16 +51,20 @@ def photos(tmp_path: Path) -> Path:
 def test_classify_names_three_classes(tmp_path: Path) -> None:
     photo = tmp_path / "photo.png"
     Image.fromarray(np.random.default_rng(5).integers(0, 256, (40, 40, 3), np.uint8)).save(photo)
-    *guesses, where = demo("classify.py", photo, "--backend", "cpu").splitlines()
+    *guesses, verdict, known, where = demo("classify.py", photo, "--backend", "cpu").splitlines()
     labels = gpunn.load(vision.default_model()).labels
     assert len(guesses) == 3
+    assert verdict.startswith("nothing I know for sure (most like: ")
+    assert known == f"cifar10_mobilenet.tflite knows 10 classes: {', '.join(labels)}"
     assert all(line.split()[1] in labels for line in guesses)
     assert where.startswith("on ")
 
 
 def test_classify_knows_the_cat_of_scikit_image() -> None:
     pytest.importorskip("skimage", reason="scikit-image is not installed (extra: demo)")
-    assert demo("classify.py", "--backend", "cpu").splitlines()[0].endswith("cat")
+    lines = demo("classify.py", "--backend", "cpu").splitlines()
+    assert lines[0].endswith("cat")
+    assert lines[3] == "cat 99%"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "demos").glob("*.py")), ids=lambda path: path.stem)
@@ -93,6 +97,7 @@ def test_stream_counts_the_frames_of_a_folder_and_of_a_gif(photos: Path, tmp_pat
     assert [line.split()[:2] for line in folder[:2]] == [["frame", "1"], ["frame", "2"]]
     assert all("/s" in line for line in folder[:2])
     assert folder[-1] == "2 frames on cpu (numpy)"
+    assert folder[-2].startswith("cifar10_mobilenet.tflite knows 10 classes: airplane, ")
     colours = [Image.new("RGB", (20, 20), colour) for colour in ("red", "lime", "blue", "white")]
     colours[0].save(tmp_path / "colours.gif", save_all=True, append_images=colours[1:])
     some = demo("stream.py", tmp_path / "colours.gif", "--backend", "cpu", "--most", 3).splitlines()

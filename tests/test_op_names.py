@@ -33,6 +33,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/cli/comparison.py": (A_WORD, {"equal"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
     "gpunn/report/layers.py": (A_WORD, {"equal"}),
+    "gpunn/vision/__init__.py": ("a public function of the same name", {"top_k"}),
     "gpunn/importers/common/strided_slice.py": (
         "rules of STRIDED_SLICE that formats share",
         {"dynamic_slice", "reshape", "strided_slice"},

@@ -18,6 +18,32 @@ def test_it_is_small_and_names_its_classes() -> None:
     assert gpunn.load(vision.default_model()).labels == CLASSES
 
 
+@pytest.mark.parametrize("quantised", [False, True])
+def test_scores_are_calibrated_and_have_a_threshold(quantised: bool) -> None:
+    model = gpunn.load(vision.default_model(quantised=quantised))
+    scoring = model.scoring
+    assert scoring is not None and scoring.threshold is not None and scoring.calibration is not None
+    assert 0.85 < scoring.threshold < 0.95
+    (sigmoid,) = set(scoring.calibration.sigmoids)  # one slope for all classes keeps their order
+    assert sigmoid is not None and (sigmoid.scale, sigmoid.offset) == (1, 0)
+    assert 1 < sigmoid.slope < 1.2  # a little too modest without, because of label smoothing
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_it_says_what_it_does_not_know(quantised: bool) -> None:
+    """Most pictures of noise, and not scikit-image's cat."""
+    model = gpunn.load(vision.default_model(quantised=quantised))
+    wanted, output = vision.photo_input(model), vision.score_output(model)
+    pictures = np.random.default_rng(8).integers(0, 256, (40, 32, 32, 3), np.uint8)
+    with model.compile("cpu") as compiled:
+        known = [output.knows(output.scores(compiled(wanted.stored(p[np.newaxis]))[0])) for p in pictures]
+        assert known.count(False) >= 32  # docs/cifar10.md: 95 %
+        cat = pytest.importorskip("skimage.data").data_dir + "/chelsea.png"
+        scores = output.scores(compiled(vision.preprocess(model, cat))[0])
+    assert output.knows(scores) is True
+    assert vision.top_k(scores, CLASSES, 1)[0].label == "cat"
+
+
 def test_the_quantised_one_is_the_same_model_in_int8() -> None:
     """Every weight and bias is the float32 one, rounded to the nearest step."""
     path = vision.default_model(quantised=True)

@@ -51,6 +51,7 @@ class _Candidate:
 class _Result:
     photo: Path
     probabilities: bool
+    known: bool | None  # whether the best score reaches the model's threshold, if it has one
     top: tuple[vision.Guess, ...]
 
 
@@ -59,7 +60,9 @@ class _Report:
     """The results of a run, printed at the end as text or JSON."""
 
     model: str
+    knows: str
     wanted: vision.PhotoInput
+    given: vision.ScoreOutput
     backend: str
     device: str
     preference: str
@@ -137,11 +140,21 @@ def classify(
     start = time.perf_counter()
     with loaded.compile(backend, chosen, relaxed=relaxed, device=device) as compiled:
         compiled_at = time.perf_counter()
-        report = _Report(loaded.name, wanted, compiled.backend, compiled.device, chosen, compiled_at - start)
+        report = _Report(
+            model=loaded.name,
+            knows=vision.known_classes(loaded, names),
+            wanted=wanted,
+            given=given,
+            backend=compiled.backend,
+            device=compiled.device,
+            preference=chosen,
+            compile_seconds=compiled_at - start,
+        )
         for path, stored in _answers(compiled, candidates, wanted, report):
             scores = given.scores(stored)
             guesses = vision.top_k(scores, names, top)
-            report.results.append(_Result(path, given.are_probabilities(scores), guesses))
+            probabilities, known = given.are_probabilities(scores), given.knows(scores)
+            report.results.append(_Result(path, probabilities, known, guesses))
         report.photo_seconds = time.perf_counter() - compiled_at
     if not report.results:
         raise FormatError(f"none of the {len(candidates)} files is a photo")
@@ -204,6 +217,9 @@ def _print_report(console: Console, report: _Report) -> None:
     for result in report.results:
         heading = "probability" if result.probabilities else "score"
         say(console, plain(result.photo), style="bold")
+        if result.known is False:
+            text = vision.verdict(result.top[0], result.known, probability=result.probabilities)
+            say(console, plain(text), style="yellow")
         columns = (
             Column("#", number=True),
             Column("class", least=LEAST_LABEL),
@@ -223,6 +239,7 @@ def _print_report(console: Console, report: _Report) -> None:
         f"{count} photo{'s' if count > 1 else ''} in {duration(report.photo_seconds)}{each} on "
         f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
     )
+    say(console, plain(report.knows))
     say(console, plain(described(report.wanted)))
     say(console, plain(summary))
     if report.skipped:
@@ -235,8 +252,11 @@ def _bar(console: Console, share: float) -> Text:
 
 
 def _document(report: _Report) -> dict[str, Any]:
+    scoring = report.given.scoring
     return {
         "model": report.model,
+        "knows": report.knows,
+        "threshold": None if scoring is None else scoring.threshold,
         "backend": report.backend,
         "device": report.device,
         "preference": report.preference,
@@ -251,6 +271,7 @@ def _document(report: _Report) -> dict[str, Any]:
             {
                 "photo": str(result.photo),
                 "scores": "probabilities" if result.probabilities else "raw",
+                "known": result.known,
                 "top": [{"rank": rank, **asdict(guess)} for rank, guess in enumerate(result.top, 1)],
             }
             for result in report.results

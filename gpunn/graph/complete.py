@@ -33,6 +33,7 @@ def complete(
         labels=graph.labels,
         classes=graph.classes,
         pixel_scale=graph.pixel_scale,
+        scoring=graph.scoring,
         warnings=graph.warnings,
     )
     new: dict[Operand, Operand] = {}

@@ -16,6 +16,7 @@ from gpunn.graph.inference import Declared, call_of, expected, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.graph.pending import PendingOperation
 from gpunn.graph.pixels import PixelScale
+from gpunn.graph.scores import Scoring
 from gpunn.graph.tensors import expect_type, is_short, zeros
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
@@ -29,13 +30,11 @@ from gpunn.types import Array, DType, OpenShape, Quantization, TensorType, bound
 class Graph:
     """A network: operations in an order in which they can run.
 
-    Build one with input(), constant(), variable(), add(), update() and output(). Each step is checked at once
-    and raises ModelError if it breaks a rule, so all `operations` are typed. The file may state `labels`
-    (names of classes; `classes` says of which output), and `pixel_scale`, how it wants photos. `warnings` say
-    where it contradicts itself. `variables` are state with its initial values, `updates` give the next run's.
-    `pending` operations wait for what only a run knows; complete() in gpunn.graph.complete adds them.
-    `values` are known values of operands that are no constants. `template` is the same graph with everything
-    pending, for inputs of other shapes. `contents` gives the file of a template, as bytes and options.
+    Each step of building one is checked, and raises ModelError if it breaks a rule; so all `operations` are
+    typed. A file may state names of classes (`labels`; `classes`: of which output), the `pixel_scale` of
+    photos, the `scoring` of classes. `warnings` say where it contradicts itself. `updates` give the next
+    values of `variables`. `pending` operations wait for what only a run knows. `values` are known values of
+    operands. `template` is the graph with all pending; its `contents` gives its file, bytes and options.
     """
 
     name: str = "model"
@@ -45,6 +44,7 @@ class Graph:
     labels: tuple[str, ...] = ()
     classes: Classes | None = None
     pixel_scale: PixelScale | None = None
+    scoring: Scoring | None = None
     warnings: tuple[str, ...] = ()
     variables: dict[Operand, Array] = field(default_factory=dict)
     updates: dict[Operand, Operand] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpunn
 from gpunn.errors import ModelError
@@ -93,6 +94,6 @@ def test_pictures_reach_a_classifier_by_preprocess() -> None:
     with model.compile("cpu") as compiled:
         with pytest.raises(ModelError, match="preprocess"):
             compiled(pixels[np.newaxis, :32, :32])
-        x = gpunn.vision.preprocess(model, gpunn.vision.Image.fromarray(pixels))
+        x = gpunn.vision.preprocess(model, Image.fromarray(pixels))
         assert (x.shape, x.dtype, x.min(), x.max()) == ((1, 32, 32, 3), np.float32, 1, 1)
         compiled(x)

@@ -16,7 +16,7 @@ Read = Callable[[Graph, Sequence[Operand | None]], tuple[()]]
 def template(name: str, inputs: Sequence[Operand], read: Read, like: Graph | None = None) -> Graph:
     """Return a graph with these inputs, in which only `read` is pending.
 
-    The classes, the scale of pixels and the warnings are those of `like`.
+    The classes, the scale of pixels, the scoring and the warnings are those of `like`.
     """
     like = like or Graph()
     made = Graph(
@@ -25,6 +25,7 @@ def template(name: str, inputs: Sequence[Operand], read: Read, like: Graph | Non
         labels=like.labels,
         classes=like.classes,
         pixel_scale=like.pixel_scale,
+        scoring=like.scoring,
         warnings=like.warnings,
     )
     made.pend(PendingOperation("subgraph", name, tuple(inputs), (), read))

@@ -32,7 +32,7 @@ def labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
     counts as none: a model works without labels.
     """
     classes = {o.shape[-1] for o in outputs if o.rank}
-    for text in _texts(data):
+    for text in texts(data, ".txt").values():
         lines = text.splitlines()
         while lines and not lines[-1].strip():
             lines.pop()
@@ -41,20 +41,23 @@ def labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
     return ()
 
 
-def _texts(data: bytes) -> list[str]:
-    """Return the text files of a zip at the end of the data, bounded in number and size."""
-    texts: list[str] = []
+def texts(data: bytes, ending: str) -> dict[str, str]:
+    """Return text files by name, of those with this end of a zip at the end of the data.
+
+    They are bounded in number and size. A zip archive that cannot be read counts as none.
+    """
+    found: dict[str, str] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
             members = [
-                m for m in archive.infolist() if m.filename.endswith(".txt") and m.compress_type in plain
+                m for m in archive.infolist() if m.filename.endswith(ending) and m.compress_type in plain
             ]
             for member in members[:MAX_LABEL_FILES]:
                 with archive.open(member) as stream:
                     text = stream.read(MAX_LABEL_BYTES + 1)
                 if len(text) <= MAX_LABEL_BYTES:
-                    texts.append(text.decode("utf-8", "replace"))
+                    found[member.filename] = text.decode("utf-8", "replace")
     except _ZIP_ERRORS:
         pass
-    return texts
+    return found

@@ -17,6 +17,7 @@ from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.labels import labels
 from gpunn.importers.tflite.pixels import pixel_scale
 from gpunn.importers.tflite.reader import Reader
+from gpunn.importers.tflite.scores import scoring
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
 
@@ -45,6 +46,7 @@ def read_model(data: bytes, name: str, custom: Mapping[str, CustomOperator]) -> 
     model.labels = labels(data, [o.type for o in model.outputs])
     model.classes = only_scores(model.labels, model.outputs)
     model.pixel_scale = pixel_scale(file, tuple(operand.type for operand in model.inputs))
+    model.scoring = scoring(file, data, [operand.type for operand in model.outputs])
     model.warnings = file.warnings
     model.template = template(name, inputs, checked(read_operators), model)
     model.template.contents = lambda: (data, {"custom": custom})

@@ -1,4 +1,4 @@
-"""Photos in, class names out: the input and output of image classifiers."""
+"""Photos as input of image classifiers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -24,8 +23,6 @@ from gpunn.types import Array, DType, Quantization, TensorType
 
 MEAN = STD = 127.5  # bytes become -1 ... 1, the convention of the MobileNet family
 QUANTISED = (DType.UINT8, DType.INT8)
-ROUNDING = 1e-3  # that float32 scores may be from 1 in sum
-MAX_LABEL_BYTES = 1 << 24
 PIXEL_ERROR = 0.01  # how far a float32 value may be from a byte, scaled back
 BYTES = Quantization((1.0,), (0,))  # of an input whose values are the bytes of a photo
 
@@ -107,47 +104,6 @@ class PhotoInput:
             yield full
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreOutput:
-    """The output of a classifier: tensors `type` with a score for each of `classes`."""
-
-    type: TensorType
-    classes: int
-
-    def scores(self, stored: Array) -> Array:
-        """Convert the scores of one photo to float32."""
-        return dequantize(stored, self.type.with_shape(stored.shape))
-
-    def are_probabilities(self, scores: Array) -> bool:
-        """Tell whether scores are a distribution: none is negative, and the sum is 1 up to quantisation.
-
-        A quantised score is off by at most half a step, the largest one by a whole step, because 1 itself
-        cannot be stored. Scores stored as 0 cannot have made the sum larger.
-        """
-        step = 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
-        if 255 * step > 1 + ROUNDING:
-            return False  # the type is made for more than 0 to 1
-        total = float(scores.sum(dtype=np.float64))
-        least = 1 - step / 2 * (self.classes + 1)
-        most = 1 + step / 2 * np.count_nonzero(scores)
-        return bool((scores >= 0).all() and least - ROUNDING < total < most + ROUNDING)
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """One class and its score."""
-
-    index: int
-    label: str
-    score: float
-
-
-def default_model(*, quantised: bool = False) -> Path:
-    """Return the classifier in the package: ten classes of CIFAR-10, float32 or `quantised` to int8."""
-    name = "cifar10_mobilenet_int8.tflite" if quantised else "cifar10_mobilenet.tflite"
-    return Path(str(files("gpunn") / "data" / name))
-
-
 def photo_input(model: Graph, mean: Numbers | None = None, std: Numbers | None = None) -> PhotoInput:
     """Describe the photos that `model` takes; raise ModelError or UnsupportedError if it does not take
     photos.
@@ -156,14 +112,14 @@ def photo_input(model: Graph, mean: Numbers | None = None, std: Numbers | None =
     (`model.pixel_scale`); a quantised model takes the bytes, and so does a model that scales photos itself,
     which refuses other scales. Otherwise they are MEAN and STD.
     """
-    operand = _only(model, mandatory(model), "input")
+    operand = only(model, mandatory(model), "input")
     shape = operand.type.shape
     if len(shape) != 4 or shape[3] not in (1, 3) or 0 in shape:
         raise ModelError(
             f"{model.name} does not take photos: its input {operand.name!r} has shape {list(shape)}, "
             "expected [batch, height, width, 1 or 3]"
         )
-    _expect_numbers(model, operand, "input")
+    expect_numbers(model, operand, "input")
     if operand.type.quantization is not None and mean is None and std is None:
         return PhotoInput(operand.type, None, None, "model" if scales_photos(model) else "default")
     if scales_photos(model) and (mean or 0, 1 if std is None else std) != (0, 1):
@@ -212,21 +168,7 @@ def preprocess(
     return np.repeat(wanted.values(picture)[np.newaxis], wanted.batch, axis=0)
 
 
-def score_output(model: Graph) -> ScoreOutput:
-    """Describe the scores that `model` gives; ModelError or UnsupportedError if it is not a classifier."""
-    batch = photo_input(model).batch
-    operand = _only(model, model.outputs, "output")
-    shape = operand.type.shape
-    if not shape or shape[-1] < 2 or operand.type.size != batch * shape[-1]:
-        raise ModelError(
-            f"{model.name} is not a classifier: its output {operand.name!r} has shape {list(shape)}, "
-            "expected [batch, classes]"
-        )
-    _expect_numbers(model, operand, "output")
-    return ScoreOutput(operand.type, shape[-1])
-
-
-def _expect_numbers(model: Graph, operand: Operand, role: str) -> None:
+def expect_numbers(model: Graph, operand: Operand, role: str) -> None:
     """Raise UnsupportedError unless the tensor is float32, or uint8 or int8 with one scale."""
     dtype, quantization = operand.type.dtype, operand.type.quantization
     one_scale = quantization is not None and quantization.per_tensor
@@ -239,41 +181,11 @@ def _expect_numbers(model: Graph, operand: Operand, role: str) -> None:
     )
 
 
-def _only(model: Graph, operands: Sequence[Operand], role: str) -> Operand:
+def only(model: Graph, operands: Sequence[Operand], role: str) -> Operand:
+    """Return the one input or output (`role`); raise ModelError if there are more or none."""
     if len(operands) != 1:
         raise ModelError(f"{model.name} has {len(operands)} {role}s, a photo classifier has one")
     return operands[0]
-
-
-def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
-    """Return a name for each class: from `file`, else from the model, else "class 0", "class 1" ..."""
-    count = score_output(model).classes
-    if file is None and not model.labels:
-        return tuple(f"class {index}" for index in range(count))
-    labels = model.labels if file is None else _read_labels(file)
-    if len(labels) != count:
-        raise FormatError(f"{file or model.name} has {len(labels)} labels, the model has {count} classes")
-    return labels
-
-
-def _read_labels(file: Path) -> tuple[str, ...]:
-    if not file.exists():
-        raise MissingFileError(file)
-    with file.open("rb") as stream:
-        data = stream.read(MAX_LABEL_BYTES + 1)
-    if len(data) > MAX_LABEL_BYTES:
-        raise FormatError(f"{file}: more than {MAX_LABEL_BYTES} bytes, expected one label a line")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{file}: not UTF-8 text, expected one label a line: {error.reason}") from None
-    return tuple(line.strip() for line in text.rstrip().splitlines())
-
-
-def top_k(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
-    """Return the `count` classes with the highest scores, best first; for equal scores the first class."""
-    order = np.argsort(-scores, kind="stable")[:count]
-    return tuple(Guess(int(index), labels[index], float(scores[index])) for index in order)
 
 
 def load_photo(path: str | os.PathLike[str]) -> Image.Image:

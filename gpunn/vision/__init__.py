@@ -1,0 +1,43 @@
+"""Photos in, class names out: the input and output of image classifiers."""
+
+from __future__ import annotations
+
+from gpunn.vision.classes import (
+    Guess,
+    ScoreOutput,
+    class_labels,
+    default_model,
+    known_classes,
+    score_output,
+    top_k,
+    verdict,
+)
+from gpunn.vision.photos import (
+    MEAN,
+    STD,
+    PhotoInput,
+    load_photo,
+    mandatory,
+    photo_input,
+    preprocess,
+    scales_photos,
+)
+
+__all__ = [
+    "MEAN",
+    "STD",
+    "Guess",
+    "PhotoInput",
+    "ScoreOutput",
+    "class_labels",
+    "default_model",
+    "known_classes",
+    "load_photo",
+    "mandatory",
+    "photo_input",
+    "preprocess",
+    "scales_photos",
+    "score_output",
+    "top_k",
+    "verdict",
+]

@@ -1,0 +1,138 @@
+"""Class names as output of image classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from gpunn.errors import FormatError, MissingFileError, ModelError
+from gpunn.graph.graph import Graph
+from gpunn.graph.scores import Scoring
+from gpunn.ops.fixed_point.affine import dequantize
+from gpunn.types import Array, TensorType
+from gpunn.vision.photos import expect_numbers, only, photo_input
+
+ROUNDING = 1e-3  # that float32 scores may be from 1 in sum
+MAX_LABEL_BYTES = 1 << 24
+MOST_NAMED = 12  # classes that fit into a line or two
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreOutput:
+    """The output of a classifier: tensors `type` with a score for each of `classes`.
+
+    `scoring` is what the model's file states of them (`model.scoring`).
+    """
+
+    type: TensorType
+    classes: int
+    scoring: Scoring | None = None
+
+    def scores(self, stored: Array) -> Array:
+        """Convert the scores of one photo to float32, calibrated if the model's file says how."""
+        scores = dequantize(stored, self.type.with_shape(stored.shape))
+        calibration = None if self.scoring is None else self.scoring.calibration
+        return scores if calibration is None else calibration(scores)
+
+    def knows(self, scores: Array) -> bool | None:
+        """Tell whether the best of the scores reaches the threshold; None if the model states none.
+
+        If it does not, the photo shows none of the classes, or none of them clearly enough.
+        """
+        threshold = None if self.scoring is None else self.scoring.threshold
+        return None if threshold is None else bool(scores.max() >= threshold)
+
+    def are_probabilities(self, scores: Array) -> bool:
+        """Tell whether scores are a distribution: none is negative, and the sum is 1 up to quantisation.
+
+        A quantised score is off by at most half a step, the largest one by a whole step, because 1 itself
+        cannot be stored. Scores stored as 0 cannot have made the sum larger. Calibrated scores are
+        probabilities of each class by itself: from 0 to 1, with nearly any sum.
+        """
+        if self.scoring is not None and self.scoring.calibration is not None:
+            return bool(((scores >= 0) & (scores <= 1)).all())
+        step = 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
+        if 255 * step > 1 + ROUNDING:
+            return False  # the type is made for more than 0 to 1
+        total = float(scores.sum(dtype=np.float64))
+        least = 1 - step / 2 * (self.classes + 1)
+        most = 1 + step / 2 * np.count_nonzero(scores)
+        return bool((scores >= 0).all() and least - ROUNDING < total < most + ROUNDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """One class and its score."""
+
+    index: int
+    label: str
+    score: float
+
+
+def default_model(*, quantised: bool = False) -> Path:
+    """Return the classifier in the package: ten classes of CIFAR-10, float32 or `quantised` to int8."""
+    name = "cifar10_mobilenet_int8.tflite" if quantised else "cifar10_mobilenet.tflite"
+    return Path(str(files("gpunn") / "data" / name))
+
+
+def score_output(model: Graph) -> ScoreOutput:
+    """Describe the scores that `model` gives; ModelError or UnsupportedError if it is not a classifier."""
+    batch = photo_input(model).batch
+    operand = only(model, model.outputs, "output")
+    shape = operand.type.shape
+    if not shape or shape[-1] < 2 or operand.type.size != batch * shape[-1]:
+        raise ModelError(
+            f"{model.name} is not a classifier: its output {operand.name!r} has shape {list(shape)}, "
+            "expected [batch, classes]"
+        )
+    expect_numbers(model, operand, "output")
+    return ScoreOutput(operand.type, shape[-1], model.scoring)
+
+
+def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
+    """Return a name for each class: from `file`, else from the model, else "class 0", "class 1" ..."""
+    count = score_output(model).classes
+    if file is None and not model.labels:
+        return tuple(f"class {index}" for index in range(count))
+    labels = model.labels if file is None else _read_labels(file)
+    if len(labels) != count:
+        raise FormatError(f"{file or model.name} has {len(labels)} labels, the model has {count} classes")
+    return labels
+
+
+def _read_labels(file: Path) -> tuple[str, ...]:
+    if not file.exists():
+        raise MissingFileError(file)
+    with file.open("rb") as stream:
+        data = stream.read(MAX_LABEL_BYTES + 1)
+    if len(data) > MAX_LABEL_BYTES:
+        raise FormatError(f"{file}: more than {MAX_LABEL_BYTES} bytes, expected one label a line")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{file}: not UTF-8 text, expected one label a line: {error.reason}") from None
+    return tuple(line.strip() for line in text.rstrip().splitlines())
+
+
+def top_k(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
+    """Return the `count` classes with the highest scores, best first; for equal scores the first class."""
+    order = np.argsort(-scores, kind="stable")[:count]
+    return tuple(Guess(int(index), labels[index], float(scores[index])) for index in order)
+
+
+def known_classes(model: Graph, labels: Sequence[str]) -> str:
+    """Say in one line which classes a classifier knows: the names of few, the number of many."""
+    knows = f"{model.name} knows {len(labels)} classes"
+    return f"{knows}: {', '.join(labels)}" if len(labels) <= MOST_NAMED else knows
+
+
+def verdict(best: Guess, known: bool | None, *, probability: bool = True) -> str:
+    """Say in a few words what a photo shows; `known` is what ScoreOutput.knows() says of its scores."""
+    figure = f"{best.score:.0%}" if probability else f"{best.score:.4g}"
+    if known is False:
+        return f"nothing I know for sure (most like: {best.label} {figure})"
+    return f"{best.label} {figure}"
