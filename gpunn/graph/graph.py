@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,12 +12,12 @@ import numpy as np
 from gpunn.errors import ModelError
 from gpunn.graph.classes import Classes
 from gpunn.graph.inference import Declared, call_of, expected, inferred, lookup
-from gpunn.graph.operation import Lifetime, Operand, Operation
-from gpunn.graph.pending import PendingOperation
+from gpunn.graph.known_values import short_results
+from gpunn.graph.operation import Lifetime, Operand, Operation, custom_of
+from gpunn.graph.pending import PendingOperation, waiting
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.scores import Scoring
-from gpunn.graph.tensors import expect_type, is_short, zeros
-from gpunn.ops import OPS
+from gpunn.graph.tensors import expect_type, zeros
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
 from gpunn.ops.elementwise.unary import check_activation
 from gpunn.ops.op import Op
@@ -183,14 +182,14 @@ class Graph:
             return self._wait(definition, call, inputs, declared, needed.results, runs=True)
         types = declared.quantized(call, types)
         outputs = declared.operands(call, types, len(self.operations) + len(self.pending))
-        operation = Operation(call.op, tuple(inputs), outputs, call.attrs, origin, _custom(definition))
+        operation = Operation(call.op, tuple(inputs), outputs, call.attrs, origin, custom_of(definition))
         facet = operation.facet
         if facet is not None and facet.check is not None:
             facet.check(operation.call())
         self.operations.append(operation)
         self._known.update(outputs)
         self.template = None  # it does not know of this operation
-        self._note_values(operation)
+        self.values.update(short_results(operation, self.value_of))
         return outputs
 
     def _wait(
@@ -205,25 +204,10 @@ class Graph:
         runs: bool = False,
     ) -> tuple[Operand, ...]:
         """Keep an operation as pending, and return its outputs, of the types that are expected."""
-        results = declared.operands(call, types, len(self.operations) + len(self.pending))
-        outputs = tuple(replace(o, open=o.open or OpenShape(None)) for o in results)
-        again = replace(declared, names=tuple(o.name for o in outputs))
-
-        def add(graph: Graph, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
-            return graph.add(
-                definition,
-                inputs,
-                call.attrs,
-                origin=call.origin,
-                names=again.names,
-                quantization=again.quantization,
-                open=again.open,
-                hybrid=again.hybrid,
-            )
-
-        made = Operation(call.op, tuple(inputs), outputs, call.attrs, call.origin, _custom(definition))
-        entry = PendingOperation(call.op, call.origin, made.inputs, outputs, add, tuple(asks))
-        return self.pend(replace(entry, operation=made) if runs else entry)
+        number = len(self.operations) + len(self.pending)
+        return self.pend(
+            waiting(definition, call, inputs, declared.operands(call, types, number), declared, asks, runs)
+        )
 
     def pend(self, entry: PendingOperation[Graph]) -> tuple[Operand, ...]:
         """Keep an operation as pending, and return its outputs."""
@@ -252,19 +236,6 @@ class Graph:
     def value_of(self, operand: Operand) -> Array | None:
         """Return the value of a constant, or one of `values`; None for other operands."""
         return self.values.get(operand) if operand.value is None else operand.value
-
-    def _note_values(self, operation: Operation) -> None:
-        """Note what short arithmetic on known values gives: shapes may follow from it."""
-        quick = operation.custom is None and not operation.definition.unbounded
-        if not quick or not all(is_short(o.type) for o in operation.outputs):
-            return
-        found = [None if i is None else self.value_of(i) for i in operation.inputs]
-        given = [(i, value) for i, value in zip(operation.inputs, found, strict=True) if i is not None]
-        if any(value is None or not is_short(i.type) for i, value in given):
-            return
-        with suppress(ModelError):  # where a value must be refused this is done when it runs
-            results = operation.stored(operation.evaluate(found))
-            self.values.update(zip(operation.outputs, results, strict=True))
 
     def output(self, *operands: Operand) -> None:
         """Declare outputs of the model, in order: results, inputs or constants of it."""
@@ -343,8 +314,3 @@ class Graph:
             seen.update(dict.fromkeys(operation.outputs))
         seen.update(dict.fromkeys((*self.outputs, *self.updates.values())))
         return list(seen)
-
-
-def _custom(definition: Op) -> Op | None:
-    """Return Operation.custom for an op."""
-    return None if definition is OPS.get(definition.name) else definition

@@ -180,3 +180,8 @@ class Operation:
         except ValueNeededError:
             return True
         return False
+
+
+def custom_of(definition: Op) -> Op | None:
+    """Return Operation.custom for an op."""
+    return None if definition is OPS.get(definition.name) else definition

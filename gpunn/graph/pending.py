@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
 
-from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.inference import Declared
+from gpunn.graph.operation import Operand, Operation, custom_of
+from gpunn.ops.call import Call
+from gpunn.ops.op import Op
+from gpunn.types import OpenShape, Quantization
 
-G = TypeVar("G")  # the graph, whose module imports this one
+
+class Adding(Protocol):
+    """A graph, whose module imports this one, as far as pending operations know it; see Graph.add."""
+
+    def add(
+        self,
+        op: str | Op,
+        inputs: Sequence[Operand | None],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        origin: str = "",
+        names: Sequence[str] = (),
+        quantization: Sequence[Quantization | None] = (),
+        open: Sequence[OpenShape | None] = (),
+        hybrid: bool = False,
+    ) -> tuple[Operand, ...]:
+        """Append an operation and return its outputs."""
+
+
+G = TypeVar("G", bound=Adding)
 
 FOR_VALUES = "what follows is planned for each shape that values lead to"
 FOR_SHAPES = "the shape of the result follows from values: what follows is planned for each shape"
@@ -38,3 +61,36 @@ class PendingOperation(Generic[G]):
     def where(self) -> str:
         """Say which operation waits, and why."""
         return f"{self.origin or self.op}: {self.reason}"
+
+
+def waiting(
+    definition: Op,
+    call: Call,
+    inputs: Sequence[Operand | None],
+    results: Sequence[Operand],
+    declared: Declared,
+    asks: Sequence[Operand],
+    runs: bool,
+) -> PendingOperation[Any]:
+    """Return the entry of an op whose result types are unknown; `results` are those that are expected.
+
+    `runs`: the operation must run, on the host, as only that tells the shapes of its results.
+    """
+    outputs = tuple(replace(o, open=o.open or OpenShape(None)) for o in results)
+    again = replace(declared, names=tuple(o.name for o in outputs))
+
+    def add(graph: Adding, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
+        return graph.add(
+            definition,
+            inputs,
+            call.attrs,
+            origin=call.origin,
+            names=again.names,
+            quantization=again.quantization,
+            open=again.open,
+            hybrid=again.hybrid,
+        )
+
+    made = Operation(call.op, tuple(inputs), outputs, call.attrs, call.origin, custom_of(definition))
+    operation = made if runs else None
+    return PendingOperation(call.op, call.origin, made.inputs, outputs, add, tuple(asks), operation)
