@@ -206,7 +206,7 @@ def test_host_operations_before_and_after_change_nothing(gpu: str, monkeypatch: 
     (chosen,) = model.add("abs", [before])
     (found,) = model.add("gather", [model.constant("table", random(0, 3, 4)), chosen])
     model.output(*model.add("tanh", [found]))
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only("neg", "tanh"))
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only("neg", "tanh"))
     with model.compile(backend="webgpu") as compiled:
         assert [p.backend for p in compiled.placement] == ["cpu", "webgpu", "webgpu", "cpu"]
         for _ in range(2):

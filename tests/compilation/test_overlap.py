@@ -41,7 +41,7 @@ def test_the_inputs_may_change_once_submit_has_returned(backend: str) -> None:
 
 
 def test_host_operations_read_the_inputs_of_their_run(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only("add"))
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only("add"))
     model = Model()
     x = model.input("x", float32(4))
     model.output(x, *model.add("add", [x, *model.add("relu", [x])]))

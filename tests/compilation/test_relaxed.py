@@ -79,7 +79,7 @@ def test_host_operations_read_and_write_float16(gpu: str, monkeypatch: pytest.Mo
     def lower(operation: Operation, *device: Any) -> Any:
         return "forced by a test" if operation.op == "tanh" else real(operation, *device)
 
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", lower)
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", lower)
     x = np.linspace(-3, 3, 37).astype(np.float32)
     model = chain("abs", "tanh", "neg", size=37)
     with model.compile(gpu, relaxed=True) as mixed, model.compile("cpu", relaxed=True) as host:

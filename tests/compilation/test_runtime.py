@@ -117,7 +117,7 @@ def test_an_operation_forced_to_the_host_runs_there_within_one_plan(
     gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = small_model().compile(backend=gpu)(photo())
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only("add"))
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only("add"))
     for preference in PREFERENCES:
         with small_model().compile(backend=gpu, preference=preference) as compiled:
             places = {p.operation.op: (p.backend, p.reason) for p in compiled.placement}

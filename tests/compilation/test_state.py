@@ -45,7 +45,7 @@ def sums(model: gpunn.compilation.runtime.Compilation, frames: Iterable[Any]) ->
 def test_a_variable_keeps_its_value_between_runs_on_every_device(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only(*host))
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only(*host))
     with total().compile(backend=backend) as compiled:
         assert sums(compiled, [1, 2, 3]) == [1, 3, 6]
         compiled.reset_state()
@@ -56,7 +56,7 @@ def test_a_variable_keeps_its_value_between_runs_on_every_device(
 def test_runs_see_the_state_in_order_of_submission(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only(*host))
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only(*host))
     frames = [np.full(3, n, np.float32) for n in range(1, 12)]
     with total().compile(backend=backend, preference=SUSTAINED) as compiled:
         events = [compiled.submit(f) for f in frames]
@@ -83,7 +83,7 @@ def test_state_stays_on_the_device_and_is_never_copied_to_the_host(gpu: str) -> 
 
 def test_only_what_the_host_needs_of_the_state_crosses(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host has the variable: a run uploads it like x, and reads back only its next value."""
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only("mul"))
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only("mul"))
     model = Model()
     x, before = model.input("x", float32(3)), model.variable("sum", float32(3), np.float32([1, 2, 3]))
     (after,) = model.add("add", [x, before])
@@ -142,7 +142,7 @@ def test_variables_may_be_aliases_or_empty(backend: str) -> None:
 def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Host operations fail before, between and after device operations."""
     for broken in ("add", "mul", "tanh"):
-        monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only(broken))
+        monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only(broken))
         with total().compile(backend=backend) as compiled, monkeypatch.context() as patch:
             assert sums(compiled, [1]) == [1]
             real = Operation.evaluate
@@ -165,7 +165,7 @@ def test_a_run_that_fails_leaves_the_state_as_it_was(backend: str, monkeypatch: 
 def test_each_run_of_many_threads_updates_the_state_once(
     host: tuple[str, ...], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunn.compilation.assembly.lower", host_only(*host))
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.lower", host_only(*host))
     frame = np.ones(3, np.float32)
     with total().compile(backend=backend, preference=SUSTAINED) as compiled, ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda k: compiled(frame) if k % 2 else compiled.submit(frame).result(), range(40))
