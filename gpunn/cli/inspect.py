@@ -30,6 +30,7 @@ from gpunn.cli.wrap import say
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import walk
+from gpunn.graph.pixels import PixelScale
 
 LEAST_RESULT = 24  # columns of the terminal for the types of an operation's results
 
@@ -99,6 +100,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
         "inputs": [_tensor(o) if o.default is None else _optional(o) for o in model.inputs],
         "outputs": [_tensor(o) for o in model.outputs],
         "labels": len(model.labels),
+        "pixel_scale": None if model.pixel_scale is None else asdict(model.pixel_scale),
         "warnings": list(model.warnings),
         "operators": dict(Counter(names).most_common()),
         "stops": model.pending[0].where if model.pending else None,
@@ -190,6 +192,8 @@ def _print_document(console: Console, document: dict[str, Any], every: bool) -> 
             what += f", default {tensor['default']:g}" if "default" in tensor else ""
             say(console, plain(what), f"{role[:-1]:<9}")
     say(console, str(document["labels"] or "none"), "labels   ")
+    if document["pixel_scale"] is not None:
+        say(console, str(PixelScale(**document["pixel_scale"])), "pixels   ")
     for warning in document["warnings"]:
         say(console, plain(warning), "warning  ")
     counts = ", ".join(f"{count} {op}" for op, count in document["operators"].items())

@@ -12,6 +12,7 @@ from gpunn.types import DType, Quantization, TensorType, float32
 from tests.cli.conftest import Run
 from tests.importers.coreml.builder import layer, model
 from tests.importers.tflite.test_contradictions import layer_file
+from tests.metadata import metadata
 from tests.tflite_builder import Graph
 
 MODEL = vision.default_model()
@@ -68,6 +69,24 @@ def test_warnings(run: Run, tmp_path: Path) -> None:
     (warning,) = gpunn.load(path).warnings
     assert run("inspect", path, "--backend", "cpu", "--json").json["warnings"] == [warning]
     assert f"warning  {warning}\n" in run("inspect", path, "--backend", "cpu").out
+
+
+def test_the_scale_of_pixels(run: Run, tmp_path: Path) -> None:
+    graph = Graph()
+    (y,) = graph.add("RELU", [graph.input(float32(1, 4, 4, 3))], [float32(1, 4, 4, 3)])
+    for number, (scale, expected) in enumerate(
+        [(None, None), (([0], [255]), "0..1"), (([1, 2, 3], [4]), "(byte - [1, 2, 3]) / 4")]
+    ):
+        path = tmp_path / f"net{number}.tflite"
+        path.write_bytes(graph.build([y], metadata={"TFLITE_METADATA": metadata(scale)}))
+        found = run("inspect", path, "--backend", "cpu", "--json").json["pixel_scale"]
+        text = run("inspect", path, "--backend", "cpu").out
+        if scale is None:
+            assert found is None
+            assert "pixels" not in text
+        else:
+            assert [found["mean"], found["std"]] == [v[0] if len(v) == 1 else v for v in scale]
+            assert f"pixels   {expected}\n" in text
 
 
 def test_shapes_of_inputs(run: Run) -> None:

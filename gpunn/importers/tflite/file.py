@@ -7,6 +7,7 @@ classes follow any offset in a file; this module checks their answers before it 
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
@@ -77,6 +78,7 @@ class TfliteFile:
         self._graphs: dict[int, FileGraph] = {}
         self._values: dict[tuple[int, str, Shape], Array] = {}  # by buffer: they are asked for again
         self._warnings: dict[str, None] = {}
+        self._told = False
 
     def graph(self, index: int) -> FileGraph:
         """Return a subgraph, read when it is asked for the first time."""
@@ -86,13 +88,18 @@ class TfliteFile:
             self._graphs[index] = self._graph(index)
         return self._graphs[index]
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return in which ways the subgraphs read so far contradict themselves."""
+    def tell_warnings(self) -> tuple[str, ...]:
+        """Return in which ways the subgraphs read so far contradict themselves; warn() tells of others."""
+        self._told = True
         return tuple(self._warnings)
 
     def warn(self, what: str) -> None:
-        """Note that the file contradicts itself, though what it computes is defined."""
+        """Note that the file contradicts itself, though what it computes is defined.
+
+        After the model has its warnings, a subgraph that only a run reads warns at once.
+        """
+        if self._told and what not in self._warnings:
+            warnings.warn(f"{self.name}: {what}", stacklevel=2)
         self._warnings[what] = None
 
     def fail(self, what: str) -> NoReturn:

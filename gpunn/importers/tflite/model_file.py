@@ -47,7 +47,7 @@ def read_model(data: bytes, name: str, custom: Mapping[str, CustomOperator]) -> 
     model.classes = only_scores(model.labels, model.outputs)
     model.pixel_scale = pixel_scale(file, tuple(operand.type for operand in model.inputs))
     model.scoring = scoring(file, data, [operand.type for operand in model.outputs])
-    model.warnings = file.warnings
+    model.warnings = file.tell_warnings()
     model.template = template(name, inputs, checked(read_operators), model)
     model.template.contents = lambda: (data, {"custom": custom})
     return model

@@ -34,8 +34,8 @@ class Node(common.Node):
     """One operator of a file, as its rule sees it.
 
     `intermediates` are the types of its intermediate tensors; `graphs` gives its subgraphs, `unfold` refuses
-    what unfolds to too many bytes. `version` is the operator's, `warn` notes that the file contradicts
-    itself. `blocks`: the inputs in which each block of a row has a scale of its own, by position.
+    what unfolds to too many bytes. `version` is the operator's. `blocks`: the inputs in which each block of a
+    row has a scale of its own, by position.
     """
 
     options_type: str = ""
@@ -45,7 +45,6 @@ class Node(common.Node):
     graphs: Callable[[int], FileGraph] | None = None
     unfold: Callable[[int, str], None] | None = None
     version: int = 1
-    warn: Callable[[str], None] | None = None
     blocks: Mapping[int, RowBlocks] = field(default_factory=dict)
 
     def subgraph(self, index: int) -> FileGraph:

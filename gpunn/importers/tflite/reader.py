@@ -189,6 +189,5 @@ class Reader:
             self.subgraph,
             self.context.unfolding.count,
             operator.version,
-            self.file.warn,
             {at: found for at, found in blocks.items() if found is not None},
         )

@@ -57,18 +57,34 @@ def test_the_scale_of_pixels(
     ],
 )
 def test_a_scale_that_no_photo_can_have_counts_as_none(mean: list[float], std: list[float]) -> None:
-    assert load(file(metadata((mean, std)))).pixel_scale is None
+    model = load(file(metadata((mean, std))))
+    assert model.pixel_scale is None
+    (warning,) = model.warnings
+    assert "ignored" in warning
 
 
 def test_metadata_without_a_scale() -> None:
     scale = ([0], [255])
-    assert load(file(metadata(None))).pixel_scale is None
-    assert load(file(metadata())).pixel_scale is None
-    assert load(file(metadata(scale, kind=2))).pixel_scale is None  # score calibration
-    assert load(file(metadata(scale, identifier=b"M002"))).pixel_scale is None
-    assert load(file(b"")).pixel_scale is None
-    assert load(file(metadata(scale), float32(1, 3))).pixel_scale is None
-    assert load(file(metadata(scale, scale), inputs=2)).pixel_scale is None
+    for data in (
+        metadata(None),
+        metadata(),
+        metadata(scale, kind=2),  # score calibration
+        metadata(scale, identifier=b"M002"),
+        b"",
+    ):
+        model = load(file(data))
+        assert (model.pixel_scale, model.warnings) == (None, ())
+
+
+def test_a_scale_of_something_else_than_an_image_is_ignored() -> None:
+    scale = ([0], [255])
+    stated = "the TFLite metadata states the scale of pixels 0..1, which is ignored: "
+    for model, why in (
+        (load(file(metadata(scale), float32(1, 3))), "the input float32[1, 3] is no image"),
+        (load(file(metadata(scale, scale), inputs=2)), "the model has 2 inputs"),
+    ):
+        assert model.pixel_scale is None
+        assert model.warnings == (stated + why,)
 
 
 def test_damaged_metadata_is_no_obstacle() -> None:

@@ -11,7 +11,7 @@ import pytest
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.model import load
 from gpunn.passes import optimise
-from gpunn.types import Array, DType, TensorType, float32
+from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.importers.tflite.test_stablehlo import POSITIVE, ROW, WHOLE, X, longs
 from tests.ops.harness import random, type_of
 from tests.tflite_builder import Graph, litert_run
@@ -69,6 +69,28 @@ def test_reduce_window(body: str, x: Array, start: Any, function: Any, backend: 
         backend=backend
     ) as compiled:
         np.testing.assert_allclose(compiled(x), expected, rtol=2e-5, atol=2e-5)
+
+
+def test_a_body_that_only_a_run_reads_warns_then(backend: str) -> None:
+    """The extents of what is reduced are computed, so the operator and its body wait for them."""
+    main, inner = Graph(), Graph()
+    scalar = float32()
+    a, b = inner.input(scalar), inner.input(scalar)
+    wrong = TensorType(DType.INT32, (2,), Quantization((0.5, 0.25), (0, 0), 1))
+    inner.tensor(wrong, data=bytes(8))
+    (done,) = inner.add("ADD", [b, a], [scalar])
+    x, shape = main.input(float32(6)), main.input(TensorType(DType.INT32, (2,)))
+    (matrix,) = main.add("RESHAPE", [x, shape], [float32(2, 3)], signatures=[(-1, -1)])
+    options = {"dimensions": np.array([1], np.int64), "body_subgraph_index": 1}
+    start = main.constant(np.float32(0))
+    y = main.add("STABLEHLO_REDUCE", [matrix, start], [float32(2)], options, signatures=[(-1,)])
+    model = load(main.build(y, called=[(inner, [done])]))
+    assert model.warnings == ()
+    values, extents = np.arange(6, dtype=np.float32), np.array([3, 2], np.int32)
+    with model.compile(backend=backend) as compiled:
+        with pytest.warns(UserWarning, match=r"model: subgraph 1, tensor 2 \(t2\) has 2 scales along"):
+            assert compiled(values, extents).tolist() == [1, 5, 9]
+        assert compiled(values, extents[::-1].copy()).tolist() == [3, 12]
 
 
 # Indices; update_window_dims, inserted_window_dims, scatter_dims_to_operand_dims; index_vector_dim; shape of
