@@ -7,7 +7,8 @@ from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.base import Stats
 from gpunn.compilation.compiler import devices
 from gpunn.compilation.event import Event
-from gpunn.compilation.runtime import Compilation, Preference
+from gpunn.compilation.preference import Preference
+from gpunn.compilation.runtime import Compilation
 from gpunn.custom import CustomOperator
 from gpunn.errors import (
     DeviceError,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gpunn.compilation.compiler import compile_model
-from gpunn.compilation.runtime import Compilation, Preference
+from gpunn.compilation.preference import Preference
+from gpunn.compilation.runtime import Compilation
 from gpunn.custom import CustomOperator
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph

@@ -167,6 +167,12 @@ class Program(Protocol):
     def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Run to the end."""
 
+    def repeat(self, inputs: Sequence[Array], rounds: int) -> tuple[Array, ...]:
+        """Run that many times, each time on the outputs before; return the last ones.
+
+        These may share memory with one another and with the inputs, so nobody may change them.
+        """
+
     def reset_state(self) -> None:
         """Give variables their initial values, after the runs that were started before."""
 

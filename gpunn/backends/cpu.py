@@ -13,6 +13,7 @@ from gpunn.backends.interrupt import check, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType
@@ -29,8 +30,21 @@ def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
     try:
         results = operation.stored(operation.evaluate(inputs))
     except MemoryError as error:
-        raise DeviceError(f"out of memory: {operation.op} ({operation.origin}): {error}") from error
+        raise _out_of_memory(operation, error) from error
     values.update(zip(operation.outputs, results, strict=True))
+
+
+def run_step(step: Step, values: Values) -> None:
+    """Run an operation on numbered values; raise what run_operation() raises."""
+    check()
+    try:
+        step.run(values)
+    except MemoryError as error:
+        raise _out_of_memory(step.operation, error) from error
+
+
+def _out_of_memory(operation: Operation, error: MemoryError) -> DeviceError:
+    return DeviceError(f"out of memory: {operation.op} ({operation.origin}): {error}")
 
 
 def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
@@ -44,11 +58,6 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
     return {o: o.value.astype(np.float32) for o in computed if o.value is not None}
 
 
-def _copy(operand: Operand, values: Mapping[Operand, Array]) -> Array:
-    """Return an operand's value as an array of its own."""
-    return copied(values[operand] if operand.value is None else operand.value)
-
-
 class CpuProgram:
     """A program that runs a plan operation by operation in numpy, one run at a time.
 
@@ -58,11 +67,11 @@ class CpuProgram:
     def __init__(self, plan: Plan, frames: int) -> None:
         self.stats = Stats()
         self.constants: Mapping[Hashable, int] = {}
-        self._plan = plan
-        self._placements = [p for segment in plan.segments for p in segment.placements]
-        self._dead = last_uses(plan.model)
-        self._state = dict(plan.model.variables)
-        self._constants = widened_constants(plan.model.operations)
+        self._graph = PreparedGraph(
+            plan.model, widened_constants(plan.model.operations), last_uses(plan.model)
+        )
+        self._initial = dict(plan.model.variables)
+        self._state = dict(self._initial)
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
         self._frames = frames
@@ -76,21 +85,39 @@ class CpuProgram:
 
     def _run(self, inputs: Sequence[Array], spans: list[Span] | None = None) -> tuple[Array, ...]:
         """Run; `spans` receives the time of each operation."""
-        values = {**self._constants, **dict(zip(self._plan.model.inputs, inputs, strict=True))}
-        with holding(self._lock):
-            values.update(self._state)
-            start = time.perf_counter()
-            for placement in self._placements:
-                began = time.perf_counter()
-                run_operation(placement.operation, values)
-                if spans is not None:
-                    seconds = time.perf_counter() - began
-                    spans.append(Span(placement.operation.op, began - start, seconds, placement.operation))
-                for operand in self._dead.get(placement.operation, ()):
-                    del values[operand]
-            self._state.update({v: _copy(o, values) for v, o in self._plan.model.updates.items()})
-            self.stats.runs += 1
-        return tuple(_copy(o, values) for o in self._plan.model.outputs)
+        return tuple(map(copied, self._results(inputs, 1, spans)))
+
+    def repeat(self, inputs: Sequence[Array], rounds: int) -> tuple[Array, ...]:
+        return self._results(inputs, rounds)
+
+    def _results(
+        self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None = None
+    ) -> tuple[Array, ...]:
+        """Run `rounds` times, each time on the outputs before; the results may share memory with others."""
+        with holding(self._lock), np.errstate(all="ignore"):
+            results = tuple(inputs)
+            for _ in range(rounds):
+                values = self._graph.begin(results, self._state)
+                self._run_steps(values, spans)
+                for variable, value in self._graph.updated(values).items():
+                    self._state[variable] = copied(value)
+                results = self._graph.results(values)
+            self.stats.runs += rounds
+        return results
+
+    def _run_steps(self, values: Values, spans: list[Span] | None) -> None:
+        if spans is not None:
+            self._time_steps(values, spans)
+            return
+        for step in self._graph.steps:
+            run_step(step, values)
+
+    def _time_steps(self, values: Values, spans: list[Span]) -> None:
+        start = time.perf_counter()
+        for step in self._graph.steps:
+            began = time.perf_counter()
+            run_step(step, values)
+            spans.append(Span(step.operation.op, began - start, time.perf_counter() - began, step.operation))
 
     def submit(self, inputs: Sequence[Array]) -> Later:
         with self._starting:
@@ -114,7 +141,7 @@ class CpuProgram:
 
     def _reset(self) -> None:
         with self._lock:
-            self._state.update(self._plan.model.variables)
+            self._state.update(self._initial)
 
     def _after_fork(self) -> None:
         self._queue = None

@@ -20,7 +20,7 @@ from gpunn.comparison.inputs import Sample, random_source
 from gpunn.comparison.litert import LitertSide, expect_tflite
 from gpunn.comparison.sides import CPU, Side, open_side
 from gpunn.comparison.walk import Progress
-from gpunn.compilation.runtime import Preference
+from gpunn.compilation.preference import Preference
 from gpunn.errors import DeviceError, ModelError, UnsupportedError
 from gpunn.importers import bytes_of
 from gpunn.model import Model

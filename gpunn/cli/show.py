@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gpunn.compilation.runtime import Preference
+from gpunn.compilation.preference import Preference
 from gpunn.importers import SUFFIXES
 
 KINDS = " or ".join((", ".join(SUFFIXES[:-1]), SUFFIXES[-1]))  # of model files

@@ -143,6 +143,10 @@ class _CompiledBody:
         check()
         return self.compilation.evaluate(inputs)
 
+    def repeat(self, state: Sequence[Array], rounds: int) -> tuple[Array, ...]:
+        check()
+        return self.compilation.evaluate(state, rounds)
+
 
 def _compiled_bodies(operation: Operation) -> tuple[Compilation, ...]:
     return tuple(a.compilation for a in operation.attrs.values() if isinstance(a, _CompiledBody))

@@ -11,7 +11,8 @@ import numpy as np
 
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo, rank
 from gpunn.compilation.assembly import built, compilation
-from gpunn.compilation.runtime import FRAMES_IN_FLIGHT, Compilation, Preference
+from gpunn.compilation.preference import FRAMES_IN_FLIGHT, Preference
+from gpunn.compilation.runtime import Compilation
 from gpunn.compilation.sections import Section
 from gpunn.errors import DeviceError, ModelError
 from gpunn.garbage import rare_collections

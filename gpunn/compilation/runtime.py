@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -33,25 +32,7 @@ from gpunn.types import Array, Shape
 _T = TypeVar("_T")
 
 
-class Preference(enum.Enum):
-    """The purpose of a compilation (NeuralNetworks.h, PreferenceCode; the values are its values).
-
-    LOW_POWER takes the low-power adapter (what uses least energy, where backend is "auto" and counters tell),
-    FAST_SINGLE_ANSWER the fastest, for one run() at a time. SUSTAINED_SPEED takes the fastest adapter and
-    keeps several frames in flight in stream() and submit(). All wait in the operating system.
-    """
-
-    LOW_POWER = 0
-    FAST_SINGLE_ANSWER = 1
-    SUSTAINED_SPEED = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> Preference | None:
-        """Find a member by its name: "sustained-speed", "SUSTAINED_SPEED"."""
-        return cls.__members__.get(value.upper().replace("-", "_")) if isinstance(value, str) else None
-
-
-FRAMES_IN_FLIGHT = {Preference.LOW_POWER: 1, Preference.FAST_SINGLE_ANSWER: 1, Preference.SUSTAINED_SPEED: 3}
+ROUNDS_AT_ONCE = 256  # of a body
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +102,23 @@ class Compilation:
         """
         return single(self._answer(self._arrays(inputs)))
 
-    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    def evaluate(self, inputs: Sequence[Array], rounds: int = 1) -> tuple[Array, ...]:
         """Compute the outputs for inputs of the right types, for a compilation of which this is a body.
 
-        Either may be on the device, for as long as somebody refers to them; numpy.asarray() reads them back.
+        Do so `rounds` times, each time from the outputs before. Either may be on the device, for as long as
+        somebody refers to them; numpy.asarray() reads them back. They may share memory: nobody changes them.
         """
-        return self._run(inputs, inside=True)
+        while rounds > 0:
+            with self._lent(inputs) as first:
+                # In between it may turn out to be closed, and what is guarded is checked.
+                count = min(rounds, 1 if first.guarded or not first.whole else ROUNDS_AT_ONCE)
+                if first.whole:
+                    self._begin(first, inputs)
+                    inputs = first.program.repeat(inputs, count)
+                else:
+                    inputs = self._run(inputs, inside=True)
+            rounds -= count
+        return tuple(inputs)
 
     def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call.

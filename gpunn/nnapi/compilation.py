@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import NoReturn
 
-from gpunn.compilation import compiler, runtime
+from gpunn.compilation import compiler, preference, runtime
 from gpunn.compilation.lending_cache import LendingCache
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.errors import GpunnError, NnapiError, ResultCode
@@ -142,9 +142,9 @@ class Compilation:
         return self._kept.lend(structure(translation.graph), lambda: self._compile(translation))
 
     def _compile(self, translation: Translation) -> Specialisation:
-        preference = runtime.Preference(int(self.preference))
+        purpose = preference.Preference(int(self.preference))
         compiled = compiler.compile_model(
-            translation.graph, self.backend, preference, relaxed=self.model.relaxed, device=self.device
+            translation.graph, self.backend, purpose, relaxed=self.model.relaxed, device=self.device
         )
         return Specialisation(translation, compiled)
 

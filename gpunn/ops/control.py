@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,14 @@ class Body(Protocol):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Compute the outputs, in order."""
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """A body that has a way of its own to run several times."""
+
+    def repeat(self, state: Sequence[Array], rounds: int) -> tuple[Array, ...]:
+        """Compute the outputs that many times, each time from the outputs before; return the last ones."""
 
 
 def _types(call: Call) -> tuple[TensorType, ...]:
@@ -94,6 +102,9 @@ def if_else(*inputs: Array, then: Body, otherwise: Body) -> tuple[Array, ...]:
 def _infer_while_loop(call: Call) -> tuple[TensorType, ...]:
     state = _types(call)
     condition, body = call["condition"], call["body"]
+    if condition is None:
+        _expect_same(call, "the graph 'body' gives", body.output_types, state)
+        return state
     if not (condition.fixed and body.fixed):
         decision = condition.infer(state)
         if decision is None or decision[0].size != 1 or body.infer(state) != state:
@@ -114,14 +125,21 @@ def _infer_while_loop(call: Call) -> tuple[TensorType, ...]:
     precise=True,
     unbounded=True,
 )
-def while_loop(*state: Array, condition: Body, body: Body) -> tuple[Array, ...]:
+def while_loop(
+    *state: Array, condition: Body | None, body: Body, rounds: int | None = None
+) -> tuple[Array, ...]:
     """Apply `body` to the state as long as `condition` of it is true (TFLite schema, WHILE).
 
-    The condition is asked first, so the body may not run at all. The number of rounds is unknown beforehand:
-    a loop may never end. KeyboardInterrupt ends it, and so do a timeout, Event.cancel() and closing the
-    compilation.
+    The condition is asked first, so the body may not run at all. The number of rounds is mostly unknown
+    beforehand: a loop may never end. KeyboardInterrupt ends it, and so do a timeout, Event.cancel() and
+    closing the compilation. Where it is known (gpunn.passes.loops), `rounds` is that number, and there is no
+    condition to ask.
     """
-    while _holds(condition.evaluate(state)[0]):
+    if condition is None and isinstance(body, Repeating):
+        return body.repeat(state, rounds or 0)
+    for _ in range(rounds or 0):
+        state = body.evaluate(state)
+    while condition is not None and _holds(condition.evaluate(state)[0]):
         state = body.evaluate(state)
     return tuple(state)
 

@@ -12,6 +12,7 @@ from gpunn.passes.expand import expand
 from gpunn.passes.fold import fold_constants
 from gpunn.passes.fuse import fuse_activation, fuse_pad
 from gpunn.passes.layout import arrange
+from gpunn.passes.loops import close_bodies, settle_loops
 from gpunn.passes.prune import bypass_identities, prune_unread
 from gpunn.passes.requantize import fuse_quantize, sink_dequantize
 from gpunn.passes.rewrite import everywhere
@@ -46,12 +47,16 @@ _AFTERWARDS: tuple[Pass, ...] = (
 )
 
 PIPELINE: tuple[Pass, ...] = (
-    # First: the other passes and the backends see only what is left.
+    # First: the other passes go into graphs whose types are known.
+    close_bodies,
+    # Then: the other passes and the backends see only what is left.
     everywhere(expand),
     # Before the fusions, which ask for constants: what is computed from constants becomes constant. Bodies
     # share its bounds.
     fold_constants,
     *map(everywhere, _AFTERWARDS),
+    # Last: what can be folded or left out in a body need not be counted or handed on.
+    everywhere(settle_loops),
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import gpunn
 from gpunn.backends import cpu
-from gpunn.compilation.runtime import FRAMES_IN_FLIGHT
+from gpunn.compilation.preference import FRAMES_IN_FLIGHT
 from gpunn.model import Model
 from gpunn.types import float32
 from tests.compilation.test_runtime import PREFERENCES
@@ -48,14 +48,14 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """A closed gate."""
-    made, run_operation = Gate(), cpu.run_operation
+    made, run_step = Gate(), cpu.run_step
 
     def waiting(*arguments: Any) -> None:
         made.begun.set()
         assert made.open.wait(30)
-        run_operation(*arguments)
+        run_step(*arguments)
 
-    monkeypatch.setattr(cpu, "run_operation", waiting)
+    monkeypatch.setattr(cpu, "run_step", waiting)
     yield made
     made.open.set()
 

@@ -196,8 +196,8 @@ def test_running_out_of_host_memory_is_a_device_error(monkeypatch: pytest.Monkey
 
     model = Model()
     model.output(*model.add("relu", [model.input("x", float32(2))], origin="the file"))
+    monkeypatch.setattr(Operation, "prepared", lambda _: fail)
     compilation = model.compile("cpu")
-    monkeypatch.setattr(Operation, "evaluate", fail)
     with pytest.raises(gpunn.DeviceError, match=r"out of memory: relu \(the file\): no 8 GiB"):
         compilation(np.ones(2, np.float32))
 

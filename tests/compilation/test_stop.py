@@ -86,20 +86,24 @@ def test_a_run_that_waits_for_another_thread_times_out(gate: Gate) -> None:
 
 def test_a_run_ends_between_two_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Any] = []
-    evaluate = gpunn.Operation.evaluate
+    prepared = gpunn.Operation.prepared
 
-    def slow(operation: gpunn.Operation, *arguments: Any) -> Any:
-        begun.append(operation)
-        time.sleep(0.3)
-        return evaluate(operation, *arguments)
+    def slowly(operation: gpunn.Operation) -> Any:
+        compute = prepared(operation)
+
+        def slow(*arguments: Any) -> Any:
+            begun.append(operation)
+            time.sleep(0.3)
+            return compute(*arguments)
+
+        return slow
 
     model = relu()
     (y,) = model.add("tanh", [model.outputs[0]])
     model.output(y)
-    with model.compile("cpu") as compiled:
-        monkeypatch.setattr(gpunn.Operation, "evaluate", slow)
-        with pytest.raises(gpunn.RunTimeoutError):
-            compiled.run({"x": ONES}, timeout=0.1)
+    monkeypatch.setattr(gpunn.Operation, "prepared", slowly)
+    with model.compile("cpu") as compiled, pytest.raises(gpunn.RunTimeoutError):
+        compiled.run({"x": ONES}, timeout=0.1)
     assert [operation.op for operation in begun] == ["relu"]
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 
 from gpunn.backends.base import Stats, Trace, copied
-from gpunn.backends.interrupt import holding
+from gpunn.backends.interrupt import check, holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
@@ -64,6 +64,13 @@ class WebGpuProgram:
 
     def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return self.submit(inputs).result()
+
+    def repeat(self, inputs: Sequence[Array], rounds: int) -> tuple[Array, ...]:
+        results = tuple(inputs)
+        for _ in range(rounds):
+            check()
+            results = self.run(results)
+        return results
 
     def reset_state(self) -> None:
         self._check_usable()

@@ -16,6 +16,7 @@ from gpunn.importers.common.node import RefusedError
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.unfolding import Unfolding
 from gpunn.importers.tflite.file import TfliteFile
+from gpunn.importers.tflite.list_writes import with_list_writes
 from gpunn.importers.tflite.subgraph import FileGraph, FileTensor, printable
 from gpunn.types import Array, DType, TensorType, bounded
 
@@ -139,7 +140,7 @@ class Context:
             self.file.fail(f"subgraph {index} calls itself, by way of {list(path)}")
         if len(path) == MAX_DEPTH:
             self.file.fail(f"subgraphs call one another {len(path)} deep, at most {MAX_DEPTH - 1} are read")
-        return self.file.graph(index)
+        return with_list_writes(self.file.graph(index), self.file.value)
 
     def begin(self, graph: FileGraph) -> bool:
         """Tell whether a subgraph has been read before; then it counts."""

@@ -110,6 +110,8 @@ def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> A
     shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
     if not size_of(shape):
         return np.empty(shape, x.dtype)
+    if not batch:
+        return np.take(x, indices, axis=axis)
     blocks = x.reshape(size_of(x.shape[:batch]), *x.shape[batch:])
     picks = indices.reshape(len(blocks), *indices.shape[batch:])
     pairs = zip(blocks, picks, strict=True)

@@ -266,12 +266,25 @@ def _update_kernels(call: Call) -> list[Kernel]:
     return [copy, put]
 
 
-@op(_infer_update, _update_kernels, raw=True, strings=True)
-def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
-    """Replace the slice of x at `starts` by `update`; the starts move so that the slice fits.
+def _allowed_places(call: Call) -> list[range]:
+    """Return the allowed numbers for each start; none if starts are clipped."""
+    rooms = () if call["clip"] else _rooms(call.x.shape, call.input(1).shape)
+    return [range(room + 1) for room in rooms]
+
+
+@op(
+    _infer_update,
+    _update_kernels,
+    guards=(Guard(2, _allowed_places, "starts"),),
+    raw=True,
+    strings=True,
+)
+def dynamic_update_slice(x: Array, update: Array, starts: Array, *, clip: bool = True) -> Array:
+    """Replace the slice of x at `starts` by `update`; with `clip` the starts move so that the slice fits.
 
     x and update of any dtype, the same with the same quantisation, and rank; starts int32 or int64, one for
-    each dimension. Raises ModelError for other dtypes and shapes. TFLite schema, DynamicUpdateSliceOptions.
+    each dimension. Raises ModelError for other dtypes and shapes and, in the run and without `clip`, for a
+    start from which the slice does not fit. TFLite schema, DynamicUpdateSliceOptions.
     """
     room = np.subtract(x.shape, update.shape)
     firsts = np.clip(starts, 0, room).tolist()

@@ -6,6 +6,7 @@ GPU every piece is one copy (gpunn/ops/movement/basic.py, strided_copy).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -63,7 +64,8 @@ def split(x: Array, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     Raises ModelError for an axis out of range and unless the sizes are >= 0 and add up to x's extent. TFLite
     schema, SplitOptions and SplitVOptions.
     """
-    return tuple(np.split(x, np.cumsum(sizes)[:-1], axis=axis))
+    before, ends = (slice(None),) * (axis % x.ndim), tuple(itertools.accumulate(sizes))
+    return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
 
 
 def _infer_unstack(call: Call) -> tuple[TensorType, ...]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpunn.importers.common.answers import PREVIOUS, Result, Step, Steps
+import numpy as np
+
+from gpunn.graph.operation import Operand
+from gpunn.importers.common.answers import PREVIOUS, Result, Step, StepList, Steps, constant
 from gpunn.importers.common.strided_slice import StridedSlice
 from gpunn.importers.tflite.node import Node, Options
 
@@ -26,6 +29,35 @@ def cut(node: Node) -> Step:
         sizes = tuple(e - b for b, e in zip(begin, ends, strict=True))
         return Step("dynamic_slice", (x, node.operand(1)), {"sizes": sizes, "clip": False})
     return Step("strided_slice", (x,), {"begin": begin, "end": ends, "strides": (1,) * x.type.rank})
+
+
+def list_write(node: Node) -> Steps:
+    """Translate what sets row i of a list (LIST_WRITE), from [i, -1, ...], the row, and [i + 1, 0, ...].
+
+    The list must have that row, as both SLICEs demand. Where there are several rows in place of one, the
+    shape of the result depends on i.
+    """
+    x, size, row, begin = (node.operand(k) for k in range(4))
+    rank, steps = x.type.rank, StepList()
+    if size.type.shape != (rank,) or begin.type.shape != (rank,):
+        node.corrupt(f"has sizes {size.type} and begins {begin.type} for {x.type}")
+    if row.type == x.type.with_shape((1, *x.type.shape[1:])):
+        along = constant("along the list", np.eye(1, rank, dtype=size.type.dtype.numpy)[0])
+        starts = steps.add("mul", (size, along))
+        return steps.answer(steps.add("dynamic_update_slice", (x, row, starts), {"clip": False}))
+    (count, *_), (following, *_) = node.ints(1, "sizes", rank), node.ints(3, "begins", rank)
+    rows = x.type.shape[0]
+    if not 0 <= count < following <= rows:
+        node.corrupt(f"cuts {x.type} at {count} and {following}")
+    before, behind = (_rows(x, *ends) for ends in ((0, count), (following, rows)))
+    first, last = (steps.add(s.op, s.inputs, s.attrs) for s in (before, behind))
+    return steps.answer(steps.add("concat", (first, row, last), {"axis": 0}))
+
+
+def _rows(x: Operand, begin: int, end: int) -> Step:
+    others = x.type.shape[1:]
+    ends = {"begin": (begin, *(0 for _ in others)), "end": (end, *others)}
+    return Step("strided_slice", (x,), {**ends, "strides": (1,) * x.type.rank})
 
 
 def strided_slice(node: Node) -> Sequence[Step]:

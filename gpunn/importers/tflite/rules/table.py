@@ -14,6 +14,7 @@ from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import PREVIOUS, Answer, Result, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.custom import PREFIX, custom_rule
+from gpunn.importers.tflite.list_writes import LIST_WRITE
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules import (
     convolution,
@@ -333,6 +334,8 @@ def rule_of(code: str, custom: Mapping[str, CustomOperator]) -> Rule:
 
     `custom` has custom operators by name; they come before those of MediaPipe.
     """
+    if code == LIST_WRITE:
+        return slices.list_write
     if code in OPERATORS:
         return OPERATORS[code]
     if not code.startswith(PREFIX):

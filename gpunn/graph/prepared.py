@@ -1,0 +1,127 @@
+"""Operations made ready to run many times by their ops' references, as a list of calls on numbered values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.types import Array, DType
+
+SMALL_BYTES = 1 << 12  # of a tensor that may be kept until the end of a run, as freeing it takes time
+
+# The values of operands, by number; None for one that is absent or not computed yet.
+Values = list[Array | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation, and the function that computes its results among values."""
+
+    operation: Operation
+    run: Callable[[Values], None]
+
+
+class PreparedGraph:
+    """A graph without pending operations as a list of steps.
+
+    `constants` are values to take instead of those of constants, for instance widened ones; `dead` are the
+    operands that nothing needs after an operation. The caller of a step has numpy ignore overflow and the
+    like (numpy.errstate).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        constants: Mapping[Operand, Array] | None = None,
+        dead: Mapping[Operation, Sequence[Operand]] | None = None,
+    ) -> None:
+        self._begin: Values = [None]  # number 0 stands for operands that are absent
+        self._numbers: dict[Operand, int] = {}
+        self._constants = constants or {}
+        self.inputs = [self._fresh(i) for i in graph.inputs]
+        self.variables = {v: self._fresh(v) for v in graph.variables}
+        self.steps = [self._step(o, (dead or {}).get(o, ())) for o in graph.operations]
+        self.outputs = [self._result(o) for o in graph.outputs]
+        self._updates = {v: self._result(o) for v, o in graph.updates.items()}
+
+    def begin(self, inputs: Sequence[Array], variables: Mapping[Operand, Array] | None = None) -> Values:
+        """Return the values that are known before the first step."""
+        values = self._begin.copy()
+        for number, value in zip(self.inputs, inputs, strict=True):
+            values[number] = value
+        for variable, value in (variables or {}).items():
+            values[self.variables[variable]] = value
+        return values
+
+    def results(self, values: Values) -> tuple[Array, ...]:
+        """Return the outputs after the last step."""
+        return tuple(_known(values[number]) for number in self.outputs)
+
+    def updated(self, values: Values) -> dict[Operand, Array]:
+        """Return the next values of variables after the last step."""
+        return {variable: _known(values[number]) for variable, number in self._updates.items()}
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Run all steps, without variables; return the outputs, which may be the inputs and share memory."""
+        values = self.begin(inputs)
+        for step in self.steps:
+            step.run(values)
+        return self.results(values)
+
+    def _fresh(self, operand: Operand) -> int:
+        """Number an operand that a run gives a value; an input may stand among the inputs several times."""
+        self._numbers[operand] = len(self._begin)
+        self._begin.append(None)
+        return self._numbers[operand]
+
+    def _result(self, operand: Operand) -> int:
+        """Return the number of a result; a constant is given as it is stored."""
+        if operand.value is None:
+            return self._number(operand)
+        self._begin.append(operand.value)
+        return len(self._begin) - 1
+
+    def _number(self, operand: Operand | None) -> int:
+        if operand is None:
+            return 0
+        if operand not in self._numbers:
+            self._fresh(operand)
+            self._begin[-1] = self._constants.get(operand, operand.value)
+        return self._numbers[operand]
+
+    def _step(self, operation: Operation, dead: Sequence[Operand]) -> Step:
+        compute = operation.prepared()
+        inputs = [self._number(i) for i in operation.inputs]
+        stored = [(self._fresh(o), o.type.dtype.numpy) for o in operation.outputs]
+        gone = [self._number(o) for o in dead if _is_large(o)]
+        if len(stored) == 1 and not gone:
+            ((only, its),) = stored
+
+            def run_simple(values: Values) -> None:
+                (result,) = compute([values[number] for number in inputs])
+                values[only] = np.asarray(result, its, order="C")  # as Operation.stored()
+
+            return Step(operation, run_simple)
+
+        def run(values: Values) -> None:
+            results = compute([values[number] for number in inputs])
+            for (number, dtype), result in zip(stored, results, strict=True):
+                values[number] = np.asarray(result, dtype, order="C")
+            for number in gone:
+                values[number] = None
+
+        return Step(operation, run)
+
+
+def _is_large(operand: Operand) -> bool:
+    """Tell whether the memory of an operand should be free before the end of a run."""
+    return operand.type.nbytes > SMALL_BYTES or operand.type.dtype is DType.STRING
+
+
+def _known(value: Array | None) -> Array:
+    assert value is not None
+    return value
