@@ -15,7 +15,7 @@ from gpunn.types import Array, DType, TensorType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
 
-Param = int | float | tuple[int, int] | tuple[int, int, int, int]
+Param = int | float | complex | tuple[int, int] | tuple[int, int, int, int]
 Grid = tuple[int, int, int]
 
 
@@ -109,7 +109,8 @@ class Kernel:
 
     body: file in shaders/, without suffix, or the path of a .wgsl file elsewhere, with it. `threads`:
     invocations wanted along x, y, z; whole workgroups are started, so bodies check their bounds. `params`
-    become fields of `p`: int -> u32, float -> f32, tuple -> vec4<i32>, or of two words vec2<u32>. `constants`
+    become fields of `p`: int -> u32, float -> f32, complex -> vec2<f32>, tuple -> vec4<i32>, or of two words
+    vec2<u32>. `constants`
     become module constants and, like `functions`, `lanes` and the operands' dtypes and widths, ask for a
     pipeline of their own. Functions may call what files of shaders/lib/ define, when `libraries` names these.
     `lanes` is the width of the vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators,
@@ -223,6 +224,8 @@ def keep_nan(expression: str, *names: str) -> str:
 
 def number_param(dtype: DType, value: float) -> Param:
     """Convert a number of a dtype to a parameter, which bodies read as T(p.name)."""
+    if dtype.numpy.kind == "c":
+        return complex(value)
     if dtype.numpy.kind == "f":
         return float(value)
     bits = int(value) % 2**64

@@ -25,7 +25,7 @@ class DType(enum.Enum):
     """Element type of a tensor; the value is numpy's name for it, if numpy has one.
 
     float16 is a storage type: operations compute in float32 and round to nearest, ties to even, when they
-    store a result. Numbers from 65520 on become infinite.
+    store a result. Numbers from 65520 on become infinite. complex64 is two float32, the real part first.
     """
 
     FLOAT32 = "float32"
@@ -36,6 +36,7 @@ class DType(enum.Enum):
     INT8 = "int8"
     UINT8 = "uint8"
     BOOL = "bool"
+    COMPLEX64 = "complex64"
     STRING = "string"
 
     @property

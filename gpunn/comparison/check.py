@@ -12,7 +12,9 @@ from gpunn.comparison.sides import reals, stored
 from gpunn.graph.operation import Operand
 from gpunn.types import Array, DType
 
-LARGEST = {DType.FLOAT32: float(np.finfo(np.float32).max), DType.FLOAT16: 65519.99}  # 65520 rounds upwards
+_FLOAT32 = float(np.finfo(np.float32).max)
+# 65520 rounds upwards.
+LARGEST = {DType.FLOAT32: _FLOAT32, DType.COMPLEX64: _FLOAT32, DType.FLOAT16: 65519.99}
 
 
 @dataclass(slots=True)
@@ -27,11 +29,12 @@ class Checked:
 
     def add(self, operand: Operand, expected: Array, found: Array, limit: Array | float) -> None:
         """Count a tensor. `limit` is the largest allowed error of each element, in steps for quantised
-        operands.
+        operands, and of either part of complex numbers.
         """
         self.counted = True
-        expected = _in_range(operand, expected)
-        wanted, got = reals(expected, operand.type), reals(found, operand.type)
+        wanted, got = _in_range(operand, reals(expected, operand.type)), reals(found, operand.type)
+        if expected.dtype.kind == "c":
+            limit = np.expand_dims(limit, -1)
         self.tally.add(wanted, got)
         self.values += health(got)
         if stored(operand.type):

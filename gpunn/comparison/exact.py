@@ -13,7 +13,9 @@ from gpunn.types import Array
 
 
 def widen(value: Array) -> Array:
-    """Convert floating-point arrays to float64; return all others unchanged."""
+    """Convert arrays of real numbers to float64, of complex ones to complex128; return others unchanged."""
+    if value.dtype.kind == "c":
+        return value.astype(np.complex128)
     return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 

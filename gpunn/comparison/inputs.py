@@ -54,9 +54,9 @@ class Source:
 def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     """Draw seeded random tensors in the ranges of the inputs; the description states the ranges.
 
-    Quantised types: every stored integer. Real numbers: -1 to 1, for grey images 0 to 1. Integers: those
-    that the operations which check them allow, as they do row numbers of a table, else 0 to 9. bool: both.
-    All are evenly distributed.
+    Quantised types: every stored integer. Real numbers and both parts of complex ones: -1 to 1, for grey
+    images 0 to 1. Integers: those that the operations which check them allow, as they do row numbers of a
+    table, else 0 to 9. bool: both. All are evenly distributed.
     """
     ranges = {o: _range(model, o) for o in model.inputs}
     parts = [f"{o.name} {o.type} in {low:g} to {high:g}" for o, (low, high) in ranges.items()]
@@ -83,6 +83,8 @@ def _range(model: Graph, operand: Operand) -> tuple[float, float]:
         return LIMITS[type.dtype]
     if type.dtype in (DType.FLOAT32, DType.FLOAT16):
         return (0, 1) if type.rank == 4 and type.shape[3] == 1 else (-1, 1)
+    if type.dtype is DType.COMPLEX64:
+        return -1, 1
     if type.dtype is DType.BOOL:
         return 0, 1
     bounds = (bound for reader in consumers(model).get(operand, []) for bound in _bounds(reader, operand))
@@ -103,6 +105,9 @@ def _draw(ranges: Mapping[Operand, tuple[float, float]], seed: int, number: int)
         dtype, shape = operand.type.dtype, operand.type.shape
         if dtype in (DType.FLOAT32, DType.FLOAT16):
             arrays.append(generator.uniform(low, high, shape).astype(dtype.numpy))
+        elif dtype is DType.COMPLEX64:
+            parts = generator.uniform(low, high, (2, *shape))
+            arrays.append((parts[0] + 1j * parts[1]).astype(dtype.numpy))
         else:
             drawn = generator.integers(int(low), int(high), shape, endpoint=True)
             arrays.append(drawn.astype(dtype.numpy))

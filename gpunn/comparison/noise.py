@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpunn.comparison.exact import evaluate, renamed
+from gpunn.comparison.exact import evaluate, renamed, widen
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.comparison.tolerance import Bound, bounds
 from gpunn.graph.operation import Operand, Operation
@@ -69,8 +69,10 @@ class Chains:
             drawn = self._generator.integers(-steps, steps, value.shape, endpoint=True)
             moved: Array = np.clip(value.astype(np.int64) + drawn, low, high).astype(value.dtype)
             return moved
-        noisy: Array = value + bound.spread * self._generator.uniform(-1, 1, value.shape)
-        return noisy
+        noise: Array = self._generator.uniform(-1, 1, value.shape)
+        if value.dtype.kind == "c":
+            noise = noise + 1j * self._generator.uniform(-1, 1, value.shape)
+        return np.asarray(value + bound.spread * noise)
 
     def free(self, operands: Sequence[Operand]) -> None:
         """Free operands that no later operation reads."""
@@ -85,5 +87,5 @@ def _distance(a: Array, b: Array) -> float:
     if a is b:
         return 0.0
     with np.errstate(all="ignore"):
-        difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        difference = np.abs(widen(a) - widen(b)) if a.dtype.kind == "c" else np.abs(a.astype(np.float64) - b)
     return float(difference[np.isfinite(difference)].max(initial=0.0))

@@ -140,10 +140,13 @@ def open_side(name: str, model: Graph, others: Sequence[str] = ()) -> Side:
 def reals(value: Array, type: TensorType) -> Array:
     """Convert a tensor to the float64 numbers that it stands for.
 
-    For strings return their CRC-32: only their equality matters.
+    Complex numbers become pairs along a new last axis. For strings return their CRC-32: only their equality
+    matters.
     """
     if type.dtype is DType.STRING:
         return np.array([zlib.crc32(text) for text in value.reshape(-1)], np.float64).reshape(value.shape)
+    if value.dtype.kind == "c":
+        return np.stack((value.real, value.imag), axis=-1).astype(np.float64)
     integers = type.quantization is not None and value.dtype.kind != "f"
     return (dequantize(value, type) if integers else value).astype(np.float64)
 

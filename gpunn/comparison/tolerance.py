@@ -10,7 +10,7 @@ Real numbers in float32, for the result y of an operation on inputs that both si
 and 0 for operations that only move elements, and for integers. A fused activation passes errors on by its
 steepest slope. Quantised tensors: 0 steps between gpunn's backends, 1 step to LiteRT, which rounds
 differently in some operations (docs/quantized.md). A result that is stored as float16 may be off by 2^-11 |y|
-more.
+more. Either part of a complex result may be off by what holds for its absolute value.
 
 LiteRT interpolates at positions in float32. In an image of extent s these are off by up to s eps, and so is
 the result by as much of the difference of two neighbours. For real activations and a quantised filter LiteRT
@@ -40,6 +40,7 @@ from gpunn.ops.op import as_tuple
 from gpunn.types import Array, DType
 
 LITERT_STEPS = 1
+REALS = (DType.FLOAT32, DType.FLOAT16, DType.COMPLEX64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def bounds(
         None if o is None else widen(values[o] if o.value is None else o.value) for o in operation.inputs
     ]
     evaluation = Evaluation(operation.call(), inputs, results)
-    real = any(o.type.dtype in (DType.FLOAT32, DType.FLOAT16) for o in operation.outputs)
+    real = any(o.type.dtype in REALS for o in operation.outputs)
     with np.errstate(all="ignore"):
         rounding = _rounding(operation, evaluation, arithmetic) if real and not operation.integer else ()
         return tuple(
@@ -137,7 +138,7 @@ def _sizes(operation: Operation, evaluation: Evaluation) -> tuple[Array, ...]:
     attrs = {k: v for k, v in evaluation.call.attrs.items() if k in operation.definition.attributes}
     if "activation" in attrs:
         attrs["activation"] = None
-    sizes = [np.abs(v) if v is not None and v.dtype.kind == "f" else v for v in evaluation.inputs]
+    sizes = [np.abs(v) if v is not None and v.dtype.kind in "fc" else v for v in evaluation.inputs]
     return as_tuple(operation.definition.reference(*sizes, **attrs))
 
 
@@ -151,7 +152,7 @@ def _bound(
     if stored(operand.type):
         steps = np.asarray(float(LITERT_STEPS if arithmetic is Arithmetic.LITERT else 0))
         return Bound(steps, steps)
-    if operand.type.dtype not in (DType.FLOAT32, DType.FLOAT16):
+    if operand.type.dtype not in REALS:
         return NOTHING
     activation = _activation(operation)
     approximate = activation is not None and activation.approximate

@@ -89,7 +89,8 @@ def _converted(operand: Operand, array: Array, literal: bool) -> Array:
     """Return an array in the dtype of an input; `literal`: it was made of Python's numbers."""
     dtype, target = array.dtype, operand.type.dtype.numpy
     wrong = f"input {operand.name!r} must be {operand.type.dtype.value}, got {dtype}"
-    if dtype.kind not in "biuf" or (dtype.kind == "b") != (target.kind == "b"):
+    numbers = "biufc" if target.kind == "c" else "biuf"
+    if dtype.kind not in numbers or (dtype.kind == "b") != (target.kind == "b"):
         raise ModelError(wrong)
     if target.kind == "f" and dtype in _PIXELS and array.ndim >= _PICTURE_RANK and not operand.rounds:
         raise ModelError(
@@ -98,10 +99,10 @@ def _converted(operand: Operand, array: Array, literal: bool) -> Array:
         )
     with np.errstate(all="ignore"):
         found: Array = array.astype(target)
-        back = found.astype(dtype)
+        back = found if target.kind == "c" else found.astype(dtype)
     fits = literal and np.array_equal(np.isfinite(found), np.isfinite(array))
-    if target.kind == dtype.kind == "f" and (fits or operand.rounds):
+    if target.kind in "fc" and dtype.kind in "fc" and (fits or operand.rounds):
         return found
-    if not np.array_equal(back, array, equal_nan=dtype.kind == "f"):
+    if not np.array_equal(back, array, equal_nan=dtype.kind in "fc"):
         raise ModelError(f"{wrong}, whose values it cannot hold")
     return found

@@ -12,13 +12,14 @@ from gpunn.ops.contraction import (
     transpose_conv,
     transpose_conv3d,
 )
-from gpunn.ops.elementwise import binary, cast, quantize, select, several, unary
+from gpunn.ops.elementwise import binary, cast, complex64, quantize, select, several, unary
 from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter, segment, slices
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, window
+from gpunn.ops.signal import rfft
 from gpunn.ops.vision import crop, detection, resize, suppression, warp
 
 _FAMILIES = (
@@ -27,6 +28,7 @@ _FAMILIES = (
     several.OPS,
     select.OPS,
     cast.OPS,
+    complex64.OPS,
     conv.OPS,
     conv3d.OPS,
     transpose_conv.OPS,
@@ -62,6 +64,7 @@ _FAMILIES = (
     detection.OPS,
     suppression.OPS,
     warp.OPS,
+    rfft.OPS,
     random.OPS,
     text.OPS,
     rnn.OPS,

@@ -101,7 +101,7 @@ def expect_value(call: Call, attr: str) -> float:
     """
     value = call[attr] if isinstance(call[attr], int) else expect_float(call, attr)
     dtype = call.x.dtype
-    if dtype not in FLOATS:
+    if dtype not in (*FLOATS, DType.COMPLEX64):
         low, high = (0, 1) if dtype is DType.BOOL else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
         if not (low <= value <= high and value == int(value)):
             call.fail(f"{attr} must be a number of {dtype.value}, got {value}")

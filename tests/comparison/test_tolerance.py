@@ -93,6 +93,7 @@ def test_every_other_formula_gives_a_bound() -> None:
         "local_response_normalization": ([X], {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}),
         "log_softmax": ([X], {}),
         "pow": ([X, X], {}),
+        "rfft2d": ([X], {"length": (4, 5)}),
         "gru_recurrence": ([SUMS[:, :, :12], WEIGHTS[:12], STATE], {}),
         "lstm_recurrence": ([SUMS, WEIGHTS, STATE, STATE], {}),
         "rotated_crop_matrix": ([points], {"scale": (1.5, 1.5), "origin": (0.5, 0.5)}),

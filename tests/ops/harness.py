@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
+from gpunn.comparison.exact import widen
 from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate, Kernel
@@ -25,6 +26,11 @@ RTOL = 5 * EPS
 def random(seed: int, *shape: int, low: float = -4, high: float = 4) -> Array:
     """Return float32 values of a seeded generator, uniform in a range."""
     return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+
+
+def random_complex(seed: int, *shape: int) -> Array:
+    """Return complex64 values whose parts random() draws."""
+    return np.asarray(random(seed, *shape) + 1j * random(seed + 100, *shape), np.complex64)
 
 
 def type_of(array: Array) -> TensorType:
@@ -51,8 +57,7 @@ def model_of(
 
 def reference(operation: Operation, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
     """Compute the operation's results in float64; integers stay integers."""
-    reals = [v.astype(np.float64) if v is not None and v.dtype.kind == "f" else v for v in inputs]
-    return operation.evaluate(reals)
+    return operation.evaluate([v if v is None else widen(v) for v in inputs])
 
 
 def check(
@@ -114,9 +119,15 @@ def assert_close(
 ) -> None:
     """Assert |result - expected| <= atol + rtol |expected|; NaN equals NaN, infinities those of their sign.
 
-    Expected values beyond float32 count as infinities.
+    Expected values beyond float32 count as infinities. Both parts of complex numbers may be off by what holds
+    for the absolute value.
     """
     assert result.shape == expected.shape, what
+    if expected.dtype.kind == "c":
+        with np.errstate(all="ignore"):
+            limit = np.nan_to_num(atol + rtol * np.abs(expected), posinf=0.0)
+        assert_close(pairs(result), pairs(expected), np.expand_dims(limit, -1), 0, what)
+        return
     if expected.dtype.kind != "f":
         np.testing.assert_array_equal(result, expected, err_msg=what)
         return
@@ -130,6 +141,11 @@ def assert_close(
         pytest.fail(
             f"{what}: {bad.sum()} of {bad.size} differ; at {at}: {found[at]!r}, expected {expected[at]!r}"
         )
+
+
+def pairs(x: Array) -> Array:
+    """Return real and imaginary parts along a new last axis."""
+    return np.stack((x.real, x.imag), axis=-1)
 
 
 def check_litert(

@@ -41,6 +41,7 @@ Case = tuple[str, list[Array], dict[str, Any], tuple[int, ...]]
 CASES: list[Case] = [
     *(("relu", [half(1, *shape)], {}, ()) for shape in ((7,), (3, 8), (64, 1025), (0, 3), ())),
     ("sin", [half(1, 3, 5)], {}, ()),
+    ("rfft2d", [half(1, 3, 5)], {"length": (2, 6)}, ()),
     ("add", [half(1, 3, 8), half(2, 3, 8)], {"activation": "relu6"}, ()),
     ("mul", [half(1, 3, 7), half(2, 7)], {}, (1,)),
     ("sub", [half(1, 3, 5), half(2)], {}, (1,)),

@@ -87,9 +87,9 @@ def inputs_of(op: str) -> list[tuple[list[Any], dict[str, Any]]]:
 
 
 def built(op: str, given: list[Any], attrs: dict[str, Any]) -> tuple[Operation, list[Array]]:
-    """An operation, and values for its inputs: reals, or integers, or truth values if it takes no others."""
+    """An operation, and values for its inputs: of the first of these types that it takes."""
     rng = np.random.default_rng(5)
-    for dtype in (DType.FLOAT32, DType.INT32, DType.BOOL):
+    for dtype in (DType.FLOAT32, DType.INT32, DType.BOOL, DType.COMPLEX64):
         model, values = Model(), []
         for k, shape in enumerate(given):
             if isinstance(shape, np.ndarray):
@@ -107,7 +107,7 @@ def built(op: str, given: list[Any], attrs: dict[str, Any]) -> tuple[Operation, 
         except ModelError:
             continue
         return model.operations[0], values
-    raise AssertionError(f"{op} takes neither reals nor integers nor truth values")
+    raise AssertionError(f"{op} takes neither numbers nor truth values")
 
 
 def moved(value: Array, arrangement: Arrangement) -> Array:

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from gpunn.types import DType
 
-# Dtypes whose elements are whole 32-bit words on the device; int64 is two, computed by lib/int64.wgsl.
-WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32", DType.INT64: "I64"}
+# Dtypes of two words, vec2s of lib/int64.wgsl and lib/complex.wgsl; WGSL has no vectors of these.
+DOUBLE_TYPES = {DType.INT64: "I64", DType.COMPLEX64: "C64"}
+
+# Dtypes whose elements are whole 32-bit words on the device.
+WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32", **DOUBLE_TYPES}
 
 HALF = DType.FLOAT16
 
@@ -70,7 +73,7 @@ class Binding:
     @property
     def fours(self) -> bool:
         """Tell whether it is bound as vec4."""
-        return self.width == 4 and self.dtype is not DType.INT64
+        return self.width == 4 and self.dtype not in DOUBLE_TYPES
 
 
 def element_type(dtype: DType) -> str:
@@ -80,7 +83,7 @@ def element_type(dtype: DType) -> str:
 
 def vector_type(element: str) -> str:
     """Return the WGSL type of four elements; vectors contain only numbers."""
-    return f"array<{element}, 4>" if element == "I64" else f"vec4<{element}>"
+    return f"array<{element}, 4>" if element in DOUBLE_TYPES.values() else f"vec4<{element}>"
 
 
 def _by_parts(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
@@ -123,7 +126,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
     scalar = result if binding.dtype is None else element_type(binding.dtype)
     vector = vector_type(scalar)
     one, four = _loads(binding, scalar)
-    same = f"{vector}({', '.join([one] * 4 if scalar == 'I64' else [one])})"
+    same = f"{vector}({', '.join([one] * (4 if vector.startswith('array') else 1))})"
     results = {
         "load": (scalar, one),
         "load4": (vector, four),

@@ -76,6 +76,8 @@ def param_type(value: Param) -> str:
     """Return the WGSL type of a parameter."""
     if isinstance(value, tuple):
         return "vec4<i32>" if len(value) == 4 else "vec2<u32>"
+    if isinstance(value, complex):
+        return "vec2<f32>"
     return "f32" if isinstance(value, float) else "u32"
 
 
@@ -117,7 +119,13 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
     """Sort parameters into the order of `struct P`: long vectors first, so that nothing needs padding."""
-    return sorted(kernel.params.items(), key=lambda item: -len(item[1]) if isinstance(item[1], tuple) else 0)
+    return sorted(kernel.params.items(), key=lambda item: -_components(item[1]))
+
+
+def _components(value: Param) -> int:
+    if isinstance(value, tuple):
+        return len(value)
+    return 2 if isinstance(value, complex) else 1
 
 
 def param_block(kernel: Kernel) -> bytes:
@@ -129,6 +137,8 @@ def param_block(kernel: Kernel) -> bytes:
     for name, value in ordered_params(kernel):
         if isinstance(value, tuple):
             block += struct.pack("<4i" if len(value) == 4 else "<2I", *value)
+        elif isinstance(value, complex):
+            block += struct.pack("<2f", value.real, value.imag)
         elif isinstance(value, float):
             block += struct.pack("<f", value)
         elif 0 <= value < 2**32:
@@ -173,8 +183,9 @@ def generate(key: ShaderKey) -> str:
 def _files(key: ShaderKey) -> list[str]:
     """List the body and the lib/ files that it and the kernel name, in the order of the source."""
     rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
-    int64 = DType.INT64 in (key.accumulator, *(b.dtype for b in key.bindings))
-    implied = (("half",) if rounded else ()) + (("int64",) if int64 else ())
+    dtypes = (key.accumulator, *(b.dtype for b in key.bindings))
+    doubles = {DType.INT64: "int64", DType.COMPLEX64: "complex"}
+    implied = (*(("half",) if rounded else ()), *(name for d, name in doubles.items() if d in dtypes))
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)
     return [key.body, *(f"lib/{name}" for name in with_dependencies(named))]
 

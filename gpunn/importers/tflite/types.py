@@ -18,9 +18,9 @@ from gpunn.types import DType, Quantization, TensorType
 INTEGERS = (DType.INT32, DType.INT64, DType.BOOL)  # of these the op itself says whether it takes them
 # What TFLite's operators of these take without a scale; UNSCALED ones take what the op does.
 SUMS: Mapping[str, tuple[DType, ...]] = {
-    "add": (DType.INT16, DType.FLOAT16),
+    "add": (DType.INT16, DType.FLOAT16, DType.COMPLEX64),
     "add_n": (DType.INT16, DType.FLOAT16),
-    "mul": (DType.INT16, DType.FLOAT16),
+    "mul": (DType.INT16, DType.FLOAT16, DType.COMPLEX64),
     "reduce_sum": (),
 }
 UNSCALED = ("REDUCE_WINDOW", "STABLEHLO_")

@@ -48,6 +48,8 @@ def check_types(call: Call, axis: int) -> None:
     Real tensors pass, also with a quantised filter.
     """
     x, filter = call.x, call.input(1)
+    if any(t is not None and t.dtype is DType.COMPLEX64 for t in call.inputs):
+        call.fail(f"takes no complex numbers, got {x} and {filter}")
     if x.quantization is None:
         if x.dtype in QUANTIZED:
             call.fail(f"an input of {x.dtype.value} needs a scale and a zero point")

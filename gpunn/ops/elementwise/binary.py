@@ -11,6 +11,7 @@ floor_div is the floor of the exact quotient and floor_mod what it leaves, with 
 exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.
 right_shift keeps the sign, and shifts by no less than 0 and no more than all bits but the sign.
 left_shift by less than 0, or by all bits, leaves 0.
+add, sub and mul take complex numbers, too; a product with an infinite part may have parts that are NaN.
 atan2 is the angle of the point with y coordinate a and x coordinate b, in -pi ... pi; signs of zeros count.
 Meaning: NeuralNetworks.h, ANEURALNETWORKS_ADD, _SUB, _MUL, _DIV (ranks up to 4 there, any here); TFLite
 schema, the operators of these names, MaximumMinimumOptions, PRELU; Core ML, ActivationPReLU.
@@ -214,7 +215,7 @@ TABLE = (
         "add",
         _add,
         "a + b",
-        _ORDERED,
+        (*_ORDERED, DType.COMPLEX64),
         fusible=True,
         int64="i64_add(a, b)",
         affine=Affine(_plus, _plus, associative=True),
@@ -224,7 +225,7 @@ TABLE = (
         "sub",
         _sub,
         "a - b",
-        NUMBERS,
+        (*NUMBERS, DType.COMPLEX64),
         fusible=True,
         int64=_INT64_DIFFERENCE,
         affine=Affine(_minus, _taken_from),
@@ -234,9 +235,10 @@ TABLE = (
         "mul",
         _mul,
         "a * b",
-        _ORDERED,
+        (*_ORDERED, DType.COMPLEX64),
         fusible=True,
         int64="i64_multiply(a, b)",
+        complex64="c64_multiply(a, b)",
         affine=Affine(_times, _times, associative=True),
         clamp=_turned,
         accuracy=BASIC,

@@ -26,36 +26,44 @@ def _infer_cast(call: Call) -> TensorType:
     return TensorType(_target(call), call.x.shape)
 
 
-def _from_real(target: DType) -> str:
+def _from_real(target: DType, x: str) -> str:
     """Write the WGSL expression that converts the float32 x to an integer."""
     if target is DType.BOOL:
-        return "1 - i32(x == 0.0)"
+        return f"1 - i32({x} == 0.0)"
     low, high = np.iinfo(target.numpy).min, np.iinfo(target.numpy).max
     top = min(high, 2**31 - 128)  # the largest float32 among them
-    inside = f"i32(clamp(x, {float(low)}, {float(top)}))"
-    return f"select(select({inside}, {high}, x > {float(top)}), 0, {is_nan('x')})"
+    inside = f"i32(clamp({x}, {float(low)}, {float(top)}))"
+    return f"select(select({inside}, {high}, {x} > {float(top)}), 0, {is_nan(x)})"
 
 
 def _cast_kernel(call: Call) -> Kernel:
-    source, target = call.x.dtype, call.y.dtype
-    if DType.INT64 in (source, target):
-        return elementwise(call, _of_int64(source, target))
-    if target in FLOATS:
-        return elementwise(call, "f32(x)")
-    if source in FLOATS:
-        return elementwise(call, _from_real(target))
-    return elementwise(call, "i32(x != 0)" if target is DType.BOOL else "x")
+    return elementwise(call, _converted(call.x.dtype, call.y.dtype))
 
 
-def _of_int64(source: DType, target: DType) -> str:
-    """Write the WGSL expression that converts an int64 to another type, or another type to int64."""
+def _converted(source: DType, target: DType, x: str = "x") -> str:
+    """Write the WGSL expression that converts x from one type to another."""
     if source is target:
-        return "x"
-    if target is DType.INT64:
-        return "i64_from_f32(x)" if source in FLOATS else "i64_from_i32(x)"
+        return x
+    if source is DType.COMPLEX64:
+        return _converted(DType.FLOAT32, target, f"{x}.x")
+    if target is DType.COMPLEX64:
+        return f"C64({_converted(source, DType.FLOAT32, x)}, 0.0)"
+    if DType.INT64 in (source, target):
+        return _of_int64(source, target, x)
     if target in FLOATS:
-        return "i64_to_f32(x)"
-    return "i32(any(x != I64()))" if target is DType.BOOL else "i32(x.x)"
+        return f"f32({x})"
+    if source in FLOATS:
+        return _from_real(target, x)
+    return f"i32({x} != 0)" if target is DType.BOOL else x
+
+
+def _of_int64(source: DType, target: DType, x: str) -> str:
+    """Write the WGSL expression that converts an int64 to another type, or another type to int64."""
+    if target is DType.INT64:
+        return f"i64_from_f32({x})" if source in FLOATS else f"i64_from_i32({x})"
+    if target in FLOATS:
+        return f"i64_to_f32({x})"
+    return f"i32(any({x} != I64()))" if target is DType.BOOL else f"i32({x}.x)"
 
 
 @op(_infer_cast, _cast_kernel, raw=True, algebra=Algebra(axes=ELEMENTWISE))
@@ -64,11 +72,14 @@ def cast(x: Array, *, dtype: str) -> Array:
 
     Shapes: any; the result has x's shape. A real number is truncated to an integer. Outside of the integer's
     range, where C and TFLite leave the result open, it becomes the nearest end of the range, and NaN becomes
-    0. An integer that does not fit wraps around. bool is 1 or 0; every number except 0 is true. The
-    conversion is exact, except that integers over 2^24 are rounded to float32. Raises ModelError for an
-    unknown dtype. TFLite schema, CastOptions.
+    0. An integer that does not fit wraps around. bool is 1 or 0; every number except 0 is true. Of a complex
+    number the real part is converted; a real number becomes one without an imaginary part. The conversion is
+    exact, except that integers over 2^24 are rounded to float32. Raises ModelError for an unknown dtype.
+    TFLite schema, CastOptions.
     """
     target = np.dtype(dtype)
+    if x.dtype.kind == "c" != target.kind:
+        x = x.real
     if x.dtype.kind != "f" or target.kind not in "iu":
         return np.asarray(x != 0) if target.kind == "b" else x.astype(target)
     info = np.iinfo(target)

@@ -98,6 +98,9 @@ def values(type: TensorType, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if type.quantization is not None:
         return stored(seed, type)
+    if type.dtype is DType.COMPLEX64:
+        parts = rng.standard_normal((2, *type.shape))
+        return np.asarray(parts[0] + 1j * parts[1], np.complex64)
     if type.dtype in FLOATS:
         return rng.standard_normal(type.shape).astype(type.dtype.numpy)
     if type.dtype is DType.BOOL:

@@ -13,6 +13,7 @@ from tests.importers.tflite import (
     cases_quantized,
     cases_reals,
     cases_recent,
+    cases_signals,
     cases_strings,
     cases_tensors,
     cases_values,
@@ -29,6 +30,7 @@ _LISTED = (
     *cases_strings.CASES,
     *cases_later.CASES,
     *cases_recent.CASES,
+    *cases_signals.CASES,
 )
 CASES: tuple[Case, ...] = (*_LISTED, *in_other_types(_LISTED))
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpunn.types import Array, DType, TensorType
 from tests.importers.tflite.case import Case, Fed, Item
 
-F16, I16, I32, I64, I8, U8, BOOL = (
+F16, I16, I32, I64, I8, U8, BOOL, C64 = (
     DType.FLOAT16,
     DType.INT16,
     DType.INT32,
@@ -18,6 +18,7 @@ F16, I16, I32, I64, I8, U8, BOOL = (
     DType.INT8,
     DType.UINT8,
     DType.BOOL,
+    DType.COMPLEX64,
 )
 WHOLE, BYTES = (I32, I64), (U8, I8)  # bytes without quantisation
 SMALL = (*BYTES, I16)
@@ -32,14 +33,14 @@ TYPES = {
     "CUMSUM": (I64,),
     "DEPTH_TO_SPACE": (*WHOLE, *BYTES),
     "EMBEDDING_LOOKUP": ALL,
-    "EXPAND_DIMS": ALL,
+    "EXPAND_DIMS": (*ALL, C64),
     "GATHER": ALL,
     "GATHER_ND": ALL,
     "HASHTABLE_LOOKUP": ALL,
     "MAXIMUM": WHOLE,
     "MAX_POOL_2D": SMALL,
     "MINIMUM": WHOLE,
-    "MIRROR_PAD": ALL,
+    "MIRROR_PAD": (*ALL, C64),
     "MUL": WHOLE,
     "NEG": (I8,),
     "PACK": (I64, *BYTES, I16),
@@ -49,29 +50,29 @@ TYPES = {
     "REDUCE_MIN": (I64,),
     "REDUCE_PROD": (I64, *SMALL),
     "REDUCE_WINDOW": SMALL,
-    "RESHAPE": ALL,
+    "RESHAPE": (*ALL, C64),
     "RESIZE_BILINEAR": SMALL,
     "RESIZE_NEAREST_NEIGHBOR": (I32, *BYTES, I16, F16, BOOL),
     "REVERSE_V2": ALL,
     "SCATTER_ND": (*BYTES, I64),
-    "SELECT": ALL,
-    "SELECT_V2": ALL,
+    "SELECT": (*ALL, C64),
+    "SELECT_V2": (*ALL, C64),
     "SIGN": (I32,),
-    "SLICE": ALL,
+    "SLICE": (*ALL, C64),
     "SPACE_TO_BATCH_ND": ALL,
     "SPACE_TO_DEPTH": (*WHOLE, *BYTES),
     "SPARSE_TO_DENSE": (*WHOLE, *BYTES),
     "SPLIT": (*WHOLE, *BYTES, I16),
     "SPLIT_V": (*WHOLE, *BYTES, I16),
-    "SQUEEZE": ALL,
-    "STRIDED_SLICE": ALL,
+    "SQUEEZE": (*ALL, C64),
+    "STRIDED_SLICE": (*ALL, C64),
     "STABLEHLO_ADD": SMALL,
     "STABLEHLO_MULTIPLY": SMALL,
     "SUB": WHOLE,
     "SUM": (I64,),
-    "TILE": ALL,
+    "TILE": (*ALL, C64),
     "TOPK_V2": (I64,),
-    "TRANSPOSE": ALL,
+    "TRANSPOSE": (*ALL, C64),
     "UNPACK": (*BYTES, I16, F16, BOOL),
 }
 

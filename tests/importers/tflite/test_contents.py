@@ -52,6 +52,6 @@ def test_a_variable_of_a_type_without_name_is_no_output() -> None:
     graph.input(float32(2))
     variable = graph.tensor(float32(2), is_variable=True)
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(graph.build([variable]), 0))
-    model.subgraphs[0].tensors[variable].type = schema.TensorType.COMPLEX64
-    with pytest.raises(UnsupportedError, match="output t1 is COMPLEX64"):
+    model.subgraphs[0].tensors[variable].type = schema.TensorType.COMPLEX128
+    with pytest.raises(UnsupportedError, match="output t1 is COMPLEX128"):
         load(packed(model))

@@ -220,9 +220,9 @@ WRONG = {
         r"subgraph 0 calls itself, by way of \[0, 2\]",
     ),
     "unsupported inside": (
-        _while(always(), unary("RFFT2D")),
+        _while(always(), unary("STABLEHLO_SORT")),
         UnsupportedError,
-        "^model: subgraph 2, operation 0, RFFT2D v1: this operator is not supported$",
+        "^model: subgraph 2, operation 0, STABLEHLO_SORT v1: this operator is not supported$",
     ),
 }
 

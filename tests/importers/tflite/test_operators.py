@@ -27,7 +27,7 @@ def check(case: Case, backend: str, ready: Prepared | None = None) -> None:
         found = compiled(*ready.inputs)
     for result, answer in zip(found if isinstance(found, tuple) else (found,), ready.answers, strict=True):
         assert (result.dtype, result.shape) == (answer.dtype, answer.shape)
-        if answer.dtype.kind == "f":
+        if answer.dtype.kind in "fc":
             np.testing.assert_allclose(result, answer, rtol=2e-5, atol=2e-5)
         elif case.steps:
             assert np.abs(result.astype(np.int64) - answer).max(initial=0) <= case.steps

@@ -25,11 +25,11 @@ def test_equal_reasons_are_joined() -> None:
     graph = Graph()
     x = graph.input(ROW)
     for _ in range(5):
-        graph.add("RFFT2D", [x], [ROW])
+        graph.add("STABLEHLO_SORT", [x], [ROW])
     graph.add("DELEGATE", [x], [ROW])
     graph.add("DELEGATE", [x], [ROW])
     assert message(graph) == (
-        "model: operation 0, RFFT2D v1: this operator is not supported "
+        "model: operation 0, STABLEHLO_SORT v1: this operator is not supported "
         "(also operation 1, operation 2 and 2 more); "
         "model: operation 5, DELEGATE v1: it stands for a delegate's own code, which no file holds "
         "(also operation 6)"
@@ -41,10 +41,10 @@ def test_a_range_of_too_many_numbers_is_one_of_the_reasons() -> None:
     x = graph.input(ROW)
     bounds = [graph.constant(np.array(n, np.int32)) for n in (0, 2**30, 1)]
     graph.add("RANGE", bounds, [TensorType(DType.INT32, (2**30,))])
-    graph.add("RFFT2D", [x], [ROW])
+    graph.add("STABLEHLO_SORT", [x], [ROW])
     assert message(graph) == (
         "model: operation 0, RANGE v1: 1073741824 numbers are too many, at most 4194304 are supported; "
-        "model: operation 1, RFFT2D v1: this operator is not supported"
+        "model: operation 1, STABLEHLO_SORT v1: this operator is not supported"
     )
 
 
@@ -52,9 +52,9 @@ def test_messages_about_thousands_of_operators_are_short() -> None:
     graph = Graph()
     x = graph.input(ROW)
     for _ in range(3000):
-        graph.add("RFFT2D", [x], [ROW])
+        graph.add("STABLEHLO_SORT", [x], [ROW])
     assert (
-        "RFFT2D v1: this operator is not supported (also operation 1, operation 2 and 2997 more)"
+        "STABLEHLO_SORT v1: this operator is not supported (also operation 1, operation 2 and 2997 more)"
         in message(graph)
     )
 

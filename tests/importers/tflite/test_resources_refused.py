@@ -113,9 +113,9 @@ REFUSED = {
         "subgraph 2, operation 1, CALL_ONCE v1: it stands where not every run comes by",
     ),
     "first value of an unsupported operator": (
-        using("or", [computing("RFFT2D")]),
+        using("or", [computing("STABLEHLO_SORT")]),
         UnsupportedError,
-        "^model: subgraph 1, operation 0, RFFT2D v1: this operator is not supported$",
+        "^model: subgraph 1, operation 0, STABLEHLO_SORT v1: this operator is not supported$",
     ),
     "init with outputs": (using("or", [odd_init()]), FormatError, "subgraph 1 should have no outputs"),
     "init with inputs": (

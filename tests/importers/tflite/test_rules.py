@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[str, Sequence[Array | TensorType | None], Mapping[str, 
         "with shuffled weights, input and weights must be UINT8 and the output INT16",
     ),
     "integers": ("FULLY_CONNECTED", [INDICES, INDICES], None, r"input 0 \(t0\) is INT32, only FLOAT32"),
-    "no rule": ("RFFT2D", [float32(2, 3)], None, "this operator is not supported"),
+    "no rule": ("STABLEHLO_SORT", [float32(2, 3)], None, "this operator is not supported"),
     "custom": ("TFLite_Detection", [float32(2, 3)], None, "CUSTOM TFLite_Detection v1"),
 }
 
