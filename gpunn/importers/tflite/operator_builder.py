@@ -13,7 +13,7 @@ from gpunn.importers.common.answers import Known, Step, Steps, as_steps
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, symmetric
-from gpunn.importers.tflite.rules.table import rule_of
+from gpunn.importers.tflite.rules.find import rule_of
 from gpunn.importers.tflite.subgraph import FileOperator
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.tensors import Tensors

@@ -15,7 +15,7 @@ from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.operator_builder import OperatorBuilder
-from gpunn.importers.tflite.rules.table import rule_of
+from gpunn.importers.tflite.rules.find import rule_of
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.tensors import Tensors

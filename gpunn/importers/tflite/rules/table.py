@@ -9,17 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from gpunn.custom import CustomOperator
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.answers import PREVIOUS, Answer, Result, Step, Steps
 from gpunn.importers.common.node import RefusedError
-from gpunn.importers.tflite.custom import PREFIX, custom_rule
-from gpunn.importers.tflite.list_writes import LIST_WRITE
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules import (
     convolution,
     dense,
-    mediapipe,
     recurrent,
     signal,
     slices,
@@ -332,22 +328,3 @@ REFUSED: Mapping[str, str] = {
     "STABLEHLO_CUSTOM_CALL": "it stands for code of another program, which no file holds",
     "STABLEHLO_RNG_BIT_GENERATOR": "its state is UINT64, which is not supported",
 }
-
-
-def rule_of(code: str, custom: Mapping[str, CustomOperator]) -> Rule:
-    """Return the rule of an operator; refuse it if there is none.
-
-    `custom` has custom operators by name; they come before those of MediaPipe.
-    """
-    if code == LIST_WRITE:
-        return slices.list_write
-    if code in OPERATORS:
-        return OPERATORS[code]
-    if not code.startswith(PREFIX):
-        raise RefusedError(REFUSED.get(code, "this operator is not supported"))
-    name = code.removeprefix(PREFIX)
-    if name in custom:
-        return custom_rule(custom[name])
-    if name in mediapipe.OPERATORS:
-        return mediapipe.OPERATORS[name]
-    raise RefusedError("this operator has no meaning, gpunn.load(custom=...) can give it one")
