@@ -43,7 +43,11 @@ def compare(
     ] = "cpu64",
     per_layer: Annotated[
         bool,
-        typer.Option("--per-layer", help="Also compare every layer, with exact inputs and with its own."),
+        typer.Option(
+            "--per-layer",
+            help="Also compare every layer: isolated, with exact inputs, and accumulated, with the backend's "
+            "own.",
+        ),
     ] = False,
     layer_samples: Annotated[
         int, typer.Option(metavar="N", min=1, help="Number of inputs for comparing layers.")

@@ -51,6 +51,8 @@ def print_comparison(console: Console, found: Comparison, other: str | None, eve
         style = "bold red" if finding.fault else "yellow"
         say(console, Text.assemble((f"{finding.kind}: ", style), plain(finding.text)))
     judged = "every layer and output" if found.layers else "every output"
+    if not found.ok and not found.layers:
+        say(console, "--per-layer says which layer is wrong", style="yellow")
     if found.ok:
         say(console, f"{judged} is within its tolerance", style="green")
     if found.inputs.skipped:

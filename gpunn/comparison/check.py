@@ -10,7 +10,7 @@ from gpunn.comparison.metrics import Health, Tally, health
 from gpunn.comparison.result import Check, over
 from gpunn.comparison.sides import reals, stored
 from gpunn.graph.operation import Operand
-from gpunn.types import Array, DType
+from gpunn.types import Array, DType, Shape
 
 _FLOAT32 = float(np.finfo(np.float32).max)
 # 65520 rounds upwards.
@@ -26,6 +26,8 @@ class Checked:
     values: Health = field(default_factory=Health)
     tolerance: float = 0.0
     ratio: float = 0.0
+    over: int = 0
+    worst: Shape | None = None
 
     def add(self, operand: Operand, expected: Array, found: Array, limit: Array | float) -> None:
         """Count a tensor. `limit` is the largest allowed error of each element, in steps for quantised
@@ -50,14 +52,16 @@ class Checked:
         worst = int(np.argmax(ratios))
         allowed = float(np.broadcast_to(limit, ratios.shape).flat[worst])
         ratio = over(float(error.flat[worst]), allowed)
+        self.over += int(np.count_nonzero(ratios > 1))
         if ratio >= self.ratio:
             self.ratio, self.tolerance = ratio, allowed
+            self.worst = None if ratio == 0 else tuple(map(int, np.unravel_index(worst, ratios.shape)))
 
     def check(self) -> Check | None:
         """Return the result so far; None if nothing was counted."""
         if not self.counted:
             return None
-        return Check(self.tally.metrics(), self.values, self.tolerance, self.ratio)
+        return Check(self.tally.metrics(), self.values, self.tolerance, self.ratio, self.over, self.worst)
 
 
 def _in_range(operand: Operand, exact: Array) -> Array:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpunn.comparison.metrics import F16_MAX
 from gpunn.comparison.result import Check, Finding, Layer, LayerSide, Pair
+from gpunn.types import Shape
 
 
 def find(layers: Sequence[Layer], pairs: Sequence[Pair], unlike: Sequence[str]) -> tuple[Finding, ...]:
@@ -33,7 +34,23 @@ def _where(layer: Layer) -> str:
     return f"layer {layer.index}, {layer.called}, {name!r} ({layer.origin})"
 
 
+def _shader(side: LayerSide) -> str:
+    """Name the files that compute a layer on the GPU."""
+    return f"; computed by {' and '.join(side.shaders)}" if side.shaders else ""
+
+
+def _place(worst: Shape | None, count: int, elements: int, what: str) -> str:
+    """Say which element of a tensor is worst, and how many are wrong."""
+    index = f", worst at [{', '.join(map(str, worst))}]" if worst else ""
+    share = f"{count / elements:.2%}".replace("100.00%", "100%") if elements else "0%"
+    return f"{index}; {count} of {elements} elements ({share}) {what}"
+
+
 def _error(layer: Layer, check: Check) -> str:
+    return _size(layer, check) + _place(check.worst, check.over, check.metrics.count, "over the tolerance")
+
+
+def _size(layer: Layer, check: Check) -> str:
     if check.metrics.unmatched:
         values = check.values
         return f"{values.nan} NaN and {values.inf} infinite values, where the reference has others"
@@ -56,7 +73,10 @@ def _kernels(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
         check = _side(first, backend).isolated
         assert check is not None
         others = f"; so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        text = f"{_where(first)} is wrong on {backend}, fed exact inputs: {_error(first, check)}{others}"
+        text = (
+            f"{_where(first)} is wrong on {backend}, isolated: {_error(first, check)}"
+            f"{_shader(_side(first, backend))}{others}"
+        )
         yield Finding("wrong kernel", True, backend, first.index, text)
 
 
@@ -65,7 +85,10 @@ def _drift(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
     for layer in layers:
         check = _side(layer, backend).accumulated
         if check is not None and not check.ok:
-            text = f"{backend} leaves the reference at {_where(layer)}: {_error(layer, check)}"
+            text = (
+                f"{backend} leaves the reference at {_where(layer)}, accumulated: {_error(layer, check)}"
+                f"{_shader(_side(layer, backend))}"
+            )
             yield Finding("drift", True, backend, layer.index, text)
             return
 
@@ -88,7 +111,9 @@ def _outputs(pair: Pair) -> Iterator[Finding]:
             what = f"off by up to {output.metrics.max_steps} steps, tolerance {output.tolerance:.3g}"
         else:
             what = f"off by up to {output.metrics.max_abs_error:.3g}, tolerance {output.tolerance:.3g}"
-        text = f"output {output.name!r} of {pair.candidate} against {pair.reference}: {what}"
+        metrics = output.metrics
+        place = _place(metrics.worst, metrics.different, metrics.count, "differ")
+        text = f"output {output.name!r} of {pair.candidate} against {pair.reference}: {what}{place}"
         yield Finding("output", True, pair.candidate, None, text)
 
 

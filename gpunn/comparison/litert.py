@@ -13,7 +13,7 @@ import numpy as np
 
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.sides import Arithmetic, SideInfo
-from gpunn.comparison.source import Values
+from gpunn.comparison.source import Run, Values
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -133,9 +133,9 @@ class LitertLayers:
     def variant(self, operation: Operation) -> Operation:
         return operation
 
-    def begin(self, operation: Operation) -> tuple[str, str]:
+    def begin(self, operation: Operation) -> Run:
         self._operation = operation
-        return PLACE, ""
+        return Run(PLACE, "")
 
     def isolated(self, sample: int, given: Values) -> tuple[Values, tuple[Array, ...]] | None:
         results = self.accumulated(sample)

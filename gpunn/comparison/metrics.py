@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpunn.types import Array
+from gpunn.types import Array, Shape
 
 F16_MAX = 65504.0  # the largest finite number of IEEE 754 binary16
 
@@ -75,8 +75,9 @@ class Metrics:
     count: elements compared. different: elements that are not equal. unmatched: elements that are NaN or
     infinite on one side only, or in different ways, and all elements of tensors with different shapes; they
     count as different and in nothing else. max_steps: for quantised tensors the largest difference of stored
-    integers. histogram: the number of |e| that are 0, below the first of HISTOGRAM_EDGES, between each two of
-    them, and from the last one on.
+    integers. worst: the index of the element with the largest error, an unmatched one first; None if all are
+    equal, or if shapes differ. histogram: the number of |e| that are 0, below the first of HISTOGRAM_EDGES,
+    between each two of them, and from the last one on.
     """
 
     count: int
@@ -90,6 +91,7 @@ class Metrics:
     snr_db: float | None
     psnr_db: float | None
     max_steps: int | None
+    worst: Shape | None
     histogram: tuple[int, ...]
 
     @property
@@ -135,6 +137,7 @@ class Tally:
     max_error: float = 0.0
     max_size: float = 0.0
     max_steps: int | None = None
+    worst: Shape | None = None
     sum_error: float = 0.0
     sum_square: float = 0.0
     products: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -157,10 +160,17 @@ class Tally:
         equal = (r == c) | (np.isnan(r) & np.isnan(c))
         self.count += r.size
         self.different += int(np.count_nonzero(~equal))
-        self.unmatched += int(np.count_nonzero(~equal & ~both))
+        unmatched = int(np.count_nonzero(~equal & ~both))
+        self.unmatched += unmatched
+        places = None
         if not both.all():
-            r, c = r[both], c[both]
+            if self.unmatched == unmatched > 0:
+                self.worst = _index(int(np.argmax(~equal & ~both)), np.shape(reference))
+            r, c, places = r[both], c[both], np.flatnonzero(both)
         error = np.abs(c - r)
+        if not self.unmatched and error.max(initial=0.0) > self.max_error:
+            largest = int(np.argmax(error))
+            self.worst = _index(largest if places is None else int(places[largest]), np.shape(reference))
         self.max_error = max(self.max_error, float(error.max(initial=0.0)))
         self.max_size = max(self.max_size, float(np.abs(r).max(initial=0.0)))
         self.sum_error += float(error.sum())
@@ -195,8 +205,14 @@ class Tally:
             snr_db=_decibels(rr, self.sum_square) if compared else None,
             psnr_db=_decibels(self.max_size**2, mean_square) if compared else None,
             max_steps=self.max_steps,
+            worst=self.worst,
             histogram=tuple(int(n) for n in self.histogram),
         )
+
+
+def _index(place: int, shape: Shape) -> Shape:
+    """Return the index of an element from its place in row-major order."""
+    return tuple(int(i) for i in np.unravel_index(place, shape))
 
 
 def _cosine(product: float, a: float, b: float, equal: bool) -> float | None:

@@ -30,13 +30,16 @@ class Check:
 
     values: the Health of the backend's values. tolerance: the largest allowed error of the worst element, in
     steps for quantised tensors. ratio: the error of this element divided by its tolerance; infinite if no
-    error is allowed, or if only one side is finite.
+    error is allowed, or if only one side is finite. over: the number of elements over their tolerance, of all
+    samples. worst: the index of the worst element; None if all are equal.
     """
 
     metrics: Metrics
     values: Health
     tolerance: float
     ratio: float
+    over: int
+    worst: Shape | None
 
     @property
     def ok(self) -> bool:
@@ -47,6 +50,7 @@ class Check:
 @dataclass(frozen=True, slots=True)
 class LayerSide:
     """A layer on one backend. place: "webgpu", "cpu", "alias" or "litert"; reason: why it is not on the GPU.
+    shaders: the WGSL files that compute it there.
 
     isolated: with exact inputs, rounded to the backend's dtypes; this finds a wrong kernel. accumulated: with
     the inputs that the backend itself computed; this shows drift. None if the backend has no such tensor.
@@ -55,6 +59,7 @@ class LayerSide:
     backend: str
     place: str
     reason: str
+    shaders: tuple[str, ...]
     isolated: Check | None
     accumulated: Check | None
 
@@ -200,7 +205,7 @@ class Comparison:
         raise KeyError(candidate)
 
     def first_wrong(self, backend: str) -> Layer | None:
-        """Return the first layer that exceeds its tolerance in isolation: its kernel is wrong."""
+        """Return the first layer that exceeds its tolerance isolated: its kernel is wrong."""
         for layer in self.layers:
             for side in layer.sides:
                 if side.backend == backend and side.isolated is not None and not side.isolated.ok:

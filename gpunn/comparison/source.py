@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from gpunn.comparison.inputs import Sample
@@ -14,6 +15,15 @@ from gpunn.passes.rewrite import replace_inputs
 from gpunn.types import Array
 
 Values = Mapping[Operand, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The place where a side runs an operation, why it is not the GPU, and the shaders' files if it is."""
+
+    place: str
+    reason: str
+    shaders: tuple[str, ...] = ()
 
 
 class LayerSource(Protocol):
@@ -29,8 +39,8 @@ class LayerSource(Protocol):
         places.
         """
 
-    def begin(self, operation: Operation) -> tuple[str, str]:
-        """Prepare an operation; return where it runs, and why not on the GPU."""
+    def begin(self, operation: Operation) -> Run:
+        """Prepare an operation; return where it runs."""
 
     def isolated(self, sample: int, given: Values) -> tuple[Values, tuple[Array, ...]] | None:
         """Return the inputs and the results for them: the given inputs, or others if the side cannot set its
@@ -42,6 +52,11 @@ class LayerSource(Protocol):
 
     def end(self, dead: Iterable[Operand]) -> None:
         """Finish the operation; nothing reads the operands in `dead` any more."""
+
+
+def _file(body: str) -> str:
+    """Return the file of a kernel's body: in shaders/, unless the body is a path itself."""
+    return body if body.endswith(".wgsl") else f"shaders/{body}.wgsl"
 
 
 def single(operation: Operation) -> tuple[Graph, tuple[Operand, ...]]:
@@ -85,7 +100,7 @@ class CompiledLayers:
     def variant(self, operation: Operation) -> Operation:
         return self._variants.get(operation, operation)
 
-    def begin(self, operation: Operation) -> tuple[str, str]:
+    def begin(self, operation: Operation) -> Run:
         variant = self.variant(operation)
         model, sources = single(variant)
         places = {v: o for o, v in zip(operation.inputs, variant.inputs, strict=True) if o is not None}
@@ -93,7 +108,8 @@ class CompiledLayers:
         self._operation = operation
         self._compiled = self._side.compile(model)
         placement = self._compiled.placement[0]  # those of bodies follow
-        return placement.backend, placement.reason
+        bodies = dict.fromkeys(row.kernel.body for row in self._compiled.plan_rows())
+        return Run(placement.backend, placement.reason, tuple(map(_file, bodies)))
 
     def isolated(self, sample: int, given: Values) -> tuple[Values, tuple[Array, ...]]:
         return given, self._run(given)

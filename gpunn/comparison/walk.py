@@ -130,7 +130,7 @@ class Walk:
     ) -> list[LayerSide]:
         """Run an operation on one side; return a LayerSide for each result."""
         variant = side.variant(operation)
-        place, reason = side.begin(operation)
+        run = side.begin(operation)
         alone = [Checked() for _ in operation.outputs]
         drifted = [Checked() for _ in operation.outputs]
         pairs = list(zip(operation.inputs, variant.inputs, strict=True))
@@ -148,6 +148,6 @@ class Walk:
                 for k, operand in enumerate(operation.outputs):
                     drifted[k].add(operand, exact[operand], own[k], tolerances[k])
         return [
-            LayerSide(side.info.name, place, reason, a.check(), b.check())
+            LayerSide(side.info.name, run.place, run.reason, run.shaders, a.check(), b.check())
             for a, b in zip(alone, drifted, strict=True)
         ]

@@ -94,7 +94,7 @@ def absolute_error(check: Check) -> float:
 
 
 def first_over(found: Comparison, backend: str) -> int | None:
-    """Return the position of the first layer that is wrong in isolation, else of the first over its
+    """Return the position of the first layer that is wrong isolated, else of the first over its
     tolerance.
     """
     for mode in MODES:

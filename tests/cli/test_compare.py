@@ -41,8 +41,12 @@ def test_a_wrong_kernel_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch, g
     outcome = run("compare", MODEL, "--per-layer", "--random", 1, "--backends", "webgpu")
     assert (outcome.code, outcome.err) == (1, "")
     (line,) = (line for line in outcome.out.splitlines() if line.startswith("wrong kernel: "))
-    assert "DEPTHWISE_CONV_2D) is wrong on webgpu, fed exact inputs" in line
+    assert "DEPTHWISE_CONV_2D) is wrong on webgpu, isolated: off by up to " in line
+    assert "; computed by shaders/depthwise_conv2d.wgsl" in line
+    plain = run("compare", MODEL, "--random", 1, "--backends", "webgpu")
+    assert plain.out.splitlines()[-1] == "--per-layer says which layer is wrong"
     assert "is within its tolerance" not in outcome.out
+    assert "--per-layer" not in outcome.out
 
 
 def test_accuracy_with_intervals(run: Run, tmp_path: Path) -> None:

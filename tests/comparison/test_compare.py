@@ -47,7 +47,15 @@ def test_wrong_kernel_is_found_by_name(monkeypatch: pytest.MonkeyPatch, gpu: str
     assert (first.index, first.op) == (1, "depthwise_conv2d")
     assert first.origin == "mobilenet_v1_0.25_128.tflite: operation 1, DEPTHWISE_CONV_2D"
     assert found.findings[0].kind == "wrong kernel"
-    for words in ("depthwise_conv2d", first.name, first.origin, gpu):
+    (side,) = (side for side in first.sides if side.backend == gpu)
+    assert side.isolated is not None and side.isolated.worst is not None
+    assert side.shaders == ("shaders/depthwise_conv2d.wgsl",)
+    _, height, width, channels = first.shape
+    assert side.isolated.metrics.count == height * width * channels
+    assert 0.1 < side.isolated.over / side.isolated.metrics.count <= 0.5  # every second of four pixels
+    assert side.isolated.worst[2] % 4 == 1
+    place = f"worst at [{', '.join(map(str, side.isolated.worst))}]; {side.isolated.over} of "
+    for words in ("depthwise_conv2d", first.name, first.origin, gpu, "isolated", place, *side.shaders):
         assert words in found.findings[0].text
     for layer in found.layers:
         on_gpu, on_cpu = layer.sides
@@ -126,7 +134,8 @@ def test_overflow_in_relaxed_arithmetic_is_a_fault(backend: str) -> None:
     assert (output.candidate.inf, output.candidate.nan) == (0, 0)
     assert not found.ok
     assert [f.kind for f in found.findings] == ["drift", "output", "float16"]
-    assert "'between' (inverted: operation 0): 0 NaN and 2 infinite values" in found.findings[0].text
+    text = "'between' (inverted: operation 0), accumulated: 0 NaN and 2 infinite values"
+    assert text in found.findings[0].text
     side = found.layers[0].sides[0]
     assert side.isolated is not None and side.isolated.ok  # the kernel computes float16 correctly
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpunn
 from gpunn import vision
@@ -71,7 +72,7 @@ def test_two_formats_agree(first: str, inputs: str, tmp_path: Path) -> None:
     if inputs == "photo":
         pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
         given = tmp_path / "photo.png"
-        vision.Image.fromarray(pixels).save(given)
+        Image.fromarray(pixels).save(given)
     elif inputs == "arrays":
         pixels = np.random.default_rng(1).integers(0, 256, (1, twins.HEIGHT, twins.WIDTH, 3), np.uint8)
         given = [pixels if first == "mlmodel" else (pixels / np.float32(twins.STD) - 1).astype(np.float32)]
@@ -89,7 +90,7 @@ def test_two_formats_agree(first: str, inputs: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ["mlmodel", "tflite"])
 def test_optional_inputs_have_their_defaults(first: str, tmp_path: Path) -> None:
     photo = tmp_path / "photo.png"
-    vision.Image.new("RGB", (9, 9), "teal").save(photo)
+    Image.new("RGB", (9, 9), "teal").save(photo)
     for optional, apart in ((0.0, 0.0), (0.25, 0.25)):
         files = [twins.mlmodel(optional=optional), twins.tflite()]
         if first == "tflite":

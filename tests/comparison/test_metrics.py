@@ -32,6 +32,28 @@ def test_by_hand() -> None:
     assert found.psnr_db == pytest.approx(10 * math.log10(16 / 0.5))
 
 
+def test_the_worst_element() -> None:
+    tally = Tally()
+    one = np.zeros((2, 3))
+    tally.add(one, one)
+    assert tally.metrics().worst is None
+    for place, error in (((1, 2), 3.0), ((0, 1), 2.0)):
+        other = one.copy()
+        other[place] = error
+        tally.add(one, other)
+    assert tally.metrics().worst == (1, 2)
+    other = np.array([[9, 0, NAN], [NAN, 0, 0]])
+    tally.add(one, other)  # what is not finite is worse than any number
+    tally.add(one, other[::-1])
+    assert tally.metrics().worst == (0, 2)
+
+
+def test_the_worst_element_beside_equal_infinities() -> None:
+    tally = Tally()
+    tally.add(np.array([INF, NAN, 1, 1]), np.array([INF, NAN, 1, 2]))
+    assert tally.metrics().worst == (3,)
+
+
 def test_pieces_add_up_to_the_whole() -> None:
     """Compare with numpy's formulas, far from zero, where plain sums of squares lose the correlation."""
     generator = np.random.default_rng(0)

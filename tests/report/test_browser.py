@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,37 @@ def test_page_fits_and_is_readable(browser: Browser, address: str, width: int, d
     assert (int(background) < 60) == dark
     contrast, text = browser.evaluate(LEAST_CONTRAST)
     assert contrast >= 4.5, text  # WCAG 2.2, 1.4.3, level AA
+
+
+# Tables and boxes of tables that are wider than they may be, and texts of cells that are cut.
+CUT = """[...document.querySelectorAll(".scroll, .scroll th, .scroll td, .scores th, .scores td")]
+  .filter((node) => node.checkVisibility() && !node.closest("thead"))
+  .filter((node) => node.scrollWidth > node.clientWidth + 1)
+  .map((node) => [node.outerHTML.slice(0, 100), node.scrollWidth, node.clientWidth])"""
+
+
+@pytest.mark.parametrize("width", [360, 1000, 1120, 1280])
+def test_no_column_is_cut(browser: Browser, wrong: Comparison, tmp_path: Path, width: int) -> None:
+    """Neither of a few sides, nor of five of them, nor of tensors with long names."""
+    layers = tuple(
+        replace(
+            layer,
+            name="_".join([layer.name, *["a_long_name"] * 12]),
+            sides=tuple(replace(s, backend=f"{s.backend}-{n}") for s in layer.sides for n in range(2)),
+        )
+        for layer in wrong.layers
+    )
+    many = replace(wrong, layers=layers)
+    for number, found in enumerate((wrong, many)):
+        path = tmp_path / f"{number}.html"
+        write_report(found, path)
+        browser.show(width, 800)
+        browser.open(path.as_uri())
+        assert browser.evaluate(CUT) == []
+        cell = "document.querySelector('.layers td[data-label$=accumulated]')"
+        label = browser.evaluate(f"getComputedStyle({cell}, '::before').content")
+        assert (label == "none") == (width > 1110)  # on a phone each figure has the name of its column
+        assert "accumulated" in browser.evaluate(f"{cell}.dataset.label")
 
 
 def middle(browser: Browser, selector: str) -> tuple[float, float]:
