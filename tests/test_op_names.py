@@ -36,7 +36,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/vision/__init__.py": ("a public function of the same name", {"top_k"}),
     "gpunn/importers/common/strided_slice.py": (
         "rules of STRIDED_SLICE that formats share",
-        {"dynamic_slice", "reshape", "strided_slice"},
+        {"dynamic_slice", "reshape", "strided_slice", "sub"},
     ),
     "gpunn/importers/coreml/control.py": (
         "rules of layers with bodies: the operations, and the decisions and counters of loops",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import PREVIOUS, Step, Value
+from gpunn.importers.common.answers import PREVIOUS, Result, Step, Value, constant
 from gpunn.importers.common.node import Node
 
 
 class StridedSlice:
     """A collector of one entry for each axis of x, and of the shape that the result has with its new axes.
 
-    `computed`: begins that are not constants, int32 or int64, as many as `entries`; each of them is an index,
-    has no meaning, or has a value that is already known. A range that goes forwards is then taken in two
-    steps: first all elements from its begin to its last one, with the begin as an operand, then those that
+    `computed`: begins that are not constants, int32 or, if an operand, int64, as many as `entries`; each of
+    them is an index, has no meaning, or has a value that is already known. A range is then taken in two
+    steps: first all elements from its first to its last one, with the begin as an operand, then those that
     the stride meets.
     """
 
@@ -24,6 +26,7 @@ class StridedSlice:
         self.node, self.x, self.offset = node, x, offset
         self.computed, self.entries = computed, entries
         self.indexed: dict[int, int] = {}  # the axis that each computed begin belongs to
+        self.behind: dict[int, int] = {}  # how far before its begin a range that goes backwards ends
         self.sizes = list(x.type.shape)  # of what is taken from these
         self.begin: list[int | None] = []
         self.end: list[int | None] = []
@@ -76,8 +79,10 @@ class StridedSlice:
         found = range(*slice(begin, end, stride).indices(extent))
         self.shape.append(len(found))
         inside = begin is not None and found.start == begin + (extent if begin < 0 else 0)
-        if self.computed is not None and entry is not None and inside and stride > 0:
-            self._at(entry, (len(found) - 1) * stride + 1 if found else 0)
+        if self.computed is not None and entry is not None and inside:
+            reach = max(len(found) - 1, 0) * abs(stride)
+            self._at(entry, reach + 1 if found else 0)
+            self.behind[entry] = reach if stride < 0 else 0
             begin = end = None
         self._append(begin, end, stride)
 
@@ -101,9 +106,9 @@ class StridedSlice:
             return (cut, reshape) if self.reshaped else (cut,)
         kept = {**attrs, "shrink_axes": ()}  # the reshape takes these axes away
         kept["end"] = tuple(1 if d in self.shrink else e for d, e in enumerate(self.end))
-        return self._at_computed(), Step("strided_slice", (PREVIOUS,), kept), reshape
+        return *self._at_computed(self.computed), Step("strided_slice", (PREVIOUS,), kept), reshape
 
-    def _at_computed(self) -> Step:
+    def _at_computed(self, begins: Operand | Result) -> Sequence[Step]:
         """Slice at computed begins along their axes; keep all of the others."""
         attrs = {
             "sizes": tuple(self.sizes),
@@ -111,4 +116,9 @@ class StridedSlice:
             "clip": False,
             "negative": True,
         }
-        return Step("dynamic_slice", (self.x, self.computed), attrs)
+        if not any(self.behind.values()):
+            return (Step("dynamic_slice", (self.x, begins), attrs),)
+        dtype = begins.type.dtype.numpy if isinstance(begins, Operand) else np.int32
+        offsets = np.array([self.behind.get(entry, 0) for entry in range(self.entries)], dtype)
+        behind = constant(f"{self.node.origin}: from the end of each range to its begin", offsets)
+        return Step("sub", (begins, behind)), Step("dynamic_slice", (self.x, PREVIOUS), attrs)

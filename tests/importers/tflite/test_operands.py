@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, Quantization, TensorType
 from tests.importers.tflite.case import ints
 from tests.ops.harness import random, type_of
+from tests.ops.quantized import stored
 from tests.tflite_builder import Graph, litert_run
 
 X = random(1, 3, 4)
@@ -90,3 +91,72 @@ def test_a_fill_of_another_kind_is_refused() -> None:
     found = graph.add("PADV2", [x, paddings, value], [type_of(np.zeros((4, 6), np.float32))])
     with pytest.raises(gpunn.FormatError, match="expected one padding value, got 2"):
         gpunn.load(graph.build(found))
+
+
+Q8 = TensorType(DType.INT8, (3, 4), Quantization((0.5,), (-7,)))
+IMAGE, CELLS = random(2, 2, 3, 5, 2), random(3, 8, 2, 3, 2)
+# Operator, x or its type, other inputs (None: the input of the model), its values, how many shapes these lead
+# to, and options. The last values of each are those of another shape.
+BORDERS: list[tuple[str, Array | TensorType, Sequence[Any], Sequence[Any], int, Mapping[str, Any]]] = [
+    ("PAD", X, [None], [[[0, 3], [1, 1]], [[3, 0], [0, 2]], [[1, 2], [2, 0]], [[1, 1], [2, 0]]], 2, {}),
+    ("PAD", Q8, [None], [[[0, 3], [1, 1]], [[3, 0], [0, 2]], [[0, 0], [0, 0]]], 2, {}),
+    ("PAD", X > 0, [None], [[[0, 3], [1, 1]], [[3, 0], [0, 2]]], 1, {}),
+    ("PADV2", X, [None, np.float32(2.5)], [[[0, 3], [1, 1]], [[2, 1], [2, 0]]], 1, {}),
+    ("MIRROR_PAD", X, [None], [[[0, 2], [1, 2]], [[2, 0], [0, 3]], [[1, 1], [3, 0]]], 1, {"mode": "REFLECT"}),
+    (
+        "MIRROR_PAD",
+        X,
+        [None],
+        [[[0, 3], [4, 0]], [[3, 0], [1, 3]], [[0, 0], [4, 4]]],
+        2,
+        {"mode": "SYMMETRIC"},
+    ),
+    (
+        "SPACE_TO_BATCH_ND",
+        IMAGE,
+        [ints(2, 3), None],
+        [[[0, 1], [1, 0]], [[1, 0], [0, 1]], [[3, 0], [4, 0]]],
+        2,
+        {},
+    ),
+    (
+        "BATCH_TO_SPACE_ND",
+        CELLS,
+        [ints(2, 2), None],
+        [[[0, 1], [2, 0]], [[1, 0], [1, 1]], [[0, 0], [0, 0]]],
+        2,
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("operator", "x", "others", "values", "shapes", "options"), BORDERS)
+def test_one_program_for_all_borders_of_a_size(
+    operator: str,
+    x: Array | TensorType,
+    others: Sequence[Any],
+    values: Sequence[Any],
+    shapes: int,
+    options: Mapping[str, Any],
+    dtype: Any,
+    backend: str,
+) -> None:
+    graph, rank = Graph(), np.ndim(x) if isinstance(x, np.ndarray) else x.rank
+    type = x if isinstance(x, TensorType) else type_of(x)
+    given = stored(4, x) if isinstance(x, TensorType) else x
+    amounts = type_of(np.array(values[0], dtype))
+    more = [graph.input(amounts) if v is None else graph.constant(v) for v in others[:]]
+    x_number = graph.input(type)
+    result = type.with_shape((1,) * rank)
+    made = graph.add(operator, [x_number, *more], [result], options, signatures=[(-1,) * rank])
+    data = graph.build(made)
+    with gpunn.load(data).compile(backend) as compiled:
+        for value in values:
+            inputs = [np.array(value, dtype), given]
+            found = compiled(*inputs)
+            if dtype is np.int32 or not operator.endswith("ND"):
+                np.testing.assert_array_equal(found, litert_run(data, inputs)[0])
+        assert compiled.stats.programs == shapes + 1, "one more gives the shape"
+    with gpunn.load(data).compile("cpu") as compiled, pytest.raises(gpunn.GpunnError):
+        compiled(np.array(values[0], dtype) - 9, given)

@@ -275,6 +275,30 @@ def test_one_program_for_all_ranges_of_a_size(backend: str) -> None:
             run(a, b, c)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_one_program_for_all_ranges_that_go_backwards(backend: str, dtype: Any) -> None:
+    """x[a:a - 8:-3, 2:0:-1, 1:] has one shape for all these numbers."""
+    graph = Graph()
+    numbers = type_of(np.zeros(3, dtype))
+    x, begin, end = graph.input(type_of(X)), graph.input(numbers), graph.input(numbers)
+    strides = graph.constant(np.array([-3, -1, 1], dtype))
+    (y,) = graph.add(
+        "STRIDED_SLICE",
+        [x, begin, end, strides],
+        [float32(3, 2, 5)],
+        {"end_mask": 4},
+        signatures=[(-1, -1, -1)],
+    )
+    data = graph.build([y])
+    with gpunn.load(data).compile(backend) as compiled:
+        for a in (*range(8, 25), -1, -5, -22):
+            inputs = [X, np.array([a, 2, 1], dtype), np.array([a - 8, 0, 0], dtype)]
+            np.testing.assert_array_equal(compiled(*inputs), X[a : a - 8 : -3, 2:0:-1, 1:])
+            if a in (8, -5) and dtype is np.int32:
+                np.testing.assert_array_equal(compiled(*inputs), litert_run(data, inputs)[0])
+        assert compiled.stats.programs == 2, "one computes the shape, one the slice"
+
+
 def test_a_loop_that_takes_ranges_compiles_nothing_after_its_first_round(
     backend: str, planned: list[str]
 ) -> None:

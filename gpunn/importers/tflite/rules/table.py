@@ -14,6 +14,7 @@ from gpunn.importers.common.answers import PREVIOUS, Answer, Result, Step, Steps
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules import (
+    borders,
     convolution,
     dense,
     recurrent,
@@ -64,20 +65,6 @@ def softmax(node: Node) -> Step | Sequence[Step]:
         Step("softmax", (PREVIOUS,), attrs),
         _quantized(result, PREVIOUS),
     ]
-
-
-def pad(node: Node) -> Step:
-    """Translate PAD with zeros, as quantised, PADV2 with its third input."""
-    x = node.operand(0)
-    paddings = tensor.paddings(node, "int16", "int8", "bool")
-    quantization = x.type.quantization
-    value = 0.0 if quantization is None else float(quantization.zero_point[0])
-    if len(node.inputs) > 2:
-        fill = tensor.fill(node, 2)
-        if fill.value is None:
-            return Step("dilate", (x, fill), {"steps": (1,) * x.type.rank, "paddings": paddings})
-        value = fill.value.item()
-    return Step("pad", (x,), {"paddings": paddings, "value": value})
 
 
 def quantize(node: Node) -> Step:
@@ -142,7 +129,7 @@ OPERATORS: Mapping[str, Rule] = {
     "ATAN2": plain("atan2"),
     "AVERAGE_POOL_2D": convolution.pool("average_pool2d"),
     "BATCH_MATMUL": tensor.batch_matmul,
-    "BATCH_TO_SPACE_ND": value.batch_to_space,
+    "BATCH_TO_SPACE_ND": borders.batch_to_space,
     "BIDIRECTIONAL_SEQUENCE_LSTM": recurrent.bidirectional_lstm,
     "BIDIRECTIONAL_SEQUENCE_RNN": recurrent.bidirectional_rnn,
     "BITCAST": value.to_output_type("bitcast"),
@@ -207,7 +194,7 @@ OPERATORS: Mapping[str, Rule] = {
     "MAX_POOL_2D": convolution.pool("max_pool2d"),
     "MEAN": tensor.reduction("mean"),
     "MINIMUM": plain("minimum"),
-    "MIRROR_PAD": tensor.mirror_pad,
+    "MIRROR_PAD": borders.mirror_pad,
     "MUL": activated("mul", "MulOptions"),
     "MULTINOMIAL": value.random("multinomial"),
     "NEG": plain("neg"),
@@ -216,8 +203,8 @@ OPERATORS: Mapping[str, Rule] = {
     "NOT_EQUAL": plain("not_equal"),
     "ONE_HOT": value.one_hot,
     "PACK": tensor.pack,
-    "PAD": pad,
-    "PADV2": pad,
+    "PAD": borders.pad,
+    "PADV2": borders.pad,
     "POW": plain("pow"),
     "PRELU": plain("prelu"),
     "QUANTIZE": quantize,
@@ -256,7 +243,7 @@ OPERATORS: Mapping[str, Rule] = {
     "SKIP_GRAM": value.skip_grams,
     "SLICE": slices.cut,
     "SOFTMAX": softmax,
-    "SPACE_TO_BATCH_ND": value.space_to_batch,
+    "SPACE_TO_BATCH_ND": borders.space_to_batch,
     "SPACE_TO_DEPTH": value.blocks("space_to_depth", "SpaceToDepthOptions"),
     "SPARSE_TO_DENSE": tensor.sparse_to_dense,
     "SPLIT": tensor.split,

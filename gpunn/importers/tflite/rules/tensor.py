@@ -14,7 +14,6 @@ from gpunn.importers.tflite.node import Node
 from gpunn.types import DType
 
 INDEX_TYPES = {schema.TensorType.INT32: "int32", schema.TensorType.INT64: "int64"}
-MIRRORS = {schema.MirrorPadMode.REFLECT: "reflect", schema.MirrorPadMode.SYMMETRIC: "symmetric"}
 
 
 def reduction(op: str) -> Callable[[Node], Step]:
@@ -119,25 +118,6 @@ def expand_dims(node: Node) -> Step:
     shape = list(x.type.shape)
     shape.insert(axis % rank, 1)
     return Step("reshape", (x,), {"shape": tuple(shape)})
-
-
-def mirror_pad(node: Node) -> Step:
-    """Translate MIRROR_PAD by constant paddings."""
-    mode = node.options("MirrorPadOptions").get("Mode")
-    if mode not in MIRRORS:
-        node.corrupt(f"there is no mirror mode number {mode}")
-    return Step("mirror_pad", (node.operand(0),), {"paddings": paddings(node), "mode": MIRRORS[mode]})
-
-
-def paddings(node: Node, *small: str) -> tuple[tuple[int, int], ...]:
-    """Return constant input 1, of int32, int64 or `small`, as pairs (before, after), one for a dimension of
-    x.
-    """
-    rank = node.operand(0).type.rank
-    found = node.constant(1, "paddings", "int32", "int64", *small)
-    if found.shape != (rank, 2):
-        node.corrupt(f"the paddings should have shape [{rank}, 2], got {list(found.shape)}")
-    return tuple((int(before), int(after)) for before, after in found)
 
 
 def fill(node: Node, index: int) -> Operand:

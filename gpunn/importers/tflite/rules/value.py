@@ -47,32 +47,6 @@ def blocks(op: str, options: str) -> Callable[[Node], Step]:
     return lambda node: Step(op, node.inputs, {"block_size": node.options(options).get("BlockSize")})
 
 
-def batch_to_space(node: Node) -> Step:
-    """Translate BATCH_TO_SPACE_ND by a constant block shape and crops."""
-    attrs = {"block_shape": node.ints(1, "block extents"), "crops": _pairs(node, "crops")}
-    return Step("batch_to_space_nd", (node.operand(0),), attrs)
-
-
-def space_to_batch(node: Node) -> Step:
-    """Translate SPACE_TO_BATCH_ND by a constant block shape and paddings, whose value is the real 0."""
-    x = node.operand(0)
-    quantization = x.type.quantization
-    attrs = {
-        "block_shape": node.ints(1, "block extents"),
-        "paddings": _pairs(node, "paddings"),
-        "value": 0.0 if quantization is None else float(quantization.zero_point[0]),
-    }
-    return Step("space_to_batch_nd", (x,), attrs)
-
-
-def _pairs(node: Node, what: str) -> tuple[tuple[int, int], ...]:
-    """Return constant input 2 as pairs."""
-    found = node.constant(2, what, "int32", "int64")
-    if found.ndim != 2 or found.shape[1] != 2:
-        node.corrupt(f"the {what} should be pairs, got shape {list(found.shape)}")
-    return tuple((int(before), int(after)) for before, after in found)
-
-
 def to_output_type(op: str) -> Callable[[Node], Step]:
     """Make a rule for CAST and BITCAST to the type of the output, which CastOptions only repeat."""
 
