@@ -11,11 +11,11 @@ fn not_a_number() -> f32 { var bits = 0x7fc00000u; return bitcast<f32>(bits); }
 fn exponential(x: f32) -> f32 {
   if (is_nan(x)) { return x; }
   if (x > 88.722835) { return infinite(); }
-  if (x < -87.3) { return 0.0; }
+  if (x < -87.33654) { return 0.0; } // e^x is subnormal
   return exponential_times(x, 0);
 }
 
-// e^x 2^twos, for x in -87.3 ... 89.5; the factor is exact.
+// e^x 2^twos, for x in -87.4 ... 89.5; the factor is exact.
 fn exponential_times(x: f32, twos: i32) -> f32 {
   let k = i32(round(x * 1.442695));
   let fixed = i32(round(x * 16777216.0));
@@ -26,6 +26,13 @@ fn exponential_times(x: f32, twos: i32) -> f32 {
   let e = 1.0 + (r + r * r * (0.5 + r * tail));
   let half = (k + twos) >> 1u; // 2^128 is no number, but two factors are
   return e * power_of_two(half) * power_of_two(k + twos - half);
+}
+
+// e^x - 1, which keeps all digits where x is small. The series goes on with x^8 / 40320.
+fn exponential_less_one(x: f32) -> f32 {
+  if (!(abs(x) < 0.35)) { return exponential(x) - 1.0; }
+  let tail = 0.041666668 + x * (0.008333334 + x * (0.0013888889 + x * 0.0001984127));
+  return x * (1.0 + x * (0.5 + x * (0.16666667 + x * tail)));
 }
 
 fn power_of_two(k: i32) -> f32 { return bitcast<f32>((k + 127) << 23u); }

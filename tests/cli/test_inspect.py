@@ -195,6 +195,13 @@ def test_devices(run: Run) -> None:
         assert device["name"] in outcome.out
 
 
+def test_devices_measures_elementary_functions(run: Run) -> None:
+    for device in run("devices", "--accuracy", "--json").json["devices"]:
+        assert {"tanh", "pow"} <= {error["op"] for error in device["accuracy"]}
+    outcome = run("devices", "--accuracy")
+    assert outcome.out.count("max ulp") == len(gpunn.devices())
+
+
 def test_devices_lists_limits_and_features(run: Run, gpu: str) -> None:
     gpu = run("devices", "--json").json["devices"][0]
     assert gpu["backend"] == "webgpu"

@@ -21,15 +21,16 @@ where x lies halfway between two.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Param, keep_nan
-from gpunn.ops.accuracy import BASIC, EPS, Accuracy, Evaluation
+from gpunn.kernel import Function, keep_nan
+from gpunn.ops.accuracy import BASIC, Accuracy
 from gpunn.ops.call import Call
-from gpunn.ops.check import FLOATS, expect_bool, expect_float, expect_int
+from gpunn.ops.check import FLOATS
+from gpunn.ops.elementwise import fake_quant
 from gpunn.ops.elementwise.unary_declaration import Fused, Unary, declare
 from gpunn.ops.fixed_point import interpolation
 from gpunn.ops.fixed_point.affine import LIMITS
@@ -90,23 +91,25 @@ def _gated(x: Array, gate: Array) -> Array:
     return np.asarray(np.where(x == -np.inf, 0, x * gate), x.dtype)
 
 
-def _error_function(x: Array) -> Array:
-    """Compute erf in float64."""
-    values = x.astype(np.float64)
-    return np.fromiter((math.erf(v) for v in values.ravel()), np.float64, x.size).reshape(x.shape)
+def _each(function: Callable[[float], float], x: Array) -> Array:
+    """Apply a function of Python's math to each element; the result is float64."""
+    return np.fromiter(map(function, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
 
 
 def _erf(x: Array) -> Array:
-    return _error_function(x).astype(x.dtype)
+    return _each(math.erf, x).astype(x.dtype)
 
 
 def _gelu(x: Array) -> Array:
-    return _gated(x, 0.5 * (1 + _error_function(x.astype(np.float64) * math.sqrt(0.5))))
+    """Multiply x with the cumulative normal distribution at x: half of erfc(-x / sqrt(2))."""
+    return _gated(x, 0.5 * _each(math.erfc, -math.sqrt(0.5) * x.astype(np.float64)))
 
 
 def _gelu_tanh(x: Array) -> Array:
+    """Compute x (1 + tanh(u)) / 2 as x / (1 + e^(-2 u)), which loses nothing below 0."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.astype(np.float64) ** 3)
-    return _gated(x, 0.5 * (1 + np.tanh(inner)))
+    with np.errstate(over="ignore"):
+        return _gated(x, 1 / (1 + np.exp(-2 * inner)))
 
 
 def _zeros(x: Array) -> Array:
@@ -132,39 +135,6 @@ def _leaked(call: Call) -> Array:
 def _magnitudes(call: Call) -> Array:
     """Rescale magnitudes in fixed point (TFLite's elementwise.cc, AbsEvalQuantized)."""
     return rescale_table(call, call.x, call.y, LIMITS[call.y.dtype], -1.0)
-
-
-def _fake_quant_range(low: float, high: float, steps: int) -> tuple[float, float, float, float]:
-    """Return lowest and highest value, step, and the number of the step at 0, to which the range is moved."""
-    step = (high - low) / steps
-    zero = min(max(math.floor(-low / step + 0.5), 0), steps)
-    return -zero * step, (steps - zero) * step, step, float(zero)
-
-
-def _fake_quant(x: Array, *, min: float, max: float, num_bits: int = 8, narrow_range: bool = False) -> Array:
-    low, high, step, zero = _fake_quant_range(min, max, 2**num_bits - 1 - narrow_range)
-    steps = np.floor((np.clip(x, low, high) - low) / step + 0.5)
-    return np.asarray((steps - zero) * step, x.dtype)
-
-
-def _fake_quant_error(evaluation: Evaluation) -> Array:
-    """Return one step where x lies halfway between two, within float32's error of the quotient."""
-    call = evaluation.call
-    step = (call["max"] - call["min"]) / (2 ** call["num_bits"] - 1 - call["narrow_range"])
-    inside = np.clip(evaluation.input(0), call["min"], call["max"])
-    slack = 4 * EPS * 2 ** call["num_bits"]
-    return np.where(np.abs(inside - evaluation.results[0]) > (0.5 - slack) * step, step, 0.0)
-
-
-def _fake_quant_params(call: Call) -> Mapping[str, Param]:
-    low, high = expect_float(call, "min"), expect_float(call, "max")
-    bits, narrow = expect_int(call, "num_bits", call["num_bits"]), expect_bool(call, "narrow_range")
-    if not 2 <= bits <= 16:
-        call.fail(f"num_bits must be 2 ... 16, got {bits}")
-    if not (-math.inf < low <= 0 <= high < math.inf and low < high):
-        call.fail(f"min and max must be finite with 0 between them, got {low} and {high}")
-    names = ("low", "high", "step", "zero")
-    return dict(zip(names, _fake_quant_range(low, high, 2**bits - 1 - narrow), strict=True))
 
 
 _SIGNED = (*FLOATS, DType.INT32, DType.INT64)
@@ -197,7 +167,14 @@ _GELU_TABLE16 = interpolation.table(_gelu, single=interpolation.gelu)
 _GELU_TANH_TABLE16 = interpolation.table(_gelu_tanh, single=interpolation.gelu_tanh)
 
 # WGSL leaves exp and tanh loose where they overflow, so their arguments stop where the result no longer
-# moves: exp(-80) is 2e-35, and tanh(10) is 1 - 4e-9.
+# moves: exp(87.33) is below 2^126, up to which quotients are good, and tanh(10) is 1 - 4e-9. WGSL's tanh has
+# an absolute error of 1e-5, and drivers compute it as a difference of powers of e. So small arguments go
+# through the power series: what follows is 9e-10 of the result at most.
+_TANH_SERIES = (
+    "x * (T(1) - x * x * (T(0.33333334) - x * x * (T(0.13333334) - x * x * (T(0.053968254)"
+    " - x * x * T(0.021869488)))))"
+)
+
 TABLE = (
     _between("relu", 0, None, (-100, 100)),
     _between("relu01", 0, 1, (-3, 3)),
@@ -206,7 +183,7 @@ TABLE = (
     Unary(
         "logistic",
         _logistic,
-        f"T(1) / (T(1) + exp(-{_CLAMP.format(-80, 80)}))",
+        f"T(1) / (T(1) + exp(-{_CLAMP.format(-87.33, 87.33)}))",
         (-200, 200),
         fused=Fused(slope=0.25, approximate=True),
         output=(1 / 256, 0),
@@ -216,7 +193,7 @@ TABLE = (
     Unary(
         "tanh",
         _tanh,
-        f"tanh({_CLAMP.format(-10, 10)})",
+        f"select(tanh({_CLAMP.format(-10, 10)}), {_TANH_SERIES}, abs(x) < T(0.25))",
         (-100, 100),
         fused=Fused(approximate=True),
         output=(1 / 128, 128),
@@ -296,7 +273,7 @@ TABLE = (
     Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), library="elementary"),
     Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), library="elementary"),
     Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_TABLE16, library="elementary"),
-    Unary("elu", _elu, "select(exponential(x) - 1.0, x, x >= 0.0)", (-100, 100), library="elementary"),
+    Unary("elu", _elu, "select(exponential_less_one(x), x, x >= 0.0)", (-100, 100), library="elementary"),
     Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, library="elementary"),
     Unary(
         "gelu_tanh", _gelu_tanh, "tanh_unit(x)", (-30, 30), table16=_GELU_TANH_TABLE16, library="elementary"
@@ -309,11 +286,11 @@ TABLE = (
     Unary("erf", _erf, "error_function(x)", (-6, 6), library="hyperbolic"),
     Unary(
         "fake_quant",
-        _fake_quant,
+        fake_quant.fake_quant,
         f"(floor(({_CLAMP.format('p.low', 'p.high')} - p.low) / p.step + 0.5) - p.zero) * p.step",
         (-10, 10),
-        params=_fake_quant_params,
-        accuracy=Accuracy(formula=_fake_quant_error),
+        params=fake_quant.params,
+        accuracy=Accuracy(formula=fake_quant.error),
     ),
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
-from gpunn.ops.elementwise import unary
+from gpunn.ops.elementwise import fake_quant, unary
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import EPS, check, check_litert, model_of, random
 from tests.ops.nnapi_cases import check_cases
@@ -132,7 +132,7 @@ def test_truth_values(name: str, shape: tuple[int, ...], backend: str) -> None:
 
 @pytest.mark.parametrize(("bits", "narrow"), [(8, False), (8, True), (4, False), (16, True)])
 def test_fake_quant_keeps_its_own_values(bits: int, narrow: bool, backend: str) -> None:
-    low, high, step, _ = unary._fake_quant_range(-1.0, 2.0, 2**bits - 1 - narrow)
+    low, high, step, _ = fake_quant.snapped_range(-1.0, 2.0, 2**bits - 1 - narrow)
     values = np.linspace(low, high, 2**bits - narrow)
     x = (values + 0.3 * step).astype(np.float32)
     attrs = {"min": -1.0, "max": 2.0, "num_bits": bits, "narrow_range": narrow}
