@@ -12,13 +12,15 @@ from gpunn.types import Array, DType, TensorType
 def values_of(type: TensorType, data: Array, bits: int = 0, sparsity: Sparsity | None = None) -> Array:
     """Return the value of a type in the bytes of a buffer, of which plain ones are a view.
 
-    bits: of an element, where several share a byte. Raises ValueError where the bytes are not those of such
-    a value.
+    A bool is true for every byte but 0; numpy knows only 0 and 1. bits: of an element, where several share a
+    byte. Raises ValueError where the bytes are not those of such a value.
     """
     if type.dtype is DType.STRING:
         return tflite_strings.decode(data, type.size).reshape(type.shape)
     if bits:
         data = _unpacked(data, bits, type.size)
+    if type.dtype is DType.BOOL and (data > 1).any():
+        data = (data != 0).view(np.uint8)
     values = data.view(type.dtype.numpy.newbyteorder("<")) if data.size % type.dtype.itemsize == 0 else None
     if values is not None and sparsity is not None:
         return dense(sparsity, type.shape, values)

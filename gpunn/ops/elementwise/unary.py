@@ -304,7 +304,8 @@ def check_activation(call: Call) -> None:
         return
     if name not in ACTIVATIONS:
         call.fail(f"activation must be one of {', '.join(sorted(ACTIVATIONS))}, got {name!r}")
-    integer = ACTIVATIONS[name].integer and call.x.dtype not in (DType.STRING, DType.COMPLEX64)
+    without = (DType.STRING, DType.BOOL, DType.COMPLEX64)
+    integer = ACTIVATIONS[name].integer and call.x.dtype not in without
     if call.x.dtype not in FLOATS and not integer:
         call.fail(f"activation {name} needs a float tensor, got {call.x}")
 

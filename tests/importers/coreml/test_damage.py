@@ -156,6 +156,13 @@ def test_a_box_scale_that_is_no_number() -> None:
         gpunn.load(made.SerializeToString())
 
 
+def test_a_split_without_outputs() -> None:
+    made = model((2, 3), exact=True)
+    layer(made, "splitND", ["x"], [])
+    with pytest.raises(gpunn.FormatError, match="has no outputs"):
+        gpunn.load(made.SerializeToString())
+
+
 def test_names_that_lead_nowhere_or_twice() -> None:
     made = model()
     layer(made, "softmax", ["nothing"])

@@ -11,11 +11,11 @@ import pytest
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.importers.tflite.rules.value import MAX_RANGE
 from gpunn.model import load
-from gpunn.types import Array, TensorType, float32
+from gpunn.types import Array, DType, TensorType, float32
 from tests.importers.tflite.case import ints
 from tests.importers.tflite.cases_values import BOOL, I32, number
 from tests.ops.harness import random
-from tests.tflite_builder import single_op
+from tests.tflite_builder import Graph, single_op
 
 
 def test_normalisation_with_an_activation_is_two_operations() -> None:
@@ -78,6 +78,25 @@ def test_wrong_operators_are_refused(
     with pytest.raises(FormatError, match=reason) as caught:
         load(single_op(operator, inputs, [float32(1)], options))
     assert f"model: operation 0, {operator}" in str(caught.value)
+
+
+def test_constants_of_bool_are_true_for_every_byte_but_0(backend: str) -> None:
+    graph = Graph()
+    flags = graph.tensor(TensorType(DType.BOOL, (4,)), data=bytes([0, 1, 16, 255]))
+    x = graph.input(TensorType(DType.BOOL, (4,)))
+    file = graph.build(graph.add("LOGICAL_AND", [flags, x], [TensorType(DType.BOOL, (4,))]))
+    x = np.array([True, True, True, False])
+    with load(file).compile(backend) as compiled:
+        assert compiled(x).view(np.uint8).tolist() == [0, 1, 1, 0]
+
+
+def test_bools_have_no_activation() -> None:
+    graph = Graph()
+    flags = [graph.input(TensorType(DType.BOOL, (2,))) for _ in range(2)]
+    options = {"axis": 0, "fused_activation_function": "RELU_N1_TO_1"}
+    joined = graph.add("CONCATENATION", flags, [TensorType(DType.BOOL, (4,))], options)
+    with pytest.raises(FormatError, match="activation relu1 needs a float tensor"):
+        load(graph.build(joined))
 
 
 @pytest.mark.parametrize("dims", [[], [2, 3]])

@@ -90,6 +90,8 @@ def split_nd(node: Node) -> Sequence[Value]:
     axis = node.axis(params.axis, x.type.rank)
     if len(params.splitSizes):
         return _parts(node, x, [int(n) for n in params.splitSizes], axis)
+    if not node.count:
+        node.corrupt("has no outputs")
     size, larger = divmod(x.type.shape[axis], node.count)
     return _parts(node, x, [size + (k < larger) for k in range(node.count)], axis)
 
