@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ def matches(wanted: str | int, number: int, info: DeviceInfo, count: int) -> boo
     text = str(wanted).lower()
     if text.isdecimal() and (isinstance(wanted, int) or int(text) < count):
         return int(text) == number
+    if text.isdecimal():  # a model number such as 4090, not some digits of a version
+        return isinstance(wanted, str) and text in re.findall(r"[\d.]+", info.name)
     return text == info.pci_id or (isinstance(wanted, str) and text in info.name.lower())
 
 

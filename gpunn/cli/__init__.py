@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -16,11 +18,12 @@ from gpunn.cli.compare import compare
 from gpunn.cli.devices import devices
 from gpunn.cli.inspect import inspect
 from gpunn.cli.profile import profile
-from gpunn.cli.show import one_line
+from gpunn.cli.show import remark
 from gpunn.errors import GpunnError
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, what shells expect
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 app = typer.Typer(
     add_completion=False,
@@ -51,17 +54,37 @@ def _root(
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; `args` defaults to the process's own."""
     _quieten_libraries()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # characters that the terminal's encoding does not have
     try:
         result = app(None if args is None else list(args), prog_name="gpunn", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk is still an error of the command
+    except BrokenPipeError:
+        return _stop_writing()
+    except SystemExit as end:  # by which typer answers a broken pipe, with a code that compare needs
+        if isinstance(end.__context__, BrokenPipeError):
+            return _stop_writing()
+        raise
     except typer.TyperException as error:
         return _fail(error.format_message().replace("Value error, ", ""))  # a word of the validator, not ours
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        reason = error.strerror or str(error)
+        return _fail(f"{os.fsdecode(error.filename)}: {reason}" if error.filename else reason)
     except GpunnError as error:
         return _fail(str(error))
     except typer.Abort:
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def _stop_writing() -> int:
+    """Discard what is left to print, since nobody reads it: gpunn ... | head."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+    return EXIT_BROKEN_PIPE
 
 
 def _quieten_libraries() -> None:
@@ -75,5 +98,5 @@ def _quieten_libraries() -> None:
 
 
 def _fail(message: str) -> int:
-    print(f"gpunn: {one_line(message)}", file=sys.stderr)
+    remark(f"gpunn: {message}")
     return EXIT_ERROR

@@ -110,6 +110,8 @@ def bench(
     gpunn uses stream(). time / X, samples / X: the median over the rounds of the ratio to X at the same
     batch. err: max |y - reference| / the range of the reference, on the same inputs.
     """
+    if onnx is not None and not onnx.is_file():
+        raise typer.BadParameter(f"{onnx} is not a file", param_hint="--onnx")
     with progress_bars(quiet=as_json) as told:
         found = benchmark(
             model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import mimetypes
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,11 +30,13 @@ from gpunn.cli.show import (
     expanded,
     json_text,
     plain,
+    remark,
     stderr,
     stdout,
 )
 from gpunn.cli.wrap import say
-from gpunn.errors import FormatError, MissingFileError
+from gpunn.errors import FormatError, MissingFileError, UnsupportedError
+from gpunn.files import Skipped, describe_skipped, files_in
 from gpunn.graph.pixels import Numbers, tuple_of
 from gpunn.types import Array
 
@@ -69,7 +71,7 @@ class _Report:
     compile_seconds: float
     photo_seconds: float = 0.0
     results: list[_Result] = field(default_factory=list)
-    skipped: list[tuple[Path, str]] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=Skipped)
 
 
 def classify(
@@ -157,7 +159,8 @@ def classify(
             report.results.append(_Result(path, probabilities, known, guesses))
         report.photo_seconds = time.perf_counter() - compiled_at
     if not report.results:
-        raise FormatError(f"none of the {len(candidates)} files is a photo")
+        reasons = "".join(f"; {reason}" for reason in report.skipped.unreadable.values())
+        raise FormatError(f"none of the {len(candidates)} files is a photo{reasons}")
     if as_json:
         print(json_text(_document(report)))
     else:
@@ -169,15 +172,21 @@ def _gather(paths: Sequence[Path]) -> list[_Candidate]:
     found: list[_Candidate] = []
     for path in paths:
         if path.is_dir():
-            inside = [_Candidate(p, named=False) for p in sorted(path.rglob("*")) if p.is_file()]
-            if not inside:
-                raise FormatError(f"{path}: the folder holds no files")
-            found += inside
-        elif path.exists():
-            found.append(_Candidate(path, named=True))
+            found += [_Candidate(inside, named=False) for inside in files_in(path)]
         else:
-            raise MissingFileError(path)
+            _expect_photo(path)
+            found.append(_Candidate(path, named=True))
     return found
+
+
+def _expect_photo(path: Path) -> None:
+    """Raise an error for a file that is certainly no photo, before the model is compiled."""
+    if not path.exists():
+        raise MissingFileError(path)
+    if (mimetypes.guess_type(path.name)[0] or "").startswith("video/"):
+        raise UnsupportedError(
+            f"{path}: is a video; demos/stream.py classifies the frames of videos and cameras"
+        )
 
 
 def _answers(
@@ -207,7 +216,7 @@ def _read_photos(
         except (FormatError, OSError) as error:
             if candidate.named:
                 raise
-            report.skipped.append((candidate.path, str(error)))
+            report.skipped.add(candidate.path, error)
             continue
         read.append(candidate.path)
         yield wanted.values(photo)
@@ -242,8 +251,8 @@ def _print_report(console: Console, report: _Report) -> None:
     say(console, plain(report.knows))
     say(console, plain(described(report.wanted)))
     say(console, plain(summary))
-    if report.skipped:
-        print(f"skipped {len(report.skipped)} files that are no photos", file=sys.stderr)
+    if left := describe_skipped(len(report.skipped.no_photos), [*report.skipped.unreadable.values()]):
+        remark(left)
 
 
 def _bar(console: Console, share: float) -> Text:
@@ -276,7 +285,11 @@ def _document(report: _Report) -> dict[str, Any]:
             }
             for result in report.results
         ],
-        "skipped": [{"file": str(path), "reason": reason} for path, reason in report.skipped],
+        "skipped": [
+            {"file": str(path), "reason": reason}
+            for found in (report.skipped.no_photos, report.skipped.unreadable)
+            for path, reason in found.items()
+        ],
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 
 from rich.console import Console
@@ -11,11 +10,12 @@ from rich.text import Text
 
 from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, places
-from gpunn.cli.show import plain
+from gpunn.cli.show import plain, remark
 from gpunn.cli.wrap import say
 from gpunn.comparison import figures
 from gpunn.comparison.classes import Share
 from gpunn.comparison.result import Check, Comparison, Layer, OutputPair, Pair
+from gpunn.files import describe_skipped
 
 _MODES = "isolated", "accumulated"
 _MODES_SAID = (
@@ -55,8 +55,8 @@ def print_comparison(console: Console, found: Comparison, other: str | None, eve
         say(console, "--per-layer says which layer is wrong", style="yellow")
     if found.ok:
         say(console, f"{judged} is within its tolerance", style="green")
-    if found.inputs.skipped:
-        print(f"skipped {len(found.inputs.skipped)} files that are no photos", file=sys.stderr)
+    if left := describe_skipped(len(found.inputs.skipped), found.inputs.unreadable):
+        remark(left)
 
 
 def _print_outputs(console: Console, found: Comparison, every: bool) -> None:

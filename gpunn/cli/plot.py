@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from gpunn.cli.show import plain
 from gpunn.errors import UnsupportedError
 from gpunn.profiling import Profile
 
@@ -41,7 +42,8 @@ def plot_profile(found: Profile, path: Path) -> None:
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlabel(f"microseconds, by {found.method}")
-    axes.set_title(f"{found.model} on {found.device}", fontsize=10)
+    title = plain(f"{found.model} on {found.device}").plain
+    axes.set_title(title, fontsize=10, parse_math=False)
     axes.grid(axis="x", alpha=0.3)
     axes.legend(fontsize=8, loc="lower right")
     figure.savefig(path, dpi=120)

@@ -42,9 +42,23 @@ Relaxed = Annotated[
 WIDE = 10**6  # columns of a file or a pipe, where nothing is broken, shortened or left out
 
 
+class _Console(Console):
+    """A console that raises BrokenPipeError when nobody reads any more."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
     """Return the console for results."""
-    return Console(width=None if on_terminal() else WIDE, highlight=False)
+    return _Console(width=None if on_terminal() else WIDE, highlight=False)
+
+
+def remark(text: str) -> None:
+    """Print one line on stderr, if there is one."""
+    if sys.stderr is not None:
+        print(one_line(text), file=sys.stderr)
 
 
 def on_terminal() -> bool:
@@ -108,8 +122,16 @@ def one_line(message: str) -> str:
 
 
 def json_text(document: Any) -> str:
-    """Format a JSON document; numbers that JSON cannot express (NaN, infinities) become null."""
-    return json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    """Format a JSON document; numbers that JSON cannot express (NaN, infinities) become null.
+
+    Characters that standard output cannot take, as in names of files that are not UTF-8, are escaped.
+    """
+    text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(sys.stdout.encoding if sys.stdout else "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(_finite(document), indent=2, allow_nan=False)
+    return text
 
 
 def _finite(value: Any) -> Any:

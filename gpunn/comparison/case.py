@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from gpunn.comparison.arrays import read_arrays
 from gpunn.comparison.exact import evaluate, evaluations, narrow, start
-from gpunn.comparison.inputs import Sample, array_sample, read_arrays
+from gpunn.comparison.inputs import Sample, array_sample
 from gpunn.comparison.parts import exact_parts, joined
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.graph.operation import Operand, Operation

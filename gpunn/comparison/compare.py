@@ -130,7 +130,7 @@ def compare(
     pairs = whole.pairs(walked.drift)
     return Comparison(
         model=model.name,
-        inputs=Inputs(source.description, whole.samples, tuple(map(str, source.skipped))),
+        inputs=_described(source, whole.samples),
         sides=tuple(side.info for side in sides),
         pairs=pairs,
         accuracy=whole.accuracy(),
@@ -164,6 +164,13 @@ def _other(model: Model, other: Model, names: Sequence[str], scale: tuple[Scale,
 def _open(name: str, model: Model, file: File | None) -> Side:
     """Open the side with this name."""
     return LitertSide(name, model, file) if name in RESOLVERS else open_side(name, model, tuple(RESOLVERS))
+
+
+def _described(source: Source, samples: int) -> Inputs:
+    skipped = source.skipped
+    return Inputs(
+        source.description, samples, tuple(map(str, skipped.no_photos)), tuple(skipped.unreadable.values())
+    )
 
 
 def _silent(what: str, done: int, total: int | None) -> None:

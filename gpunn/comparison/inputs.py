@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from gpunn import vision
+from gpunn.comparison.arrays import SUFFIXES, read_arrays
 from gpunn.comparison.classes import true_class
 from gpunn.errors import FormatError, ModelError
+from gpunn.files import Skipped, files_in
 from gpunn.graph.consumers import consumers
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
@@ -19,9 +20,6 @@ from gpunn.graph.pixels import Numbers
 from gpunn.graph.reshape import as_input
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType
-
-MAX_ARRAY_BYTES = 2**31 - 1
-ARRAYS = (".npy", ".npz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +38,16 @@ class Sample:
 
 @dataclass(slots=True)
 class Source:
-    """Samples in order, with a description. `skipped`: files in folders that are not photos.
+    """Samples in order, with a description.
 
-    A source can be read once. `count` is the number of samples, if it is known.
+    skipped: files in folders that are not photos, or cannot be read. A source can be read once. `count` is
+    the number of samples, if it is known.
     """
 
     description: str
     samples: Iterator[Sample]
     count: int | None
-    skipped: list[Path] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=Skipped)
 
 
 def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
@@ -126,14 +125,14 @@ def file_source(
     """Read photos, folders of photos, .npy and .npz files.
 
     truth: a folder of photos whose names state their classes (classes.true_class, with `labels`). mean, std:
-    see vision.photo_input. Files in folders that are not photos are skipped. A named file that is not a
-    photo, and an array that does not fit, raises FormatError or ModelError.
+    see vision.photo_input. Files in folders that are not photos, or cannot be read, are skipped. A named file
+    that is not a photo, and an array that does not fit, raises FormatError or ModelError.
     """
-    arrays = [p for p in paths if p.suffix.lower() in ARRAYS]
+    arrays = [p for p in paths if p.suffix.lower() in SUFFIXES]
     named = [p for p in paths if p not in arrays and not p.is_dir()]
     found = [*named, *_inside([p for p in paths if p.is_dir()])]
     known = _inside([truth]) if truth is not None else []
-    skipped: list[Path] = []
+    skipped = Skipped()
 
     def samples() -> Iterator[Sample]:
         for path in arrays:
@@ -152,15 +151,7 @@ def file_source(
 
 def _inside(folders: Sequence[Path]) -> list[Path]:
     """List the files of folders and their subfolders, sorted; FormatError for a folder without files."""
-    found: list[Path] = []
-    for folder in folders:
-        files = [p for p in sorted(folder.rglob("*")) if p.is_file()]
-        if not files:
-            raise FormatError(
-                f"{folder}: the folder holds no files" if folder.is_dir() else f"{folder}: is no folder"
-            )
-        found += files
-    return found
+    return [path for folder in folders for path in files_in(folder)]
 
 
 def completed(model: Graph, given: Sequence[Array]) -> tuple[Array, ...]:
@@ -177,7 +168,7 @@ class _Photos:
     labels: Sequence[str]
     wanted: vision.PhotoInput
     named: set[Path]
-    skipped: list[Path]
+    skipped: Skipped
 
     def samples(self, files: Sequence[Path], judged: bool) -> Iterator[Sample]:
         batch: list[tuple[Path, Array]] = []
@@ -194,10 +185,10 @@ class _Photos:
     def _read(self, path: Path) -> Array | None:
         try:
             return self.wanted.values(vision.load_photo(path))
-        except FormatError:
+        except (FormatError, OSError) as error:
             if path in self.named:
                 raise
-            self.skipped.append(path)
+            self.skipped.add(path, error)
             return None
 
     def _sample(self, batch: Sequence[tuple[Path, Array]], judged: bool) -> Sample:
@@ -261,20 +252,3 @@ def _in_order(model: Graph, path: Path, arrays: dict[str, Array]) -> list[Array]
     raise FormatError(
         f"{path}: holds {', '.join(arrays) or 'nothing'}; the model's inputs are {', '.join(names)}"
     )
-
-
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Read the arrays of a .npy or .npz file; raise FormatError if it is not such a file or too large."""
-    try:
-        if path.suffix.lower() == ".npy":
-            return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False)}
-        with zipfile.ZipFile(path) as archive:
-            largest = max((entry.file_size for entry in archive.infolist()), default=0)
-        if largest > MAX_ARRAY_BYTES:
-            raise FormatError(f"{path}: an array of {largest} bytes, at most {MAX_ARRAY_BYTES} are read")
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except FormatError:
-        raise
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise FormatError(f"{path}: cannot be read as arrays: {error}") from None

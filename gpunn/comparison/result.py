@@ -17,11 +17,14 @@ from gpunn.vision import Guess
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs of a comparison: `samples` runs. `skipped`: files in folders that are not photos."""
+    """The inputs of a comparison: `samples` runs. `skipped`: files in folders that are not photos;
+    `unreadable`: those that cannot be read, with the reason.
+    """
 
     description: str
     samples: int
     skipped: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from typing import Any
 
 import platformdirs
 
+from gpunn.files import open_regular
 from gpunn.performance.info import Capabilities, PerformanceInfo
 from gpunn.version import __version__
 
@@ -72,7 +73,7 @@ def _name(key: Key) -> str:
 def _read(file: Path, key: Key) -> Capabilities | None:
     """Read the measurement of the key from a file; None if the file has no valid one."""
     try:
-        with file.open(encoding="utf-8") as stream:
+        with open_regular(file) as stream:
             document = json.loads(stream.read(MAX_BYTES))
         if document["key"] != asdict(key):
             return None

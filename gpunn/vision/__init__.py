@@ -16,12 +16,12 @@ from gpunn.vision.photos import (
     MEAN,
     STD,
     PhotoInput,
-    load_photo,
     mandatory,
     photo_input,
     preprocess,
     scales_photos,
 )
+from gpunn.vision.pictures import load_photo
 
 __all__ = [
     "MEAN",

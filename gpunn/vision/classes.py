@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gpunn.errors import FormatError, MissingFileError, ModelError
+from gpunn.errors import FormatError, ModelError
+from gpunn.files import open_regular
 from gpunn.graph.graph import Graph
 from gpunn.graph.scores import Scoring
 from gpunn.ops.fixed_point.affine import dequantize
@@ -105,9 +106,7 @@ def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
 
 
 def _read_labels(file: Path) -> tuple[str, ...]:
-    if not file.exists():
-        raise MissingFileError(file)
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         data = stream.read(MAX_LABEL_BYTES + 1)
     if len(data) > MAX_LABEL_BYTES:
         raise FormatError(f"{file}: more than {MAX_LABEL_BYTES} bytes, expected one label a line")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
-from gpunn.errors import FormatError, MissingFileError, ModelError, UnsupportedError
+from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.graph.pixels import Numbers, PixelScale, text_of
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, Quantization, TensorType
+from gpunn.vision.pictures import eight_bit_rgb, load_photo
 
 MEAN = STD = 127.5  # bytes become -1 ... 1, the convention of the MobileNet family
 QUANTISED = (DType.UINT8, DType.INT8)
@@ -164,7 +162,7 @@ def preprocess(
     Raises what photo_input() and load_photo() raise.
     """
     wanted = photo_input(model, mean, std)
-    picture = _rgb(_eight_bit(photo)) if isinstance(photo, Image.Image) else load_photo(photo)
+    picture = eight_bit_rgb(photo) if isinstance(photo, Image.Image) else load_photo(photo)
     return np.repeat(wanted.values(picture)[np.newaxis], wanted.batch, axis=0)
 
 
@@ -186,51 +184,3 @@ def only(model: Graph, operands: Sequence[Operand], role: str) -> Operand:
     if len(operands) != 1:
         raise ModelError(f"{model.name} has {len(operands)} {role}s, a photo classifier has one")
     return operands[0]
-
-
-def load_photo(path: str | os.PathLike[str]) -> Image.Image:
-    """Load any picture that Pillow reads, as 8-bit RGB: upright as EXIF says, transparency on white, first
-    frame.
-
-    Raises FormatError if it is not a picture, is damaged, or exceeds Pillow's limit against decompression
-    bombs; OSError if the file cannot be opened, of it MissingFileError if it does not exist.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise MissingFileError(path)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with path.open("rb") as stream, warnings.catch_warnings():
-        # Pillow warns of what it repairs and of photos above half its limit; both are fine here.
-        warnings.simplefilter("ignore")
-        try:
-            with Image.open(stream) as image:
-                return _rgb(_eight_bit(ImageOps.exif_transpose(image)))
-        except UnidentifiedImageError:
-            raise FormatError(f"{path}: not a picture in a format that Pillow reads") from None
-        except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to
-            raise FormatError(f"{path}: cannot be read as a picture: {error}") from error
-
-
-def _eight_bit(image: Image.Image) -> Image.Image:
-    """Scale deep grey to 0..255.
-
-    16 bits are divided by 257. 32 bits and floats state no range, and are scaled from the darkest to the
-    lightest.
-    """
-    if image.mode.startswith("I;16"):
-        scaled = np.asarray(image, np.float32) / 257
-    elif image.mode in ("I", "F"):
-        values = np.nan_to_num(np.asarray(image, np.float64))
-        low, high = values.min(), values.max()
-        scaled = (values - low) * (255 / (high - low) if high > low else 0)
-    else:
-        return image
-    return Image.fromarray(np.rint(scaled).astype(np.uint8))
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.has_transparency_data:
-        opaque = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque)
-    return image.convert("RGB")

@@ -141,7 +141,7 @@ def test_photos_with_and_without_truth(folder: Path) -> None:
     source = file_source(model, [folder / "cat_1.png"], truth=folder, labels=model.labels)
     found = list(source.samples)
     assert source.count == 1 + 4
-    assert source.skipped == [folder / "notes.txt"]
+    assert [*source.skipped.no_photos] == [folder / "notes.txt"]
     assert [s.names for s in found] == [("cat_1.png",), ("cat_1.png",), ("cat_2.png",), ("3.png",)]
     names = [[model.labels[t] for t in s.truth] for s in found]
     assert names == [[], ["cat"], ["cat"], ["dog"]]

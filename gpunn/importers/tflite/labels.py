@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 
+from gpunn.files import open_zip
 from gpunn.importers.tflite.subgraph import printable
 from gpunn.types import TensorType
 
@@ -44,11 +45,12 @@ def labels(data: bytes, outputs: Sequence[TensorType]) -> tuple[str, ...]:
 def texts(data: bytes, ending: str) -> dict[str, str]:
     """Return text files by name, of those with this end of a zip at the end of the data.
 
-    They are bounded in number and size. A zip archive that cannot be read counts as none.
+    They are bounded in number and size, and so is the archive's directory. A zip archive that cannot be read
+    counts as none.
     """
     found: dict[str, str] = {}
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with open_zip(io.BytesIO(data)) as archive:
             plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
             members = [
                 m for m in archive.infolist() if m.filename.endswith(ending) and m.compress_type in plain

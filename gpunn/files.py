@@ -1,0 +1,123 @@
+"""Files of users: regular files, so that nothing blocks; those of a folder; zip archives of bounded size."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from gpunn.errors import FormatError, MissingFileError
+
+if TYPE_CHECKING:
+    import zipfile
+
+MAX_DIRECTORY_BYTES = 1 << 20  # of a zip archive; an entry has about 100
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe is opened at once
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Files of folders that were left out, with the reason: no photos, or files that cannot be read."""
+
+    no_photos: dict[Path, str] = field(default_factory=dict)
+    unreadable: dict[Path, str] = field(default_factory=dict)
+
+    def add(self, path: Path, error: Exception) -> None:
+        """Note a file with the error that it led to."""
+        if isinstance(error, OSError):
+            self.unreadable[path] = f"{path}: {error.strerror or error}"
+        else:
+            self.no_photos[path] = str(error)
+
+
+def describe_skipped(no_photos: int, unreadable: Sequence[str]) -> str:
+    """Say how many files were left out because they are no photos or cannot be read; "" for none."""
+    parts = [f"{no_photos} files that are no photos"] if no_photos else []
+    parts += [f"{len(unreadable)} files that cannot be read ({unreadable[0]})"] if unreadable else []
+    return f"skipped {', and '.join(parts)}" if parts else ""
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading. Pipes and devices, at which a process could wait forever, are refused.
+
+    Raises FormatError for these, MissingFileError if the file does not exist, OSError if it cannot be opened,
+    of it IsADirectoryError for a folder.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        raise MissingFileError(path) from None
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # of sockets
+            raise
+        raise FormatError(f"{path}: is not a regular file") from None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise FormatError(f"{path}: is not a regular file")
+
+
+def files_in(folder: Path) -> list[Path]:
+    """List the regular files of a folder and its subfolders, sorted.
+
+    Raises FormatError if there are none, OSError if a folder cannot be listed.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    if not folder.is_dir():
+        raise FormatError(f"{folder}: is no folder")
+    walked = os.walk(folder, onerror=fail)
+    found = sorted(Path(parent, name) for parent, _, names in walked for name in names)
+    files = [path for path in found if _is_file(path)]
+    if not files:
+        raise FormatError(f"{folder}: the folder holds no files")
+    return files
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether a path is a regular file, or cannot be asked for: then reading it says why."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def open_zip(stream: BinaryIO) -> zipfile.ZipFile:
+    """Open a zip archive for reading; it may follow other data.
+
+    Raises FormatError for a directory of more than MAX_DIRECTORY_BYTES, which would be read as a whole, and
+    what zipfile raises for damaged archives.
+    """
+    import zipfile  # takes long, and few files need it
+
+    watched = _Watched(stream)
+    archive = zipfile.ZipFile(cast(BinaryIO, watched))
+    watched.most = None
+    return archive
+
+
+class _Watched:
+    """A stream that reads `most` bytes at a time, and refuses more; None is no limit."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.most: int | None = MAX_DIRECTORY_BYTES
+
+    def read(self, count: int = -1) -> bytes:
+        if self.most is not None and count > self.most:
+            raise FormatError(f"has a zip directory of {count} bytes, at most {self.most} are read")
+        return self._stream.read(count)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,0 +1,120 @@
+"""Files of users: nothing blocks, nothing is read without a bound, and each refusal has its reason."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import gpunn
+from gpunn import vision
+from gpunn.errors import FormatError, MissingFileError
+from gpunn.files import MAX_DIRECTORY_BYTES, Skipped, describe_skipped, files_in, open_regular, open_zip
+from gpunn.importers.tflite.labels import labels
+from gpunn.performance import cache
+from gpunn.types import float32
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+
+
+def pipe(folder: Path, name: str = "pipe") -> Path:
+    """Make a named pipe that nobody writes to."""
+    os.mkfifo(folder / name)
+    return folder / name
+
+
+def test_a_regular_file_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    with open_regular(path) as stream:
+        assert stream.read() == b"content"
+    with pytest.raises(MissingFileError, match="absent"):
+        open_regular(tmp_path / "absent")
+    with pytest.raises(IsADirectoryError):
+        open_regular(tmp_path)
+
+
+@posix
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    path = pipe(tmp_path)
+    for refused in (path, Path(os.devnull)):
+        with pytest.raises(FormatError, match="is not a regular file"):
+            open_regular(refused)
+    with pytest.raises(FormatError, match="is not a regular file"):
+        vision.load_photo(path)
+    with pytest.raises(FormatError, match="is not a regular file"):
+        vision.class_labels(gpunn.load(vision.default_model()), path)
+
+
+@posix
+def test_a_pipe_in_the_cache_counts_as_no_file(tmp_path: Path) -> None:
+    key = cache.Key("adapter", "driver", "api")
+    assert cache._read(pipe(tmp_path), key) is None
+
+
+@posix
+def test_the_files_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name in ("z", "a", "b/c"):
+        (tmp_path / name).touch()
+    pipe(tmp_path)
+    (tmp_path / "broken").symlink_to(tmp_path / "absent")
+    assert files_in(tmp_path) == [tmp_path / "a", tmp_path / "b" / "c", tmp_path / "z"]
+    with pytest.raises(FormatError, match="is no folder"):
+        files_in(tmp_path / "a")
+    (tmp_path / "b" / "c").unlink()
+    with pytest.raises(FormatError, match="the folder holds no files"):
+        files_in(tmp_path / "b")
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError):
+        files_in(tmp_path)
+
+
+def test_skipped_files_are_described() -> None:
+    skipped = Skipped()
+    assert describe_skipped(0, []) == ""
+    skipped.add(Path("a.txt"), FormatError("a.txt: not a picture"))
+    skipped.add(Path("b.png"), PermissionError(13, "Permission denied", "b.png"))
+    assert describe_skipped(len(skipped.no_photos), [*skipped.unreadable.values()]) == (
+        "skipped 1 files that are no photos, and 1 files that cannot be read (b.png: Permission denied)"
+    )
+
+
+def archive(names: int) -> bytes:
+    """Return a zip archive with so many empty files, and with labels."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as written:
+        written.writestr("labels.txt", "cat\ndog\n")
+        for number in range(names):
+            written.writestr(f"{number:050}", "")
+    return data.getvalue()
+
+
+def test_a_large_zip_directory_is_not_read() -> None:
+    small, large = archive(10), archive(2 * MAX_DIRECTORY_BYTES // 96)
+    assert len(open_zip(io.BytesIO(small)).namelist()) == 11
+    with pytest.raises(FormatError, match=f"at most {MAX_DIRECTORY_BYTES} are read"):
+        open_zip(io.BytesIO(large))
+    with pytest.raises(FormatError, match="at most"):
+        open_zip(io.BytesIO(b"model" + large))
+    types = [float32(1, 2)]
+    assert labels(b"model" + small, types) == ("cat", "dog")
+    assert labels(b"model" + large, types) == ()
+
+
+def test_a_zip_directory_that_states_more_than_there_is() -> None:
+    data = bytearray(archive(1))
+    struct.pack_into("<I", data, len(data) - 10, 1 << 31)
+    with pytest.raises((FormatError, zipfile.BadZipFile)):
+        open_zip(io.BytesIO(bytes(data)))
