@@ -19,7 +19,7 @@ from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, window
-from gpunn.ops.signal import rfft
+from gpunn.ops.signal import mfcc, rfft, spectrogram
 from gpunn.ops.vision import crop, detection, resize, suppression, warp
 
 _FAMILIES = (
@@ -65,6 +65,8 @@ _FAMILIES = (
     suppression.OPS,
     warp.OPS,
     rfft.OPS,
+    spectrogram.OPS,
+    mfcc.OPS,
     random.OPS,
     text.OPS,
     rnn.OPS,

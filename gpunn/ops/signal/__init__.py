@@ -1,1 +1,1 @@
-"""Signals: Fourier transforms."""
+"""Signals: Fourier transforms, spectrograms, coefficients of speech."""

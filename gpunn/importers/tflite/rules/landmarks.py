@@ -6,77 +6,23 @@ as by TFLite's GPU delegate, delegates/gpu/common/mediapipe/*.cc. Both kernels r
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpunn.custom import flexbuffer_map
-from gpunn.errors import FormatError
 from gpunn.importers.common.answers import Result, StepList, Steps, Value, constant
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node
+from gpunn.importers.tflite.rules.options import Options, expect_counts, options_of
 
 _VERSIONS = (1, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of an operator, by name, read with checks."""
-
-    node: Node
-    values: Mapping[str, Any]
-
-    def number(self, name: str, default: float | None = None) -> float:
-        """Return a finite number."""
-        value = self.values.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self.node.corrupt(f"option {name} must be a number, got {value!r}")
-        return value
-
-    def positive(self, name: str) -> float:
-        """Return a number over 0."""
-        value = self.number(name)
-        if value <= 0:
-            self.node.corrupt(f"option {name} must be over 0, got {value}")
-        return value
-
-    def ints(self, name: str, count: int | None = None, least: int = 0) -> tuple[int, ...]:
-        """Return a list of one or more integers, each `least` or more."""
-        values = self.values.get(name)
-        found = values if isinstance(values, tuple) else ()
-        right = len(found) == count if count is not None else len(found) > 0
-        if not right or not all(type(v) is int and v >= least for v in found):
-            what = "integers" if count is None else f"{count} integers"
-            self.node.corrupt(f"option {name} must be {what} of {least} or more, got {values!r}")
-        return found
-
-    def integer(self, name: str, default: int | None = None, least: int = 0) -> int:
-        """Return an integer of `least` or more."""
-        value = self.values.get(name, default)
-        if type(value) is not int or value < least:
-            self.node.corrupt(f"option {name} must be an integer of {least} or more, got {value!r}")
-        return value
-
-
-def _options(node: Node) -> _Options:
+def _options(node: Node) -> Options:
     """Return the options of an operator of a version that there is."""
     if node.version not in _VERSIONS:
         raise RefusedError(f"there is no version {node.version} of this operator")
-    try:
-        return _Options(node, flexbuffer_map(node.custom_options))
-    except FormatError as error:
-        node.corrupt(f"the custom options cannot be read: {error}")
-
-
-def expect_counts(node: Node, inputs: int, outputs: int) -> None:
-    """Refuse an operator that has other numbers of inputs and outputs."""
-    if (len(node.inputs), len(node.outputs)) != (inputs, outputs):
-        node.corrupt(
-            f"takes {inputs} inputs and gives {outputs}, got {len(node.inputs)} and {len(node.outputs)}"
-        )
+    return options_of(node)
 
 
 def _matrix(node: Node, steps: StepList, shape: tuple[int, ...]) -> Result:
@@ -169,7 +115,7 @@ def transform_matrix(node: Node) -> Steps:
     return steps.answer(steps.add("reshape", (matrix,), {"shape": (1, 4, 4)}))
 
 
-def _crop_of_version_1(options: _Options) -> dict[str, Any]:
+def _crop_of_version_1(options: Options) -> dict[str, Any]:
     """Return the attributes of rotated_crop_matrix for points that count up to landmarks_range."""
     if options.integer("dimensions") != 3:
         options.node.corrupt(f"takes points of 3 dimensions, got {options.values['dimensions']}")
@@ -187,7 +133,7 @@ def _crop_of_version_1(options: _Options) -> dict[str, Any]:
     }
 
 
-def _crop_of_version_2(options: _Options) -> dict[str, Any]:
+def _crop_of_version_2(options: Options) -> dict[str, Any]:
     """Return the attributes of rotated_crop_matrix for points in pixels of the image."""
     height, width = options.integer("output_height", least=1), options.integer("output_width", least=1)
     return {

@@ -17,7 +17,7 @@ import numpy as np
 from gpunn.importers.common.answers import Answer, Step, StepList, Steps, constant
 from gpunn.importers.tflite.node import Node
 from gpunn.importers.tflite.rules import landmarks
-from gpunn.importers.tflite.rules.landmarks import expect_counts
+from gpunn.importers.tflite.rules.options import expect_counts
 
 # TfLitePadding and TfLiteFusedActivation of builtin_op_data.h, as far as the pools compute them. The schema's
 # paddings have other numbers.
