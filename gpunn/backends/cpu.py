@@ -9,6 +9,7 @@ import numpy as np
 
 from gpunn.backends import fork
 from gpunn.backends.base import Later, Span, Stats, Trace, copied
+from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import check, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.errors import DeviceError
@@ -61,15 +62,17 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
 class CpuProgram:
     """A program that runs a plan operation by operation in numpy, one run at a time.
 
-    At most `frames` submitted runs have not ended.
+    At most `frames` submitted runs have not ended. Large products use so many threads; None: as numpy does.
     """
 
-    def __init__(self, plan: Plan, frames: int) -> None:
+    def __init__(self, plan: Plan, frames: int, threads: int | None = None) -> None:
         self.stats = Stats()
         self.constants: Mapping[Hashable, int] = {}
         self._graph = PreparedGraph(
             plan.model, widened_constants(plan.model.operations), last_uses(plan.model)
         )
+        self._products = HostProducts(plan.model.operations, threads)
+        self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
         self._initial = dict(plan.model.variables)
         self._state = dict(self._initial)
         self._lock = fork.lock()  # of a run
@@ -94,7 +97,7 @@ class CpuProgram:
         self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None = None
     ) -> tuple[Array, ...]:
         """Run `rounds` times, each time on the outputs before; the results may share memory with others."""
-        with holding(self._lock), np.errstate(all="ignore"):
+        with holding(self._lock), self._products, np.errstate(all="ignore"):
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)
@@ -109,13 +112,17 @@ class CpuProgram:
         if spans is not None:
             self._time_steps(values, spans)
             return
-        for step in self._graph.steps:
+        for step, threads in self._steps:
+            if threads:
+                self._products.use(threads)
             run_step(step, values)
 
     def _time_steps(self, values: Values, spans: list[Span]) -> None:
         start = time.perf_counter()
-        for step in self._graph.steps:
+        for step, threads in self._steps:
             began = time.perf_counter()
+            if threads:
+                self._products.use(threads)
             run_step(step, values)
             spans.append(Span(step.operation.op, began - start, time.perf_counter() - began, step.operation))
 

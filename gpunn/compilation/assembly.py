@@ -39,34 +39,44 @@ def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> 
     return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The way in which all programs of a compilation are made: for a device, or for the CPU backend if None.
+
+    At most `frames` submitted runs have not ended. relaxed: see gpunn.passes.relax. threads: of large
+    products on the host, see blas.choose_threads().
+    """
+
+    gpu: Device | None
+    frames: int = 1
+    relaxed: bool = False
+    threads: int | None = None
+
+
 @rare_collections()
-def built(
-    section: Section, gpu: Device | None, frames: int, relaxed: bool, hold: bool = False, state: int = 0
-) -> Specialisation:
-    """Make a section ready for a device, or for the CPU backend if that is None.
+def built(section: Section, settings: Settings, hold: bool = False, state: int = 0) -> Specialisation:
+    """Make a section ready for the device of the settings.
 
     With `hold` all its outputs stay there, else the last ones, as many as `state` says.
     """
     optimised = optimise(section.graph)
-    ready = everywhere(relax)(optimised) if relaxed else optimised
-    return _assembled(replace(section, graph=ready), gpu, frames, relaxed, hold, state)
+    ready = everywhere(relax)(optimised) if settings.relaxed else optimised
+    return _assembled(replace(section, graph=ready), settings, hold, state)
 
 
-def _assembled(
-    section: Section, gpu: Device | None, frames: int, relaxed: bool, hold: bool, state: int = 0
-) -> Specialisation:
-    """Make an optimised section, and the bodies in it, ready for a device, or for the CPU backend."""
+def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0) -> Specialisation:
+    """Make an optimised section, and the bodies in it, ready for the device of the settings."""
     with ExitStack() as undo:
-        compiled = partial(_with_compiled_bodies, gpu=gpu, frames=frames, relaxed=relaxed, undo=undo)
+        compiled = partial(_with_compiled_bodies, settings=settings, undo=undo)
         ready = section.graph.with_operations(map(compiled, section.graph.operations))
         operations = tuple(map(compiled, section.operations))
         program: Program
-        if gpu is None:
+        if settings.gpu is None:
             placements = partition(ready, None)
-            program = CpuProgram(make_plan(ready, placements), frames)
+            program = CpuProgram(make_plan(ready, placements), settings.frames, settings.threads)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
-            placements, program = _on_gpu(ready, held, gpu, frames)
+            placements, program = _on_gpu(ready, held, settings.gpu, settings)
         undo.pop_all()
         after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
         bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
@@ -75,34 +85,33 @@ def _assembled(
 
 
 def _on_gpu(
-    graph: Graph, held: Sequence[Operand], gpu: Device, frames: int
+    graph: Graph, held: Sequence[Operand], gpu: Device, settings: Settings
 ) -> tuple[tuple[Placement, ...], Program]:
     """Return the placements and the program of a graph on a GPU; wgpu, which takes long, is imported here."""
     from gpunn.backends.webgpu.lower import lower
     from gpunn.backends.webgpu.program import WebGpuProgram
 
     placements = partition(graph, lambda operation: lower(operation, gpu.properties))
-    return placements, WebGpuProgram(make_plan(graph, placements, held), gpu, frames)
+    plan = make_plan(graph, placements, held)
+    return placements, WebGpuProgram(plan, gpu, settings.frames, settings.threads)
 
 
-def _with_compiled_bodies(
-    operation: Operation, gpu: Device | None, frames: int, relaxed: bool, undo: ExitStack
-) -> Operation:
+def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitStack) -> Operation:
     """Return the operation with its bodies compiled; what a loop's body gives stays on the device."""
     loops = operation.op == while_loop.name and operation.attrs["body"]
 
     def compiled(body: Graph, build: Build) -> _CompiledBody:
-        made = compilation(body, build, gpu, frames)
+        made = compilation(body, build, settings.gpu, settings.frames)
         undo.callback(made.close)
         return _CompiledBody(made)
 
     def compile_body(body: Graph) -> _CompiledBody:
         build = built if body.pending else _assembled  # else it is optimised with what is around it
-        return compiled(body, partial(build, gpu=gpu, frames=frames, relaxed=relaxed, hold=body is loops))
+        return compiled(body, partial(build, settings=settings, hold=body is loops))
 
     def compile_open(body: OpenBody) -> _CompiledBody:
-        how = partial(built, gpu=gpu, frames=frames, relaxed=relaxed or body.relaxed, hold=body is loops)
-        return compiled(body.model, how)
+        own = replace(settings, relaxed=settings.relaxed or body.relaxed)
+        return compiled(body.model, partial(built, settings=own, hold=body is loops))
 
     return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo, rank
-from gpunn.compilation.assembly import built, compilation
+from gpunn.backends.blas import choose_threads
+from gpunn.compilation.assembly import Settings, built, compilation
 from gpunn.compilation.preference import FRAMES_IN_FLIGHT, Preference
 from gpunn.compilation.runtime import Compilation
 from gpunn.compilation.sections import Section
@@ -33,6 +34,7 @@ def compile_model(
     *,
     relaxed: bool = False,
     device: str | int | None = None,
+    threads: int | None = None,
 ) -> Compilation:
     """Compile a model.
 
@@ -42,8 +44,12 @@ def compile_model(
     part of its name, or its PCI id ("10de:2330"). preference: a Preference or its name ("sustained-speed");
     default FAST_SINGLE_ANSWER, as in NeuralNetworks.h. relaxed: float32 may be
     stored as float16 between operations, on either backend; see gpunn.passes.relax for what stays float32.
-    Raises ModelError for an unknown backend or preference, a `device` for the CPU backend, or a model without
-    outputs, DeviceError when there is no such adapter, memory is out or a shader is rejected.
+    threads: of numpy's BLAS library for large products, on the CPU backend and in what the host computes for
+    another one; None: as many as processors are free now, by affinity, control groups and the load average.
+    Small products run on one thread.
+    Raises ModelError for an unknown backend or preference, `threads` below 1, a `device` for the CPU backend,
+    or a model without outputs, DeviceError when there is no such adapter, memory is out, a shader is rejected
+    or numpy's library takes no number of threads.
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -53,11 +59,14 @@ def compile_model(
     if backend == "cpu" and device is not None:
         raise ModelError(f"device {device!r} goes with backend 'webgpu' or 'auto', got backend 'cpu'")
     frames = FRAMES_IN_FLIGHT[purpose]
+    own_threads = choose_threads(threads)
     gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
-    build = partial(built, gpu=gpu, frames=frames, relaxed=relaxed)
+    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads))
     made = compilation(model, build, gpu, frames)
     chosen = None if gpu is None else gpu.info.name
-    made.recipe = partial(compile_model, model, made.backend, purpose, relaxed=relaxed, device=chosen)
+    made.recipe = partial(
+        compile_model, model, made.backend, purpose, relaxed=relaxed, device=chosen, threads=threads
+    )
     return made
 
 
@@ -118,8 +127,8 @@ def capabilities(device: Device) -> Capabilities:
     return remembered(
         Key(info.name, info.driver, info.api),
         lambda: measure(
-            lambda model: built(Section(model), device, 1, False).program,
-            lambda model: built(Section(model), None, 1, False).program,
+            lambda model: built(Section(model), Settings(device)).program,
+            lambda model: built(Section(model), Settings(None)).program,
             Energy.of(info),
         ),
     )

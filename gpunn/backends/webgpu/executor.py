@@ -13,6 +13,7 @@ import numpy as np
 import wgpu
 
 from gpunn.backends.base import Stats, copied
+from gpunn.backends.blas import HostProducts
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter
 from gpunn.backends.webgpu.memory import as_words
@@ -30,17 +31,22 @@ from gpunn.types import Array
 class Executor:
     """A plan on a device. Its users hold `lock` while they change shared data.
 
-    `device_stages`: the number of stages up to the last one on the device.
+    `device_stages`: the number of stages up to the last one on the device. `products`: those on the host.
     """
 
-    def __init__(self, plan: Plan, device: Device, stats: Stats) -> None:
-        """Make all but staging buffers, and count it in `stats`. Raises DeviceError."""
+    def __init__(self, plan: Plan, device: Device, stats: Stats, threads: int | None = None) -> None:
+        """Make all but staging buffers, and count it in `stats`. Raises DeviceError.
+
+        threads: of large products on the host, None: as numpy does.
+        """
         self.plan = plan
         self.device = device
         self.stats = stats
         self.lock = threading.RLock()
         self._resources = Resources(plan, device, stats)
         self.stages = self._resources.stages
+        on_host = (p.operation for s in self.stages if not s.on_device for p in s.segment.placements)
+        self.products = HostProducts(on_host, threads)
         self.device_stages = max((i + 1 for i, s in enumerate(self.stages) if s.on_device), default=0)
         self._shelter = Shelter(device, stats, self._device_errors)
         self._free: deque[Any] = deque()

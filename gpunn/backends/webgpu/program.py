@@ -21,15 +21,18 @@ from gpunn.types import Array
 
 
 class WebGpuProgram:
-    """A plan built for a device; `frames` runs may be in flight at once."""
+    """A plan built for a device; `frames` runs may be in flight at once.
 
-    def __init__(self, plan: Plan, device: Device, frames: int) -> None:
+    Large products on the host use so many threads; None: as numpy does.
+    """
+
+    def __init__(self, plan: Plan, device: Device, frames: int, threads: int | None = None) -> None:
         if device.forked:
             device.check_usable()
         self.stats = Stats()
         self.device = device
         self.plan = plan
-        self._executor = Executor(plan, device, self.stats)
+        self._executor = Executor(plan, device, self.stats, threads)
         self._lock = self._executor.lock
         self._in_flight: deque[Run] = deque()
         self._closed = False

@@ -114,14 +114,18 @@ class Run:
         return copied(self._value(operand))
 
     def _run_host(self, stage: Stage) -> None:
-        for placement in stage.segment.placements:
-            for operand in placement.operation.inputs:
-                if operand is not None and operand.value is None:
-                    self._values[operand] = self._value(operand)
-            began = time.perf_counter()
-            run_operation(placement.operation, self._values)
-            if self._recorder is not None:
-                self._recorder.host(placement.operation.op, began, placement.operation)
+        with self._executor.products as products:
+            for placement in stage.segment.placements:
+                for operand in placement.operation.inputs:
+                    if operand is not None and operand.value is None:
+                        self._values[operand] = self._value(operand)
+                began = time.perf_counter()
+                threads = products.threads(placement.operation)
+                if threads:
+                    products.use(threads)
+                run_operation(placement.operation, self._values)
+                if self._recorder is not None:
+                    self._recorder.host(placement.operation.op, began, placement.operation)
 
     def _value(self, operand: Operand) -> Array:
         """Return the host's value of an operand, through its aliases."""
