@@ -20,7 +20,7 @@ def with_bodies(operation: Operation, change: Callable[[Graph], Body]) -> Operat
 
 def with_graphs(operation: Operation, kind: type[_G], change: Callable[[_G], Body]) -> Operation:
     """Return the operation with each graph of one kind among its attributes changed."""
-    if not any(isinstance(v, kind) for v in operation.attrs.values()):
+    if not any([isinstance(v, kind) for v in operation.attrs.values()]):
         return operation
     attrs = {k: change(v) if isinstance(v, kind) else v for k, v in operation.attrs.items()}
     return replace(operation, attrs=attrs)

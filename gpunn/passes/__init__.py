@@ -29,6 +29,8 @@ _AFTERWARDS: tuple[Pass, ...] = (
     bypass_identities,
     # Before the fusions: a reader that is itself unread makes its input look shared.
     prune_unread,
+    # Before the transposes: the fewer operations, the sooner these are removed.
+    fuse_clamps,
     # Before the fusions: transposes keep apart neighbours that fit together.
     arrange,
     # Moves come together, and then DEQUANTIZE and QUANTIZE.

@@ -16,6 +16,8 @@ def prune_unread(model: Graph) -> Graph:
             continue
         wanted.update(i for i in operation.inputs if i is not None)
         kept.append(operation)
+    if len(kept) == len(model.operations):
+        return model
     return model.with_operations(reversed(kept))
 
 
@@ -40,7 +42,9 @@ def bypass_identities(model: Graph) -> Graph:
             renamed[source] = result
         else:
             kept.append(operation)
-    return model.with_operations(replace_outputs(replace_inputs(k, renamed), renamed) for k in kept)
+    if len(kept) == len(model.operations):
+        return model
+    return model.with_operations([replace_outputs(replace_inputs(k, renamed), renamed) for k in kept])
 
 
 def _is_identity(operation: Operation) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import operator
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gpunn.errors import ModelError
 from gpunn.graph.bodies import with_bodies
-from gpunn.graph.consumers import consumers
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 
@@ -18,15 +19,15 @@ Private = Callable[[Operand | None], Operation | None]
 
 def replace_inputs(operation: Operation, exchange: Mapping[Operand, Operand]) -> Operation:
     """Return the operation with other operands as inputs."""
-    if not any(i in exchange for i in operation.inputs if i is not None):
+    if not exchange or not any([i in exchange for i in operation.inputs if i is not None]):
         return operation
-    inputs = tuple(None if i is None else exchange.get(i, i) for i in operation.inputs)
+    inputs = tuple([None if i is None else exchange.get(i, i) for i in operation.inputs])
     return replace(operation, inputs=inputs)
 
 
 def replace_outputs(operation: Operation, exchange: Mapping[Operand, Operand]) -> Operation:
     """Return the operation with other operands as outputs."""
-    if not any(o in exchange for o in operation.outputs):
+    if not exchange or not any([o in exchange for o in operation.outputs]):
         return operation
     return replace(operation, outputs=tuple(exchange.get(o, o) for o in operation.outputs))
 
@@ -39,25 +40,27 @@ def absorb(
     It gets the last of them and a way to the others, and answers with the operation that does the work of
     all, and those that it absorbed, or None. The one that remains writes what the last one wrote.
     """
-    readers = {operand: len(found) for operand, found in consumers(model).items()}
+    readers = Counter(operand for operation in model.operations for operand in operation.inputs)
     results = model.results
     producer: dict[Operand, Operation] = {}
     kept: dict[Operation, None] = {}
 
     def private(operand: Operand | None) -> Operation | None:
-        if operand is None or operand in results or readers[operand] != 1:
-            return None
-        return producer.get(operand)
+        writer = None if operand is None else producer.get(operand)
+        return None if writer is None or operand in results or readers[operand] != 1 else writer
 
+    changed = False
     for operation in model.operations:
         found = merge(operation, private)
         if found is not None:
+            changed = True
             operation, absorbed = found
             for gone in absorbed:
                 del kept[gone]
         kept[operation] = None
-        producer.update(dict.fromkeys(operation.outputs, operation))
-    return model.with_operations(kept)
+        for result in operation.outputs:
+            producer[result] = operation
+    return model.with_operations(kept) if changed else model
 
 
 def absorb_pairs(model: Graph, merge: Callable[[Operation, Operation, Operand], Operation | None]) -> Graph:
@@ -97,6 +100,8 @@ def everywhere(step: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
     @functools.wraps(step)
     def apply(model: Graph) -> Graph:
         changed = step(model)
-        return changed.with_operations(with_bodies(o, apply) for o in changed.operations)
+        operations = [with_bodies(operation, apply) for operation in changed.operations]
+        same = all(map(operator.is_, operations, changed.operations))
+        return changed if same else changed.with_operations(operations)
 
     return apply
