@@ -11,7 +11,7 @@ import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.graph.classes import Classes
-from gpunn.graph.inference import Declared, call_of, expected, inferred, lookup
+from gpunn.graph.inference import Declared, Inferred, call_of, expected, inferred, lookup
 from gpunn.graph.known_values import short_results
 from gpunn.graph.operation import Lifetime, Operand, Operation, custom_of
 from gpunn.graph.pending import PendingOperation, waiting
@@ -152,6 +152,7 @@ class Graph:
         quantization: Sequence[Quantization | None] = (),
         open: Sequence[OpenShape | None] = (),
         hybrid: bool = False,
+        known: Inferred | None = None,
     ) -> tuple[Operand, ...]:
         """Append an operation and return its outputs, typed by the op's own rule.
 
@@ -160,20 +161,21 @@ class Graph:
         (which is mostly the first input's), `open` their shapes as declared, `hybrid` marks them (see
         Operand). Where the types of the outputs follow from values that only a run knows, the operation is
         pending: so are the operations that read its outputs, whose shapes are open then. `names` should say
-        how many outputs such an operation has. Raises ModelError when the op is unknown, its inputs or
-        attributes break a rule, or an input does not come before it.
+        how many outputs such an operation has. `known` is what was inferred before for the same op,
+        attributes and types of inputs. Raises ModelError when the op is unknown, its inputs or attributes
+        break a rule, or an input does not come before it.
         """
         definition, declared = lookup(op), Declared(tuple(names), tuple(quantization), tuple(open), hybrid)
         for operand in inputs:
             self._expect_known(operand, f"{definition.name} ({origin})")
-        call = call_of(definition, inputs, attrs or {}, origin, self.value_of)
+        call = known.call if known else call_of(definition, inputs, attrs or {}, origin, self.value_of)
         if any(map(self.waits, inputs)):
             return self._wait(definition, call, inputs, declared, expected(definition, call, len(names)))
         definition.check_strings(call)
         if definition.fusible:
             check_activation(call)
         try:
-            types = inferred(definition, call)
+            types = known.types if known else inferred(definition, call)
         except ValueNeededError as needed:
             types = needed.results or expected(definition, call, len(names))
             asked = [o for k, o in enumerate(inputs) if k in needed.indices and o is not None]

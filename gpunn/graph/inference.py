@@ -34,14 +34,13 @@ class Declared:
 
     def operands(self, call: Call, types: Sequence[TensorType], number: int) -> tuple[Operand, ...]:
         """Make the results of operation `number` of a graph."""
-        labels = [*self.names, *[f"{call.op}_{number}:{k}" for k in range(len(self.names), len(types))]]
-        open = [*self.open, *[None] * (len(types) - len(self.open))]
-        return tuple(
-            [
-                Operand(name, bounded(name, type), Lifetime.TEMPORARY, open=shape, hybrid=self.hybrid)
-                for name, type, shape in zip(labels, types, open, strict=False)
-            ]
-        )
+        made = []
+        for k, type in enumerate(types):
+            name = self.names[k] if k < len(self.names) else f"{call.op}_{number}:{k}"
+            open = self.open[k] if k < len(self.open) else None
+            type = bounded(name, type)
+            made.append(Operand(name, type, Lifetime.TEMPORARY, open=open, hybrid=self.hybrid))
+        return tuple(made)
 
 
 def lookup(op: str | Op) -> Op:
@@ -87,6 +86,14 @@ def inferred(definition: Op, call: Call) -> tuple[TensorType, ...]:
     """Return the types of the results. Raises what the op's infer raises."""
     types = definition.infer(call)
     return tuple(map(_plain, types if isinstance(types, tuple) else (types,)))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Inferred:
+    """An operation before it is added to a graph: its call, and the types of its results."""
+
+    call: Call
+    types: tuple[TensorType, ...]
 
 
 def _plain(type: TensorType) -> TensorType:

@@ -7,6 +7,7 @@ import numpy as np
 from gpunn.errors import ModelError
 from gpunn.types import Array, DType, TensorType
 
+_INTEGERS = (DType.INT32, DType.INT64)
 MAX_SHORT = 64  # elements of what may be a shape, or a list of indices into one
 
 
@@ -26,5 +27,4 @@ def zeros(type: TensorType) -> Array:
 
 def is_short(type: TensorType) -> bool:
     """Tell whether a tensor may be a shape, or indices into one."""
-    integers = (DType.INT32, DType.INT64)
-    return type.dtype in integers and type.quantization is None and type.size <= MAX_SHORT
+    return type.dtype in _INTEGERS and type.quantization is None and type.size <= MAX_SHORT

@@ -156,9 +156,9 @@ def broadcast_shapes(call: Call, *shapes: Shape) -> Shape:
 def broadcast(call: Call) -> TensorType:
     """Infer: numpy broadcasting of all inputs, which share one dtype."""
     types = [t for t in call.inputs if t is not None]
-    if len({t.dtype for t in types}) > 1:
+    if any([t.dtype is not call.x.dtype for t in types]):
         call.fail(f"inputs must have one dtype, got {', '.join(t.dtype.value for t in types)}")
-    shapes = [t.shape for t in types]
-    if shapes.count(call.x.shape) == len(shapes):
-        return call.x
+    shapes = [t.shape for t in types if t.rank] or [()]
+    if shapes.count(shapes[0]) == len(shapes):  # the usual case, sooner than numpy finds it
+        return call.x if call.x.shape == shapes[0] else call.x.with_shape(shapes[0])
     return call.x.with_shape(broadcast_shapes(call, *shapes))

@@ -30,6 +30,8 @@ def sink_dequantize(model: Graph) -> Graph:
 
     This alone saves nothing, but behind the move may be another one that cancels it, or a QUANTIZE.
     """
+    if all(operation.definition is not dequantize for operation in model.operations):
+        return model
     readers = {operand: len(found) for operand, found in consumers(model).items()}
     results = model.results
     kept: dict[Operand, Operation] = {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gpunn.graph.graph import Graph
+from gpunn.graph.inference import Inferred
 from gpunn.graph.operation import Lifetime, Operand, Operation
 from gpunn.importers.common.node import Node
 from gpunn.ops.op import Op
@@ -40,6 +41,7 @@ class Step:
 
     Its inputs are operands, results of earlier steps, or None for those that are absent. `quantization` is
     what its results get where that does not follow from the inputs. `hybrid` marks the results, see Operand.
+    `known` is its call and the types of its results, if the rule has inferred them.
     """
 
     op: str | Op
@@ -47,6 +49,7 @@ class Step:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     quantization: Sequence[Quantization | None] = ()
     hybrid: bool = False
+    known: Inferred | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,10 @@ class StepList:
         attrs: Mapping[str, Any] | None = None,
         quantization: Sequence[Quantization | None] = (),
         hybrid: bool = False,
+        known: Inferred | None = None,
     ) -> Result:
         """Append a step; return its first result."""
-        self.steps.append(Step(op, tuple(inputs), attrs or {}, tuple(quantization), hybrid))
+        self.steps.append(Step(op, tuple(inputs), attrs or {}, tuple(quantization), hybrid, known))
         return Result(len(self.steps) - 1)
 
     def answer(self, *outputs: Operand | Result, states: Mapping[int, Result] | None = None) -> Steps:

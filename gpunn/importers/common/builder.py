@@ -9,7 +9,7 @@ from typing import TypeVar
 from gpunn.graph.graph import Graph
 from gpunn.graph.inference import lookup
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import Result, Step, Steps, on_constants, values_of
+from gpunn.importers.common.answers import Result, Step, Steps, Value, on_constants, values_of
 from gpunn.importers.common.names import Names
 from gpunn.types import Array, OpenShape, TensorType
 
@@ -19,10 +19,6 @@ Settle = Callable[[Step, bool], Step]
 
 def _of_no_type(type: TensorType) -> bool:
     return False
-
-
-def _as_it_is(step: Step, last: bool) -> Step:
-    return step
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ class Builder:
         *,
         states: Mapping[int, str] | None = None,
         open: Sequence[OpenShape | None] = (),
-        settle: Settle = _as_it_is,
+        settle: Settle | None = None,
     ) -> tuple[tuple[Operand, ...], Mapping[int, Operand]]:
         """Add the ops of an operator; return its outputs, and what it makes of the states among its inputs.
 
@@ -72,21 +68,35 @@ class Builder:
         for number, step in enumerate(answer.steps):
             inputs = tuple([None if value is None else _known(value, results) for value in step.inputs])
             last = answer.outputs is None and number == end - 1
-            step = settle(replace(step, inputs=inputs), last)
-            default = f"{lookup(step.op).name}_{len(self.graph.operations)}"
-            own, declared = labels.get(number, {}), shapes.get(number, {})
-            names = [own.get(k) or f"{default}:{k}" for k in range(max(own, default=-1) + 1)]
-            results.append(self._apply(step, origin, names, [declared.get(k) for k in range(len(names))]))
+            step = settle(replace(step, inputs=inputs), last) if settle else step
+            settled = step.inputs if settle else inputs
+            names, declared = self._names(step, labels.get(number, {})), shapes.get(number, {})
+            known = [declared.get(k) for k in range(len(names))]
+            results.append(self._apply(step, settled, origin, names, known))
         found = results[-1] if answer.outputs is None else (_known(v, results) for v in outputs)
         return tuple(found), {i: _known(result, results) for i, result in overwritten.items()}
 
+    def _names(self, step: Step, own: Mapping[int, str]) -> list[str]:
+        """Return the names of a step's results, up to the last one that has a name of its own."""
+        if not own:
+            return []
+        default = f"{lookup(step.op).name}_{len(self.graph.operations)}"
+        return [own.get(k) or f"{default}:{k}" for k in range(max(own) + 1)]
+
     def _apply(
-        self, step: Step, origin: str, names: Sequence[str], open: Sequence[OpenShape | None]
+        self,
+        step: Step,
+        settled: Sequence[Value],
+        origin: str,
+        names: Sequence[str],
+        open: Sequence[OpenShape | None],
     ) -> tuple[Operand, ...]:
         """Return the results of a step on operands."""
-        inputs = [value if isinstance(value, Operand) else None for value in step.inputs]
-        if all(o is not None and o.value is not None and self.known_types(o.type) for o in inputs):
-            operation = on_constants(step, origin, names)
+        inputs = [value if isinstance(value, Operand) else None for value in settled]
+        if self.known_types is not _of_no_type and all(
+            o is not None and o.value is not None and self.known_types(o.type) for o in inputs
+        ):
+            operation = on_constants(replace(step, inputs=tuple(inputs)), origin, names)
             if all(self.known_types(o.type) for o in operation.outputs):
                 pairs = zip(operation.outputs, values_of(operation), strict=True)
                 return tuple(self.graph.constant(o.name, value) for o, value in pairs)
@@ -99,6 +109,7 @@ class Builder:
             quantization=step.quantization,
             open=open,
             hybrid=step.hybrid,
+            known=step.known,
         )
 
 

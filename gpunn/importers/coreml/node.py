@@ -11,7 +11,7 @@ import numpy as np
 
 from gpunn.custom import CustomOperator
 from gpunn.errors import FormatError
-from gpunn.graph.inference import call_of, inferred, lookup
+from gpunn.graph.inference import Inferred, call_of, inferred, lookup
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.importers.common import node as common
 from gpunn.importers.common.answers import PREVIOUS, Result, Step, StepList, Steps, constant
@@ -47,14 +47,25 @@ class Node(common.Node):
         """Add an op, and return its first result."""
         stand_ins = [self._stand_in(value) for value in inputs]
         definition = lookup(op)
+        known: Inferred | None = None
+        asked: list[Operand] = []
+
+        def value_of(operand: Operand) -> Array | None:
+            asked.append(operand)
+            return self.value_of(operand)
+
         try:
-            types = inferred(definition, call_of(definition, stand_ins, attrs, self.origin, self.value_of))
+            call = call_of(definition, stand_ins, attrs, self.origin, value_of)
+            types = inferred(definition, call)
+            if not asked:  # a graph may know more values
+                known = Inferred(call, types)
         except (ValueNeededError, ResultsNeededError) as needed:
             types = needed.results  # the graph keeps the op as pending, and what follows as well
             if not types:
                 raise RefusedError("the shape of its result depends on values") from None
-        result = self.steps.add(op, inputs, attrs)
-        self.types.update({result.beside(k): type for k, type in enumerate(types)})
+        result = self.steps.add(op, inputs, attrs, known=known)
+        for k, type in enumerate(types):
+            self.types[result.beside(k)] = type
         return result
 
     def add_steps(self, steps: Sequence[Step]) -> Result:
