@@ -20,7 +20,7 @@ from gpunn.graph.prepared import PreparedGraph
 from gpunn.graph.reshape import rebuilt
 from gpunn.ops.control import while_loop
 from gpunn.passes.prune import prune_unread
-from gpunn.passes.rewrite import replace_inputs
+from gpunn.passes.rewrite import replace_inputs, with_changes
 from gpunn.types import Array, DType
 
 MAX_COUNTED = 1 << 14  # rounds that are counted when a model is compiled, at about 10 us each
@@ -34,7 +34,7 @@ def close_bodies(model: Graph) -> Graph:
 
     What is around such an operation has been completed, so these shapes are known.
     """
-    return model.with_operations(map(_closed, model.operations))
+    return with_changes(model, _closed)
 
 
 def _closed(operation: Operation) -> Operation:

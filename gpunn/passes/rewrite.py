@@ -94,14 +94,19 @@ def keeps_scale(move: Operation) -> bool:
     return call.x.quantization == call.y.quantization
 
 
+def with_changes(model: Graph, change: Callable[[Operation], Operation]) -> Graph:
+    """Return the graph with each operation changed; the graph itself if all stay."""
+    operations = list(map(change, model.operations))
+    same = all(map(operator.is_, operations, model.operations))
+    return model if same else model.with_operations(operations)
+
+
 def everywhere(step: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
     """Make a pass that also changes the graphs inside operations, after those around them."""
 
     @functools.wraps(step)
     def apply(model: Graph) -> Graph:
         changed = step(model)
-        operations = [with_bodies(operation, apply) for operation in changed.operations]
-        same = all(map(operator.is_, operations, changed.operations))
-        return changed if same else changed.with_operations(operations)
+        return with_changes(changed, lambda operation: with_bodies(operation, apply))
 
     return apply
