@@ -33,6 +33,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    "--use-fake-device-for-media-stream",  # a camera with a test picture
 )
 PATIENCE = 60.0  # seconds for an answer of the browser, which starts slowly on a busy machine
 

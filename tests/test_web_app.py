@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -45,6 +47,10 @@ def test_page_shows_both_backends(app: ModuleType, photo: Path, gpu: str) -> Non
     assert {label for label, _ in guesses} <= set(gpunn.load(vision.default_model()).labels)
     assert [float(share) for _, share in guesses[:5]] == sorted([float(s) for _, s in guesses[:5]])[::-1]
     assert "Both say" in html
+    (label,) = re.findall("<p class='said' role='status'>nothing I know for sure \\(most like: (.*?) ", html)
+    assert label in html  # the photo is noise
+    assert "cifar10_mobilenet.tflite knows 10 classes: airplane, automobile" in html
+    assert "pixels as -1..1" in html
     assert "30 operations: 30 on cpu" in html
     assert html.count("<td>softmax</td>") == 2
     assert "make it ready" in html
@@ -100,7 +106,7 @@ def test_wrong_file_is_named(app: ModuleType, photo: Path, tmp_path: Path, which
 def test_compilations_unused_for_longest_are_closed(
     app: ModuleType, photo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "KEPT", 2)
+    monkeypatch.setattr(sys.modules["web_answers"], "KEPT", 2)
     compiled, made = app.Compiled(), []
     real = gpunn.Model.compile
     monkeypatch.setattr(gpunn.Model, "compile", lambda *args: made.append(real(*args)) or made[-1])
@@ -117,6 +123,25 @@ def test_compilations_unused_for_longest_are_closed(
         made[1](x)  # the one that has been unused for longest
     made[0](x)
     made[2](x)
+
+
+@pytest.mark.parametrize("pixels", ["-1..1", "0..1", "0..255"])
+def test_pixels_are_scaled_as_chosen(app: ModuleType, photo: Path, pixels: str) -> None:
+    html = app.show(str(photo), None, None, "cpu", FAST, pixels)
+    assert f"pixels as {pixels}" in html
+    model = gpunn.load(vision.default_model())
+    x = vision.preprocess(model, photo, *vision.RANGES[pixels])
+    with model.compile("cpu") as compiled:
+        scores = vision.score_output(model).scores(compiled(x)[0])
+    best = vision.top_k(scores, model.labels, 1)[0]
+    assert f"<span>{best.label}</span><span>{best.score:.1%}</span>" in html
+
+
+def test_pixels_of_a_model_that_scales_them_itself(app: ModuleType, photo: Path, tmp_path: Path) -> None:
+    model = tmp_path / "pets.mlmodel"
+    model.write_bytes(twins.mlmodel())
+    assert "leave out mean and std" in app.show(str(photo), str(model), None, "cpu", FAST, "0..1")
+    assert "pixels as 0..255" in app.show(str(photo), str(model), None, "cpu", FAST)
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +176,81 @@ def test_page_in_a_browser(browser: Browser, address: tuple[str, Path], tmp_path
     assert elsewhere == []
     assert browser.complaints == []
     assert "asks for" not in log.read_text()
+
+
+def said(browser: Browser, before: str | None = None) -> str:
+    """Wait for another answer than `before`; return it."""
+    shown = "document.querySelector('#answers .said')?.innerText"
+    return str(browser.wait_for(f"{shown} && {shown} !== {json.dumps(before)} && {shown}"))
+
+
+def test_examples(browser: Browser, address: tuple[str, Path]) -> None:
+    pytest.importorskip("skimage.data")
+    browser.show(1100, 900)
+    browser.open(address[0])
+    browser.wait_for("document.querySelectorAll('.example').length === 4")
+    button = "document.querySelector('.example[data-name=\"{}\"]').click()"
+    browser.evaluate(button.format("chelsea.png"))
+    first = said(browser)
+    assert first.startswith("cat 9")
+    browser.evaluate(button.format("coffee.png"))  # in place of the one before
+    assert said(browser, first).startswith("nothing I know for sure (most like: ")
+    assert browser.complaints == []
+
+
+def test_webcam(browser: Browser, address: tuple[str, Path]) -> None:
+    """Chromium's camera for tests shows a green picture."""
+    where = address[0]
+    origin = where.rstrip("/")
+    browser.show(1100, 900)
+    browser.call("Browser.setPermission", permission={"name": "camera"}, setting="granted", origin=origin)
+    browser.open(where)
+    browser.wait_for("!!document.querySelector('#camera')")
+    browser.evaluate("document.querySelector('#camera').click()")
+    browser.wait_for("document.querySelector('#camera').innerText === 'Take the picture'")
+    browser.wait_for("document.querySelector('.camera video').videoWidth > 0")
+    browser.evaluate("document.querySelector('#camera').click()")
+    assert said(browser)
+    assert "webcam" in browser.evaluate("document.querySelector('#photo').innerText")
+    assert browser.evaluate("document.querySelector('.camera video').hidden")
+    assert browser.evaluate("document.querySelector('.camera video').srcObject") is None  # the light is off
+
+
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        ("", "The browser does not let this page use the camera."),
+        ("delete MediaDevices.prototype.getUserMedia", "open the page as http://localhost"),
+    ],
+)
+def test_a_camera_that_the_browser_refuses_is_explained(
+    browser: Browser, address: tuple[str, Path], refusal: str, text: str
+) -> None:
+    where = address[0]
+    denied = {"name": "camera"}
+    browser.call("Browser.setPermission", permission=denied, setting="denied", origin=where.rstrip("/"))
+    browser.open(where)
+    browser.wait_for("!!document.querySelector('#camera')")
+    browser.evaluate(refusal or "0")
+    browser.evaluate("document.querySelector('#camera').click()")
+    assert text in browser.wait_for("document.querySelector('.camera p').innerText")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_answer_stands_near_the_photo(browser: Browser, address: tuple[str, Path], width: int) -> None:
+    """On a phone it follows the photo and the examples; on a wide window it stands beside them."""
+    pytest.importorskip("skimage.data")
+    browser.show(width, 800)
+    browser.open(address[0])
+    browser.wait_for("document.querySelectorAll('.example').length === 4")
+    browser.evaluate("document.querySelector('.example').click()")
+    said(browser)
+    top = browser.evaluate("document.querySelector('#answers .photo').getBoundingClientRect().top + scrollY")
+    assert top < 600
+    settings = browser.evaluate("document.querySelector('#settings').getBoundingClientRect().top + scrollY")
+    answers = browser.evaluate("document.querySelector('#answers').getBoundingClientRect().bottom + scrollY")
+    assert (settings >= answers) == (width == 360)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    choose = "[...document.querySelectorAll('#pixels label')].find((n) => n.innerText.trim() === '0..255')"
+    browser.evaluate(f"{choose}.querySelector('input').click()")
+    browser.wait_for("document.querySelector('#answers').innerText.includes('pixels as 0..255')")

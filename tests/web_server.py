@@ -28,7 +28,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[tuple[str, Path]]:
+def serving(folder: Path, *options: object) -> Iterator[tuple[str, Path]]:
     """Serve the page; yield its address and the file of the program's output. Uploads go to `folder`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -36,6 +36,7 @@ def serving(folder: Path) -> Iterator[tuple[str, Path]]:
     log = folder / "log"
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "GRADIO_TEMP_DIR": str(folder / "uploads")}
     command = [sys.executable, "-c", WATCHED, str(ROOT / "demos" / "web_app.py"), "--port", str(port)]
+    command += map(str, options)
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)
         try:

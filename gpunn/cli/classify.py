@@ -19,7 +19,7 @@ from rich.text import Text
 import gpunn
 from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
-from gpunn.cli.pixels import Mean, PixelRange, Std, described, mean_and_std
+from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.show import (
     KINDS,
     BackendName,
@@ -249,7 +249,7 @@ def _print_report(console: Console, report: _Report) -> None:
         f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
     )
     say(console, plain(report.knows))
-    say(console, plain(described(report.wanted)))
+    say(console, plain(report.wanted.described("--pixels")))
     say(console, plain(summary))
     if left := describe_skipped(len(report.skipped.no_photos), [*report.skipped.unreadable.values()]):
         remark(left)

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from gpunn import vision
 from gpunn.graph.pixels import RANGES
 
 RangeName = Literal["-1..1", "0..1", "0..255"]
@@ -45,15 +44,3 @@ def mean_and_std(
     if mean is not None or std is not None:
         raise typer.BadParameter("a range and --mean or --std exclude each other", param_hint="--pixels")
     return RANGES[pixels]
-
-
-def described(wanted: vision.PhotoInput) -> str:
-    """Say in one line how a model gets pixels, and who chose that."""
-    if wanted.origin == "model":
-        return "pixels as 0..255 (the model scales them itself)"
-    why = {
-        "default": "default; --pixels changes it",
-        "file": "from the file's metadata; --pixels changes it",
-        "given": "as given",
-    }[wanted.origin]
-    return f"pixels as {wanted.scale} ({why})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunn.graph.pixels import RANGES
 from gpunn.vision.classes import (
     Guess,
     ScoreOutput,
@@ -25,6 +26,7 @@ from gpunn.vision.pictures import load_photo
 
 __all__ = [
     "MEAN",
+    "RANGES",
     "STD",
     "Guess",
     "PhotoInput",

@@ -53,6 +53,17 @@ class PhotoInput:
         """Describe the values of pixels: "-1..1", "0..255", "bytes" for a quantised type, ..."""
         return "bytes" if self.mean is None or self.std is None else str(PixelScale(self.mean, self.std))
 
+    def described(self, option: str) -> str:
+        """Say in one line how pixels become values, and who chose that; `option` is what changes it."""
+        if self.origin == "model":
+            return "pixels as 0..255 (the model scales them itself)"
+        why = {
+            "default": f"default; {option} changes it",
+            "file": f"from the file's metadata; {option} changes it",
+            "given": "as given",
+        }[self.origin]
+        return f"pixels as {self.scale} ({why})"
+
     @property
     def channels(self) -> int:
         """Return 3 for colour, 1 for grey."""

@@ -1,0 +1,296 @@
+"""The answers of web_app.py's page, computed in a process of their own.
+
+Files from elsewhere are opened only there. If an answer takes too long or too much memory, or the process
+ends, the page says so, and the next question gets a new process. Run as a program, this file is that process:
+it reads a question from each line of its input and writes a line with the answer, both as JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, OrderedDict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpunn
+from gpunn import vision
+
+KEPT = 6  # compilations at a time: two backends of each of the last three choices
+CALLS = 9  # whose median time is shown, unless they take more than a second
+LOOK = 0.1  # seconds between two looks at the memory of the process
+START = 60.0  # seconds that a new process may take more, for its imports
+FINISH = 5.0  # seconds that an answer may take more than the run in it
+
+
+class NoAnswerError(Exception):
+    """There is no answer; the text says why."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A question: a model file, its class names if the file has none, backend, preference, range of pixels.
+
+    pixels: one of vision.RANGES; None leaves it to the file.
+    """
+
+    model: Path
+    labels: Path | None
+    backend: str
+    preference: gpunn.Preference
+    pixels: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question.
+
+    known: whether the best class is sure, None if the model does not tell; knows: which classes the model
+    knows. seconds: the median of some calls; ready: the preparation before them, if any. thumbnail: the photo
+    as an address that holds its data.
+    """
+
+    backend: str
+    device: str
+    best: tuple[vision.Guess, ...]
+    probabilities: bool
+    known: bool | None
+    knows: str
+    pixels: str
+    seconds: float
+    ready: float | None
+    placement: tuple[tuple[str, str, str, str], ...]
+    thumbnail: str
+
+    @property
+    def other(self) -> str:
+        """Return the backend for a second opinion."""
+        return "cpu" if self.backend == "webgpu" else "webgpu"
+
+    @property
+    def places(self) -> str:
+        """Describe how many operations ran in each place."""
+        where = Counter(place for _, _, place, _ in self.placement)
+        return ", ".join(f"{count} {'on ' * (p != 'alias')}{p}" for p, count in where.most_common())
+
+    @property
+    def said(self) -> str:
+        """Say what the photo shows."""
+        return vision.verdict(self.best[0], self.known, probability=self.probabilities)
+
+
+class Compiled:
+    """The last KEPT compilations that were used; older ones are closed. One thread asks at a time."""
+
+    def __init__(self, limit: float | None = None) -> None:
+        """Let a run take `limit` seconds."""
+        self._kept: OrderedDict[tuple[Path, str, gpunn.Preference], gpunn.Compilation] = OrderedDict()
+        self._lock = threading.Lock()
+        self._limit = limit
+
+    def ask(self, choice: Choice, photo: Path) -> Answer:
+        """Return the best classes of a photo. Raises gpunn's errors, and OSError for files that cannot be
+        opened.
+        """
+        with self._lock:
+            start = time.perf_counter()
+            key = choice.model, choice.backend, choice.preference
+            known = self._kept.get(key)
+            model = known.model if known else gpunn.load(choice.model)
+            scale = vision.RANGES[choice.pixels] if choice.pixels else (None, None)
+            wanted, output = vision.photo_input(model, *scale), vision.score_output(model)
+            labels = vision.class_labels(model, choice.labels)
+            picture = vision.load_photo(photo)
+            (x,) = wanted.batches(iter([wanted.values(picture)]))
+            compiled = known or model.compile(choice.backend, choice.preference)
+            self._run(compiled, x)  # the first call is a slow one
+            self._keep(key, compiled)
+            times = [time.perf_counter()]
+            while len(times) <= CALLS and times[-1] < times[0] + 1:
+                scores = output.scores(self._run(compiled, x).reshape(wanted.batch, -1)[0])
+                times.append(time.perf_counter())
+        return Answer(
+            backend=compiled.backend,
+            device=compiled.device,
+            best=vision.top_k(scores, labels, 5),
+            probabilities=output.are_probabilities(scores),
+            known=output.knows(scores),
+            knows=vision.known_classes(model, labels),
+            pixels=wanted.described("the setting Pixels"),
+            seconds=float(np.median(np.diff(times))),
+            ready=None if known is not None else times[0] - start,
+            placement=placement(compiled),
+            thumbnail=thumbnail(picture),
+        )
+
+    def _run(self, compiled: gpunn.Compilation, x: Any) -> Any:
+        (name,) = (operand.name for operand in vision.mandatory(compiled.model))
+        (scores,) = compiled.run({name: x}, timeout=self._limit).values()
+        return np.asarray(scores)
+
+    def _keep(self, key: tuple[Path, str, gpunn.Preference], compiled: gpunn.Compilation) -> None:
+        self._kept[key] = compiled
+        self._kept.move_to_end(key)
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)[1].close()
+
+
+def placement(compiled: gpunn.Compilation) -> tuple[tuple[str, str, str, str], ...]:
+    """List each operation of a run with its result, where it ran, and why not on the GPU."""
+    rows = []
+    for place in compiled.placement:
+        operation, activation = place.operation, place.operation.attrs.get("activation")
+        called = f"{operation.op} + {activation}" if activation else operation.op
+        rows.append((called, str(operation.outputs[0].type), place.backend, place.reason))
+    return tuple(rows)
+
+
+def thumbnail(picture: Any) -> str:
+    """Return a picture of Pillow's, made small, as an address that holds its data."""
+    small, data = picture.copy(), io.BytesIO()
+    small.thumbnail((480, 360))
+    small.save(data, "JPEG")
+    return f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}"
+
+
+class Worker:
+    """A process that answers, one question at a time; it is started when it is needed."""
+
+    def __init__(self, seconds: float, memory: int) -> None:
+        """Let an answer take so many seconds, and the process so many bytes of memory (on Linux)."""
+        self._seconds, self._memory = seconds, memory
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._lock = threading.Lock()
+
+    def ask(self, choice: Choice, photo: Path) -> Answer:
+        """Return the best classes of a photo; raise NoAnswerError if there is no answer."""
+        asked = {
+            "model": str(choice.model),
+            "labels": None if choice.labels is None else str(choice.labels),
+            "backend": choice.backend,
+            "preference": choice.preference.name,
+            "pixels": choice.pixels,
+            "photo": str(photo),
+        }
+        with self._lock:
+            found = json.loads(self._exchange(json.dumps(asked)))
+        if "error" in found:
+            raise NoAnswerError(found["error"])
+        best = tuple(vision.Guess(**guess) for guess in found["best"])
+        return Answer(**{**found, "best": best, "placement": tuple(map(tuple, found["placement"]))})
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        self._reader.join()
+        for stream in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # a question that the process did not read
+                assert stream is not None
+                stream.close()
+
+    def _exchange(self, line: str) -> str:
+        deadline = time.monotonic() + self._seconds + FINISH
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
+            self._start()
+            deadline += START
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            self.close()
+            raise NoAnswerError("the process that answers has ended; ask again") from None
+        while True:
+            try:
+                answer = self._lines.get(timeout=LOOK)
+            except queue.Empty:
+                pass
+            else:
+                if answer:
+                    return answer
+                self.close()
+                raise NoAnswerError("the process that answers has ended, because of this model or photo")
+            if time.monotonic() > deadline:
+                self.close()
+                raise NoAnswerError(f"no answer within {self._seconds:g} s (--seconds)")
+            if _memory_of(self._process.pid) > self._memory:
+                self.close()
+                raise NoAnswerError(f"the answer needs more than {self._memory >> 20} MB (--memory)")
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, f"{self._seconds}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self._lines = queue.Queue()
+        self._reader = threading.Thread(target=_read, args=(self._process, self._lines), daemon=True)
+        self._reader.start()
+
+
+def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+    """Pass on the lines of a process, and "" when it has ended."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put("")
+
+
+def _memory_of(pid: int) -> int:
+    """Return the bytes of memory that a process has, 0 where the system does not tell as Linux does."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0
+
+
+def _no_network(event: str, _: tuple[Any, ...]) -> None:
+    """Forbid the process to ask the network for anything (a hook of sys.addaudithook)."""
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
+        raise PermissionError("the process that answers does not use the network")
+
+
+def main() -> None:
+    """Answer questions until the input ends."""
+    sys.addaudithook(_no_network)
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what else is printed is no answer
+    compiled = Compiled(float(sys.argv[1]))
+    for line in sys.stdin:
+        asked = json.loads(line)
+        choice = Choice(
+            Path(asked["model"]),
+            Path(asked["labels"]) if asked["labels"] else None,
+            asked["backend"],
+            gpunn.Preference[asked["preference"]],
+            asked["pixels"],
+        )
+        try:
+            found = asdict(compiled.ask(choice, Path(asked["photo"])))
+        except (gpunn.GpunnError, OSError, MemoryError, RecursionError) as error:
+            found = {"error": str(error) or type(error).__name__}
+        print(json.dumps(found), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
