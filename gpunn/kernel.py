@@ -116,7 +116,8 @@ class Kernel:
     `lanes` is the width of the vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators,
     where it is not the result's. `loop_iterations`: how often all loops of an invocation together go round
     (see Loop). `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB
-    that every device has. `reason` says why this body was chosen (gpunn inspect --plan).
+    that every device has. `generated` is WGSL that the kernel brings, for names that the body leaves open.
+    `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
     body: str
@@ -132,6 +133,7 @@ class Kernel:
     accumulator: DType | None = None
     loop_iterations: int = 0
     workgroup_bytes: int = 0
+    generated: str = ""
     reason: str = ""
 
     @property

@@ -73,6 +73,7 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/nnapi/translation.py": ("adds it, as NNAPI has no scalars", {"reshape"}),
     "gpunn/performance/workload.py": ("a model to measure", {"conv2d", "depthwise_conv2d", "relu6"}),
+    "gpunn/backends/webgpu/lower.py": ("one dispatch for all rounds", {"while_loop"}),
     "gpunn/compilation/assembly.py": ("the values of a loop stay on the device", {"while_loop"}),
     "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
     "gpunn/passes/arrangement.py": ("writes them", {"reshape", "transpose"}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,11 +20,12 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import FOR_SHAPES
+from gpunn.kernel import Kernel
 from gpunn.ops.control import while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
-from gpunn.planning.partition import HOST, Placement, partition
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.planning.plan import make_plan
 from gpunn.types import Array, TensorType
 
@@ -68,7 +69,9 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
     """Make an optimised section, and the bodies in it, ready for the device of the settings."""
     with ExitStack() as undo:
         compiled = partial(_with_compiled_bodies, settings=settings, undo=undo)
-        ready = section.graph.with_operations(map(compiled, section.graph.operations))
+        loops = {} if settings.gpu is None else _lowered_loops(section.graph, settings.gpu)
+        made = {o: o if isinstance(loops.get(o), tuple) else compiled(o) for o in section.graph.operations}
+        ready = section.graph.with_operations(made.values())
         operations = tuple(map(compiled, section.operations))
         program: Program
         if settings.gpu is None:
@@ -76,24 +79,39 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
             program = CpuProgram(make_plan(ready, placements), settings.frames, settings.threads)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
-            placements, program = _on_gpu(ready, held, settings.gpu, settings)
+            lowered = {made[loop]: kernels for loop, kernels in loops.items()}
+            placements, program = _on_gpu(ready, held, settings.gpu, settings, lowered)
         undo.pop_all()
         after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
         bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
-        here, there = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
-        return Specialisation.of(section, ready, here, program, bodies, operations, there)
+        here, later = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
+        return Specialisation.of(section, ready, here, program, bodies, operations, later)
 
 
 def _on_gpu(
-    graph: Graph, held: Sequence[Operand], gpu: Device, settings: Settings
+    graph: Graph,
+    held: Sequence[Operand],
+    gpu: Device,
+    settings: Settings,
+    lowered: Mapping[Operation, tuple[Kernel, ...] | str],
 ) -> tuple[tuple[Placement, ...], Program]:
     """Return the placements and the program of a graph on a GPU; wgpu, which takes long, is imported here."""
     from gpunn.backends.webgpu.lower import lower
     from gpunn.backends.webgpu.program import WebGpuProgram
 
-    placements = partition(graph, lambda operation: lower(operation, gpu.properties))
+    placements = partition(graph, lambda o: lowered.get(o) or lower(o, gpu.properties))
     plan = make_plan(graph, placements, held)
     return placements, WebGpuProgram(plan, gpu, settings.frames, settings.threads)
+
+
+def _lowered_loops(graph: Graph, gpu: Device) -> dict[Operation, tuple[Kernel, ...] | str]:
+    """Return the kernels of each loop of which a GPU runs all rounds, or why the host runs it.
+
+    Then its bodies are compiled, of which a loop on a GPU is made itself.
+    """
+    from gpunn.backends.webgpu.lower import lower
+
+    return {o: lower(o, gpu.properties) for o in graph.operations if o.definition is while_loop}
 
 
 def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitStack) -> Operation:
@@ -165,5 +183,9 @@ def _with_those_of_bodies(placements: Iterable[Placement]) -> Iterator[Placement
     """Yield each placement and, under it, those of the operation's bodies."""
     for placement in placements:
         yield placement
+        if placement.kernels:  # of a loop they run all that its body does
+            graphs = [a for a in placement.operation.attrs.values() if isinstance(a, Graph)]
+            inner = (o for graph in graphs for o in graph.operations)
+            yield from (Placement(o, ALIAS if o.definition.alias else DEVICE, "", (), 1) for o in inner)
         for body in _compiled_bodies(placement.operation):
             yield from (replace(p, depth=p.depth + 1) for p in body.placement)

@@ -62,6 +62,7 @@ class Facets:
     * quantized: its integer arithmetic; without it the op works on dequantised values, unless it is `raw`.
     * raw: it only moves elements, whatever they mean.
     * strings: takes string tensors as well.
+    * overwrites: its first kernel copies the first operand, and the others write the rest of the result.
     * precise: what it reads and writes is float32, in a relaxed compilation too.
     * flops: additions and multiplications of a call, where that is not one for each element of the results.
     * unbounded: what it reads and writes does not bound its time, so it is never folded into a constant.
@@ -83,6 +84,7 @@ class Facets:
     quantized: Quantized | None = None
     raw: bool = False
     strings: bool = False
+    overwrites: bool = False
     precise: bool = False
     flops: Flops | None = None
     unbounded: bool = False

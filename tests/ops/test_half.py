@@ -155,6 +155,7 @@ OTHER_BODIES = {  # of integers, or of float32 alone
     "integer_product",
     "integer_row",
     "join_planes",
+    "loop",
     "philox",
     "quantize",
     "rotated_crop_matrix",

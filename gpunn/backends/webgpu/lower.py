@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
+from gpunn.backends.webgpu.loop import lower_loop
 from gpunn.backends.webgpu.memory import padded
 from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Lifetime, Operation
 from gpunn.kernel import Candidate, Kernel, Kernels, Unsupported
+from gpunn.ops.control import while_loop
 from gpunn.types import TensorType
 
 _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
@@ -22,6 +24,8 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     Raises ModelError if a constant contains values that the op must refuse.
     """
     definition = operation.definition
+    if definition is while_loop:
+        return _loop(operation, device)
     kernel = definition.kernel
     if operation.integer:
         kernel = operation.facet.kernel if operation.facet else None
@@ -43,6 +47,15 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     except Unsupported as unsupported:
         return str(unsupported)
     return chosen if isinstance(chosen, str) else (*guards, *chosen)
+
+
+def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] | str:
+    """Return the kernels of a loop, or why the host runs it."""
+    try:
+        kernels = lower_loop(operation, device, lambda inner: lower(inner, device))
+    except Unsupported as unsupported:
+        return str(unsupported)
+    return _objection(kernels, device) or kernels
 
 
 def choose(kernels: Kernels, device: DeviceProperties) -> Sequence[Kernel] | str:

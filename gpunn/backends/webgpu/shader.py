@@ -39,6 +39,7 @@ class ShaderKey:
     libraries: tuple[str, ...]
     lanes: int
     accumulator: DType | None
+    generated: str = ""
 
 
 class _Folder(Protocol):
@@ -95,6 +96,7 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
         libraries=kernel.libraries,
         lanes=kernel.lanes,
         accumulator=kernel.accumulator,
+        generated=kernel.generated,
     )
 
 
@@ -169,7 +171,7 @@ def parts(key: ShaderKey) -> tuple[Part, ...]:
     names = frozenset[str]().union(*map(identifiers, (*files.values(), *expressions)))
     found: list[Part] = []
     line = 1
-    for file, text in (*files.items(), ("", "\n".join((*_declarations(key, names), "")))):
+    for file, text in (*files.items(), ("", "\n".join((*_declarations(key, names), key.generated)))):
         found.append(Part(file, line, text))
         line += found[-1].lines
     return tuple(found)

@@ -276,6 +276,7 @@ def _allowed_places(call: Call) -> list[range]:
     _infer_update,
     _update_kernels,
     guards=(Guard(2, _allowed_places, "starts"),),
+    overwrites=True,
     raw=True,
     strings=True,
 )

@@ -1,0 +1,169 @@
+"""WGSL of a loop: the shaders of a body's kernels as functions of one shader that one workgroup runs.
+
+In a shader of its own a kernel has buffers for its operands and a uniform buffer for its parameters. Here
+all operands lie in one buffer, `memory`, and all constants in another, `table`, with a 32-bit word for each
+element, two for int64. A kernel's shader becomes functions whose names begin with a prefix of its own;
+private variables say where its operands lie and what its parameters are.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
+
+from gpunn.backends.webgpu.accessors import HALF, PACKED_TYPES, WORD_TYPES, Binding, element_type, vector_type
+from gpunn.backends.webgpu.shader import ShaderKey, parts
+from gpunn.backends.webgpu.wgsl import identifiers, without_comments
+from gpunn.kernel import Unsupported
+from gpunn.types import DType
+
+MEMORY, TABLE = "memory", "table"
+WIDTH = 64  # invocations of the workgroup, as of nearly all kernels
+_ELEMENT_BYTES = 32
+_NAMED = re.compile(r"\b(?:fn|const|alias|struct|override|var(?:\s*<[^>]*>)?)\s+([^\W\d]\w*)")
+_IDENTIFIER = re.compile(r"(?<![\w.])[^\W\d]\w*")
+_ENTRY = re.compile(r"@compute\s*@workgroup_size\([^)]*\)|@builtin\([^)]*\)")
+_BUFFER = re.compile(r"^@group\(0\) @binding\(\d+\) var<(storage|uniform)[^>]*> (\w+): ([^;]*);$")
+_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?)_(\w+)\(")
+
+
+def words(dtype: DType) -> int:
+    """Return how many words of memory an element takes. Raises Unsupported for complex numbers."""
+    if dtype is DType.COMPLEX64:
+        raise Unsupported("complex numbers have no form in a loop's memory")
+    return 2 if dtype is DType.INT64 else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A kernel's shader inside a loop: its key, and which of its operands are constants."""
+
+    key: ShaderKey
+    constants: frozenset[str]
+
+
+def functions(variant: Variant, prefix: str) -> str:
+    """Return the shader of a variant as functions; `<prefix>main(at)` runs an invocation.
+
+    Raises Unsupported for a shader that looks at the words of its operands, or shares words between
+    invocations.
+    """
+    key = variant.key
+    text = "\n".join(without_comments(part.text) for part in parts(key))
+    names = identifiers(text)
+    for dtype in (b.dtype for b in key.bindings if b.dtype is not None):
+        words(dtype)
+    if "fn main(at: Invocation)" not in text:
+        raise Unsupported(f"{key.body} has an entry point of its own")
+    operands = {b.name for b in key.bindings}
+    lines = (_declaration(line, operands) for line in text.split("\n"))
+    kept = [line for line in lines if line is not None]
+    result = next(element_type(b.dtype) for b in key.bindings if b.stored and b.dtype is not None)
+    accessors = [a for b in key.bindings for a in _accessors(b, result, variant, names)]
+    return _prefixed(_ENTRY.sub("", "\n".join((*kept, *accessors))), prefix)
+
+
+def _declaration(line: str, operands: Set[str]) -> str | None:
+    """Return a line as it stands in a loop; None for a declaration that has another form there."""
+    buffer = _BUFFER.match(line)
+    if buffer is not None:
+        return f"var<private> p: {buffer[3]};" if buffer[1] == "uniform" else None
+    accessor = _ACCESSOR.match(line)
+    return None if accessor is not None and accessor[2] in operands else line
+
+
+def _prefixed(text: str, prefix: str) -> str:
+    """Put a prefix before the names that a shader declares outside of functions."""
+    declared: set[str] = set()
+    depth = place = 0
+    for mark in re.finditer(r"[{}]", text):
+        if depth == 0:
+            declared.update(_NAMED.findall(text, place, mark.start()))
+        depth += 1 if mark.group() == "{" else -1
+        place = mark.end()
+    declared.update(_NAMED.findall(text, place))
+    return _IDENTIFIER.sub(lambda m: prefix + m.group() if m.group() in declared else m.group(), text)
+
+
+def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset[str]) -> Iterator[str]:
+    """Write the functions of an operand that a shader names (see shaders/README.md)."""
+    name, dtype = binding.name, binding.dtype
+    if f"word_{name}" in names:
+        raise Unsupported("a kernel looks at the words of an operand")
+    scalar = result if dtype is None else element_type(dtype)
+    lanes = variant.key.lanes
+    if dtype is not None:
+        yield f"var<private> {name}_at: u32;"
+    if binding.stored:
+        assert dtype is not None
+        yield from _stores(name, dtype, result, lanes, names)
+        return
+    vector = vector_type(scalar)
+    four = f"{vector}({', '.join(f'load_{name}(4u * i + {k}u)' for k in range(4))})"
+    same = f"{vector}({', '.join([f'load_{name}(i)'] * 4)})"
+    one = f"load_{name}(i)"
+    yield f"fn load_{name}(i: u32) -> {scalar} {{ return {_load(binding, scalar, variant)}; }}"
+    forms = {
+        "load4": (vector, four),
+        "loadv": (vector, four) if lanes == 4 else (scalar, one),
+        "splat": (vector, same) if lanes == 4 else (scalar, one),
+        "int": ("i32", f"i64_to_i32({one})" if scalar == "I64" else f"i32({one})"),
+    }
+    for verb, (kind, expression) in forms.items():
+        if f"{verb}_{name}" in names:
+            yield f"fn {verb}_{name}(i: u32) -> {kind} {{ return {expression}; }}"
+
+
+def _load(binding: Binding, scalar: str, variant: Variant) -> str:
+    if binding.dtype is None:
+        return f"{scalar}()"
+    data = f"{TABLE if binding.name in variant.constants else MEMORY}_data"
+    if scalar == "I64":
+        place = f"{binding.name}_at + 2u * i"
+        return f"I64(bitcast<u32>({data}[{place}]), bitcast<u32>({data}[{place} + 1u]))"
+    word = f"{data}[{binding.name}_at + i]"
+    return word if scalar == "i32" else f"bitcast<{scalar}>({word})"
+
+
+def _stores(name: str, dtype: DType, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
+    word = f"{MEMORY}_data[{name}_at + i]"
+    if dtype is DType.INT64:
+        place = f"{MEMORY}_data[{name}_at + 2u * i"
+        store = f"{place}] = bitcast<i32>(v.x); {place} + 1u] = bitcast<i32>(v.y);"
+    else:
+        store = f"{word} = {_stored(dtype)};"
+    yield f"fn store_{name}(i: u32, v: T) {{ {store} }}"
+    four = " ".join(f"store_{name}(4u * i + {k}u, v[{k}]);" for k in range(4))
+    if f"store4_{name}" in names:
+        yield f"fn store4_{name}(i: u32, v: {vector_type(result)}) {{ {four} }}"
+    if f"storev_{name}" in names:
+        yield f"fn storev_{name}(i: u32, v: V) {{ {four if lanes == 4 else f'store_{name}(i, v);'} }}"
+
+
+def _stored(dtype: DType) -> str:
+    """Write the word of a v in memory: what a smaller type holds of it, as a load gives it."""
+    if dtype is HALF:
+        return "bitcast<i32>(unpack2x16float(half_words(vec4<f32>(v)).x).x)"
+    if dtype in WORD_TYPES:
+        return "v" if dtype is DType.INT32 else "bitcast<i32>(v)"
+    if dtype in PACKED_TYPES:
+        kind = PACKED_TYPES[dtype][1]
+        return f"i32(extractBits({kind}(v), 0u, 8u))"
+    return "extractBits(v, 0u, 16u)"
+
+
+def workgroup_bytes(text: str) -> int:
+    """Return how many bytes of workgroup memory a shader takes at most.
+
+    Its arrays have elements of up to 32 bytes, and as many as the workgroup has invocations, times a number.
+    """
+    arrays = re.findall(r"var<workgroup>\s*\w+\s*:\s*array<.*,([^,;]*)>;", text)
+    factors = (re.findall(r"\b(?:(\d+)u|\w+)\b", array) for array in arrays)
+    return sum(_ELEMENT_BYTES * math.prod(int(n) if n else WIDTH for n in found) for found in factors)
+
+
+def unbound(key: ShaderKey) -> ShaderKey:
+    """Return a key without what makes no difference inside a loop."""
+    return replace(key, bindings=tuple(replace(b, shared=True) for b in key.bindings))
