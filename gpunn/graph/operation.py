@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -144,8 +145,8 @@ class Operation:
         if not self.integer:
             return real
         if facet is not None:
-            reference = facet.reference
-            return lambda inputs: as_tuple(reference(call, *inputs))
+            integers = partial(facet.reference, call) if facet.prepare is None else facet.prepare(call)
+            return lambda inputs: as_tuple(integers(*inputs))
 
         def through_reals(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
             given = zip(self.inputs, inputs, strict=True)

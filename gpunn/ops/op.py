@@ -29,7 +29,8 @@ class Quantized:
     """An op's integer arithmetic on quantised tensors.
 
     `reference(call, *arrays)` works on the stored integers and returns stored integers; scales and zero
-    points are in the call's types. `kernel` gives the same bits on the GPU. `check` raises ModelError for
+    points are in the call's types. `prepare(call)` returns the same as a function of the arrays, for many
+    runs. `kernel` gives the same bits on the GPU. `check` raises ModelError for
     scales and zero points, the result's included, that the arithmetic is not defined for. `dtypes`: of the
     first quantised tensor, input or result, for which all this holds; others go through reals. `plain`: it
     serves for the same integers without a scale, too. `mixed`: which types its other operands have, reals
@@ -42,6 +43,18 @@ class Quantized:
     dtypes: tuple[DType, ...] = EIGHT_BITS
     plain: bool = False
     mixed: bool = False
+    prepare: Callable[[Call], Callable[..., Any]] | None = None
+
+    @classmethod
+    def prepared(
+        cls,
+        prepare: Callable[[Call], Callable[..., Any]],
+        kernel: KernelFunction | None = None,
+        check: Callable[[Call], Any] | None = None,
+        dtypes: tuple[DType, ...] = EIGHT_BITS,
+    ) -> Quantized:
+        """Return the arithmetic that `prepare` states."""
+        return cls(lambda call, *arrays: prepare(call)(*arrays), kernel, check, dtypes, prepare=prepare)
 
 
 @dataclass(frozen=True, slots=True)

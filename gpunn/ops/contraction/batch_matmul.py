@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,12 +101,12 @@ def _check(call: Call) -> None:
 _ROUNDING = Rounding(lambda call: 0, single=True)
 
 
-def _integer(call: Call, a: Array, b: Array) -> Array:
+def _integer(call: Call) -> Callable[..., Array]:
     def real(a: Array, b: Array, _: None, **attrs: Any) -> Array:
         return np.asarray(batch_matmul.reference(a, b, **attrs))
 
-    axis = b.ndim - (2 if call["adj_b"] else 1)
-    return integer_product(call, real, axis, _ROUNDING, a, b)
+    axis = call.input(1).rank - (2 if call["adj_b"] else 1)
+    return integer_product(call, real, axis, _ROUNDING)
 
 
 def _integer_kernel(call: Call) -> Kernel:
@@ -117,7 +118,7 @@ def _integer_kernel(call: Call) -> Kernel:
     _infer,
     _kernel,
     flops=lambda call: 2 * call.y.size * _depth(call),
-    quantized=Quantized(_integer, _integer_kernel, _check, QUANTIZED),
+    quantized=Quantized.prepared(_integer, _integer_kernel, _check, QUANTIZED),
     filter=Filter(),
     accuracy=sums(_depth),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -23,12 +23,11 @@ from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.contraction.integer_product import check_types, integer_product
+from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
 from gpunn.ops.contraction.matmul import channel_reads, product
 from gpunn.ops.contraction.product_kernel import (
     Form,
     centre_filter,
-    constants_only,
     of_integers,
     one_by_one,
     product_kernels,
@@ -140,8 +139,8 @@ def _upwards(call: Call) -> int:
 _ROUNDING = Rounding(_upwards)
 
 
-def _integer_conv2d(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, conv2d.reference, 0, _ROUNDING, x, filter, bias)
+def _integer_conv2d(call: Call) -> Callable[..., Array]:
+    return integer_product(call, conv2d.reference, 0, _ROUNDING)
 
 
 def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
@@ -157,7 +156,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     filter=Filter(output_axis=0, along_input=by_groups),
     accuracy=sums(filter_terms),
     fusible=True,
-    quantized=Quantized(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),
+    quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),
 )
 def conv2d(
     x: Array,
@@ -259,8 +258,8 @@ def _depthwise_kernel(call: Call) -> Kernel:
 _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else 0)
 
 
-def _integer_depthwise(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING, x, filter, bias)
+def _integer_depthwise(call: Call) -> Callable[..., Array]:
+    return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING)
 
 
 def _integer_depthwise_kernels(call: Call) -> Kernels:
@@ -285,7 +284,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
     filter=Filter(output_axis=3, along_input=_by_channel),
     accuracy=sums(lambda call: math.prod(call.input(1).shape[1:3]) + 1),
     fusible=True,
-    quantized=Quantized(_integer_depthwise, _integer_depthwise_kernels, dtypes=QUANTIZED),
+    quantized=Quantized.prepared(_integer_depthwise, _integer_depthwise_kernels, dtypes=QUANTIZED),
 )
 def depthwise_conv2d(
     x: Array,

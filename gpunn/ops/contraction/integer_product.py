@@ -10,7 +10,9 @@ kernels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,30 +99,77 @@ def bias_misfit(bias: Quantization, products: Array) -> str:
 
 
 def integer_product(
-    call: Call,
-    real: Callable[..., Array],
-    axis: int,
-    rounding: Rounding,
-    x: Array,
-    filter: Array,
-    bias: Array | None = None,
-) -> Array:
-    """Compute the stored result of an op whose real reference is `real`; filter output channels at `axis`.
+    call: Call, real: Callable[..., Array], axis: int, rounding: Rounding
+) -> Callable[..., Array]:
+    """Return what computes the stored result of an op whose real reference is `real`, from stored operands.
 
-    The op's real reference computes the sums, which are exact (exact_type). A real input meets the real
-    values of its quantised filter.
+    `axis`: of the filter's output channels. The op's real reference computes the sums, which are exact
+    (_reach). A real input meets the real values of its quantised filter.
     """
     attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
     if call.x.quantization is None:
-        real_filter = dequantize(filter, call.input(1)).astype(x.dtype)
-        biases = bias if bias is None or not call.input(2).quantization else dequantize(bias, call.input(2))
-        return apply_activation(real(x, real_filter, biases, **attrs), call.attrs.get("activation"))
+        return lambda x, filter, bias=None: _of_reals(call, real, attrs, x, filter, bias)
     how = rescaling(call, rounding)
-    centred = filter.astype(np.float32) - np.float32(how.zero_w)
-    low, high = LIMITS[call.x.dtype]
-    exact = exact_type(centred, axis, max(high - how.zero_x, how.zero_x - low))
-    sums = real(x.astype(exact) - exact.type(how.zero_x), centred.astype(exact, copy=False), None, **attrs)
-    return _stored(call, how, sums, 0 if bias is None else bias.astype(np.int64))
+    known: list[tuple[Array, Array | None, _Weights]] = []  # of constants, from one run to the next
+
+    def weights(filter: Array, bias: Array | None) -> _Weights:
+        for of_filter, of_bias, found in known:
+            if of_filter is filter and of_bias is bias:
+                return found
+        found = _Weights.of(call, how, axis, filter, bias)
+        if constants_only(call):
+            known[:] = [(filter, bias, found)]
+        return found
+
+    def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
+        made = weights(filter, bias)
+        exact = made.filter.dtype
+        return made.stored(real(x.astype(exact) - exact.type(how.zero_x), made.filter, None, **attrs))
+
+    return compute
+
+
+def _of_reals(
+    call: Call,
+    real: Callable[..., Array],
+    attrs: Mapping[str, Any],
+    x: Array,
+    filter: Array,
+    bias: Array | None,
+) -> Array:
+    reals = dequantize(filter, call.input(1)).astype(x.dtype)
+    biases = bias if bias is None or not call.input(2).quantization else dequantize(bias, call.input(2))
+    return apply_activation(real(x, reals, biases, **attrs), call.attrs.get("activation"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """The filter without its zero point, in a type with exact sums, and what makes results of these sums."""
+
+    filter: Array
+    stored: Callable[[Array], Array]
+
+    @classmethod
+    def of(cls, call: Call, how: Rescaling, axis: int, filter: Array, bias: Array | None) -> _Weights:
+        """Return what follows from a filter and a bias."""
+        centred = filter.astype(np.float32) - np.float32(how.zero_w)
+        low, high = LIMITS[call.x.dtype]
+        reach = _reach(centred, axis, max(high - how.zero_x, how.zero_x - low))
+        biases = np.zeros(1, np.int64) if bias is None else bias.astype(np.int64)
+        exact = centred.astype(np.float32 if reach < 2**24 else np.float64, copy=False)
+        convert: Callable[[Array, Array], None]
+        if has_int64_sums(call):
+            convert = partial(_rescaled_int64, call, how, biases)
+        elif reach + float(np.abs(biases).max(initial=0)) < 2**31 and (how.shift <= 0).all():
+            convert = _Requantization.of(call, how, biases).convert
+        else:
+            convert = partial(_rescaled, call, how, biases)
+        return cls(exact, partial(_by_block, call, convert=convert))
+
+
+def constants_only(call: Call) -> bool:
+    """Tell whether filter and bias are constants, so that all that follows from them can be kept."""
+    return call.constant[1] and (not call.has(2) or call.constant[2])
 
 
 def has_int64_sums(call: Call) -> bool:
@@ -128,29 +177,97 @@ def has_int64_sums(call: Call) -> bool:
     return call.x.dtype is DType.INT16 and not (call.has(2) and call.input(2).dtype is DType.INT32)
 
 
-def _stored(call: Call, how: Rescaling, sums: Array, bias: Array | int) -> Array:
-    """Convert sums of products to stored results, in blocks that stay in the CPU's cache."""
+def _by_block(call: Call, sums: Array, convert: Callable[[Array, Array], None]) -> Array:
+    """Convert sums of products to stored results, in blocks that stay in the CPU's cache.
+
+    `convert` gets sums, rows of int64 that it may change, and writes the results of these.
+    """
     channels = sums.shape[-1]
     rows = sums.reshape(-1, channels) if channels else sums.reshape(0, 0)
     result = np.empty(rows.shape, call.y.dtype.numpy)
-    away = np.arange(channels) >= how.upwards
     block = max(1, BLOCK // max(1, channels))
-    in_int64 = has_int64_sums(call)
+    total = np.empty((min(block, len(rows)), rows.shape[1]), np.int64)
     for start in range(0, len(rows), block):
         part = slice(start, start + block)
-        total = rows[part].astype(np.int64) + bias
-        factors = how.multiplier, how.shift
-        rescaled = rescale_int64(total, *factors) if in_int64 else rescale(total, *factors, away)
-        result[part] = store(rescaled + how.zero_y, call.y, how.bounds)
+        here = total[: len(result[part])]
+        here[...] = rows[part]
+        convert(here, result[part])
     return result.reshape(sums.shape)
 
 
-def exact_type(filter: Array, axis: int, largest: int) -> np.dtype[Any]:
-    """Return the narrowest float type in which sums of integers up to `largest` times the filter are exact.
+def _rescaled_int64(call: Call, how: Rescaling, bias: Array, total: Array, result: Array) -> None:
+    rescaled = rescale_int64(total + bias, how.multiplier, how.shift)
+    result[...] = store(rescaled + how.zero_y, call.y, how.bounds)
 
-    No partial sum, in any order, exceeds `largest` times the sum of a channel's absolute weights; float32
-    counts to 2^24, float64 to 2^53, which no filter reaches.
+
+def _rescaled(call: Call, how: Rescaling, bias: Array, total: Array, result: Array) -> None:
+    """Convert sums that may leave 32 bits, and then wrap around, also by factors above 1."""
+    away = np.arange(total.shape[1]) >= how.upwards
+    rescaled = rescale(total + bias, how.multiplier, how.shift, away)
+    result[...] = store(rescaled + how.zero_y, call.y, how.bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Requantization:
+    """rescale() of sums that stay within 32 bits, by factors up to 1, in few steps.
+
+    (x m + 2^30) >> 31 and then (. + half) >> right are one shift: (x m + 2^30 + half 2^31) >> (31 + right).
+    Where halves go away from zero, 2^31 less is added below 0 (`below`). `first` is bias m + 2^30, and so is
+    half 2^31 in it if no channel asks for the sign in between; else that is `half`.
+    """
+
+    multiplier: Array
+    first: Array
+    below: Array | None
+    half: Array
+    right: Array
+    bounds: tuple[int, int]
+    zero: int
+
+    @classmethod
+    def of(cls, call: Call, how: Rescaling, bias: Array) -> _Requantization:
+        """Return the steps for a bias."""
+        right = -how.shift
+        half = ((np.int64(1) << right) >> 1) << 31
+        away = (np.arange(call.y.shape[-1]) >= how.upwards) & (half > 0)
+        first = bias * how.multiplier + (1 << 30)
+        low, high = (bound - how.zero_y for bound in how.bounds)
+        below = _single(np.where(away, np.int64(-(1 << 31)), np.int64(0))) if away.any() else None
+        return cls(
+            _single(how.multiplier),
+            first + half if below is None else first,
+            below,
+            _single(half),
+            _single(31 + right),
+            (low, high),
+            how.zero_y,
+        )
+
+    def convert(self, total: Array, result: Array) -> None:
+        """Write the results of sums, which change."""
+        total *= self.multiplier
+        total += self.first
+        if self.below is not None:
+            sign = total >> 63
+            sign &= self.below
+            total += sign
+            total += self.half
+        total >>= self.right
+        np.maximum(total, self.bounds[0], out=total)
+        np.minimum(total, self.bounds[1], out=total)
+        np.add(total, self.zero, out=result, casting="unsafe")
+
+
+def _single(values: Array) -> Array:
+    """Return the one value of equal ones, with which arithmetic is quicker; else the values."""
+    return values[:1] if values.size and (values == values[0]).all() else values
+
+
+def _reach(filter: Array, axis: int, largest: int) -> float:
+    """Return a bound of all partial sums, in any order, of integers up to `largest` times the filter.
+
+    It is `largest` times the sum of a channel's absolute weights. float32 counts to 2^24, float64 to 2^53,
+    which no filter reaches.
     """
     others = tuple(k for k in range(filter.ndim) if k != axis)
-    reach = largest * np.abs(filter).sum(axis=others, dtype=np.float64).max(initial=0)
-    return np.dtype(np.float32 if reach < 2**24 else np.float64)
+    return float(largest * np.abs(filter).sum(axis=others, dtype=np.float64).max(initial=0))

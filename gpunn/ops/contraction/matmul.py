@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from gpunn.kernel import Candidate, Kernel, Pack, Read, Write, ceil_div, fits_i3
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.product_kernel import Form, constants_only, product_kernels
+from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
+from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
@@ -100,11 +100,11 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
 _ROUNDING = Rounding(lambda call: call.y.shape[-1])
 
 
-def _integer_fully_connected(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, fully_connected.reference, 0, _ROUNDING, x, filter, bias)
+def _integer(call: Call) -> Callable[..., Array]:
+    return integer_product(call, fully_connected.reference, 0, _ROUNDING)
 
 
-def _integer_fully_connected_kernels(call: Call) -> Iterator[Candidate]:
+def _integer_kernels(call: Call) -> Iterator[Candidate]:
     pixel = resolve((1, 1), (1, 1), (1, 1), (1, 1), "valid")
     return product_kernels(call, Form(pixel, (1, 1), call.input(1).shape[1]), _ROUNDING)
 
@@ -121,7 +121,7 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
     fusible=True,
     filter=Filter(output_axis=0, along_input=_by_pixel),
     accuracy=sums(filter_terms),
-    quantized=Quantized(_integer_fully_connected, _integer_fully_connected_kernels, dtypes=QUANTIZED),
+    quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
 )
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
     """Compute y = x . filter^T + bias.

@@ -28,7 +28,7 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.integer_product import MIXED, has_int64_sums
+from gpunn.ops.contraction.integer_product import MIXED, constants_only, has_int64_sums
 from gpunn.ops.contraction.product_rescaling import (
     AS_SUMMED,
     FINISH,
@@ -77,11 +77,6 @@ def fold_bias(filter: Array, bias: Array | None, zero_x: int, zero_w: int) -> Ar
 def fold_zero(filter: Array, zero_x: int, zero_w: int) -> Array:
     """Compute fold_bias() without a bias."""
     return fold_bias(filter, None, zero_x, zero_w)
-
-
-def constants_only(call: Call) -> bool:
-    """Tell whether filter and bias are known at compile time, so that they can be packed."""
-    return call.constant[1] and (not call.has(2) or call.constant[2])
 
 
 def centre_filter(filter: Array, zero: int) -> Array:

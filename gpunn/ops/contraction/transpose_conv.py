@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
-from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.product_kernel import centre_filter, constants_only, of_integers
+from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
+from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
@@ -107,8 +107,8 @@ def _kernel(call: Call) -> Kernel:
 _ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else call.y.shape[-1])
 
 
-def _integer(call: Call, x: Array, filter: Array, bias: Array | None = None) -> Array:
-    return integer_product(call, transpose_conv2d.reference, 0, _ROUNDING, x, filter, bias)
+def _integer(call: Call) -> Callable[..., Array]:
+    return integer_product(call, transpose_conv2d.reference, 0, _ROUNDING)
 
 
 def _integer_kernel(call: Call) -> Kernel:
@@ -126,7 +126,7 @@ def _integer_kernel(call: Call) -> Kernel:
     filter=Filter(output_axis=0, along_input=by_groups),
     accuracy=sums(filter_terms),
     fusible=True,
-    quantized=Quantized(_integer, _integer_kernel, dtypes=QUANTIZED),
+    quantized=Quantized.prepared(_integer, _integer_kernel, dtypes=QUANTIZED),
 )
 def transpose_conv2d(
     x: Array,

@@ -1,0 +1,80 @@
+"""Sums of products become stored integers in few steps, and what follows from constants is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.model import Model
+from gpunn.ops.contraction import integer_product
+from gpunn.ops.contraction.integer_product import _Requantization
+from gpunn.ops.contraction.product_rescaling import Rescaling
+from gpunn.ops.fixed_point.affine import quantize_multiplier, rescale
+from gpunn.types import DType, Quantization
+from tests.ops.quantized import quantized, stored
+
+CHANNELS = 19
+EDGES = np.array([0, 1, -1, 2, -2, 2**30, -(2**30), 2**31 - 2**20, -(2**31) + 2**20], np.int64)
+
+
+def how(factors: list[float], upwards: int) -> Rescaling:
+    pairs = np.array([quantize_multiplier(f) for f in factors], np.int64).T
+    return Rescaling(0, 0, 7, pairs[0], pairs[1], upwards, (-100, 120))
+
+
+@pytest.mark.parametrize("upwards", [0, 8, CHANNELS])
+@pytest.mark.parametrize("kind", ["one", "several", "halves", "large", "none"])
+def test_few_steps_round_like_many(kind: str, upwards: int) -> None:
+    rng = np.random.default_rng(upwards)
+    factors = {
+        "one": [0.0123] * CHANNELS,
+        "several": [float(f) for f in 2.0 ** -rng.uniform(0.01, 32, CHANNELS)],
+        "halves": [2.0**-k for k in range(1, CHANNELS + 1)],
+        "large": [0.999999] * CHANNELS,
+        "none": [0.0, 1e-12] * (CHANNELS // 2) + [0.5],
+    }[kind]
+    made = how(factors, upwards)
+    bias = rng.integers(-(2**20), 2**20, CHANNELS)
+    spread = 2.0 ** rng.uniform(1, 30, (400, 1))
+    sums = np.concatenate(
+        [
+            np.broadcast_to(EDGES[:, None], (len(EDGES), CHANNELS)),
+            np.arange(-300, 300)[:, None] - bias,  # so that halves occur
+            (rng.uniform(-1, 1, (400, CHANNELS)) * spread).astype(np.int64),
+        ]
+    )
+    away = np.arange(CHANNELS) >= upwards
+    expected = np.clip(rescale(sums + bias, made.multiplier, made.shift, away) + 7, -100, 120)
+    result = np.empty(sums.shape, np.int8)
+    call: Any = type("Call", (), {"y": quantized(DType.INT8, (1, CHANNELS), 0.5, 7)})
+    _Requantization.of(call, made, bias).convert(sums.copy(), result)
+    np.testing.assert_array_equal(result, expected)
+
+
+def layer(constant: bool) -> Model:
+    model = Model("layer")
+    types = [quantized(DType.INT8, shape, 0.02) for shape in ((3, 32), (9, 32))]
+    x = model.input("x", types[0])
+    w = model.constant("w", stored(1, types[1]), types[1]) if constant else model.input("w", types[1])
+    result = [Quantization((0.05,), (0,))]
+    model.output(*model.add("fully_connected", [x, w], quantization=result))
+    return model
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_what_follows_from_constants_is_computed_once(
+    constant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, real = [], integer_product._Weights.of.__func__
+    of = classmethod(lambda cls, *given: seen.append(1) or real(cls, *given))
+    monkeypatch.setattr(integer_product._Weights, "of", of)
+    model = layer(constant)
+    with model.compile("cpu") as compiled:
+        for seed in range(3):
+            values = [stored(seed, o.type) for o in model.inputs]
+            weights = model.operations[0].inputs[1].value if constant else values[1]
+            exact = values[0].astype(int) @ weights.astype(int).T * 0.02 * 0.02 / 0.05
+            assert np.abs(compiled(*values) - np.clip(exact, -128, 127)).max() <= 0.51
+    assert len(seen) == (1 if constant else 3)
