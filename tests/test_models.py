@@ -161,6 +161,18 @@ def test_any_batch_runs_if_the_file_states_one(name: str, backend: str) -> None:
         np.testing.assert_allclose(both(x), rows, rtol=0, atol=TOLERANCE if real else 0)
 
 
+def test_state_has_a_row_for_each_sample_of_any_batch(backend: str) -> None:
+    """The file states one row; LiteRT refuses more samples."""
+    model = gpunn.load(shared("models/tflite/mnist_lstm.tflite"))
+    x = np.random.default_rng(6).random((3, 28, 28), np.float32)
+    rows = []
+    for row in x:
+        with model.compile("cpu") as one:  # a second run would begin with the state of the first
+            rows.append(one(row[None]))
+    with model.compile(backend, shapes={model.inputs[0].name: x.shape}) as batch:
+        np.testing.assert_allclose(batch(x), np.concatenate(rows), rtol=0, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("name", QUANTISED)
 def test_quantised_model_gives_the_stored_bits_everywhere(name: str, gpu: str) -> None:
     """Both backends' scores are those of LiteRT's default kernels; the best classes are the manifest's."""

@@ -20,7 +20,7 @@ from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, window
 from gpunn.ops.signal import mfcc, rfft, spectrogram
-from gpunn.ops.vision import crop, detection, resize, suppression, warp
+from gpunn.ops.vision import crop, detection, poses, resize, suppression, warp
 
 _FAMILIES = (
     unary.OPS,
@@ -64,6 +64,7 @@ _FAMILIES = (
     detection.OPS,
     suppression.OPS,
     warp.OPS,
+    poses.OPS,
     rfft.OPS,
     spectrogram.OPS,
     mfcc.OPS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -112,6 +113,12 @@ def over_loop_limit(backend: str) -> str:
     if backend == "cpu" or open_device(None, False).properties.max_loop_iterations is None:
         return ""
     return "loop iterations of one invocation"
+
+
+def limit_device(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """Let kernels be made as for a device with other properties, for example max_loop_iterations=8."""
+    device = open_device(None, False)
+    monkeypatch.setattr(device, "properties", replace(device.properties, **limits))
 
 
 def assert_close(

@@ -64,11 +64,11 @@ class Context:
     """The shared data of all readers of one file. `as_stored`: tensors have the shapes in the file.
 
     `constants` are operands by subgraph and tensor. `handles` are the constants for resources, `resources`
-    the resources for these constants. `types` are the types of the first assignments to resources.
-    `initial_values` are the values before the first run; the subgraphs in `done_once` assign them. `tables`
-    are the imported contents. `unfolding` counts constants that unfold. `repeated` counts what is read again
-    of subgraphs in `begun`, which were read before. `latest` are the last graph for which again() was called,
-    and its context.
+    the resources for these constants. `types` are the types of the first assignments to resources,
+    `state_rows` the rows of variable tensors in this batch. `initial_values` are the values before the first
+    run; the subgraphs in `done_once` assign them. `tables` are the imported contents. `unfolding` counts
+    constants that unfold. `repeated` counts what is read again of subgraphs in `begun`, which were read
+    before. `latest` are the last graph for which again() was called, and its context.
     """
 
     file: TfliteFile
@@ -81,6 +81,7 @@ class Context:
     tables: dict[Table, Contents] = field(default_factory=dict)
     initial_values: dict[Key, Array] = field(default_factory=dict)
     types: dict[Variable, TensorType] = field(default_factory=dict)
+    state_rows: dict[Key, int] = field(default_factory=dict)
     done_once: set[int] = field(default_factory=set)
     unfolding: Unfolding = field(init=False)
     begun: set[int] = field(default_factory=set)
@@ -121,12 +122,13 @@ class Context:
         if tensor.type is None:  # an output: operators do not read such a tensor
             raise UnsupportedError(f"{self.file.name}: {tensor} is {tensor.type_name}")
         bounded(tensor.name, tensor.type)
-        value = self.value(tensor)
-        if value is None:  # of UINT8 they are not zero points, in LiteRT
-            value = zeros(
-                replace(tensor.type, quantization=None) if tensor.dtype is DType.UINT8 else tensor.type
-            )
-        return tensor.name, tensor.type, value
+        value, type = self.value(tensor), tensor.type
+        if value is None:
+            if type.rank:
+                type = type.with_shape((self.state_rows.get(key, type.shape[0]), *type.shape[1:]))
+            # In LiteRT, those of UINT8 are not zero points.
+            value = zeros(replace(type, quantization=None) if tensor.dtype is DType.UINT8 else type)
+        return tensor.name, type, value
 
     def value(self, tensor: FileTensor) -> Array | None:
         """Return what the file holds of a tensor, within bounds where that unfolds."""

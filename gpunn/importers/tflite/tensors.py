@@ -12,6 +12,7 @@ from gpunn.importers.tflite.blocks import BLOCKWISE, RowBlocks, row_blocks
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.control import CONTROL
 from gpunn.importers.tflite.result_types import DERIVED
+from gpunn.importers.tflite.state_rows import rows_of_state
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator, FileTensor
 from gpunn.importers.tflite.target import Target
 from gpunn.importers.tflite.types import expect_shape, expect_type
@@ -99,7 +100,18 @@ class Tensors:
         if tensor.dtype is None and not handles:
             what = f"is {tensor.type_name}, which is not supported"
             raise RefusedError(f"input {position} ({tensor.name}) {what}")
+        if tensor.is_variable and not self.context.as_stored:
+            self._follow_batch(index, operator)
         return self.operand(index, f"input {position} of {operator}")
+
+    def _follow_batch(self, index: int, operator: FileOperator) -> None:
+        """Let a state that an operator reads first have the rows that the batch of the input asks for."""
+        first, state = operator.inputs[0], self.graph.tensors[index].type
+        stored = None if first is None else self.graph.tensors[first].type
+        x = None if first is None else self.operands.get(first)
+        if stored is not None and state is not None and x is not None:
+            rows = rows_of_state(operator, state, stored, x.type)
+            self.context.state_rows.setdefault((self.graph.index, index), rows)
 
     def open(self, index: int) -> OpenShape | None:
         """Return a tensor's shape as the file declares it, where it is open and an input's is, too."""

@@ -26,15 +26,9 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import (
-    Function,
-    Kernel,
-    Read,
+    Kernels,
     Unsupported,
-    Write,
-    ceil_div,
-    dims4,
     keep_nan,
-    number_param,
     size_of,
 )
 from gpunn.ops.accuracy import BASIC, PROMISE, Accuracy, sums
@@ -52,13 +46,10 @@ from gpunn.ops.check import (
     expect_ints,
 )
 from gpunn.ops.fixed_point.affine import through_reals
-from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup
-from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.op import KernelFunction, Op, Quantized, op
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
-from gpunn.types import Array, DType, Shape, TensorType
-
-_FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
+from gpunn.ops.reduction.reduce_kernel import reduction, spaces
+from gpunn.types import Array, DType, TensorType
 
 
 def _mean(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
@@ -186,71 +177,17 @@ def _infer(line: Reduction) -> Callable[[Call], TensorType]:
     return infer
 
 
-def _spaces(call: Call) -> tuple[int, tuple[Shape, ...], tuple[Shape, ...]]:
-    """Return lanes, then sizes and strides of the kept and of the reduced dimensions, both merged.
-
-    x is dense, so neighbours of one kind merge and at most half of them are left of each kind.
-    """
-    shape, steps = call.x.shape, dense(call.x.shape)
-    axes = reduced_axes(call)
-    inside = [d for d in range(len(shape)) if d in axes]
-    outside = [d for d in range(len(shape)) if d not in axes]
-    kept = merge(tuple(shape[d] for d in outside), tuple(steps[d] for d in outside))
-    reduced = merge(tuple(shape[d] for d in inside), tuple(steps[d] for d in inside))
-    if max(len(kept[0]), len(reduced[0])) > 4:
-        raise Unsupported("kept and reduced dimensions alternate more than four times")
-    if aligned(*kept):
-        return 4, by_fours(*kept), (reduced[0], tuple(step // 4 for step in reduced[1]))
-    return 1, kept, reduced
-
-
-def _kernel(line: Reduction) -> Callable[[Call], Kernel]:
-    def kernel(call: Call) -> Kernel:
+def _kernel(line: Reduction) -> KernelFunction:
+    def kernel(call: Call) -> Kernels:
         if line.name == "mean" and call.x.dtype not in FLOATS:
-            return _reduction(call, WHOLE_MEAN[call.x.dtype])
+            return reduction(call, WHOLE_MEAN[call.x.dtype])
         initial = line.initial(call) if callable(line.initial) else line.initial
         if call.x.dtype is DType.INT64:
-            return _reduction(call, Folding(initial, line.int64))
+            return reduction(call, Folding(initial, line.int64))
         fold = keep_nan(line.fold, "acc", "x") if line.nan and call.x.dtype in FLOATS else line.fold
-        return _reduction(call, Folding(initial, fold, line.finish))
+        return reduction(call, Folding(initial, fold, line.finish))
 
     return kernel
-
-
-def _reduction(call: Call, how: Folding) -> Kernel:
-    """Make the kernel of a reduction."""
-    lanes, kept, reduced = _spaces(call)
-    outputs, terms = size_of(kept[0]), size_of(reduced[0])
-    share = terms >= WORKGROUP and not how.ordered and (outputs < _FEW or reduced[1][-1] == 1)
-    group = CooperativeGroup(outputs, WORKGROUP if share else 1)
-    return Kernel(
-        body="reduce",
-        threads=group.threads,
-        workgroup=group.workgroup,
-        reads=(Read("x", 0, width=lanes), *how.tables),
-        writes=(Write(width=lanes),),
-        params={
-            "outputs": outputs,
-            "count": terms,
-            "initial": number_param(call.x.dtype, how.initial),
-            "kept": dims4(kept[0], 1),
-            "kept_stride": dims4(kept[1], 0),
-            "reduced": dims4(reduced[0], 1),
-            "reduced_stride": dims4(reduced[1], 0),
-            **how.params,
-        },
-        constants={**group.constants, "ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
-        functions={
-            "enter": Function(("x",), how.enter, ("x",), "acc"),
-            "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
-            "finish": Function(("acc", "place"), how.finish, ("acc", "")),
-        },
-        libraries=how.libraries,
-        lanes=lanes,
-        accumulator=how.accumulator,
-        loop_iterations=ceil_div(terms, group.size),
-        reason=group.reason,
-    )
 
 
 def _as_integers(line: Reduction) -> Quantized:
@@ -260,12 +197,12 @@ def _as_integers(line: Reduction) -> Quantized:
     def reference(call: Call, x: Array) -> Array:
         return through_reals(call, line.meaning, x) if integer.why_not(call) else integer.reference(call, x)
 
-    def kernel(call: Call) -> Kernel:
+    def kernel(call: Call) -> Kernels:
         reason = integer.why_not(call)
         if reason:
             raise Unsupported(reason)
-        lanes, _, _ = _spaces(call)
-        return _reduction(call, integer.folding(call, lanes))
+        lanes, _, _ = spaces(call)
+        return reduction(call, integer.folding(call, lanes))
 
     return Quantized(reference, kernel, dtypes=QUANTIZED)
 
@@ -279,7 +216,7 @@ def _as_stored(line: Reduction) -> Quantized:
         result: Array = line.meaning(x, **call.attrs)
         return result
 
-    def kernel(call: Call) -> Kernel:
+    def kernel(call: Call) -> Kernels:
         if call.x.quantization != call.y.quantization:
             raise Unsupported("input and output are quantised differently")
         return _kernel(line)(call)

@@ -1,9 +1,9 @@
 """Integer arithmetic of reductions of quantised tensors: mean, reduce_sum, reduce_prod.
 
-A mean multiplies the sum of stored values in fixed point. A sum is multiplied in float32 and rounded, as in
-TFLite's default kernels; this function never falls as the sum grows, so the GPU looks up which step of the
-result the sum reaches. A product is scaled to 32 bits after every factor, by a factor of its own, in the
-order of the elements.
+A mean multiplies the sum of stored values in fixed point, or their mean if the sum may need more than 32
+bits. A sum is multiplied in float32 and rounded, as in TFLite's default kernels; this function never falls as
+the sum grows, so the GPU looks up which step of the result the sum reaches. A product is scaled to 32 bits
+after every factor, by a factor of its own, in the order of the elements.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Folding:
     read.
 
     `enter`: what makes an accumulator, of dtype `accumulator` where it is not the result's, of a term.
-    `ordered`: the terms must be joined one after the other.
+    `ordered`: the terms must be joined one after the other. `most`: how many terms one accumulator holds, if
+    not all; `last` then folds the results of parts of so many terms.
     """
 
     initial: float
@@ -55,6 +56,8 @@ class Folding:
     ordered: bool = False
     enter: str = "x"
     accumulator: DType | None = None
+    most: int = 0
+    last: Folding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,14 @@ def _total(call: Call, x: Array) -> Array:
     return np.asarray(np.sum(x, axis=reduced_axes(call), keepdims=call["keep_dims"], dtype=np.int64))
 
 
-def _why_no_sum(call: Call) -> str:
+def _fitting(call: Call) -> int:
+    """Return how many stored values have a sum that fits 32 bits, whatever they are."""
     low, high = LIMITS[call.x.dtype]
-    return "a sum of stored values may not fit 32 bits" if (high - low) * _count(call) >= _MOST else ""
+    return (_MOST - 1) // (high - low)
+
+
+def _why_no_sum(call: Call) -> str:
+    return "a sum of stored values may not fit 32 bits" if _count(call) > _fitting(call) else ""
 
 
 # ---- mean
@@ -156,6 +164,8 @@ def _image_mean_rescaling(call: Call, shifted: float) -> _MeanRescaling:
 
 
 def _mean(call: Call, x: Array) -> Array:
+    if _count(call) > _fitting(call):
+        return _long_mean(call, x)
     how, total = _mean_rescaling(call), _total(call, x)
     away = np.arange(total.shape[-1]) >= how.upwards if how.upwards else True
     return store(
@@ -163,7 +173,50 @@ def _mean(call: Call, x: Array) -> Array:
     )
 
 
+def _long_factor(call: Call) -> tuple[int, tuple[int, int], int]:
+    """Return the factor of means of many terms: bits of fraction, (m, shift), and what is subtracted before.
+
+    TFLite adds up in 32 bits, which overflow. Here a sum of 64 bits is divided to a mean with as many bits of
+    fraction as 31 bits hold, and this is rescaled.
+    """
+    (scale, zero), (to_scale, _) = scale_of(call, call.x), scale_of(call, call.y)
+    low, high = LIMITS[call.x.dtype]
+    fraction = 30 - (high - low).bit_length()
+    return fraction, quantize_multiplier(scale / to_scale / 2**fraction), _count(call) * zero
+
+
+def _long_mean(call: Call, x: Array) -> Array:
+    fraction, factor, before = _long_factor(call)
+    total = (_total(call, x) - before) << fraction
+    mean = np.sign(total) * (np.abs(total) // _count(call))
+    return store(rescale(mean, *factor) + scale_of(call, call.y)[1], call.y, LIMITS[call.y.dtype])
+
+
+def _long_mean_folding(call: Call) -> Folding:
+    fraction, (m, shift), before = _long_factor(call)
+    to_zero = scale_of(call, call.y)[1]
+    low, high = (limit - to_zero for limit in LIMITS[call.y.dtype])
+    total = f"i64_shift_left(i64_subtract(acc, p.before), {fraction}u)"
+    mean = f"i64_to_i32(truncated_quotient({total}, i64_from_i32(i32(p.count))))"
+    last = Folding(
+        0,
+        "i64_add(acc, x)",
+        f"clamp(rescale({mean}, p.factor.x, p.factor.y, true), p.bounds.x, p.bounds.y) + p.factor.w",
+        ("affine", "int64_division"),
+        {
+            "factor": (m, shift, 0, to_zero),
+            "bounds": (low, high, 0, 0),
+            "before": (before % 2**32, before % 2**64 >> 32),
+        },
+        enter="i64_from_i32(x)",
+        accumulator=DType.INT64,
+    )
+    return Folding(0, "acc + x", most=_fitting(call), last=last)
+
+
 def _mean_folding(call: Call, lanes: int) -> Folding:
+    if _count(call) > _fitting(call):
+        return _long_mean_folding(call)
     how = _mean_rescaling(call)
     low, high = (limit - how.after for limit in LIMITS[call.y.dtype])
     away = "place % p.channels.x >= p.channels.y"
@@ -263,9 +316,7 @@ def _product_folding(call: Call, _: int) -> Folding:
 
 
 INTEGER: Mapping[str, Integer] = {
-    "mean": Integer(
-        _mean, _mean_folding, lambda call: _why_no_sum(call) if call.x.size else "the mean of no elements"
-    ),
+    "mean": Integer(_mean, _mean_folding, lambda call: "" if call.x.size else "the mean of no elements"),
     "reduce_prod": Integer(_product, _product_folding, _why_no_product),
     "reduce_sum": Integer(_sum, _sum_folding, _why_no_sum),
 }

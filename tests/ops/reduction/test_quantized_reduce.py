@@ -8,6 +8,7 @@ import pytest
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.harness import limit_device
 from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
 from tests.ops.reduction.test_reduce import CASES, OPERATORS
 
@@ -112,11 +113,11 @@ def test_quantised_reductions_saturate(dtype: DType, backend: str) -> None:
 
 
 def test_reductions_without_integer_arithmetic(backend: str) -> None:
-    """Sums of 2^31 and more, and reductions of no elements, go through reals."""
+    """Sums of 2^31 and more, and products of no elements, go through reals; such a mean does not."""
     type = quantized(DType.INT8, (1, 2**23 + 2**16), 2.0**-24, -128)
     y = Quantization((1 / 32,), (0,))
     x = np.full(type.shape, 127, np.int8)
-    for op, host in (("reduce_sum", "may not fit 32 bits"), ("mean", "may not fit 32 bits")):
+    for op, host in (("reduce_sum", "may not fit 32 bits"), ("mean", "")):
         (found,) = check_integer(op, [x], [type], {"axes": (1,)}, y, backend=backend, host=host)
         assert found.tolist() == [127 if op == "reduce_sum" else 0]
     (found,) = check_integer(
@@ -133,3 +134,40 @@ def test_reductions_without_integer_arithmetic(backend: str) -> None:
         "reduce_sum", [x[:, :0]], [type.with_shape((1, 0))], {"axes": (1,)}, y, backend=backend
     )
     assert found.tolist() == [0]
+
+
+@pytest.mark.parametrize("count", [32_768, 70_003])
+def test_means_of_more_int16_than_32_bits_hold(count: int, backend: str) -> None:
+    """The mean is the exact one, rounded to a step; LiteRT's sums overflow from 2^31 on."""
+    random = np.random.default_rng(count)
+    for low, high, zero in ((-32768, 32768, 0), (15_000, 32_768, -5), (-32768, -32767, 32767)):
+        for axes, shape in (((1,), (2, count)), ((0,), (count, 3)), ((0,), (count, 4))):
+            type = quantized(DType.INT16, shape, 0.1, zero)
+            x = random.integers(low, high, shape).astype(np.int16)
+            y = Quantization((0.23,), (7,))
+            (found,) = check_integer("mean", [x], [type], {"axes": axes}, y, backend=backend)
+            exact = (x.astype(np.float64).mean(axis=axes[0]) - zero) * 0.1 / 0.23 + 7
+            assert np.abs(found - np.clip(exact, -32768, 32767)).max() <= 0.5 + 2**-8
+
+
+def test_the_mean_of_many_int16_worked_by_hand(backend: str) -> None:
+    """Half of 40,000 are 100, half 103, of 0.5 each: 50.75, in steps of 0.25 from -3."""
+    type = quantized(DType.INT16, (40_000,), 0.5, 0)
+    x = np.repeat(np.array([100, 103], np.int16), 20_000)
+    y = Quantization((0.25,), (-3,))
+    (found,) = check_integer("mean", [x], [type], {"axes": (0,)}, y, backend=backend)
+    assert found == 200
+
+
+@pytest.mark.parametrize("op", ["mean", "reduce_sum", "reduce_max", "reduce_min"])
+@pytest.mark.parametrize(("shape", "axes"), [((3, 1100), (1,)), ((1000, 12), (0,)), ((2, 40, 30, 4), (1, 2))])
+def test_quantised_reductions_in_parts(
+    op: str, shape: tuple[int, ...], axes: tuple[int, ...], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device whose loops go round only a few times gives the same bits."""
+    limit_device(monkeypatch, max_loop_iterations=7)
+    for dtype in (DType.INT8, DType.UINT8, DType.INT16):
+        type = quantized(dtype, shape, 0.1, 0 if dtype is DType.INT16 else 3)
+        choice = op in ("reduce_max", "reduce_min")
+        y = type.quantization if choice else Quantization((0.17 if op == "mean" else 4.0,), (1,))
+        check_integer(op, [stored(1, type)], [type], {"axes": axes}, y, backend=backend)

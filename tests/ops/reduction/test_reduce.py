@@ -10,7 +10,7 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.ops import OPS
 from gpunn.types import Array
-from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.harness import ATOL, EPS, check, check_litert, limit_device, model_of, random
 
 # Shape and axes: kept and reduced dimensions in every order, short and long.
 CASES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
@@ -224,3 +224,40 @@ def test_small_integers(dtype: Any, backend: str) -> None:
     for op in ("reduce_max", "reduce_min", "reduce_prod", "reduce_sum"):
         check(op, [x], {"axes": (1,)}, backend=backend)
         check(op, [x[:, :0]], {"axes": (1,)}, backend="cpu")
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((3, 1100), (1,)), ((1000, 12), (0,)), ((2, 40, 3, 30), (1, 3))])
+@pytest.mark.parametrize("keep_dims", [False, True])
+def test_long_reductions_in_parts(
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    keep_dims: bool,
+    backend: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device whose loops go round only a few times folds parts of the terms, and then the parts."""
+    limit_device(monkeypatch, max_loop_iterations=7)
+    attrs = {"axes": axes, "keep_dims": keep_dims}
+    terms = int(np.prod([shape[axis] for axis in axes]))
+    x = random(1, *shape)
+    for op, values in (("mean", x), ("reduce_sum", x), ("reduce_max", x), ("reduce_min", x)):
+        check(op, [values], attrs, backend=backend, atol=terms * 4 * terms * EPS)
+    check("reduce_prod", [random(2, *shape, low=0.999, high=1.001)], attrs, backend=backend, rtol=terms * EPS)
+    for dtype in (np.int32, np.int64):
+        whole = np.random.default_rng(2).integers(-(2**31), 2**31, shape).astype(dtype)
+        for op in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"):
+            check(op, [whole], attrs, backend=backend)
+    small = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
+    for op in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"):
+        check(op, [small], attrs, backend=backend)
+    for op in ("reduce_any", "reduce_all"):
+        check(op, [x > 3.9], attrs, backend=backend)
+        check(op, [x > -3.999], attrs, backend=backend)
+    check("reduce_max", [x.astype(np.float16)], attrs, backend=backend, rtol=2**-11)
+
+
+def test_a_long_sum_on_the_device_as_it_is(backend: str) -> None:
+    """Five million terms are more than the loops of lavapipe's invocations take."""
+    x = np.random.default_rng(0).integers(-3, 4, 5_000_000).astype(np.float32)
+    (y,) = check("reduce_sum", [x], {"axes": (0,)}, backend=backend, atol=0, rtol=0)
+    assert y == x.astype(np.float64).sum()

@@ -8,10 +8,10 @@ from gpunn.custom import CustomOperator
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.custom import PREFIX, custom_rule
 from gpunn.importers.tflite.list_writes import LIST_WRITE
-from gpunn.importers.tflite.rules import mediapipe, signal, slices
+from gpunn.importers.tflite.rules import coral, mediapipe, signal, slices
 from gpunn.importers.tflite.rules.table import OPERATORS, REFUSED, Rule
 
-KNOWN: Mapping[str, Rule] = {**mediapipe.OPERATORS, **signal.CUSTOM}
+KNOWN: Mapping[str, Rule] = {**mediapipe.OPERATORS, **signal.CUSTOM, **coral.OPERATORS}
 
 
 def rule_of(code: str, custom: Mapping[str, CustomOperator]) -> Rule:

@@ -1,0 +1,128 @@
+"""Kernels of reductions: what each result folds, by cooperative groups, in parts if there are many terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpunn.kernel import (
+    Function,
+    Kernel,
+    Read,
+    Scratch,
+    Unsupported,
+    Write,
+    ceil_div,
+    dims4,
+    number_param,
+    size_of,
+)
+from gpunn.ops.call import Call
+from gpunn.ops.check import QUANTIZED
+from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup
+from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
+from gpunn.ops.reduction.reduce_integer import Folding, reduced_axes
+from gpunn.types import DType, Shape, TensorType
+
+Spaces = tuple[Shape, ...]  # sizes, then strides
+# The dtype of partial results, where it is not that of the results.
+_PARTIAL = {DType.FLOAT16: DType.FLOAT32, **dict.fromkeys((*QUANTIZED, DType.BOOL), DType.INT32)}
+_FEW = 4096  # outputs (vectors): below it, one invocation each leaves a GPU idle
+
+
+def spaces(call: Call) -> tuple[int, Spaces, Spaces]:
+    """Return lanes, then sizes and strides of the kept and of the reduced dimensions, both merged.
+
+    x is dense, so neighbours of one kind merge and at most half of them are left of each kind.
+    """
+    shape, steps = call.x.shape, dense(call.x.shape)
+    axes = reduced_axes(call)
+    inside = [d for d in range(len(shape)) if d in axes]
+    outside = [d for d in range(len(shape)) if d not in axes]
+    kept = merge(tuple(shape[d] for d in outside), tuple(steps[d] for d in outside))
+    reduced = merge(tuple(shape[d] for d in inside), tuple(steps[d] for d in inside))
+    if max(len(kept[0]), len(reduced[0])) > 4:
+        raise Unsupported("kept and reduced dimensions alternate more than four times")
+    if aligned(*kept):
+        return 4, by_fours(*kept), (reduced[0], tuple(step // 4 for step in reduced[1]))
+    return 1, kept, reduced
+
+
+def reduction(call: Call, how: Folding) -> Sequence[Kernel]:
+    """Make the kernels of a reduction: one, or one for parts of the terms and one that joins the parts."""
+    lanes, kept, reduced = spaces(call)
+    outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    share = _share(call, how, outputs, reduced)
+    parts = ceil_div(terms, share) if share else 1
+    if parts == 1:
+        return [_folding(call, how, lanes, kept, reduced)]
+    between = Scratch(TensorType(_PARTIAL.get(call.y.dtype, call.y.dtype), (parts, outputs, lanes)))
+    first = Folding(how.initial, how.fold, enter=how.enter)
+    last = how.last or replace(how, enter="x")
+    return [
+        _folding(call, first, lanes, kept, reduced, share, target=between),
+        _folding(call, last, lanes, ((outputs,), (1,)), ((parts,), (outputs,)), source=between),
+    ]
+
+
+def _share(call: Call, how: Folding, outputs: int, reduced: Spaces) -> int:
+    """Return how many terms a kernel folds, as far as 32 bits and the device's loops allow; 0: all."""
+    most, limit = how.most, call.device.max_loop_iterations
+    group = _group(how, outputs, reduced)
+    if limit is not None and not how.ordered and how.accumulator is None:
+        most = min(most or limit * group.size, limit * group.size)
+    return most
+
+
+def _group(how: Folding, outputs: int, reduced: Spaces) -> CooperativeGroup:
+    """Choose the invocations that share a result."""
+    shared = size_of(reduced[0]) >= WORKGROUP and not how.ordered
+    return CooperativeGroup(outputs, WORKGROUP if shared and (outputs < _FEW or reduced[1][-1] == 1) else 1)
+
+
+def _folding(
+    call: Call,
+    how: Folding,
+    lanes: int,
+    kept: Spaces,
+    reduced: Spaces,
+    share: int = 0,
+    source: int | Scratch = 0,
+    target: int | Scratch = 0,
+) -> Kernel:
+    """Make a kernel that folds terms, or parts of `share` terms each, whose results it writes in order."""
+    outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    share = share or max(terms, 1)
+    parts = max(ceil_div(terms, share), 1)
+    group = replace(_group(how, outputs, reduced), results=outputs * parts)
+    return Kernel(
+        body="reduce",
+        threads=group.threads,
+        workgroup=group.workgroup,
+        reads=(Read("x", source, width=lanes), *how.tables),
+        writes=(Write(output=target, width=lanes),),
+        params={
+            "outputs": outputs,
+            "parts": parts,
+            "count": size_of(spaces(call)[2][0]),
+            "terms": terms,
+            "share": share,
+            "initial": number_param(call.x.dtype, how.initial),
+            "kept": dims4(kept[0], 1),
+            "kept_stride": dims4(kept[1], 0),
+            "reduced": dims4(reduced[0], 1),
+            "reduced_stride": dims4(reduced[1], 0),
+            **how.params,
+        },
+        constants={**group.constants, "ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
+        functions={
+            "enter": Function(("x",), how.enter, ("x",), "acc"),
+            "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
+            "finish": Function(("acc", "place"), how.finish, ("acc", "")),
+        },
+        libraries=how.libraries,
+        lanes=lanes,
+        accumulator=how.accumulator,
+        loop_iterations=ceil_div(min(share, terms), group.size),
+        reason=group.reason if parts == 1 else f"{group.reason}, of {parts} parts of the terms",
+    )
