@@ -11,6 +11,7 @@ from gpunn.graph.operation import Operand
 from gpunn.importers.common.names import Names
 from gpunn.importers.common.refusals import Refusals
 from gpunn.importers.common.template import checked, template
+from gpunn.importers.coreml.contradictions import warnings_of
 from gpunn.importers.coreml.features import classes_of, inputs_of
 from gpunn.importers.coreml.file import Model, decoded, model_of
 from gpunn.importers.coreml.layer import CustomOperators
@@ -48,6 +49,7 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
         made = undecided(model, features, unread, read_layers, error)
     made.classes = classes_of(model)
     made.labels = () if made.classes is None else tuple(map(str, made.classes.labels))
+    made.warnings = warnings_of(model, made)
     made.template = template(name, inputs.inputs, checked(read_layers), made)
     made.template.contents = lambda: (data, {"custom": custom})
     return made

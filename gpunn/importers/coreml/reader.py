@@ -22,10 +22,9 @@ from gpunn.importers.coreml.node import Node
 from gpunn.importers.coreml.rules.custom import operator_of
 from gpunn.importers.coreml.rules.table import RULES
 from gpunn.importers.coreml.scope import Scope
-from gpunn.importers.coreml.statements import ANY_SEED, CONTROL, Block, Drawn, Key, Plain
+from gpunn.importers.coreml.statements import ANY_SEED, BODIES, CONTROL, Block, Drawn, Key, Plain
 
 LAYER_TYPES = frozenset((*RULES, *CONTROL))  # those that are read
-BODIES = {"loop": ("conditionNetwork", "bodyNetwork"), "branch": ("ifBranch", "elseBranch")}
 Tensors = Mapping[str, Operand | None]  # by name; None: a layer that is refused computes it
 
 

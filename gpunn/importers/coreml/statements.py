@@ -38,6 +38,7 @@ Key = str | Flag | Drawn  # the name of a tensor of the network, or of what no l
 Keys = frozenset[Key]
 NOTHING: Keys = frozenset()
 CONTROL = ("branch", "loop", "loopBreak", "loopContinue")  # layers that are no Plain statements
+BODIES = {"loop": ("conditionNetwork", "bodyNetwork"), "branch": ("ifBranch", "elseBranch")}
 ANY_SEED = -1
 DRAWING = (  # layers that draw random numbers
     *("randomNormalStatic", "randomNormalLike", "randomNormalDynamic"),
