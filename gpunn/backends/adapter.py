@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SOFTWARE = "CPU"  # adapter_type of software rasterisers such as Mesa's lavapipe
 
@@ -21,8 +21,8 @@ class DeviceInfo:
     kind: str
     driver: str
     api: str
-    limits: Mapping[str, int]
-    features: tuple[str, ...]
+    limits: Mapping[str, int] = field(repr=False)
+    features: tuple[str, ...] = field(repr=False)
     pci: tuple[int, int] | None = None
 
     @property

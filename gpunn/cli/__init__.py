@@ -17,6 +17,7 @@ from gpunn.cli.classify import classify
 from gpunn.cli.compare import compare
 from gpunn.cli.devices import devices
 from gpunn.cli.inspect import inspect
+from gpunn.cli.paths import remove_copies, said
 from gpunn.cli.profile import profile
 from gpunn.cli.show import remark
 from gpunn.errors import GpunnError
@@ -26,7 +27,6 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -76,6 +76,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except typer.Abort:
         return EXIT_INTERRUPTED
+    finally:
+        remove_copies()
     return result if isinstance(result, int) else 0
 
 
@@ -98,5 +100,5 @@ def _quieten_libraries() -> None:
 
 
 def _fail(message: str) -> int:
-    remark(f"gpunn: {message}")
+    remark(f"gpunn: {said(message)}")
     return EXIT_ERROR

@@ -14,6 +14,7 @@ from gpunn.bench.conditions import load_text
 from gpunn.bench.group import Turns
 from gpunn.bench.measure import ALL, BACKENDS, PREFERENCES, preference_text
 from gpunn.bench.peers import OTHERS
+from gpunn.cli.complete import listed
 from gpunn.cli.grid import ABSENT, Grid, number, report
 from gpunn.cli.progress import progress_bars
 from gpunn.cli.show import (
@@ -43,11 +44,17 @@ class BenchCommand(TyperCommand):
 
 def bench(
     model: ModelFile,
-    backends: Annotated[str, typer.Option(metavar="NAMES", help="Of gpunn, with commas between.")] = ",".join(
-        BACKENDS
-    ),
+    backends: Annotated[
+        str,
+        typer.Option(metavar="NAMES", autocompletion=listed(BACKENDS), help="Of gpunn, with commas between."),
+    ] = ",".join(BACKENDS),
     preferences: Annotated[
-        str, typer.Option(metavar="NAMES", help=f"Separated by commas: {', '.join(PREFERENCE_NAMES)}.")
+        str,
+        typer.Option(
+            metavar="NAMES",
+            autocompletion=listed(PREFERENCE_NAMES),
+            help=f"Separated by commas: {', '.join(PREFERENCE_NAMES)}.",
+        ),
     ] = ",".join(map(preference_text, PREFERENCES)),
     batch: Annotated[str, typer.Option(metavar="N,N,...", help="Numbers of samples in one run.")] = "1",
     peers: Annotated[
@@ -55,6 +62,7 @@ def bench(
         typer.Option(
             metavar="[NAMES]",
             show_default=False,
+            autocompletion=listed(tuple(OTHERS)),
             help=f"Other libraries to measure, separated by commas: {', '.join(OTHERS)}; without names: all. "
             "If one is not installed, or cannot run the model, a note says so.",
         ),

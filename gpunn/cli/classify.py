@@ -19,6 +19,7 @@ from rich.text import Text
 import gpunn
 from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
+from gpunn.cli.paths import files, one_file, shown
 from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.show import (
     KINDS,
@@ -27,7 +28,6 @@ from gpunn.cli.show import (
     PreferenceName,
     Relaxed,
     duration,
-    expanded,
     json_text,
     plain,
     remark,
@@ -80,14 +80,18 @@ def classify(
         typer.Argument(
             metavar="PHOTO",
             show_default=False,
-            help="Photos in any format that Pillow reads, or folders, searched with all their subfolders; "
-            "files in a folder that are not photos are skipped and counted.",
+            callback=files,
+            help="Photos in any format that Pillow reads, - for one from standard input, or folders, "
+            "which are searched with all their subfolders; files in them that are not photos are skipped "
+            "and counted.",
         ),
     ],
     model: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help=f"An image classifier, a {KINDS} file.  [default: gpunn's own, CIFAR-10]"
+            metavar="FILE",
+            callback=one_file,
+            help=f"An image classifier, a {KINDS} file.  [default: gpunn's own, CIFAR-10]",
         ),
     ] = None,
     labels: Annotated[
@@ -131,7 +135,7 @@ def classify(
     Each photo is turned upright, gets a white background if it is transparent, and is resized to the
     model's input size.
     """
-    candidates = _gather(expanded(photos))
+    candidates = _gather(photos)
     chosen = preference or ("fast-single-answer" if len(candidates) == 1 else "sustained-speed")
     loaded = gpunn.load(model or vision.default_model())
     if batch is not None:
@@ -225,7 +229,7 @@ def _read_photos(
 def _print_report(console: Console, report: _Report) -> None:
     for result in report.results:
         heading = "probability" if result.probabilities else "score"
-        say(console, plain(result.photo), style="bold")
+        say(console, plain(shown(result.photo)), style="bold")
         if result.known is False:
             text = vision.verdict(result.top[0], result.known, probability=result.probabilities)
             say(console, plain(text), style="yellow")
@@ -278,7 +282,7 @@ def _document(report: _Report) -> dict[str, Any]:
         "seconds": {"compile": report.compile_seconds, "photos": report.photo_seconds},
         "photos": [
             {
-                "photo": str(result.photo),
+                "photo": shown(result.photo),
                 "scores": "probabilities" if result.probabilities else "raw",
                 "known": result.known,
                 "top": [{"rank": rank, **asdict(guess)} for rank, guess in enumerate(result.top, 1)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +11,17 @@ import typer
 import gpunn
 from gpunn import vision
 from gpunn.cli.comparison import print_comparison
+from gpunn.cli.complete import listed
+from gpunn.cli.paths import files
 from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import AllColumns, ModelFile, expanded, json_text, plain, stdout, words
+from gpunn.cli.show import AllColumns, DeviceName, ModelFile, json_text, plain, stdout, words
 from gpunn.comparison.litert import RESOLVERS
 from gpunn.comparison.sides import EXACT, RELAXED
 from gpunn.importers import SUFFIXES
 
 EXIT_DIFFERENT = 1
+BACKENDS = ("webgpu", "cpu", EXACT, *RESOLVERS)
 
 
 def compare(
@@ -27,20 +31,24 @@ def compare(
         typer.Argument(
             metavar="[INPUTS]...",
             show_default=False,
-            help="Photos, folders of photos, .npy or .npz files.  [default: random tensors]",
+            callback=files,
+            help="Photos, folders of photos, .npy or .npz files, - for one from standard input.  "
+            "[default: random tensors]",
         ),
     ] = None,
     backends: Annotated[
         str,
         typer.Option(
             metavar="NAMES",
+            autocompletion=listed(BACKENDS, devices=True),
             help="Backends to compare, separated by commas: webgpu, cpu, cpu64, litert, litert-ref, "
-            "or part of an adapter's name.",
+            "or GPUs as for --device.",
         ),
     ] = "webgpu,cpu",
     reference: Annotated[
         str, typer.Option(metavar="NAME", help="The backend to compare with; cpu64 computes in float64.")
     ] = "cpu64",
+    device: DeviceName = None,
     per_layer: Annotated[
         bool,
         typer.Option(
@@ -106,8 +114,7 @@ def compare(
     if random is not None and (inputs or truth):
         raise typer.BadParameter("random inputs and files exclude each other", param_hint="--random")
     scale = mean_and_std(pixels, mean, std)
-    inputs = expanded(inputs or ())
-    models = [path for path in inputs if path.suffix.lower() in SUFFIXES]
+    models = [path for path in inputs or () if path.suffix.lower() in SUFFIXES]
     if models:
         raise typer.BadParameter(f"{models[0]} is a model; compare it with --other {models[0]}")
     if save_layer is not None:
@@ -121,7 +128,7 @@ def compare(
         found = gpunn.compare(
             model,
             inputs or random,
-            _names(backends, relaxed),
+            _names(backends, device, relaxed),
             reference=reference,
             per_layer=per_layer,
             layer_samples=layer_samples,
@@ -150,8 +157,11 @@ def compare(
     return 0 if found.ok else EXIT_DIFFERENT
 
 
-def _names(backends: str, relaxed: bool) -> list[str]:
-    """Return the backends by name; with `relaxed`, also gpunn's own in relaxed form."""
-    names = words(backends)
+def _names(backends: str, device: str | None, relaxed: bool) -> list[str]:
+    """Return the backends by name, a device for webgpu; with `relaxed`, also gpunn's own in relaxed form."""
+    names = [
+        name if device is None else re.sub(f"^webgpu(?=$|{RELAXED}$)", lambda _: device, name)
+        for name in words(backends)
+    ]
     ours = (name for name in names if name not in (EXACT, *RESOLVERS) and not name.endswith(RELAXED))
     return [*names, *(name + RELAXED for name in ours if relaxed)]

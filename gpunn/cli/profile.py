@@ -12,6 +12,7 @@ from rich.console import Console
 import gpunn
 from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, called, places
+from gpunn.cli.paths import files
 from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_profile
 from gpunn.cli.progress import progress_bars
@@ -21,7 +22,6 @@ from gpunn.cli.show import (
     DeviceName,
     ModelFile,
     duration,
-    expanded,
     json_text,
     plain,
     stdout,
@@ -45,7 +45,9 @@ def profile(
         typer.Argument(
             metavar="[INPUTS]...",
             show_default=False,
-            help="A photo, or .npy or .npz files; only the first sample runs.  [default: a random one]",
+            callback=files,
+            help="A photo, or .npy or .npz files, - for one from standard input; only the first sample "
+            "runs.  [default: a random one]",
         ),
     ] = None,
     backend: Annotated[BackendName, typer.Option(help="Where to run.")] = "auto",
@@ -75,9 +77,8 @@ def profile(
     if plot is not None:
         check_plot(plot)
     loaded, scale = gpunn.load(model), mean_and_std(pixels, mean, std)
-    files = expanded(inputs or ())
-    read = file_source(loaded, files, mean=scale[0], std=scale[1]).samples
-    arrays = next(read).arrays if files else None
+    read = file_source(loaded, inputs or (), mean=scale[0], std=scale[1]).samples
+    arrays = next(read).arrays if inputs else None
     with progress_bars(quiet=as_json) as told:
         found = gpunn.profile(
             loaded,

@@ -6,7 +6,6 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from glob import glob, has_magic
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -14,11 +13,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from gpunn.cli.complete import device_names
+from gpunn.cli.paths import one_file
 from gpunn.compilation.preference import Preference
 from gpunn.importers import SUFFIXES
 
 KINDS = " or ".join((", ".join(SUFFIXES[:-1]), SUFFIXES[-1]))  # of model files
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help=f"A {KINDS} file.")]
+ModelFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        show_default=False,
+        callback=one_file,
+        help=f"A {KINDS} file; - is standard input.",
+    ),
+]
 BackendName = Literal["auto", "webgpu", "cpu"]
 PreferenceName = Literal["low-power", "fast-single-answer", "sustained-speed"]
 PREFERENCE_NAMES: tuple[str, ...] = get_args(PreferenceName)
@@ -28,6 +37,7 @@ DeviceName = Annotated[
         "--device",
         metavar="DEVICE",
         show_default=False,
+        autocompletion=device_names,
         help="Which GPU: its number in `gpunn devices`, a part of its name, or its PCI id.",
     ),
 ]
@@ -84,18 +94,6 @@ def input_shapes(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
             raise typer.BadParameter(
                 f"--shape should be NAME=N,N,... such as input=1,320,320,3, got {option}"
             )
-    return found
-
-
-def expanded(paths: Sequence[Path]) -> list[Path]:
-    """Replace each pattern such as *.jpg by the files that it matches, sorted, as most shells do.
-
-    ** matches any folders. A path that exists, and a pattern that matches nothing, stay as they are.
-    """
-    found: list[Path] = []
-    for path in paths:
-        matches = [] if path.exists() or not has_magic(str(path)) else sorted(glob(str(path), recursive=True))
-        found += map(Path, matches or [str(path)])
     return found
 
 

@@ -30,6 +30,9 @@ class Event:
         self._carry_out = carry_out
         self._stop = stop
 
+    def __repr__(self) -> str:
+        return f"<Event of a run that {'has ended' if self.done() else 'is under way'}>"
+
     def wait(self, timeout: float | None = None) -> None:
         """Block until the run has ended. Raises what the run raised, and as result()."""
         self._results(timeout)

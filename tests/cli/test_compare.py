@@ -151,3 +151,10 @@ def test_errors(run: Run, tmp_path: Path) -> None:
     run("compare", MODEL, "--backends", "cpu64").must_fail_with("nothing to compare")
     run("compare", MODEL, tmp_path / "none.png", "--backends", "cpu").must_fail_with("none.png")
     run("compare", MODEL, tmp_path, "--random", 2).must_fail_with("exclude each other")
+
+
+def test_a_device_stands_for_webgpu(run: Run, gpu: str) -> None:
+    args = ("compare", MODEL, "--random", 1, "--backends", "webgpu-relaxed,cpu", "--device", "0")
+    names = [side["name"] for side in run(*args, "--json").json["sides"]]
+    assert names == ["cpu64", "0-relaxed", "cpu"]
+    run(*args[:-1], "nobody").must_fail_with("there is no backend 'nobody-relaxed'")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import gpunn
-from gpunn.cli.show import expanded
+from gpunn.cli.paths import expanded
 from gpunn.types import float32
 from tests.cli.conftest import Run
 from tests.importers.coreml import twins
