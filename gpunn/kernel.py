@@ -60,7 +60,7 @@ class Read:
     load then, and its index counts vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a
     constant operand; it gets the constants at positions `also` as further arguments, None for absent ones,
     and its result has `dtype` where that is not the operand's. `value` is a table that the kernel brings
-    itself.
+    itself. `window`: the first byte and the number of bytes, where it reads a part of the operand.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Read:
     also: tuple[int, ...] = ()
     dtype: DType | None = None
     value: Array | None = None
+    window: tuple[int, int] | None = None
 
     @property
     def present(self) -> bool:
@@ -82,11 +83,13 @@ class Write:
     """An operand that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
+    `window`: as of Read.
     """
 
     name: str = "y"
     output: int | Scratch = 0
     width: int = 1
+    window: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

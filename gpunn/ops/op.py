@@ -15,6 +15,7 @@ from gpunn.ops.call import Call, Infer
 from gpunn.ops.expansion import Expand
 from gpunn.ops.filter import Filter
 from gpunn.ops.guard import Guard
+from gpunn.ops.parts import Divide, by_axes
 from gpunn.types import Array, DType
 
 EIGHT_BITS = (DType.UINT8, DType.INT8)
@@ -80,6 +81,7 @@ class Facets:
     * flops: additions and multiplications of a call, where that is not one for each element of the results.
     * unbounded: what it reads and writes does not bound its time, so it is never folded into a constant.
     * algebra: what passes may rely on when they rewrite graphs.
+    * divide: computes a range of the result's rows, where the axes of `algebra` do not say how.
     * filter: how it multiplies its first operand with its second one.
     * accuracy: how far its results in float32 may be from the exact ones.
     """
@@ -102,6 +104,7 @@ class Facets:
     flops: Flops | None = None
     unbounded: bool = False
     algebra: Algebra = UNSTATED
+    divide: Divide | None = None
     filter: Filter | None = None
     accuracy: Accuracy = PROMISE
 
@@ -128,6 +131,11 @@ class Op(Facets):
         if self.flops is not None:
             return self.flops(call)
         return 0 if self.raw else sum(t.size for t in call.outputs)
+
+    @property
+    def division(self) -> Divide | None:
+        """Return how it computes a range of its result's rows; None if it cannot."""
+        return self.divide or (None if self.algebra.axes is None else by_axes(self.algebra.axes))
 
     def check_arity(self, call: Call) -> None:
         """Raise ModelError unless the number of inputs fits and every mandatory one is there."""

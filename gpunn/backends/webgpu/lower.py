@@ -9,10 +9,15 @@ from dataclasses import replace
 from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
 from gpunn.backends.webgpu.loop import lower_loop
 from gpunn.backends.webgpu.memory import padded
+from gpunn.backends.webgpu.parts import in_parts
 from gpunn.device import DeviceProperties
+from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operation
 from gpunn.kernel import Candidate, Kernel, Kernels, Unsupported
+from gpunn.ops.call import Call
 from gpunn.ops.control import while_loop
+from gpunn.ops.op import KernelFunction
+from gpunn.ops.parts import Divide
 from gpunn.types import TensorType
 
 _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
@@ -30,17 +35,19 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     if operation.integer:
         kernel = operation.facet.kernel if operation.facet else None
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-    objection = next(filter(None, (_tensor_objection(t, device) for t in types)), "")
+    formless = next(filter(None, map(_form_objection, types)), "")
+    objection = formless or next(filter(None, (_size_objection(t, device) for t in types)), "")
     if kernel is None:
         on = " for quantised tensors" if operation.integer else ""
         return definition.host_reason or objection or f"{operation.op} has no GPU kernel{on}"
     for guard, operand in operation.guarded:
         if operand.value is not None:
             guard.check(operation.call(), operand.value)
-    if objection:
-        return objection
     call = replace(operation.call(), device=device)
     computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
+    if objection:
+        divide = None if computed or formless else definition.division
+        return (divide and _in_parts(call, divide, kernel)) or objection
     try:
         guards = [guard.kernel(call) for guard in computed]
         chosen = _objection(guards, device) or choose(kernel(call), device)
@@ -56,6 +63,14 @@ def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     except Unsupported as unsupported:
         return str(unsupported)
     return _objection(kernels, device) or kernels
+
+
+def _in_parts(call: Call, divide: Divide, kernel: KernelFunction) -> tuple[Kernel, ...]:
+    """Return kernels for parts of an operation; nothing if it cannot be divided."""
+    try:
+        return in_parts(call, divide, kernel, choose)
+    except (Unsupported, ModelError):  # parts of a call break rules that the whole one keeps: huge borders
+        return ()
 
 
 def choose(kernels: Kernels, device: DeviceProperties) -> Sequence[Kernel] | str:
@@ -87,9 +102,13 @@ def _missing(candidate: Candidate, device: DeviceProperties) -> str:
     return f"the device has no {', '.join(missing)}" if missing else ""
 
 
-def _tensor_objection(type: TensorType, device: DeviceProperties) -> str:
-    if type.dtype not in (*WORD_TYPES, *PACKED_TYPES, *PAIRED_TYPES):
-        return f"{type.dtype.value} tensors have no form on the GPU"
+def _form_objection(type: TensorType) -> str:
+    if type.dtype in (*WORD_TYPES, *PACKED_TYPES, *PAIRED_TYPES):
+        return ""
+    return f"{type.dtype.value} tensors have no form on the GPU"
+
+
+def _size_objection(type: TensorType, device: DeviceProperties) -> str:
     most = device.limit("max-storage-buffer-binding-size")
     if padded(type.nbytes) > most:
         return f"a tensor of {type.nbytes} bytes is over the device's binding limit of {most}"
@@ -102,7 +121,7 @@ def _objection(kernels: Sequence[Kernel], device: DeviceProperties) -> str:
 
 
 def _over_limit(kernel: Kernel, device: DeviceProperties) -> str:
-    objection = next(filter(None, (_tensor_objection(s.type, device) for s in kernel.scratch)), "")
+    objection = next(filter(None, (_size_objection(s.type, device) for s in kernel.scratch)), "")
     if objection:
         return objection
     bindings = sum(r.present for r in kernel.reads) + len(kernel.writes)

@@ -133,7 +133,7 @@ class Resources:
         key = key_of(kernel, operation)
         pipeline, layout = self.device.pipeline(key)
         resources = [self._resource(operation, r) for r in kernel.reads if r.present]
-        resources += [self._tensor(target(w, operation)) for w in kernel.writes]
+        resources += [self._tensor(target(w, operation), w.window) for w in kernel.writes]
         if kernel.params:
             resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
         group = self.device.wgpu.create_bind_group(
@@ -146,7 +146,7 @@ class Resources:
         """Return the binding of an operand: its place in an arena, or a constant."""
         operand = source(read, operation)
         if isinstance(operand, Scratch) or (operand is not None and operand.value is None):
-            return self._tensor(operand)
+            return self._tensor(operand, read.window)
         others = (operation.inputs[k] if k < len(operation.inputs) else None for k in read.also)
         used = () if operand is None else (operand, *others)
         values = [None if o is None else o.value for o in used] or [read.value]
@@ -154,12 +154,15 @@ class Resources:
         constant, uploaded = self.device.constants.acquire(values, read.pack, what)
         self._constants.append(constant)
         self.stats.constant_uploads += uploaded
-        return {"buffer": constant.buffer, "offset": 0, "size": constant.nbytes}
+        first, nbytes = read.window or (0, constant.nbytes)
+        return {"buffer": constant.buffer, "offset": first, "size": padded(nbytes)}
 
-    def _tensor(self, tensor: Operand | Scratch) -> dict[str, Any]:
+    def _tensor(self, tensor: Operand | Scratch, window: tuple[int, int] | None) -> dict[str, Any]:
+        """Return the binding of a tensor, or of a part of it."""
         root = tensor if isinstance(tensor, Scratch) else self.plan.root(tensor)
         buffer, offset = self.place(root)
-        return {"buffer": buffer, "offset": offset, "size": device_bytes(root)}
+        first, nbytes = window or (0, root.type.nbytes)
+        return {"buffer": buffer, "offset": offset + first, "size": padded(nbytes)}
 
     @contextmanager
     def _freed_on_error(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from gpunn.ops.check import FLOATS, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.window import MAX_PADDED, along
 from gpunn.ops.op import Op, op
+from gpunn.ops.parts import by_batch
 from gpunn.types import Array, TensorType
 
 Triple = tuple[int, int, int]
@@ -129,6 +130,7 @@ def by_group(x: Array, matrix: Array, groups: int) -> Array:
     _kernel,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[:4]),
     unbounded=True,
+    divide=by_batch,
     fusible=True,
 )
 def conv3d(

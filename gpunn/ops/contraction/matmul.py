@@ -19,6 +19,7 @@ from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.parts import by_batch
 from gpunn.types import Array, Shape, TensorType
 
 
@@ -119,6 +120,7 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
     _fully_connected_kernels,
     flops=lambda call: 2 * call.y.size * call.input(1).shape[1],
     fusible=True,
+    divide=by_batch,
     filter=Filter(output_axis=0, along_input=_by_pixel),
     accuracy=sums(filter_terms),
     quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gpunn.kernel import nested
 from gpunn.ops.call import Call
+from gpunn.ops.parts import Divide, Part, by_batch, part, row_axis
 from gpunn.types import Array
 
 MAX_PADDED = 64, 1 << 14  # a padded image may be so many times its input, or have so many pixels in all
@@ -126,3 +128,23 @@ def window_params(window: Window, height: int, width: int) -> dict[str, int]:
         "PT": window.before[0],
         "PL": window.before[1],
     }
+
+
+def by_rows(window_of: Callable[[Call], Window]) -> Divide:
+    """Divide an op on windows along the batch, or the rows of a single image [1, H, W, C]."""
+
+    def divide(call: Call, first: int, end: int) -> Part | None:
+        if row_axis(call.y.shape) != 1 or call.x.shape[0] != 1:
+            return by_batch(call, first, end)
+        window = window_of(call)
+        reach = (window.size[0] - 1) * window.dilation[0] + 1
+        top, last = (row * window.stride[0] - window.before[0] for row in (first, end - 1))
+        begin, stop = max(top, 0), min(last + reach, call.x.shape[1])
+        if begin >= stop:  # it reads nothing but padding
+            return None
+        around = ((begin - top, last + reach - stop), (window.before[1], window.after[1]))
+        found = part(call, first, end, (begin, *[None] * (len(call.inputs) - 1)), padding=around)
+        read = call.x.with_shape((1, stop - begin, *call.x.shape[2:]))
+        return replace(found, call=replace(found.call, inputs=(read, *found.call.inputs[1:])))
+
+    return divide

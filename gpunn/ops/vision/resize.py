@@ -23,6 +23,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype, expect_ints
 from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
 from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.parts import by_batch
 from gpunn.types import Array, DType, TensorType
 
 Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
@@ -191,6 +192,7 @@ def _integer_resize_kernel(call: Call) -> Kernel:
 @op(
     _infer_resize_bilinear,
     _resize_bilinear_kernel,
+    divide=by_batch,
     quantized=Quantized(_integer_resize, _integer_resize_kernel, dtypes=QUANTIZED, plain=True),
     accuracy=sums(lambda call: 4, interpolates=True),
 )
@@ -266,7 +268,7 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_resize_nearest, _resize_nearest_kernel, raw=True)
+@op(_infer_resize_nearest, _resize_nearest_kernel, divide=by_batch, raw=True)
 def resize_nearest(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
