@@ -15,6 +15,8 @@ Errors, with u = eps / 2. A product with a root that is rounded to float32 is of
 (Brent, Percival and Zimmermann 2007, Math. Comput. 76, 1469: sqrt(5) u for the product). A sum of r terms
 adds r - 1 roundings of the sum of their sizes. So a stage adds (r + 3) u of the sum of all |x| that lead to
 an element: |error| <= growth * eps * sum |x|.
+Pairs of real numbers are the elements of a transform of half the length, whose elements k and n / 2 - k make
+element k of the result, with twice their errors and 4 roundings.
 With chirps a bound on sums of squares is better. A stage multiplies the root of the sum of squares by
 sqrt(r), and its errors by sqrt(r) more. The convolution multiplies by the largest element of the chirp's
 transform.
@@ -37,11 +39,15 @@ _PRODUCT = 2  # eps: of a product with a root, rounded up
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """The way of a length: the radices of each pass; `chirp` is the length of the convolution, 0 without."""
+    """The way of a length: the radices of each pass.
+
+    chirp: the length of the convolution, 0 without. packed: the passes transform half as many pairs of reals.
+    """
 
     length: int
     passes: tuple[tuple[int, ...], ...]
     chirp: int = 0
+    packed: bool = False
 
     @property
     def longest(self) -> int:
@@ -52,13 +58,15 @@ class Transform:
     def growth(self) -> float:
         """Return how many eps of the sum of all |x| an element may be off by, without chirps."""
         between = _PRODUCT * (len(self.passes) - 1)
-        return between + sum((r + 3) / 2 for radices in self.passes for r in radices)
+        found = between + sum((r + 3) / 2 for radices in self.passes for r in radices)
+        return 2 * (found + _PRODUCT) if self.packed else found
 
     @property
     def mean_growth(self) -> float:
         """Return how many eps of the root of the sum of squares of the results all errors may amount to."""
         between = _PRODUCT * (len(self.passes) - 1)
-        once = between + sum((r + 3) / 2 * math.sqrt(r) for radices in self.passes for r in radices)
+        radices = [*(r for radices in self.passes for r in radices), *[2] * self.packed]
+        once = between + sum((r + 3) / 2 * math.sqrt(r) for r in radices)
         if not self.chirp:
             return once
         largest = float(np.abs(chirp_spectrum(self.length, self.chirp)).max()) * self.chirp
@@ -73,6 +81,14 @@ def transform(length: int) -> Transform:
         chirp = 1 << (2 * length - 2).bit_length()
         return Transform(length, _passes(chirp, _prime_factors(chirp)), chirp)
     return Transform(length, _passes(length, factors))
+
+
+def real_transform(length: int) -> Transform:
+    """Choose the way for real numbers: pairs of them, if their transform is one pass."""
+    half = transform(length // 2) if length % 2 == 0 else None
+    if half is None or half.chirp or len(half.passes) > 1:
+        return transform(length)
+    return Transform(length, half.passes, packed=True)
 
 
 def _prime_factors(n: int) -> list[int]:

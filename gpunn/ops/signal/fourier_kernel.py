@@ -46,6 +46,9 @@ class _Scaling:
 
 def along(rows: Rows, way: Transform, source: int | Scratch, target: int | Scratch) -> Iterator[Kernel]:
     """Make the kernels that transform rows from a source to a target."""
+    if way.packed:
+        yield _pass(rows, way.length // 2, 1, way.passes[0], (source, target), _Scaling(), packed=True)
+        return
     if not way.chirp:
         yield from _passes(rows, way.length, way.passes, source, target, _Scaling())
         return
@@ -97,8 +100,9 @@ def _pass(
     radices: tuple[int, ...],
     ends: tuple[int | Scratch, int | Scratch],
     scaling: _Scaling,
+    packed: bool = False,
 ) -> Kernel:
-    """Make the kernel of one pass; `before`: how long transforms are already."""
+    """Make the kernel of one pass; `before`: how long transforms are already; `packed`: of pairs of reals."""
     own = math.prod(radices)
     after = length // (own * before)
     vectors = rows.count * (length // own)
@@ -107,7 +111,7 @@ def _pass(
     workgroup = 64 if size <= 256 else 256
     tables = {
         "roots": roots(own),
-        "twiddles": roots(own * before) if before > 1 else None,
+        "twiddles": roots(2 * own) if packed else roots(own * before) if before > 1 else None,
         "factors": scaling.first,
         "products": scaling.last,
     }
@@ -137,13 +141,16 @@ def _pass(
             "SCALED_IN": int(scaling.first is not None),
             "SCALED_OUT": int(scaling.last is not None),
             "REVERSED": int(scaling.reversed),
+            "PACKED": int(packed),
+            "PLAIN": int(rows.inner == before == after == 1),
+            "CUT": int(rows.used != rows.rows),
             "ALONG_X": int(rows.inner == after == 1 and before == 1),
             "ALONG_Y": int(rows.inner == before == 1),
             "LAST": len(radices) % 2,
             **{f"R{k}": radices[k] if k < len(radices) else 1 for k in range(_RADICES)},
         },
         functions={"number": Function(("x",), _NUMBERS[rows.real], ("x",))},
-        loop_iterations=_iterations(ceil_div(size, workgroup), radices),
+        loop_iterations=_iterations(ceil_div(size + shared, workgroup), radices),
         workgroup_bytes=2 * _ELEMENT * size,
         reason=f"transforms of {length} numbers, by {' x '.join(map(str, radices)) or '1'}",
     )

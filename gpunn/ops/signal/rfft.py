@@ -12,7 +12,7 @@ from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_ints, expect_unquantised
 from gpunn.ops.op import Op, op
-from gpunn.ops.signal.fourier import transform
+from gpunn.ops.signal.fourier import real_transform, transform
 from gpunn.ops.signal.fourier_kernel import Rows, along
 from gpunn.types import Array, DType, TensorType, bounded
 
@@ -32,7 +32,7 @@ def _kernels(call: Call) -> list[Kernel]:
     """Make the kernels of the rows within the height and, if the height is above 1, those of the columns."""
     (height, width), (rows, columns) = call["length"], call.x.shape[-2:]
     batch, used, kept = math.prod(call.x.shape[:-2]), min(rows, height), width // 2 + 1
-    wide, high = transform(width), transform(height)
+    wide, high = real_transform(width), transform(height)
     if not used or not columns:
         raise Unsupported("there is nothing to transform")
     if not fits_i32(call.x.size, batch * used * wide.longest, batch * kept * high.longest):
@@ -48,7 +48,7 @@ def _kernels(call: Call) -> list[Kernel]:
 def _error(evaluation: Evaluation) -> Array:
     """Bound the errors of each spectrum by its input (fourier.py)."""
     height, width = evaluation.call["length"]
-    ways = (transform(height), transform(width)) if height > 1 else (transform(width),)
+    ways = (real_transform(width), *([transform(height)] if height > 1 else []))
     x = np.abs(evaluation.input(0)[..., :height, :width])
     if any(way.chirp for way in ways):
         size = np.sqrt(height * width * (x * x).sum(axis=(-2, -1)))

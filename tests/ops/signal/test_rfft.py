@@ -11,7 +11,7 @@ from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE
 from gpunn.errors import ModelError
 from gpunn.ops.accuracy import EPS, Evaluation
-from gpunn.ops.signal.fourier import DIRECT, MOST, Transform, chirp, roots, transform
+from gpunn.ops.signal.fourier import DIRECT, MOST, Transform, chirp, real_transform, roots, transform
 from gpunn.types import Array
 from tests.ops.harness import check, model_of, random
 
@@ -31,7 +31,7 @@ def check_spectrum(x: Array, length: tuple[int, int], backend: str) -> None:
     assert formula is not None
     (found,) = check("rfft2d", [x], {"length": length}, backend=backend, atol=formula(evaluation), rtol=0)
     assert found.dtype == np.complex64
-    ways = [transform(n) for n in length if n > 1]
+    ways = [real_transform(length[1]), *([transform(length[0])] if length[0] > 1 else [])]
     roundings = sum(r + 3 for way in ways for radices in way.passes for r in radices)
     larger = math.prod(4.0 if way.chirp else 1.0 for way in ways)
     size = np.linalg.norm(expected)
@@ -128,6 +128,9 @@ def test_ways_of_all_lengths() -> None:
     assert transform(2**20).passes == ((4,) * 5, (4,) * 5)
     assert transform(127) == Transform(127, ((127,),))
     assert transform(131).chirp == 512
+    assert real_transform(2048) == Transform(2048, ((4,) * 5,), packed=True)
+    assert real_transform(2) == Transform(2, ((),), packed=True)
+    assert [real_transform(n).packed for n in (1, 3, 4096, 262)] == [False] * 4
 
 
 def test_tables_are_exact_at_quarters_and_rounded_once() -> None:
@@ -141,7 +144,7 @@ def test_tables_are_exact_at_quarters_and_rounded_once() -> None:
 
 def test_passes_of_every_length_fit_each_device() -> None:
     """Each pass needs the memory and the buffers that every device has."""
-    for length, dispatches in ((1024, 1), (131, 2), (4096, 2), (44101, 4), (65536, 2)):
+    for length, dispatches in ((1024, 1), (2048, 1), (131, 2), (4096, 2), (44101, 4), (65536, 2)):
         model = model_of("rfft2d", [np.zeros((1, length), np.float32)], {"length": (1, length)})
         kernels = lower(model.operations[0], BASELINE)
         assert not isinstance(kernels, str), kernels
