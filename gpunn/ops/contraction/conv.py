@@ -52,6 +52,7 @@ from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
 
 DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
+NARROW = 64  # channels, fewer than are enough for a loop of numpy's
 CACHE_BYTES = 1 << 18  # rows of a depthwise product are worked off in blocks that stay in the CPU's cache
 
 
@@ -320,10 +321,13 @@ def depthwise_conv2d(
 
 def _accumulate(result: Array, padded: Array, filter: Array, window: Window, rows: slice) -> None:
     """Add up, over the window's cells, the input of the cell times its weights, in `result`."""
+    if window.stride[1] == 1 and filter.shape[2] < NARROW:  # all pixels of a row together
+        result = result.reshape(*result.shape[:2], -1)
+        filter = np.tile(filter, (1, 1, window.out[1]))
     scratch = np.empty_like(result)
     for row in range(window.size[0]):
         for column in range(window.size[1]):
-            view = tap(padded, window, row, column, rows)
+            view = tap(padded, window, row, column, rows).reshape(result.shape)
             target = scratch if row or column else result
             np.multiply(view, filter[row, column], out=target)
             if target is scratch:

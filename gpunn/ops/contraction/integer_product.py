@@ -33,6 +33,7 @@ from gpunn.ops.fixed_point.affine import (
 from gpunn.types import Array, DType, Quantization
 
 BLOCK = 1 << 14  # sums that the CPU rescales at a time
+FEW = 64  # channels
 MIXED = (DType.UINT8, DType.INT8)
 PAIRS = (
     (DType.UINT8, DType.UINT8),
@@ -212,14 +213,15 @@ class _Requantization:
     """rescale() of sums that stay within 32 bits, by factors up to 1, in few steps.
 
     (x m + 2^30) >> 31 and then (. + half) >> right are one shift: (x m + 2^30 + half 2^31) >> (31 + right).
-    Where halves go away from zero, 2^31 less is added below 0 (`below`). `first` is bias m + 2^30, and so is
-    half 2^31 in it if no channel asks for the sign in between; else that is `half`.
+    Where halves go away from zero, 2^31 less is added below 0 (`below`). The zero point is added before the
+    shift, too, unless that leaves 64 bits; then it is `zero`. `first` is bias m + 2^30, and if no channel
+    asks for the sign in between, it is all that is added; else `last` is the rest.
     """
 
     multiplier: Array
     first: Array
     below: Array | None
-    half: Array
+    last: Array
     right: Array
     bounds: tuple[int, int]
     zero: int
@@ -227,40 +229,48 @@ class _Requantization:
     @classmethod
     def of(cls, call: Call, how: Rescaling, bias: Array) -> _Requantization:
         """Return the steps for a bias."""
-        right = -how.shift
-        half = ((np.int64(1) << right) >> 1) << 31
+        right = 31 - how.shift
+        half = (np.int64(1) << (right - 1)) >> 31 << 31  # 0 if right is 31
         away = (np.arange(call.y.shape[-1]) >= how.upwards) & (half > 0)
-        first = bias * how.multiplier + (1 << 30)
-        low, high = (bound - how.zero_y for bound in how.bounds)
-        below = _single(np.where(away, np.int64(-(1 << 31)), np.int64(0))) if away.any() else None
+        first, last, zero = bias * how.multiplier + (1 << 30), half, how.zero_y
+        if abs(zero) << int(right.max(initial=0)) <= 1 << 60:
+            last, zero = last + (zero << right), 0
         return cls(
-            _single(how.multiplier),
-            first + half if below is None else first,
-            below,
-            _single(half),
-            _single(31 + right),
-            (low, high),
-            how.zero_y,
+            _spread(how.multiplier),
+            _spread(first if away.any() else first + last),
+            _spread(np.where(away, np.int64(-(1 << 31)), np.int64(0))) if away.any() else None,
+            _spread(last),
+            _spread(right),
+            (how.bounds[0] - zero, how.bounds[1] - zero),
+            zero,
         )
 
     def convert(self, total: Array, result: Array) -> None:
         """Write the results of sums, which change."""
-        total *= self.multiplier
-        total += self.first
+        count = len(total)
+        total *= self.multiplier[:count]
+        total += self.first[:count]
         if self.below is not None:
             sign = total >> 63
-            sign &= self.below
+            sign &= self.below[:count]
             total += sign
-            total += self.half
-        total >>= self.right
-        np.maximum(total, self.bounds[0], out=total)
-        np.minimum(total, self.bounds[1], out=total)
-        np.add(total, self.zero, out=result, casting="unsafe")
+            total += self.last[:count]
+        total >>= self.right[:count]
+        np.clip(total, *self.bounds, out=total)
+        if self.zero:
+            total += self.zero
+        result[...] = total
 
 
-def _single(values: Array) -> Array:
-    """Return the one value of equal ones, with which arithmetic is quicker; else the values."""
-    return values[:1] if values.size and (values == values[0]).all() else values
+def _spread(values: Array) -> Array:
+    """Return a number for each channel as rows for a block of sums, as is quickest: numpy likes long loops.
+
+    Equal numbers are one. A row of few is repeated for all rows of a block.
+    """
+    if values.size and (values == values[0]).all():
+        return values[:1].reshape(1, 1)
+    rows = BLOCK // max(1, values.size) if values.size < FEW else 1
+    return np.tile(values, (rows, 1))
 
 
 def _reach(filter: Array, axis: int, largest: int) -> float:

@@ -93,8 +93,13 @@ def check_window(call: Call, spatial: Pair, size: Pair) -> Window:
 
 def pad_input(x: Array, window: Window, value: float = 0.0) -> Array:
     """Pad x [N, H, W, C] around height and width as the window says."""
-    pads = [(0, 0), *zip(window.before, window.after, strict=True), (0, 0)]
-    return x if window.before == window.after == (0, 0) else np.pad(x, pads, constant_values=value)
+    if window.before == window.after == (0, 0):
+        return x
+    batch, height, width, channels = x.shape
+    (top, left), (bottom, right) = window.before, window.after
+    padded = np.full((batch, top + height + bottom, left + width + right, channels), value, x.dtype)
+    padded[:, top : top + height, left : left + width] = x  # several times quicker than numpy.pad()
+    return padded
 
 
 def tap(padded: Array, window: Window, row: int, column: int, rows: slice = slice(None)) -> Array:

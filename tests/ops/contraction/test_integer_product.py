@@ -9,7 +9,7 @@ import pytest
 
 from gpunn.model import Model
 from gpunn.ops.contraction import integer_product
-from gpunn.ops.contraction.integer_product import _Requantization
+from gpunn.ops.contraction.integer_product import _by_block, _Requantization
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.fixed_point.affine import quantize_multiplier, rescale
 from gpunn.types import DType, Quantization
@@ -47,10 +47,11 @@ def test_few_steps_round_like_many(kind: str, upwards: int) -> None:
     )
     away = np.arange(CHANNELS) >= upwards
     expected = np.clip(rescale(sums + bias, made.multiplier, made.shift, away) + 7, -100, 120)
-    result = np.empty(sums.shape, np.int8)
     call: Any = type("Call", (), {"y": quantized(DType.INT8, (1, CHANNELS), 0.5, 7)})
-    _Requantization.of(call, made, bias).convert(sums.copy(), result)
-    np.testing.assert_array_equal(result, expected)
+    convert = _Requantization.of(call, made, bias).convert
+    for repeated in (1, 3):  # one block of sums, and several
+        found = _by_block(call, np.tile(sums, (repeated, 1)).astype(np.float64), convert)
+        np.testing.assert_array_equal(found, np.tile(expected, (repeated, 1)))
 
 
 def layer(constant: bool) -> Model:
