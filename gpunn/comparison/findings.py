@@ -39,29 +39,32 @@ def _shader(side: LayerSide) -> str:
     return f"; computed by {' and '.join(side.shaders)}" if side.shaders else ""
 
 
-def _place(worst: Shape | None, count: int, elements: int, what: str) -> str:
-    """Say which element of a tensor is worst, and how many are wrong."""
-    index = f", worst at [{', '.join(map(str, worst))}]" if worst else ""
-    share = f"{count / elements:.2%}".replace("100.00%", "100%") if elements else "0%"
-    return f"{index}; {count} of {elements} elements ({share}) {what}"
+def _index(worst: Shape | None) -> str:
+    if worst is None:
+        return "not known, for the shapes differ"
+    return f"[{', '.join(map(str, worst))}]" if worst else "the only one"
+
+
+def _share(count: int, elements: int) -> str:
+    return f"{count} of {elements} elements ({count / max(elements, 1):.2%})"
 
 
 def _error(layer: Layer, check: Check) -> str:
-    return _size(layer, check) + _place(check.worst, check.over, check.metrics.count, "over the tolerance")
-
-
-def _size(layer: Layer, check: Check) -> str:
-    if check.metrics.unmatched:
-        values = check.values
-        return f"{values.nan} NaN and {values.inf} infinite values, where the reference has others"
+    """Say how far a layer is off, which element is worst, and how many are wrong."""
     unit, error = "", check.metrics.max_abs_error
     if layer.quantised:
         unit, error = " steps", float(check.metrics.max_steps or 0)
+    worst, over = _index(check.worst), _share(check.over, check.metrics.count)
+    if check.metrics.unmatched:
+        values = check.values
+        size = f"{values.nan} NaN and {values.inf} infinite values, where the reference has others"
+        return f"{size}; the worst element is {worst}, and {over} are over their tolerance"
     if check.tolerance == 0:
-        return f"off by up to {error:.3g}{unit}, where it must be equal"
+        size = f"off by up to {error:.3g}{unit}, where it must be equal"
+        return f"{size}; the worst element is {worst}, and {over} differ"
     return (
-        f"off by up to {error:.3g}{unit}, at worst {check.ratio:.3g} times the tolerance there, "
-        f"{check.tolerance:.3g}{unit}"
+        f"off by up to {error:.3g}{unit}; the worst element is {worst}, with {check.ratio:.3g} times its "
+        f"tolerance of {check.tolerance:.3g}{unit}, and {over} are over theirs"
     )
 
 
@@ -72,7 +75,7 @@ def _kernels(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
         first = wrong[0]
         check = _side(first, backend).isolated
         assert check is not None
-        others = f"; so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        others = f"; {len(wrong) - 1} more layers are wrong" if len(wrong) > 1 else ""
         text = (
             f"{_where(first)} is wrong on {backend}, isolated: {_error(first, check)}"
             f"{_shader(_side(first, backend))}{others}"
@@ -112,8 +115,11 @@ def _outputs(pair: Pair) -> Iterator[Finding]:
         else:
             what = f"off by up to {output.metrics.max_abs_error:.3g}, tolerance {output.tolerance:.3g}"
         metrics = output.metrics
-        place = _place(metrics.worst, metrics.different, metrics.count, "differ")
-        text = f"output {output.name!r} of {pair.candidate} against {pair.reference}: {what}{place}"
+        text = (
+            f"output {output.name!r} of {pair.candidate} against {pair.reference}: {what}; "
+            f"the worst element is {_index(metrics.worst)}, and "
+            f"{_share(metrics.different, metrics.count)} differ"
+        )
         yield Finding("output", True, pair.candidate, None, text)
 
 

@@ -54,8 +54,9 @@ def test_wrong_kernel_is_found_by_name(monkeypatch: pytest.MonkeyPatch, gpu: str
     assert side.isolated.metrics.count == height * width * channels
     assert 0.1 < side.isolated.over / side.isolated.metrics.count <= 0.5  # every second of four pixels
     assert side.isolated.worst[2] % 4 == 1
-    place = f"worst at [{', '.join(map(str, side.isolated.worst))}]; {side.isolated.over} of "
-    for words in ("depthwise_conv2d", first.name, first.origin, gpu, "isolated", place, *side.shaders):
+    place = f"the worst element is [{', '.join(map(str, side.isolated.worst))}], with "
+    count = f" {side.isolated.over} of "
+    for words in ("depthwise_conv2d", first.name, first.origin, gpu, "isolated", place, count, *side.shaders):
         assert words in found.findings[0].text
     for layer in found.layers:
         on_gpu, on_cpu = layer.sides
