@@ -22,6 +22,7 @@ CSS = """
 .gpunn .bar div { background: var(--color-accent); height: 8px; border-radius: 4px }
 .gpunn .said { font-size: 1.25rem; font-weight: 600; line-height: 1.3; margin: 0 0 .25rem }
 .gpunn .verdict { margin: 0 0 .25rem }
+.gpunn .verdict bdi { white-space: nowrap }
 .gpunn .shown { display: flex; gap: 1rem; flex-wrap: wrap; margin-bottom: 1rem }
 .gpunn .shown > div { flex: 1 1 14rem; min-width: 0 }
 .gpunn details { margin-top: 1rem } .gpunn summary { cursor: pointer }
@@ -30,7 +31,7 @@ CSS = """
 .gpunn th, .gpunn td { text-align: left; padding: .1rem .75rem .1rem 0; white-space: nowrap }
 .gpunn .examples { display: flex; gap: .5rem; flex-wrap: wrap }
 .gpunn .examples button { padding: 0; border: 2px solid var(--border-color-primary); border-radius: 10px;
-  overflow: hidden }
+  overflow: hidden; width: 62px; height: 62px; flex: none; line-height: 0 }
 .gpunn .examples img { display: block; width: 58px; height: 58px; object-fit: cover; margin: 0 }
 .gpunn .camera { margin-top: .5rem }
 .gpunn .camera button { border: 1px solid var(--border-color-primary); border-radius: 8px;
@@ -176,8 +177,9 @@ def _verdict(first: Answer, second: Answer) -> str:
         return "<p class='verdict' role='alert'>The backends disagree.</p>"
     other = {guess.index: guess.score for guess in second.best}
     apart = max(abs(g.score - other[g.index]) for g in first.best if g.index in other)
-    scores = f"their scores are at most {apart:.1g} apart" if apart else "with the same scores"
-    return f"<p class='verdict'>Both say {escape(first.best[0].label)}; {scores}.</p>"
+    scores = f"their scores are at most <bdi>{apart:.1g}</bdi> apart" if apart else "with the same scores"
+    label = "so" if first.known is False else escape(first.best[0].label)
+    return f"<p class='verdict'>Both say {label}; {scores}.</p>"
 
 
 def _time(seconds: float) -> str:
