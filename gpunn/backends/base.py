@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
 
-from gpunn.backends import fork
-from gpunn.backends.interrupt import check, current
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Kernel
@@ -115,39 +112,6 @@ class Pending(Protocol):
         """Tell whether the run has ended, and result() returns or raises at once."""
 
 
-class Later:
-    """A run in the hands of an executor."""
-
-    def __init__(self, future: Future[tuple[Array, ...]]) -> None:
-        self._future = future
-        fork.in_child(self, Later._after_fork)
-
-    def _after_fork(self) -> None:
-        """Fail in a child process, unless the run has ended: the thread that computes it is not there."""
-        if not self._future.done():
-            self._future = Future()
-            self._future.set_exception(DeviceError("this run was submitted before fork"))
-
-    def result(self) -> tuple[Array, ...]:
-        """Wait for the run and return its outputs, or raise what it raised."""
-        while True:
-            stop = current()
-            try:
-                return self._future.result(None if stop is None else stop.patience)
-            except TimeoutError:
-                if self._future.done():
-                    return self._future.result()  # or the error of the run
-                check()
-            except CancelledError as error:
-                if not self._future.cancelled():
-                    raise
-                raise DeviceError("this compilation has been closed") from error
-
-    def done(self) -> bool:
-        """Tell whether the run has ended."""
-        return self._future.done()
-
-
 class Program(Protocol):
     """A model built for a backend."""
 
@@ -181,6 +145,9 @@ class Program(Protocol):
 
     def cancel(self) -> None:
         """Make submitted runs that have not begun fail, and those that are submitted later."""
+
+    def check_not_reentered(self) -> None:
+        """Raise DeviceError if this thread is in a run: in a signal's handler, that is."""
 
     def close(self) -> None:
         """Free what the program holds, after the runs that were submitted."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -62,29 +62,50 @@ def library() -> Library | None:
     return None
 
 
+class ThreadsOfRun:
+    """The context of a run that sets the number of threads; it ends as well if nothing refers to it."""
+
+    def __init__(self, limits: Limits | None) -> None:
+        self._limits = limits
+
+    def __enter__(self) -> None:
+        if self._limits is not None:
+            self._limits.begin(self)
+
+    def __exit__(self, *_: object) -> None:
+        if self._limits is not None:
+            self._limits.end(self)
+
+
 class Limits:
     """The number of a library's threads, while runs are under way in any thread."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._lock = fork.lock()
-        self._runs = 0
+        self._runs: list[weakref.ref[ThreadsOfRun]] = []
         self._before = self._now = 0
         fork.in_child(self, Limits._after_fork)
 
-    def begin(self) -> None:
-        """Let a run use(), until it ends with end()."""
+    def begin(self, run: ThreadsOfRun) -> None:
+        """Let a run use(), until it ends with end() or nothing refers to it any more."""
         with self._lock:
-            if self._runs == 0:
+            self._forget(None)
+            if not self._runs:
                 self._before = self._now = self._library.get()
-            self._runs += 1
+            self._runs.append(weakref.ref(run))
 
-    def end(self) -> None:
+    def end(self, run: ThreadsOfRun) -> None:
         """End a run; after the last one the number is what it was before the first one."""
         with self._lock:
-            self._runs = max(0, self._runs - 1)  # 0 before the end of a run that forked, in the child
-            if self._runs == 0:
+            self._forget(run)
+
+    def _forget(self, ended: ThreadsOfRun | None) -> None:
+        if self._runs:
+            runs = [found for found in self._runs if found() not in (None, ended)]
+            if not runs:
                 self.use(self._before)
+            self._runs = runs
 
     def use(self, count: int) -> None:
         """Set the number for what follows."""
@@ -95,7 +116,7 @@ class Limits:
     def _after_fork(self) -> None:
         """Forget the runs of other threads, which a child process does not have."""
         if self._runs:
-            self._runs = 0
+            self._runs = []
             self.use(self._before)
 
 
@@ -124,7 +145,7 @@ def choose_threads(threads: int | None) -> int | None:
 
 
 class HostProducts:
-    """The operations that a program runs on the host, each with its number of threads; the context of a run.
+    """The operations that a program runs on the host, each with its number of threads.
 
     `threads`: for large products; None leaves all to the library.
     """
@@ -136,16 +157,9 @@ class HostProducts:
             self._threads = {o: _threads(o, threads) for o in operations if o.definition.flops is not None}
         self._limits = found if self._threads else None
 
-    def __enter__(self) -> HostProducts:
-        if self._limits is not None:
-            self._limits.begin()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._limits is not None:
-            self._limits.end()
+    def of_run(self) -> ThreadsOfRun:
+        """Return the context of a run."""
+        return ThreadsOfRun(self._limits)
 
     def threads(self, operation: Operation) -> int:
         """Return how many threads an operation shall use; 0 if that makes no difference."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.backends.base import Later, Span, Stats, Trace, copied
+from gpunn.backends.base import Span, Stats, Trace, copied
 from gpunn.backends.blas import HostProducts
-from gpunn.backends.interrupt import check, holding
+from gpunn.backends.interrupt import check, check_not_reentered, holding
 from gpunn.backends.queue import RunQueue
+from gpunn.backends.worker import Job
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
@@ -97,13 +99,16 @@ class CpuProgram:
         self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None = None
     ) -> tuple[Array, ...]:
         """Run `rounds` times, each time on the outputs before; the results may share memory with others."""
-        with holding(self._lock), self._products, np.errstate(all="ignore"):
+        with holding(self._lock):
+            return copy_context().run(self._locked, inputs, rounds, spans)
+
+    def _locked(self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None) -> tuple[Array, ...]:
+        with self._products.of_run(), np.errstate(all="ignore"):  # in a context that ends with an interrupt
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)
                 self._run_steps(values, spans)
-                for variable, value in self._graph.updated(values).items():
-                    self._state[variable] = copied(value)
+                self._state.update({v: copied(value) for v, value in self._graph.updated(values).items()})
                 results = self._graph.results(values)
             self.stats.runs += rounds
         return results
@@ -126,12 +131,12 @@ class CpuProgram:
             run_step(step, values)
             spans.append(Span(step.operation.op, began - start, time.perf_counter() - began, step.operation))
 
-    def submit(self, inputs: Sequence[Array]) -> Later:
-        with self._starting:
+    def submit(self, inputs: Sequence[Array]) -> Job[tuple[Array, ...]]:
+        with holding(self._starting):
             if self._queue is None:
-                self._queue = RunQueue(self._frames, "gpunn-cpu")
+                self._queue = RunQueue(self._frames, "gpunn-cpu", self._lock)
             queue = self._queue
-        return Later(queue.submit(self._run, [copied(x) for x in inputs]))
+        return queue.submit(self._run, [copied(x) for x in inputs])
 
     def trace(self, inputs: Sequence[Array]) -> Trace:
         spans: list[Span] = []
@@ -139,7 +144,7 @@ class CpuProgram:
         return Trace(tuple(spans), "host clock", outputs)
 
     def reset_state(self) -> None:
-        with self._starting:
+        with holding(self._starting):
             queue = self._queue
         if queue is None:
             self._reset()
@@ -147,7 +152,7 @@ class CpuProgram:
             queue.submit(self._reset).result()
 
     def _reset(self) -> None:
-        with self._lock:
+        with holding(self._lock):
             self._state.update(self._initial)
 
     def _after_fork(self) -> None:
@@ -156,6 +161,9 @@ class CpuProgram:
     def cancel(self) -> None:
         if self._queue is not None:
             self._queue.cancel()
+
+    def check_not_reentered(self) -> None:
+        check_not_reentered(self._lock, self._starting)
 
     def close(self) -> None:
         if self._queue is not None:

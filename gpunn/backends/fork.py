@@ -21,9 +21,9 @@ def in_child(owner: _T, renew: Callable[[_T], None]) -> _T:
     return owner
 
 
-def lock() -> threading.Lock:
-    """Make a lock that is free in a child process."""
-    return in_child(threading.Lock(), free)
+def lock() -> threading.RLock:
+    """Make a lock that knows its owner (see interrupt.holding) and is free in a child process."""
+    return in_child(threading.RLock(), free)
 
 
 def free(held: Any) -> None:

@@ -1,19 +1,22 @@
 """Runs and waits that end early: by Ctrl-C, by a deadline, or because another thread says so.
 
-Python delivers KeyboardInterrupt to the main thread at any point, even in the middle of a step. So a run that
-may never end is on a thread of its own, and KeyboardInterrupt stops it between two steps.
+Python delivers KeyboardInterrupt to the main thread when a call returns, when a function begins and when a
+loop jumps back: nearly everywhere. `with lock:` is safe, because the ways in and out are methods in C.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
-from gpunn.errors import RunCancelledError, RunTimeoutError
+from gpunn.backends import fork
+from gpunn.errors import DeviceError, RunCancelledError, RunTimeoutError
 
 PATIENCE = 0.1  # seconds: on Windows a thread that waits learns of KeyboardInterrupt only afterwards
 
@@ -48,11 +51,9 @@ class Stop:
 
     def carry(self, work: Callable[[], _T]) -> _T:
         """Run a function in which check() asks this stop; return its result."""
-        before = _stop.set(self)
-        try:
-            return work()
-        finally:
-            _stop.reset(before)
+        context = copy_context()  # which leaves this one as it is, whatever interrupts it
+        context.run(under, self)
+        return context.run(work)
 
     @property
     def timed(self) -> bool:
@@ -69,50 +70,14 @@ class Stop:
 _stop: ContextVar[Stop | None] = ContextVar("_stop", default=None)
 
 
+def under(stop: Stop) -> None:
+    """Put a stop in force in this context."""
+    _stop.set(stop)
+
+
 def directly(work: Callable[[], _T]) -> _T:
     """Run a function that always ends; return its result."""
     return work()
-
-
-class Interruptible:
-    """One run, in any number of pieces; KeyboardInterrupt in one piece ends all of it, as `stop` does."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def __call__(self, work: Callable[[], _T]) -> _T:
-        """Run a function that calls check() often; return its result, or raise KeyboardInterrupt once it
-        stopped.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return self._stop.carry(work)
-        context = copy_context()
-        context.run(_stop.set, self._stop)
-        results: list[_T] = []
-        errors: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                results.append(work())
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=context.run, args=(run,), name="gpunn-run", daemon=True)
-        try:
-            thread.start()
-            _join(thread)
-        except BaseException:
-            self._stop.cancel("the run was interrupted")
-            _join(thread)
-            raise
-        if errors:
-            raise errors[0]
-        return results[0]
-
-
-def _join(thread: threading.Thread) -> None:
-    while thread.is_alive():
-        thread.join(PATIENCE)
 
 
 def current() -> Stop | None:
@@ -122,26 +87,76 @@ def current() -> Stop | None:
 
 def check() -> None:
     """Raise RunCancelledError or RunTimeoutError in work that shall end, whichever thread does it."""
+    if _ends:
+        raise RunCancelledError(_ends[0])
     stop = _stop.get()
     if stop is not None:
         stop.check()
 
 
-def holding(
-    lock: threading.Lock | threading.RLock, stop: Stop | None = None
-) -> AbstractContextManager[object]:
-    """Return a context that holds a lock. Entering raises as check(), or as `stop`, if the work shall end
-    while it waits for the lock.
+_ends: list[str] = []
+
+
+def end_all(reason: str) -> None:
+    """End all work at its next step."""
+    _ends.append(reason)
+
+
+_REENTERED = "called by a signal's handler, or by an operation, while this thread is in another call of gpunn"
+
+
+def _owned(lock: Any) -> bool:
+    """Tell whether this thread holds a lock."""
+    owned: bool = lock._is_owned()
+    return owned
+
+
+_driver_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+
+
+def driver_lock() -> threading.RLock:
+    """Make a lock of those who call a driver; it knows its owner and is free in a child process."""
+    made = fork.lock()
+    _driver_locks.add(made)
+    return made
+
+
+def check_not_reentered(*locks: threading.RLock) -> None:
+    """Raise DeviceError if this thread holds one of the locks, or one of a driver.
+
+    For work that is given to another thread, which would wait for the lock for ever.
     """
+    if any(map(_owned, (*locks, *_driver_locks))):
+        raise DeviceError(_REENTERED)
+
+
+def holding(lock: threading.RLock, stop: Stop | None = None) -> AbstractContextManager[object]:
+    """Return a context that holds a lock.
+
+    Raises DeviceError if this thread holds the lock already: then it is in the handler of a signal. Entering
+    raises as check(), or as `stop`, if the work shall end while it waits for the lock.
+    """
+    if _owned(lock):
+        raise DeviceError(_REENTERED)
     stop = stop or _stop.get()
-    return lock if stop is None else _held(lock, stop)
+    return lock if stop is None else _Held(lock, stop)
 
 
-@contextmanager
-def _held(lock: threading.Lock | threading.RLock, stop: Stop) -> Iterator[None]:
-    while not lock.acquire(timeout=stop.patience):
-        stop.check()
+class _Held:
+    """A context that holds a lock; its way out is a method in C, which signals do not interrupt."""
+
+    __slots__ = ("__enter__", "__exit__")
+
+    def __init__(self, lock: threading.RLock, stop: Stop) -> None:
+        self.__enter__ = partial(_acquire, lock, stop)
+        self.__exit__ = lock.__exit__
+
+
+def _acquire(lock: threading.RLock, stop: Stop) -> None:
     try:
-        yield
-    finally:
-        lock.release()
+        while not lock.acquire(timeout=stop.patience):
+            stop.check()
+    except BaseException:  # KeyboardInterrupt, too, once it has the lock
+        if _owned(lock):
+            lock.release()
+        raise

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo, rank
 from gpunn.backends.blas import choose_threads
+from gpunn.backends.worker import undisturbed
 from gpunn.compilation.assembly import Settings, built, compilation
 from gpunn.compilation.preference import FRAMES_IN_FLIGHT, Preference
 from gpunn.compilation.runtime import Compilation
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "webgpu", "cpu")
 
 
-@rare_collections()
 def compile_model(
     model: Graph,
     backend: str = "auto",
@@ -56,6 +56,18 @@ def compile_model(
     if not model.outputs:
         raise ModelError(f"model {model.name!r} has no outputs")
     purpose = _purpose(preference)
+    return undisturbed(partial(_compiled, model, backend, purpose, relaxed, device, threads))
+
+
+@rare_collections()
+def _compiled(
+    model: Graph,
+    backend: str,
+    purpose: Preference,
+    relaxed: bool,
+    device: str | int | None,
+    threads: int | None,
+) -> Compilation:
     if backend == "cpu" and device is not None:
         raise ModelError(f"device {device!r} goes with backend 'webgpu' or 'auto', got backend 'cpu'")
     frames = FRAMES_IN_FLIGHT[purpose]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -14,9 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.backends.base import Later, Stats, Trace, copied
-from gpunn.backends.interrupt import Interruptible, Stop, directly, holding
+from gpunn.backends.base import Stats, Trace, copied
+from gpunn.backends.interrupt import Stop, check_not_reentered, directly, holding
 from gpunn.backends.queue import RunQueue
+from gpunn.backends.worker import Interruptible, Job, undisturbed
 from gpunn.compilation.event import CarryOut, Event, single
 from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
 from gpunn.errors import DeviceError, ModelError
@@ -160,7 +159,8 @@ class Compilation:
         LOW_POWER, three with SUSTAINED_SPEED.
         """
         arrays = self._arrays(inputs)
-        with self._lent(arrays) as specialisation:
+        with self._specialisations.lend(_shapes(arrays)) as specialisation:
+            specialisation.check(arrays)
             if specialisation.whole and not self._loops:
                 self._begin(specialisation, arrays)
                 stop = Stop()
@@ -202,8 +202,9 @@ class Compilation:
 
         It takes longer than a run. Raises what a run raises.
         """
-        tracer = Tracer()
-        return tracer.trace(self._answer(self._arrays(inputs), tracer))
+        self._check_not_reentered()
+        tracer, arrays = Tracer(), self._arrays(inputs)
+        return tracer.trace(undisturbed(lambda: self._answer(arrays, tracer)))
 
     def reset_state(self) -> None:
         """Give the model's variables their initial values, as they were before the first run.
@@ -222,10 +223,11 @@ class Compilation:
         Submitted runs that have begun end before, apart from loops. Those that have not begun are cancelled:
         their events raise DeviceError. With `finish`, they run to their end, too.
         """
+        self._check_not_reentered()
         for specialisation in self._specialisations.kept():
             for body in specialisation.bodies:  # first: a loop under way ends when its body is closed
                 body.close()
-        with self._lock:
+        with holding(self._lock):
             self._closed = True
         if not finish:
             for specialisation in self._specialisations.kept():
@@ -243,6 +245,12 @@ class Compilation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _check_not_reentered(self) -> None:
+        """Raise DeviceError if this thread is in a run: in a signal's handler, that is."""
+        check_not_reentered(self._lock, self._one_at_a_time)
+        for specialisation in self._specialisations.kept():
+            specialisation.program.check_not_reentered()
 
     def _after_fork(self) -> None:
         self._queue = None
@@ -264,7 +272,8 @@ class Compilation:
     ) -> tuple[Array, ...]:
         stop = None if timeout is None else Stop(timeout)
         carry_out = self._carrying_out(stop)
-        with self._lent(arrays) as first:
+        with self._specialisations.lend(_shapes(arrays)) as first:
+            first.check(arrays)
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
             if first.whole:
                 self._begin(first, arrays)
@@ -286,23 +295,27 @@ class Compilation:
         carry_out = self._carrying_out(stop)
         return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out, stop)
 
-    def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Later:
+    def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Job[tuple[Array, ...]]:
         """Start a run of several sections, or one that may never end."""
-        return Later(self._submit(self._run, arrays, tracer))
+        return self._submit(self._run, arrays, tracer)
 
-    def _submit(self, work: Callable[..., _T], *arguments: Any) -> Future[_T]:
+    def _submit(self, work: Callable[..., _T], *arguments: Any) -> Job[_T]:
         """Let work be done after the runs that have been submitted."""
-        with self._lock:
+        with holding(self._lock):
             if self._closed:
                 raise DeviceError("this compilation has been closed")
             if self._queue is None:
-                self._queue = RunQueue(self._frames, "gpunn-sections")
+                self._queue = RunQueue(self._frames, "gpunn-sections", self._one_at_a_time)
             queue = self._queue
         return queue.submit(work, *arguments)
 
     def _reset(self) -> None:
         """Give the variables of what ran last their initial values."""
-        with self._one_at_a_time, self._specialisations.lend(self._shapes) as last, self._lock:
+        with (
+            holding(self._one_at_a_time),
+            self._specialisations.lend(self._shapes) as last,
+            holding(self._lock),
+        ):
             last.reset_state()
 
     def _carrying_out(self, stop: Stop | None) -> CarryOut:
@@ -319,17 +332,10 @@ class Compilation:
         given = (*inputs, *(None for _ in left))
         return [as_input(operand, value) for operand, value in zip(wanted, given, strict=True)]
 
-    @contextmanager
-    def _lent(self, arrays: Sequence[Array]) -> Iterator[Specialisation]:
-        """Lend what runs on these inputs, once it has checked their values."""
-        with self._specialisations.lend(_shapes(arrays)) as specialisation:
-            specialisation.check(arrays)
-            yield specialisation
-
     def _begin(self, specialisation: Specialisation, arrays: Sequence[Array]) -> None:
         """Note that a run on these inputs starts, after all that have been submitted before."""
         shapes = _shapes(arrays)
-        with self._lock:
+        with holding(self._lock):
             if shapes != self._shapes and self.model.variables:
                 specialisation.reset_state()  # it may be one that ran before the last one
             self._shapes = shapes

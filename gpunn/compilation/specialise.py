@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -14,7 +13,7 @@ import numpy as np
 
 from gpunn.backends import fork
 from gpunn.backends.base import Program, Span, Stats, Trace
-from gpunn.compilation.lending_cache import LendingCache
+from gpunn.compilation.lending_cache import LendingCache, Loan
 from gpunn.compilation.sections import Path, Section, Sections, run_operations
 from gpunn.errors import DeviceError
 from gpunn.graph.complete import Cut
@@ -174,7 +173,7 @@ class Specialisations:
         self._sections = Sections()
         self._closed = False
 
-    def lend(self, shapes: tuple[Shape, ...]) -> AbstractContextManager[Specialisation]:
+    def lend(self, shapes: tuple[Shape, ...]) -> Loan[Specialisation]:
         """Lend what is built for inputs of these shapes. Raises DeviceError when closed."""
 
         def make() -> Specialisation:

@@ -99,11 +99,23 @@ def _fail(*arguments: Any) -> None:
 def test_the_last_of_several_runs_gives_numpy_its_number_back(fake: Fake) -> None:
     (operation,) = (o for o in products(SMALL).operations if o.op == "fully_connected")
     first, second = (HostProducts([operation], count) for count in (2, 3))
-    with first:
+    with first.of_run():
         first.use(first.threads(operation))
-        with second:
+        with second.of_run():
             assert fake.count == 1
         assert fake.count == 1
+    assert fake.count == 8
+
+
+def test_a_run_that_is_forgotten_gives_numpy_its_number_back_before_the_next_one(fake: Fake) -> None:
+    (operation,) = (o for o in products(SMALL).operations if o.op == "fully_connected")
+    found = HostProducts([operation], 2)
+    interrupted = found.of_run()
+    interrupted.__enter__()
+    found.use(1)
+    del interrupted
+    with found.of_run():
+        assert fake.count == 8
     assert fake.count == 8
 
 
@@ -238,7 +250,8 @@ def test_a_child_process_has_the_number_of_numpy(fake: Fake) -> None:
     inside, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with HostProducts([operation], 2) as found:
+        found = HostProducts([operation], 2)
+        with found.of_run():
             found.use(found.threads(operation))
             inside.set()
             done.wait()

@@ -16,9 +16,11 @@ from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo, matches, rank
 from gpunn.backends.fork import free, in_child
-from gpunn.backends.webgpu.memory import Allocator, ConstantStore
+from gpunn.backends.interrupt import driver_lock, holding
+from gpunn.backends.webgpu.memory import Allocator, ConstantStore, Reclaimer
 from gpunn.backends.webgpu.native import abandon_objects, subgroup_sizes
 from gpunn.backends.webgpu.shader import ShaderKey, compile_error, generate
+from gpunn.backends.worker import to_the_end
 from gpunn.device import FEATURES, DeviceProperties
 from gpunn.errors import DeviceError
 
@@ -160,8 +162,8 @@ class Device:
     def __init__(self, adapter: Any) -> None:
         self.info = _describe(adapter)
         self.lost = False
-        self.lock = threading.RLock()
-        self.turn = threading.Lock()  # to wait for the device; see native.MappedRead
+        self.lock = driver_lock()
+        self.turn = driver_lock()  # to wait for the device; see native.MappedRead
         try:
             features = sorted(adapter.features.intersection(FEATURES))
             self.wgpu = adapter.request_device_sync(
@@ -171,6 +173,7 @@ class Device:
             raise DeviceError(f"adapter {self.info.name!r} gives no device: {error}") from error
         self.properties = properties(self.info, features, dict(self.wgpu.limits), subgroup_sizes(adapter))
         self.memory = Allocator(self.wgpu)
+        self.reclaimer = Reclaimer()
         self.constants = ConstantStore(self.memory, self.lock)
         self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}
         self._layouts: dict[tuple[str, ...], Any] = {}
@@ -186,6 +189,15 @@ class Device:
             raise DeviceError(f"the device {self.info.name!r} was {_FORKED}")
         if self.lost:
             raise DeviceError(f"the device {self.info.name!r} was lost; compile the model again")
+
+    def collect(self) -> None:
+        """Free what forgotten compilations have left on the device."""
+        if self.reclaimer.waiting and not self.forked:
+            to_the_end(self._collect)
+
+    def _collect(self) -> None:
+        with holding(self.lock):
+            self.reclaimer.collect()
 
     def pipeline(self, key: ShaderKey) -> tuple[Any, Any]:
         """Compute pipeline and bind group layout of a key, made once."""

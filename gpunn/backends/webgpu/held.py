@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpunn.backends.base import Stats
+from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import padded
+from gpunn.backends.webgpu.native import Copy, MappedRead, submit
+from gpunn.backends.webgpu.resources import Resources
 from gpunn.types import Array, Shape, TensorType
 
 
 class Held:
     """A tensor on the device, as long as something refers to it. As an array it is read back."""
 
-    __slots__ = ("_give_back", "_read", "buffer", "type")
+    __slots__ = ("__weakref__", "_read", "buffer", "type")
 
-    def __init__(
-        self,
-        type: TensorType,
-        buffer: Any,
-        read: Callable[[Held], Array],
-        give_back: Callable[[Held], None],
-    ) -> None:
+    def __init__(self, type: TensorType, buffer: Any, read: Callable[[Held], Array]) -> None:
         self.type, self.buffer = type, buffer
-        self._read, self._give_back = read, give_back
+        self._read = read
 
     @property
     def shape(self) -> Shape:
@@ -37,61 +37,71 @@ class Held:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.asarray(self._read(self), dtype)
 
-    def __del__(self) -> None:
-        self._give_back(self)
-
 
 class Shelter:
     """A maker of Held for a program; the buffer of one that is gone serves another of the same size.
 
-    So there are as many buffers as results are in use at a time: two of each in a loop.
+    So there are as many buffers as results are in use at a time: two of each in a loop. What a program has on
+    the device is kept as long as its shelter, to which each Held refers.
     """
 
     def __init__(
-        self, device: Device, stats: Stats, errors: Callable[[], AbstractContextManager[None]]
+        self,
+        device: Device,
+        resources: Resources,
+        stats: Stats,
+        errors: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Take `errors`, a context in which the device's errors become DeviceError."""
         self._device = device
+        self._resources = resources
         self._stats = stats
         self._errors = errors
         self._free: dict[int, list[Any]] = {}
-        self._made: list[Any] = []  # all: what only a Held refers to may be garbage before that gives it back
-        self._closed = False
+        self._lent: dict[weakref.ref[Held], Any] = {}
+        self._returned: deque[weakref.ref[Held]] = deque()  # filled by a method in C, at any time
 
     def take(self, type: TensorType) -> Held:
-        """Return a place for a tensor, without content."""
+        """Return a place for a tensor, without content. Raises DeviceError."""
+        self._collect()
         size = padded(type.nbytes)
         free = self._free.setdefault(size, [])
-        try:
+        if free:
             buffer = free.pop()
-        except IndexError:
-            buffer = self._device.memory.arena(size)
-            self._made.append(buffer)
-            self._stats.buffers += 1
+        else:
+            buffer = self._resources.shelter(size)
             self._stats.arena_bytes += size
-        return Held(type, buffer, self._read, self._give_back)
+        held = Held(type, buffer, self._read)
+        self._lent[weakref.ref(held, self._returned.append)] = buffer
+        return held
 
     def close(self) -> None:
-        """Free all buffers, those in use when they are given back."""
-        self._closed = True
-        for buffers in self._free.values():
-            while buffers:
-                buffers.pop().destroy()
+        """Leave the buffers of results that are in use; they are freed when these are gone."""
+        for lent, buffer in tuple(self._lent.items()):
+            held = lent()
+            if held is not None:
+                self._resources.give_up(buffer)
+                self._device.reclaimer.watch(held, partial(self._device.memory.free, buffer))
+        self._lent.clear()
 
-    def _give_back(self, held: Held) -> None:
-        if self._device.forked:
-            return
-        if self._closed:
-            held.buffer.destroy()
-        else:
-            self._free[padded(held.type.nbytes)].append(held.buffer)
+    def _collect(self) -> None:
+        while self._returned:
+            buffer = self._lent.pop(self._returned.popleft(), None)
+            if buffer is not None:
+                self._free[buffer.size].append(buffer)
 
     def _read(self, held: Held) -> Array:
-        type = held.type
+        type, size = held.type, held.buffer.size
         if self._device.forked:
             self._device.check_usable()
-        with self._device.lock, self._errors():
-            memory = self._device.wgpu.queue.read_buffer(held.buffer)
+        staging = self._device.memory.staging(size)
+        try:
+            with self._errors():
+                with holding(self._device.lock):
+                    number = submit(self._device.wgpu, (), [Copy(held.buffer, 0, staging, 0, size)])
+                    mapping = MappedRead(self._device.wgpu, staging, number, self._device.turn)
+                found = np.frombuffer(mapping.wait(), type.dtype.numpy, type.size).reshape(type.shape).copy()
+        finally:
+            self._device.memory.free(staging)
         self._stats.bytes_read_back += type.nbytes
-        found: Array = np.frombuffer(memory, type.dtype.numpy, type.size).reshape(type.shape).copy()
         return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Sequence
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +66,9 @@ class Allocator:
     def __init__(self, device: Any) -> None:
         self._device = device
         self._most = int(device.limits["max-buffer-size"])
+        # All buffers that have not been freed, with their usage: nothing else must destroy one, as garbage
+        # collection may come in the middle of a call of the driver.
+        self._made: dict[int, tuple[Any, int]] = {}
 
     def arena(self, nbytes: int) -> Any:
         """Make a buffer that intermediates live in."""
@@ -92,11 +97,49 @@ class Allocator:
         if size > self._most:
             raise DeviceError(f"{what} needs a buffer of {size} bytes, the device allows {self._most}")
         try:
-            return self._device.create_buffer(size=size, usage=usage)
+            buffer = self._device.create_buffer(size=size, usage=usage)
         except wgpu.GPUOutOfMemoryError as error:
             raise DeviceError(f"out of GPU memory: {what} needs {size} bytes") from error
         except Exception as error:
             raise DeviceError(f"{what}: no buffer of {size} bytes: {error}") from error
+        self._made[id(buffer)] = buffer, usage
+        return buffer
+
+    def free(self, buffer: Any) -> None:
+        """Free a buffer, also one that is mapped or in use; a second time nothing happens."""
+        if self._made.pop(id(buffer), None) is not None:
+            buffer.destroy()
+
+
+class Reclaimer:
+    """Frees what belongs to objects that are gone.
+
+    Garbage collection may come at any moment, even in the middle of a call of the driver. Then only a method
+    in C is called, which notes it; collect() frees at a better one.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[weakref.ref[Any], Callable[[], None]] = {}
+        self._gone: deque[weakref.ref[Any]] = deque()
+
+    def watch(self, owner: object, free: Callable[[], None]) -> None:
+        """Have `free` called after `owner` is gone; twice, if it is interrupted."""
+        self._free[weakref.ref(owner, self._gone.append)] = free
+
+    @property
+    def waiting(self) -> bool:
+        """Tell whether there is something to free."""
+        return bool(self._gone)
+
+    def collect(self) -> None:
+        """Free what belongs to objects that are gone; one thread at a time."""
+        while self._gone:
+            gone = self._gone[0]
+            free = self._free.get(gone)
+            if free is not None:
+                free()
+            self._free.pop(gone, None)
+            self._gone.popleft()
 
 
 class ConstantStore:
@@ -130,7 +173,7 @@ class ConstantStore:
             constant.users -= 1
             if constant.users == 0:
                 del self._constants[constant.key]
-                constant.buffer.destroy()
+                self._memory.free(constant.buffer)
 
     @property
     def nbytes(self) -> int:

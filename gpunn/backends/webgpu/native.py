@@ -12,7 +12,9 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import wgpu
@@ -79,12 +81,14 @@ def _record(encoder: Any, dispatches: Iterable[Dispatch]) -> None:
     set_pipeline = lib.wgpuComputePassEncoderSetPipeline
     set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
     dispatch_workgroups = lib.wgpuComputePassEncoderDispatchWorkgroups
-    for dispatch in dispatches:
-        set_pipeline(compute, dispatch.pipeline._internal)
-        set_bind_group(compute, 0, dispatch.bind_group._internal, 0, null)
-        dispatch_workgroups(compute, *dispatch.groups)
-    lib.wgpuComputePassEncoderEnd(compute)
-    lib.wgpuComputePassEncoderRelease(compute)
+    try:
+        for dispatch in dispatches:
+            set_pipeline(compute, dispatch.pipeline._internal)
+            set_bind_group(compute, 0, dispatch.bind_group._internal, 0, null)
+            dispatch_workgroups(compute, *dispatch.groups)
+        lib.wgpuComputePassEncoderEnd(compute)
+    finally:
+        lib.wgpuComputePassEncoderRelease(compute)
 
 
 # The first poll delivers the callback of a mapping whose submission has ended, unless another thread that
@@ -97,11 +101,19 @@ _PAUSE = 1.0  # seconds between polls, or less: until the callback is there
 class _Outcome:
     """The outcome of a mapping: once it has ended, an error or None."""
 
-    __slots__ = ("ended", "error")
+    __slots__ = ("ended", "error", "signal")
 
     def __init__(self) -> None:
-        self.ended = threading.Event()
+        self.ended = False
         self.error: str | None = None
+        self.signal: SimpleQueue[None] = SimpleQueue()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, but not for longer; tell whether it has come."""
+        if not self.ended:
+            with suppress(Empty):
+                self.signal.get(timeout=seconds)
+        return self.ended
 
 
 # The outcomes that pending callbacks write to, by handle: they may outlive their MappedRead.
@@ -135,14 +147,16 @@ def _mapped(status: int, message: Any, handle: Any, _: Any) -> None:
 
 
 def _deliver(status: int, message: Any, handle: Any) -> None:
-    if handle not in _expected:
+    """Note the end of a mapping; once more if it was interrupted."""
+    outcome = _expected.get(handle)
+    if outcome is None:
         return
-    outcome: _Outcome = ffi.from_handle(handle)
     if status != lib.WGPUMapAsyncStatus_Success:
         text = ffi.unpack(message.data, message.length).decode(errors="replace") if message.length else ""
         outcome.error = f"a buffer could not be mapped ({status}): {text}"
-    outcome.ended.set()
-    del _expected[handle]
+    outcome.ended = True
+    outcome.signal.put(None)
+    _expected.pop(handle, None)
 
 
 def _poll(device: Any, submission: Any) -> None:
@@ -152,9 +166,9 @@ def _poll(device: Any, submission: Any) -> None:
         raise _interrupts.raised.pop()
 
 
-def await_submission(device: Any, submission: int, turn: threading.Lock) -> None:
+def await_submission(device: Any, submission: int, turn: threading.RLock) -> None:
     """Wait until a submission has ended, and deliver what callbacks are due; see MappedRead for `turn`."""
-    with turn:
+    with holding(turn):
         _poll(device, ffi.new("WGPUSubmissionIndex *", submission))
 
 
@@ -192,7 +206,7 @@ class MappedRead:
     Threads take turns in waiting for a device: `turn` is the device's.
     """
 
-    def __init__(self, device: Any, buffer: Any, submission: int, turn: threading.Lock) -> None:
+    def __init__(self, device: Any, buffer: Any, submission: int, turn: threading.RLock) -> None:
         self._device = device
         self._buffer = buffer
         self._submission = ffi.new("WGPUSubmissionIndex *", submission)
@@ -204,6 +218,11 @@ class MappedRead:
         info.mode, info.callback, info.userdata1 = lib.WGPUCallbackMode_AllowProcessEvents, _mapped, handle
         libf.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, 0, buffer.size, info[0])
 
+    @property
+    def readable(self) -> bool:
+        """Tell whether the mapping has ended, and well."""
+        return self._outcome.ended and self._outcome.error is None
+
     def wait(self) -> Any:
         """Return the buffer's bytes, which unmap() removes. Raises RuntimeError if the device has failed.
 
@@ -214,10 +233,10 @@ class MappedRead:
         if stop is not None and stop.timed:
             self._wait_for_deadline(stop)
         for _ in range(_POLLS):
-            with self._turn:
-                if not self._outcome.ended.is_set():
+            with holding(self._turn):
+                if not self._outcome.ended:
                     _poll(self._device, self._submission)
-            if self._outcome.ended.wait(_PAUSE):
+            if self._outcome.wait(_PAUSE):
                 break
         else:
             raise RuntimeError("the device does not answer")
@@ -233,7 +252,7 @@ class MappedRead:
                 lib.wgpuDevicePoll(self._device._internal, False, ffi.NULL)
                 if _interrupts.raised:
                     raise _interrupts.raised.pop()
-            if self._outcome.ended.wait(_STEP):
+            if self._outcome.wait(_STEP):
                 return
             stop.check()
 

@@ -5,11 +5,12 @@ Pipelines, bind groups and grids are made once; a run encodes, submits and reads
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import cast
 
 from gpunn.backends.base import Stats, Trace, copied
-from gpunn.backends.interrupt import check, holding
+from gpunn.backends.interrupt import check, check_not_reentered, holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
@@ -29,16 +30,16 @@ class WebGpuProgram:
     def __init__(self, plan: Plan, device: Device, frames: int, threads: int | None = None) -> None:
         if device.forked:
             device.check_usable()
+        device.collect()
         self.stats = Stats()
         self.device = device
         self.plan = plan
-        self._executor = Executor(plan, device, self.stats, threads)
+        self._executor = Executor(plan, device, self.stats, frames, threads)
         self._lock = self._executor.lock
-        self._in_flight: deque[Run] = deque()
+        self._unfinished: Callable[[], None] | None = None  # a change of the state, until it is whole
         self._closed = False
         try:
-            self._executor.make_ring(frames)
-            self.reset_state()
+            self._initialise()
         except BaseException:
             self.close()
             raise
@@ -57,12 +58,16 @@ class WebGpuProgram:
 
     def submit(self, inputs: Sequence[Array]) -> Run:
         while True:
+            check()
+            self.device.collect()
             self._check_usable()  # before the lock: another thread may have held it at a fork
             with holding(self._lock):
                 self._check_usable()
-                if self._executor.has_room or not self._in_flight:
+                self._recover()
+                in_flight = self._in_flight()
+                if self._executor.ring.has_room or not in_flight:
                     return self._start(inputs)
-                oldest = self._in_flight[0]
+                oldest = min(in_flight, key=lambda run: run.number)
             oldest.settle()
 
     def run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -77,23 +82,25 @@ class WebGpuProgram:
 
     def reset_state(self) -> None:
         self._check_usable()
-        with self._lock:
+        with holding(self._lock):
             self._check_usable()
-            self._state = dict(self.plan.model.variables)
-            self._executor.set_variables({v: self._state.pop(v) for v in self.plan.resident})
+            self._recover()
+            self._change(self._initialise)
 
     def cancel(self) -> None:
         """Cancel nothing: submitted runs have begun."""
 
+    def check_not_reentered(self) -> None:
+        check_not_reentered(self._lock)
+        for run in self._in_flight():
+            run.check_not_reentered()
+
     def close(self) -> None:
+        self._closed = True
         if self.device.forked:
-            self._closed = True
             return
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            under_way = list(self._in_flight)
+        with holding(self._lock):
+            under_way = self._in_flight()
         for run in under_way:
             run.settle()
         self._executor.close()
@@ -106,30 +113,52 @@ class WebGpuProgram:
     def trace(self, inputs: Sequence[Array]) -> Trace:
         self._check_usable()
         recorder = Recorder(self.device)
-        with self._lock:
+        with holding(self._lock):
             self._check_usable()
+            self._recover()
             run = self._start(inputs, recorder)
         outputs = run.result()
         return Trace(tuple(recorder.spans), recorder.method, outputs)
+
+    def _in_flight(self) -> list[Run]:
+        return [cast(Run, owner) for owner in self._executor.ring.owners()]
+
+    def _recover(self) -> None:
+        """Finish, or undo, what was interrupted while this lock was held."""
+        self._executor.ring.reclaim()
+        if self._unfinished is not None:
+            self._change(self._unfinished)
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Change the state: at once, or, if that is interrupted, before the next run."""
+        self._unfinished = change
+        change()
+        self._unfinished = None
 
     def _start(self, inputs: Sequence[Array], recorder: Recorder | None = None) -> Run:
         """Run all stages up to the last one on the device, which is only submitted."""
         late = self._late_inputs
         kept = (copied(x) if late and not isinstance(x, Held) else x for x in inputs)
         values = {**self._state, **dict(zip(self.plan.model.inputs, kept, strict=True))}
-        run = Run(self._executor, self._in_flight, values, self._late, recorder)
+        run = Run(self._executor, values, self._late, recorder)
         for stage in self._submitted:
             run.launch(stage)
             if stage is self._submitted[-1] or not run.settle():
                 break
         if self._executor.has_late_updates or self.plan.host_updates:
-            self._finish(run)
+            run.result()  # so that the next run finds the state that this one leaves
+            self._change(partial(self._update, run))
         self.stats.runs += 1
         return run
 
-    def _finish(self, run: Run) -> None:
-        """Finish a run, so that the next one finds the state that it leaves."""
-        run.result()
+    def _initialise(self) -> None:
+        """Give variables their initial values."""
+        state = dict(self.plan.model.variables)
+        self._executor.set_variables({v: state.pop(v) for v in self.plan.resident})
+        self._state = state
+
+    def _update(self, run: Run) -> None:
+        """Give variables the values that a run has left for them."""
         if self._executor.has_late_updates:
             self._executor.update_variables()
         self._state.update(run.state)

@@ -4,7 +4,6 @@ buffers.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +13,7 @@ from gpunn.backends.base import Stats
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import Constant, padded
 from gpunn.backends.webgpu.native import Copy, Dispatch
+from gpunn.backends.webgpu.ring import Ring
 from gpunn.backends.webgpu.shader import key_of, param_block, source, target
 from gpunn.backends.webgpu.stage import Stage
 from gpunn.graph.operation import Operand, Operation
@@ -32,7 +32,7 @@ class Resources:
         self.device = device
         self.plan = plan
         self._constants: list[Constant] = []
-        self._buffers: list[Any] = []
+        self._buffers: dict[int, Any] = {}
         self._arenas: list[Any] = []
         self._slots: dict[Operand | Scratch, Slot] = {}
         self.late_updates: tuple[Copy, ...] = ()
@@ -53,21 +53,35 @@ class Resources:
         """Make the copy of a tensor into a buffer."""
         return Copy(*self.place(tensor), target, offset, device_bytes(tensor))
 
-    def ring(self, frames: int) -> deque[Any]:
+    def ring(self, frames: int) -> Ring:
         """Make staging buffers for as many runs as may be in flight, each with room for any stage's
         read-backs.
         """
         size = max((_staging_size(stage) for stage in self.stages), default=0)
-        ring = [self._keep(self.device.memory.staging(size)) for _ in range(frames if size else 0)]
-        self.stats.staging_bytes = len(ring) * padded(size)
-        return deque(ring)
+        count = frames if size else 0
+        self.stats.staging_bytes = count * padded(size)
+        return Ring(count, lambda: self._keep(self.device.memory.staging(size)), self.free)
+
+    def shelter(self, nbytes: int) -> Any:
+        """Make a buffer for results that stay on the device."""
+        return self._keep(self.device.memory.arena(nbytes))
+
+    def give_up(self, buffer: Any) -> None:
+        """Leave a buffer to somebody else, who frees it."""
+        self._buffers.pop(id(buffer), None)
+
+    def free(self, buffer: Any) -> None:
+        """Free a buffer, in whatever state it is."""
+        self.give_up(buffer)
+        self.device.memory.free(buffer)
 
     def release(self) -> None:
-        """Free all of it."""
-        for constant in self._constants:
-            self.device.constants.release(constant)
-        for buffer in self._buffers:
-            buffer.destroy()
+        """Free all of it; a second call frees what is left."""
+        while self._constants:
+            self.device.constants.release(self._constants[-1])
+            self._constants.pop()
+        for buffer in tuple(self._buffers.values()):
+            self.free(buffer)
 
     def _lay_out_memory(self) -> None:
         """Give every tensor that lives on the device a slot, variables apart from what a run writes."""
@@ -93,7 +107,7 @@ class Resources:
 
     def _keep(self, buffer: Any) -> Any:
         """Note a buffer that is freed with this program."""
-        self._buffers.append(buffer)
+        self._buffers[id(buffer)] = buffer
         self.stats.buffers += 1
         return buffer
 
@@ -109,9 +123,10 @@ class Resources:
             readbacks = tuple(_packed(segment.readbacks))
             stages.append(Stage(segment, dispatches, (), readbacks, tuple(recipe)))
         updates = tuple(self.copy(o, *self.place(v)) for v, o in self.plan.device_updates.items())
-        if stages and stages[-1].on_device and not any(s.notes for s in self.plan.segments):
+        hosts = self.plan.host_updates or any(s.notes for s in self.plan.segments)
+        if stages and stages[-1].on_device and not hosts:
             stages[-1] = replace(stages[-1], updates=updates)
-        else:  # the host may still fail, or refuse a value, which must leave the state as it is
+        else:  # the host may fail, refuse a value or be interrupted, which must leave the state as it is
             self.late_updates = updates
         return stages
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -15,70 +15,75 @@ from gpunn.backends.cpu import run_operation
 from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
-from gpunn.backends.webgpu.native import MappedRead
 from gpunn.backends.webgpu.recorder import Recorder
+from gpunn.backends.webgpu.ring import Slot
 from gpunn.backends.webgpu.stage import Stage
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.operation import Operand
 from gpunn.types import Array
 
+_numbers = itertools.count()
+
 
 class Run:
     """One run on its way through the stages; `rest` are the host's stages after the last device stage.
 
-    It is in `in_flight` from a submission to the device until its results are taken. `state` is what it
-    leaves in variables on the host, once there is a result. A `recorder` times its parts.
+    It owns a slot of the executor's ring from a submission to the device until its results are taken; all
+    its methods may be called again after KeyboardInterrupt. `state` is what it leaves in variables on the
+    host, once there is a result. A `recorder` times its parts.
     """
 
     def __init__(
         self,
         executor: Executor,
-        in_flight: deque[Run],
         values: dict[Operand, Array],
         rest: Sequence[Stage],
         recorder: Recorder | None = None,
     ) -> None:
+        self.number = next(_numbers)
         self._executor = executor
-        self._in_flight = in_flight
         self._values = values
         self._rest = rest
         self._recorder = recorder
         self.state: dict[Operand, Array] = {}
         self._held: dict[Operand, Held] = {}
-        self._lock = threading.Lock()
-        self._under_way: tuple[Stage, Any, MappedRead] | None = None
+        self._lock = threading.RLock()
+        self._under_way: tuple[Stage, Slot] | None = None
         self._outputs: tuple[Array, ...] | None = None
         self._error: DeviceError | ModelError | None = None
+
+    @property
+    def launched(self) -> bool:
+        """Tell whether a device stage is under way."""
+        return self._under_way is not None
 
     def launch(self, stage: Stage) -> None:
         """Run a host stage, or submit a device stage for settle() to complete."""
         if not stage.on_device:
             self._run_host(stage)
             return
-        staging, mapping = self._executor.encode(stage, self._values, self._held, self._recorder)
-        if mapping is not None:
-            self._under_way = stage, staging, mapping
-            with self._executor.lock:
-                self._in_flight.append(self)
+        slot = self._executor.encode(self, stage, self._values, self._held, self._recorder)
+        if slot is not None:
+            self._under_way = stage, slot
 
     def settle(self) -> bool:
         """Wait for the device stage under way, if any, and take its results; False if the run failed."""
         with holding(self._lock):
             if self._under_way is None:
                 return self._error is None
-            stage, staging, mapping = self._under_way
-            try:
-                began = time.perf_counter()
-                self._executor.read(stage, mapping, self._values)
-                if self._recorder is not None:
-                    self._recorder.host("read back", began)
-            except (DeviceError, ModelError) as error:
-                self._error = error
-            # Not where Ctrl-C or a timeout ends the waiting: the stage goes on, and its buffer is in use.
+            stage, slot = self._under_way
+            # The slot has no mapping, or another owner, where Ctrl-C came after the results had been taken.
+            if slot.owner is self and slot.mapping is not None:
+                try:
+                    began = time.perf_counter()
+                    self._executor.read(stage, slot.mapping, self._values)
+                    if self._recorder is not None:
+                        self._recorder.host("read back", began)
+                except (DeviceError, ModelError) as error:
+                    self._error = error
+            if slot.owner is self:
+                self._executor.take_back(slot)
             self._under_way = None
-            with self._executor.lock:
-                self._in_flight.remove(self)
-                self._executor.take_back(stage, staging)
             return self._error is None
 
     def result(self) -> tuple[Array, ...]:
@@ -92,10 +97,10 @@ class Run:
             if self._outputs is None:
                 for stage in self._rest:
                     self._run_host(stage)
-                outputs = self._executor.plan.model.outputs
-                self._outputs = tuple(map(self._output, outputs))
+                outputs = tuple(map(self._output, self._executor.plan.model.outputs))
                 updates = self._executor.plan.host_updates
                 self.state = {variable: self._copy(o) for variable, o in updates.items()}
+                self._outputs = outputs
                 self._values.clear()
                 self._held.clear()
             return self._outputs
@@ -103,6 +108,10 @@ class Run:
     def done(self) -> bool:
         """Tell whether the run has ended and its results have been taken."""
         return self._outputs is not None or self._error is not None
+
+    def check_not_reentered(self) -> None:
+        """Raise DeviceError if this thread is in settle() or result()."""
+        holding(self._lock)
 
     def _output(self, operand: Operand) -> Array:
         """Return an output: on the device if it stays there, or if nothing has read it back."""
@@ -114,7 +123,8 @@ class Run:
         return copied(self._value(operand))
 
     def _run_host(self, stage: Stage) -> None:
-        with self._executor.products as products:
+        products = self._executor.products
+        with products.of_run():
             for placement in stage.segment.placements:
                 for operand in placement.operation.inputs:
                     if operand is not None and operand.value is None:

@@ -1,0 +1,367 @@
+"""Ctrl-C wherever Python delivers it: python -m benchmarks.interrupts [BACKEND:CASE ...] [--every K]
+
+Python delivers signals at the start of a function, when a call has returned, and when a loop jumps back. Each
+case is interrupted at the first such place, then at the second one, and so on (with --every K at each K-th),
+in all Python code that it runs, that of wgpu-py and of the standard library, too. With --random N signals of
+a timer come at N random moments instead. After each interrupt the same compilation must give the right
+answer. A process that hangs for LIMIT seconds ends with the stacks of its threads.
+
+A table shows for each case how many interrupts it took. Destructors are left out, because Python drops what
+they raise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dis
+import faulthandler
+import functools
+import gc
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+
+import gpunn
+from gpunn.cli.grid import Grid, report
+from gpunn.ops.control import while_loop
+from gpunn.types import float32
+
+LIMIT = 60.0  # seconds for one interrupt and the runs after it, on a busy machine
+BACKENDS = ("cpu", "webgpu")
+ONES = np.ones((2, 8), np.float32)
+
+_POLLS = tuple(
+    code
+    for name, code in dis.opmap.items()
+    if name.startswith(("CALL", "RESUME")) or ("JUMP_BACKWARD" in name and "NO_INTERRUPT" not in name)
+)
+
+
+@dataclass(slots=True)
+class Places:
+    """Counts the places where Python delivers signals, and raises KeyboardInterrupt at one of them."""
+
+    at: int
+    passed: int = 0
+    where: str = ""  # of the interrupt
+
+    def carry(self, act: Callable[[], object]) -> bool:
+        """Run `act`; tell whether it ended without an interrupt."""
+        self.passed = 0
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            act()
+        except KeyboardInterrupt:
+            return False
+        finally:
+            sys.settrace(before)
+        return True
+
+    def _enter(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        if _in_destructor(frame):  # where Python drops the exception, and with a trace function loses more
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        codes, handlers = _known(frame.f_code)
+        polled, before = True, handlers[0]
+
+        def step(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+            nonlocal polled, before
+            if event == "opcode":
+                handler = handlers[frame.f_lasti]
+                # Python raises in the call, here it is in the next instruction: with the same handler.
+                if polled and handler == before:
+                    self.passed += 1
+                    if self.passed == self.at:
+                        self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                        raise KeyboardInterrupt
+                polled, before = codes[frame.f_lasti] in _POLLS, handler
+            return step
+
+        return step
+
+
+def _in_destructor(frame: FrameType | None) -> bool:
+    """Tell whether a function is called by a destructor or by the callback of a weak reference."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__del__" or ("weakref" in code.co_filename and code.co_name.endswith("remove")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@functools.cache
+def _known(code: CodeType) -> tuple[bytes, tuple[int, ...]]:
+    """Return the instructions of a function, and for each the place that handles its exceptions."""
+    handlers = [-1] * len(code.co_code)
+    for entry in dis.Bytecode(code).exception_entries:
+        handlers[entry.start : entry.end] = [entry.target] * (entry.end - entry.start)
+    return code.co_code, tuple(handlers)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something to interrupt: `act`, and `verify`, which the interrupted compilation must pass."""
+
+    act: Callable[[], object]
+    verify: Callable[[], object]
+
+
+def network() -> gpunn.Model:
+    """Return a model with weights and two dispatches."""
+    model = gpunn.Model("network")
+    x = model.input("x", float32(2, 8))
+    weights = model.constant("weights", np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32))
+    (y,) = model.add("fully_connected", [x, weights])
+    model.output(*model.add("softmax", [y]))
+    return model
+
+
+def summing() -> gpunn.Model:
+    """Return a model with a variable, the sum of all inputs so far."""
+    model = gpunn.Model("summing")
+    total = model.variable("total", float32(2, 8))
+    (new,) = model.add("add", [total, model.input("x", float32(2, 8))])
+    model.update(total, new)
+    model.output(new)
+    return model
+
+
+def doubling() -> gpunn.Model:
+    """Return a model with a loop that doubles x until its largest element is over 100."""
+    condition, body, model = gpunn.Model("condition"), gpunn.Model("body"), gpunn.Model("doubling")
+    (largest,) = condition.add("reduce_max", [condition.input("x", float32(2, 8))], {"axes": (0, 1)})
+    condition.output(*condition.add("less", [largest, condition.constant("c", np.float32(100))]))
+    x = body.input("x", float32(2, 8))
+    body.output(*body.add("add", [x, x]))
+    attributes = {"condition": condition, "body": body}
+    model.output(*model.add(while_loop.name, [model.input("x", float32(2, 8))], attributes))
+    return model
+
+
+def sections() -> gpunn.Model:
+    """Return a model that keeps each different number of x once: it runs in sections."""
+    model = gpunn.Model("sections")
+    (flat,) = model.add("reshape", [model.input("x", float32(2, 8))], {"shape": (16,)})
+    found, _ = model.add("unique", [flat], {"dtype": "int32"})
+    model.output(*model.add("tanh", [found]))
+    return model
+
+
+def _expect(found: Any, wanted: Any) -> None:
+    if not np.array_equal(found, wanted):
+        raise AssertionError(f"wrong answer: {found!r} instead of {wanted!r}")
+
+
+def _answers(model: gpunn.Model, backend: str, *inputs: Any) -> tuple[gpunn.Compilation, Callable[[], None]]:
+    """Return a compilation, and a check that its runs give what its first run gave."""
+    compiled = model.compile(backend, "sustained-speed")
+    wanted = compiled(*inputs)
+    return compiled, lambda: _expect(compiled(*inputs), wanted)
+
+
+def run(backend: str) -> Case:
+    """A run."""
+    compiled, verify = _answers(network(), backend, ONES)
+    return Case(lambda: compiled(ONES), verify)
+
+
+def submit(backend: str) -> Case:
+    """A submitted run, and the wait for it."""
+    compiled, verify = _answers(network(), backend, ONES)
+    return Case(lambda: compiled.submit(ONES).result(), verify)
+
+
+def stream(backend: str) -> Case:
+    """A stream of more frames than are in flight."""
+    compiled, verify = _answers(network(), backend, ONES)
+    return Case(lambda: list(compiled.stream([ONES] * 4)), verify)
+
+
+def timeout(backend: str) -> Case:
+    """A run with a time limit that it keeps."""
+    compiled, verify = _answers(network(), backend, ONES)
+    return Case(lambda: compiled.run({"x": ONES}, timeout=LIMIT), verify)
+
+
+def _counted(backend: str, act: Callable[[gpunn.Compilation], object], start: bool) -> Case:
+    """Return a case of a model with a variable, which counts runs; with `start` it may begin at 1 again."""
+    compiled, reached = summing().compile(backend), [0.0]
+
+    def verify() -> None:
+        found = compiled(ONES)
+        possible = (1, reached[0] + 1) if start else (reached[0] + 1, reached[0] + 2)
+        if not np.all(found == found[0, 0]) or found[0, 0] not in possible:
+            raise AssertionError(f"{found!r} after {reached[0]} runs")
+        reached[0] = float(found[0, 0])
+
+    return Case(lambda: act(compiled), verify)
+
+
+def state(backend: str) -> Case:
+    """A run of a model with a variable: it counts as a whole, or not at all."""
+    return _counted(backend, lambda compiled: compiled(ONES), False)
+
+
+def reset(backend: str) -> Case:
+    """A reset of variables: it happens as a whole, or not at all."""
+    return _counted(backend, lambda compiled: compiled.reset_state(), True)
+
+
+def loop(backend: str) -> Case:
+    """A run of a loop."""
+    compiled, verify = _answers(doubling(), backend, ONES)
+    return Case(lambda: compiled(ONES), verify)
+
+
+def cut(backend: str) -> Case:
+    """A run in two sections, submitted."""
+    compiled, verify = _answers(sections(), backend, ONES)
+    return Case(lambda: compiled.submit(ONES).result(), verify)
+
+
+def compiling(backend: str) -> Case:
+    """The compiling of a model."""
+    model = network()
+    wanted = model.compile(backend)(ONES)
+
+    def verify() -> None:
+        with model.compile(backend) as compiled:
+            _expect(compiled(ONES), wanted)
+
+    return Case(lambda: model.compile(backend).close(), verify)
+
+
+def shapes(backend: str) -> Case:
+    """A run on other shapes, for which the model is compiled again."""
+    model = gpunn.Model("any rows")
+    (y,) = model.add("tanh", [model.input("x", float32(2, 8), open=[0])])
+    model.output(y)
+    compiled, verify = _answers(model, backend, ONES)
+    rows = iter(range(3, 1 << 30))
+    return Case(lambda: compiled(np.ones((next(rows), 8), np.float32)), verify)
+
+
+def closing(backend: str) -> Case:
+    """The end of a compilation with a run in flight."""
+    model = network()
+    wanted = model.compile(backend)(ONES)
+    made: list[gpunn.Compilation] = []
+
+    def act() -> None:
+        made[-1].close()
+
+    def verify() -> None:
+        if made:
+            made.pop().close()
+            _closed(lambda: compiled(ONES), compiled := model.compile(backend))
+        made.append(model.compile(backend))
+        _expect(made[0](ONES), wanted)
+        made[0].submit(ONES)
+
+    verify()
+    return Case(act, verify)
+
+
+def _closed(use: Callable[[], object], compiled: gpunn.Compilation) -> None:
+    compiled.close()
+    try:
+        use()
+    except gpunn.DeviceError:
+        return
+    raise AssertionError("a closed compilation runs")
+
+
+CASES: dict[str, Callable[[str], Case]] = {
+    case.__name__: case
+    for case in (run, submit, stream, timeout, state, reset, loop, cut, compiling, shapes, closing)
+}
+
+
+def everywhere(case: Case, every: int, first: int = 1) -> Iterator[bool]:
+    """Interrupt at each place, or each `every`-th; yield whether the interrupt came through."""
+    case.verify()
+    places = Places(first)
+    while True:
+        faulthandler.dump_traceback_later(LIMIT, exit=True)
+        whole = places.carry(case.act)
+        if whole and places.passed < places.at:
+            faulthandler.cancel_dump_traceback_later()
+            return
+        try:
+            case.verify()
+        except Exception as error:
+            raise AssertionError(f"after an interrupt at {places.where}") from error
+        yield not whole
+        places.at += every
+
+
+def at_random(case: Case, count: int, seed: int) -> Iterator[bool]:
+    """Interrupt by a timer; yield whether the interrupt came before the end."""
+
+    def ring(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, ring)
+    source = random.Random(seed)
+    longest = 0.0
+    for _ in range(3):  # the first one may compile
+        case.verify()
+        begun = time.perf_counter()
+        case.act()
+        longest = 1.5 * (time.perf_counter() - begun)
+    case.verify()
+    done = 0
+    while done < count:
+        faulthandler.dump_traceback_later(LIMIT, exit=True)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, source.uniform(1e-5, longest))
+            case.act()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            done += 1
+            yield True
+        case.verify()
+    faulthandler.cancel_dump_traceback_later()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Interrupt the named cases, or all of them, and print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.interrupts",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("cases", nargs="*", metavar="BACKEND:CASE", help=f"cases: {', '.join(CASES)}")
+    parser.add_argument("--every", type=int, default=1, metavar="K", help="interrupt at each K-th place")
+    parser.add_argument("--first", type=int, default=1, metavar="N", help="begin at the N-th place")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N interrupts of a timer instead")
+    parser.add_argument("--seed", type=int, default=0, help="of random moments")
+    parser.add_argument("--markdown", action="store_true", help="print a table for a page")
+    parsed = parser.parse_args(arguments)
+    faulthandler.enable()
+    rows: list[tuple[str, ...]] = []
+    for name in parsed.cases or [f"{b}:{c}" for b in BACKENDS for c in CASES]:
+        backend, _, chosen = name.partition(":")
+        began, case = time.perf_counter(), CASES[chosen](backend)
+        if parsed.random:
+            found = list(at_random(case, parsed.random, parsed.seed))
+        else:
+            found = list(everywhere(case, parsed.every, parsed.first))
+        gc.collect()
+        seconds = time.perf_counter() - began
+        rows.append((f"{backend}: {chosen}", str(sum(found)), f"{seconds:.1f}"))
+        print(*rows[-1], file=sys.stderr)
+    report({}, [Grid(("case", "interrupts", "s"), tuple(rows))], markdown=parsed.markdown)
+
+
+if __name__ == "__main__":
+    main()
