@@ -327,6 +327,7 @@ def at_random(case: Case, count: int, seed: int) -> Iterator[bool]:
             case.act()
             signal.setitimer(signal.ITIMER_REAL, 0)
         except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # it may be the one before, from a callback of the driver
             done += 1
             yield True
         case.verify()

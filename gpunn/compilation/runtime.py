@@ -108,7 +108,8 @@ class Compilation:
         somebody refers to them; numpy.asarray() reads them back. They may share memory: nobody changes them.
         """
         while rounds > 0:
-            with self._lent(inputs) as first:
+            with self._specialisations.lend(_shapes(inputs)) as first:
+                first.check(inputs)
                 # In between it may turn out to be closed, and what is guarded is checked.
                 count = min(rounds, 1 if first.guarded or not first.whole else ROUNDS_AT_ONCE)
                 if first.whole:
