@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import gpunn
-from benchmarks.interrupts import CASES, Places
+from benchmarks.interrupts import CASES
+from benchmarks.places import Places
 from gpunn.backends import cpu
 from gpunn.backends.webgpu import executor, native
 from gpunn.compilation import assembly
