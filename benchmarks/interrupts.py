@@ -99,25 +99,25 @@ def _answers(model: gpunn.Model, backend: str, *inputs: Any) -> tuple[gpunn.Comp
 
 
 def run(backend: str) -> Case:
-    """A run."""
+    """Interrupt a run."""
     compiled, verify = _answers(network(), backend, ONES)
     return Case(lambda: compiled(ONES), verify)
 
 
 def submit(backend: str) -> Case:
-    """A submitted run, and the wait for it."""
+    """Interrupt a submitted run, and the wait for it."""
     compiled, verify = _answers(network(), backend, ONES)
     return Case(lambda: compiled.submit(ONES).result(), verify)
 
 
 def stream(backend: str) -> Case:
-    """A stream of more frames than are in flight."""
+    """Interrupt a stream of more frames than are in flight."""
     compiled, verify = _answers(network(), backend, ONES)
     return Case(lambda: list(compiled.stream([ONES] * 4)), verify)
 
 
 def timeout(backend: str) -> Case:
-    """A run with a time limit that it keeps."""
+    """Interrupt a run with a time limit that it keeps."""
     compiled, verify = _answers(network(), backend, ONES)
     return Case(lambda: compiled.run({"x": ONES}, timeout=LIMIT), verify)
 
@@ -137,29 +137,29 @@ def _counted(backend: str, act: Callable[[gpunn.Compilation], object], start: bo
 
 
 def state(backend: str) -> Case:
-    """A run of a model with a variable: it counts as a whole, or not at all."""
+    """Interrupt a run of a model with a variable: it counts as a whole, or not at all."""
     return _counted(backend, lambda compiled: compiled(ONES), False)
 
 
 def reset(backend: str) -> Case:
-    """A reset of variables: it happens as a whole, or not at all."""
+    """Interrupt a reset of variables: it happens as a whole, or not at all."""
     return _counted(backend, lambda compiled: compiled.reset_state(), True)
 
 
 def loop(backend: str) -> Case:
-    """A run of a loop."""
+    """Interrupt a run of a loop."""
     compiled, verify = _answers(doubling(), backend, ONES)
     return Case(lambda: compiled(ONES), verify)
 
 
 def cut(backend: str) -> Case:
-    """A run in two sections, submitted."""
+    """Interrupt a run in two sections, submitted."""
     compiled, verify = _answers(sections(), backend, ONES)
     return Case(lambda: compiled.submit(ONES).result(), verify)
 
 
 def compiling(backend: str) -> Case:
-    """The compiling of a model."""
+    """Interrupt the compiling of a model."""
     model = network()
     wanted = model.compile(backend)(ONES)
 
@@ -171,7 +171,7 @@ def compiling(backend: str) -> Case:
 
 
 def shapes(backend: str) -> Case:
-    """A run on other shapes, for which the model is compiled again."""
+    """Interrupt a run on other shapes, for which the model is compiled again."""
     model = gpunn.Model("any rows")
     (y,) = model.add("tanh", [model.input("x", float32(2, 8), open=[0])])
     model.output(y)
@@ -181,7 +181,7 @@ def shapes(backend: str) -> Case:
 
 
 def closing(backend: str) -> Case:
-    """The end of a compilation with a run in flight."""
+    """Interrupt close() of a compilation with a run in flight."""
     model = network()
     wanted = model.compile(backend)(ONES)
     made: list[gpunn.Compilation] = []
