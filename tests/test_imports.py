@@ -8,12 +8,24 @@ import sys
 import pytest
 
 from gpunn import vision
+from tests.importers.coreml.builder import layer, model
 from tests.resources import ROOT
 
 READERS = ("tflite", "google.protobuf", "gpunn.importers.tflite.reader", "gpunn.importers.coreml.model_file")
 GPU = ("wgpu", "gpunn.backends.webgpu.device")
 PHOTOS = ("PIL.Image",)
+OTHER_LAYERS = (
+    *("google.protobuf.descriptor_pb2", "gpunn.importers.coreml.blocks", "gpunn.importers.coreml.control"),
+    *("gpunn.importers.coreml.rules.recurrent", "gpunn.importers.coreml.rules.movement"),
+)
 RUN = f"import gpunn; gpunn.load({str(vision.default_model())!r}).compile('cpu')"
+
+
+def network() -> bytes:
+    """A small .mlmodel file without loops."""
+    made = model((2, 4, 4))
+    layer(made, "softmax")
+    return bytes(made.SerializeToString())
 
 
 @pytest.mark.parametrize(
@@ -22,8 +34,12 @@ RUN = f"import gpunn; gpunn.load({str(vision.default_model())!r}).compile('cpu')
         ("import gpunn", (*READERS, *GPU, *PHOTOS)),
         ("from gpunn.cli import main; main(['--help'])", (*READERS, *GPU)),
         (RUN, (*GPU, *PHOTOS, "google.protobuf", "gpunn.importers.coreml.model_file")),
+        (
+            f"import gpunn; gpunn.load({network()!r}).compile('cpu')",
+            (*GPU, *PHOTOS, *OTHER_LAYERS, "tflite", "gpunn.importers.tflite.reader"),
+        ),
     ],
-    ids=["import", "help", "cpu"],
+    ids=["import", "help", "cpu", "coreml"],
 )
 def test_a_program_imports_only_what_it_needs(program: str, needless: tuple[str, ...]) -> None:
     tail = f"; import sys; print(*(m for m in {needless!r} if m in sys.modules), file=sys.stderr)"
