@@ -32,11 +32,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(classify)
-app.command()(compare)
-app.command(cls=BenchCommand)(bench)
-app.command()(inspect)
-app.command()(profile)
-app.command()(devices)
+app.command(short_help="Compare the answers of backends, layer by layer.")(compare)
+app.command(cls=BenchCommand, short_help="Measure latency and throughput, beside other libraries.")(bench)
+app.command(short_help="Show a model's operators, shapes, placement and memory.")(inspect)
+app.command(short_help="Show the time of every operation of a model.")(profile)
+app.command(short_help="List GPU adapters and the CPU, with their limits.")(devices)
 
 
 @app.callback(invoke_without_command=True)

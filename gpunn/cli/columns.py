@@ -70,7 +70,7 @@ def print_table(
         last = max(columns[k].spare for k in shown)
         if every or last == 0:
             break
-        left += [columns[k].heading for k in shown if columns[k].spare == last]
+        left += [columns[k].heading for k in shown if columns[k].spare == last and columns[k].heading]
         shown = [k for k in shown if columns[k].spare != last]
     if layout is None:
         _print_paragraphs(console, columns, rows, shown)

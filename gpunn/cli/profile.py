@@ -131,7 +131,7 @@ def _print_operations(console: Console, found: Profile, every: bool) -> None:
         Column("#", number=True),
         Column("operation", least=LEAST_NAME),
         Column("result"),
-        Column("kernel", least=LEAST_NAME),
+        Column("kernel", least=LEAST_NAME, shared=True),
         Column("time", number=True),
         Column("share", number=True),
         Column("MFLOP", number=True, rare=True),

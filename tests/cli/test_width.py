@@ -39,12 +39,14 @@ COMMANDS = {
         "--backends",
         "cpu",
     ),
-    "profile": ("profile", MODEL, "--runs", 2),
+    "profile": ("profile", MODEL, "--runs", 2, "--backend", "webgpu"),
     "profile --all": ("profile", MODEL, "--runs", 2, "--backend", "cpu", "--all"),
     "inspect": ("inspect", MODEL),
     "inspect --plan": ("inspect", MODEL, "--plan"),
     "bench": ("bench", MODEL, "--backends", "cpu", "--rounds", 1, "--turn", 0, "--threads", 1),
     "devices": ("devices",),
+    "help": ("--help",),
+    "help of a command": ("classify", "--help"),
 }
 HEADINGS = {
     "classify": "# class probability",
@@ -56,6 +58,8 @@ HEADINGS = {
     "inspect": "# operation float32 result runs on file",
     "inspect --plan": "kernel groups workgroup reason",
     "bench": "from cold import load first answer warm median p95 samples/s err",
+    "help": "Options: --install-completion Commands: classify libraries. layer.",
+    "help of a command": "Options: --model --labels standard",
     "devices": "backend kind driver api PCI features:",
 }
 GPU = {"compare", "compare --all", "profile", "inspect --plan"}
@@ -174,6 +178,11 @@ def test_sentences_go_below_their_row() -> None:
         "   reasons that need room",
         "1  add",
     ]
+
+
+def test_a_column_without_a_heading_is_left_out_silently() -> None:
+    table = Column("name"), Column("", spare=1)
+    assert printed(12, *table, rows=[("photo", "=" * 20)]) == ["name", "photo"]
 
 
 def test_what_all_rows_agree_on_is_said_once() -> None:
