@@ -4,5 +4,5 @@
 // lib/running_sums.wgsl expects. An invocation sums a row.
 
 fn compute(row: u32) {
-  sum_row(row, p.length, p.inner);
+  _ = sum_row(row, 0u, p.length, p.length, p.inner, T(0));
 }

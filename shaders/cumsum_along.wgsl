@@ -8,6 +8,7 @@ fn compute(row: u32) {
   let named = int_along(0u);
   let axis = 3u * u32(clamp(named + select(0, i32(p.axes), named < 0), 0, i32(p.axes) - 1));
   if (row < u32(load_axis(axis))) {
-    sum_row(row, u32(load_axis(axis + 1u)), u32(load_axis(axis + 2u)));
+    let length = u32(load_axis(axis + 1u));
+    _ = sum_row(row, 0u, length, length, u32(load_axis(axis + 2u)), T(0));
   }
 }

@@ -47,8 +47,7 @@ def bodies(found: tuple[Kernel, ...] | str) -> list[str]:
 
 
 LONG: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
-    ("cumsum", [ones(70_000, 1)], {"axis": 0}, "cumsum"),
-    ("fully_connected", [ones(1, 70_001), ones(2, 70_001)], {}, "matmul_any"),
+    ("cumsum", [ones(70_000, 1), np.array(0)], {}, "cumsum_along"),
     ("batch_matmul", [ones(2, 70_001), ones(70_001, 2)], {}, "batch_matmul"),
     ("conv2d", [ones(1, 20, 20, 200), ones(2, 20, 20, 200)], {}, "conv2d_grouped"),
 )
@@ -62,6 +61,21 @@ def test_only_a_device_that_limits_loops_refuses_long_ones(
     reason = kernels_of(LAVAPIPE, op, inputs, attrs)
     assert isinstance(reason, str)
     assert re.fullmatch(r"\d+ loop iterations of one invocation are over the device's limit of 65000", reason)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attrs", "whole", "part"),
+    [
+        ("cumsum", [ones(70_000, 1)], {"axis": 0}, "cumsum", "cumsum_part"),
+        ("fully_connected", [ones(1, 70_001), ones(2, 70_001)], {}, "matmul_any", "matmul_any"),
+        ("reduce_sum", [ones(5_000_000)], {"axes": (0,)}, "reduce", "reduce"),
+    ],
+)
+def test_sums_are_divided_only_if_the_device_needs_it(
+    op: str, inputs: list[Array], attrs: dict[str, Any], whole: str, part: str
+) -> None:
+    assert bodies(kernels_of(BASELINE, op, inputs, attrs)) == [whole]
+    assert bodies(kernels_of(LAVAPIPE, op, inputs, attrs)) == [part] * 2
 
 
 def test_a_sequence_is_divided_only_if_the_device_needs_it() -> None:

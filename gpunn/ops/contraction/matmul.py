@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gpunn.kernel import Candidate, Kernel, Pack, Read, Write, ceil_div, fits_i32, vec_width
+from gpunn.kernel import Candidate, Kernel, Pack, Read, Scratch, Write, ceil_div, fits_i32, spans, vec_width
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
@@ -20,7 +20,7 @@ from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 
 def pack_filter(filter: Array) -> Array:
@@ -85,17 +85,32 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     if constants_only(call) and depth % 4 == 0 and fits_i32(rows * depth):
         yield Candidate([product(call, rows, depth, channels)], "a packed filter")
         reason = "the filter as it is"
-    kernel = Kernel(
-        body="matmul_any",
-        threads=(channels, rows, 1),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
-        params={"M": rows, "K": depth, "N": channels},
-        functions=activation_function(call),
-        loop_iterations=depth,
-        reason=reason,
-    )
-    yield Candidate([kernel], reason)
+    yield Candidate(_plain(call, rows, depth, channels, reason), reason)
+
+
+def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> list[Kernel]:
+    """Make the kernels for any filter: each adds as many products as the loops of the device take."""
+    kernels: list[Kernel] = []
+    total: Scratch | None = None
+    for span in spans(depth, call.device.max_loop_iterations):
+        first, last = span.start == 0, span.stop == depth
+        after = None if last else Scratch(TensorType(DType.FLOAT32, (rows, channels)))
+        bias = Read("bias", 2 if call.has(2) and first else None)
+        kernels.append(
+            Kernel(
+                body="matmul_any",
+                threads=(channels, rows, 1),
+                workgroup=(64, 1, 1),
+                reads=(Read("x", 0), Read("w", 1), bias, Read("sum", total)),
+                writes=(Write(output=0 if after is None else after),),
+                params={"M": rows, "K": depth, "N": channels, "first": span.start, "end": span.stop},
+                functions=activation_function(call) if last else {},
+                loop_iterations=len(span),
+                reason=reason,
+            )
+        )
+        total = after
+    return kernels
 
 
 _ROUNDING = Rounding(lambda call: call.y.shape[-1])

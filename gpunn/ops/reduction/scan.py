@@ -6,12 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, flat_threads, size_of
+from gpunn.kernel import Function, Kernel, Kernels, Read, Scratch, Write, flat_threads, size_of, spans
 from gpunn.ops.accuracy import sums
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import Axes, Space, alike
 from gpunn.ops.call import Call
-from gpunn.ops.check import INDICES, NUMBERS, expect_bool, expect_dtype, expect_int, expect_unquantised
+from gpunn.ops.check import (
+    FLOATS,
+    INDICES,
+    NUMBERS,
+    expect_bool,
+    expect_dtype,
+    expect_int,
+    expect_unquantised,
+)
 from gpunn.ops.guard import Guard
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
@@ -50,7 +58,29 @@ def _axes(call: Call) -> list[range]:
     return [range(-call.x.rank, call.x.rank)] if call.has(1) else []
 
 
-def _kernel(call: Call) -> Kernel:
+def _in_parts(call: Call, kernel: Kernel, rows: int, length: int) -> list[Kernel]:
+    """Make kernels that sum as many elements of each row as the device's loops take, one after the other."""
+    dtype = DType.FLOAT32 if call.y.dtype in FLOATS else call.y.dtype
+    before: Scratch | None = None
+    kernels = []
+    for span in spans(length, call.device.max_loop_iterations):
+        after = Scratch(TensorType(dtype, (rows,)))
+        kernels.append(
+            replace(
+                kernel,
+                body="cumsum_part",
+                reads=(*kernel.reads, Read("before", before)),
+                writes=(*kernel.writes, Write("after", after)),
+                params={**kernel.params, "first": span.start, "end": span.stop},
+                loop_iterations=len(span),
+                reason="one invocation per row, for a part of its elements",
+            )
+        )
+        before = after
+    return kernels
+
+
+def _kernel(call: Call) -> Kernels:
     lengths, size = _lengths(call), call.x.size
     rows = tuple(size // max(length, 1) for length in lengths)
     plus = "i64_add(a, b)" if call.x.dtype is DType.INT64 else "a + b"
@@ -67,7 +97,10 @@ def _kernel(call: Call) -> Kernel:
     if not call.has(1):
         axis = call.axis(call["axis"], call.x.rank)
         inner = size_of(call.x.shape[axis + 1 :])
-        return replace(kernel, params={"count": rows[0], "length": lengths[0], "inner": inner})
+        whole = replace(kernel, params={"count": rows[0], "length": lengths[0], "inner": inner})
+        limit = call.device.max_loop_iterations
+        divided = limit is not None and lengths[0] > limit
+        return _in_parts(call, whole, rows[0], lengths[0]) if divided else whole
     axes = np.array([*zip(rows, lengths, dense(lengths), strict=True)], np.int32)
     return replace(
         kernel,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, check_litert, model_of, random
+from tests.ops.harness import check, check_litert, limit_device, model_of, random
 
 
 @pytest.mark.parametrize("constants", [(1, 2), ()])
@@ -52,6 +53,27 @@ def test_agrees_with_litert(keep_dims: bool) -> None:
     options = {"keepNumDims": keep_dims, "fusedActivationFunction": 1}
     attrs = {"keep_dims": keep_dims, "activation": "relu"}
     check_litert("fully_connected", inputs, attrs, "FULLY_CONNECTED", options, version=5)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 20])
+@pytest.mark.parametrize("depth", [1, 21, 40])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_long_sums_in_parts(
+    dtype: Any, depth: int, limit: int, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device whose loops go round only a few times gives the same bits: the order of the products stays."""
+    inputs = [random(1, 3, depth), random(2, 5, depth), random(3, 5)]
+    inputs = [v.astype(dtype) for v in inputs]
+    model = model_of("fully_connected", inputs, {"activation": "relu"})
+    with model.compile(backend) as compiled:
+        whole = compiled(*inputs)
+    limit_device(monkeypatch, max_loop_iterations=limit)
+    with model.compile(backend) as compiled:
+        assert {p.backend for p in compiled.placement} == {backend}
+        np.testing.assert_array_equal(compiled(*inputs), whole)
+    if dtype is np.float32:
+        attrs = {"activation": "relu"}
+        check("fully_connected", inputs, attrs, backend=backend, atol=tolerance(*inputs[:2]))
 
 
 @pytest.mark.parametrize(

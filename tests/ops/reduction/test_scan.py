@@ -10,7 +10,7 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.types import DType, Quantization, TensorType
-from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random, type_of
+from tests.ops.harness import ATOL, EPS, check, check_litert, limit_device, model_of, random, type_of
 
 MODES = [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]
 modes = pytest.mark.parametrize("mode", MODES, ids=str)
@@ -99,3 +99,25 @@ def test_wrong_operands_for_an_axis(inputs: list[Any], attrs: dict[str, Any], me
 def test_errors(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"cumsum: {message}"):
         model_of("cumsum", [random(0, 2, 3)], attrs)
+
+
+@modes
+@pytest.mark.parametrize("limit", [1, 8, 35])
+def test_long_rows_in_parts(
+    mode: dict[str, bool], limit: int, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device whose loops go round only a few times gives the same bits: the order of the terms stays."""
+    cases = [random(0, 3, 70, 2), np.arange(420).reshape(3, 70, 2) << 40, np.full((3, 70, 2), 7, np.int32)]
+    cases.append(random(1, 3, 70, 2).astype(np.float16))
+    attrs = {"axis": 1, **mode}
+    for x in cases:
+        model = model_of("cumsum", [x], attrs)
+        with model.compile(backend) as compiled:
+            whole = compiled(x)
+        with monkeypatch.context() as patch:
+            limit_device(patch, max_loop_iterations=limit)
+            with model.compile(backend) as compiled:
+                assert {p.backend for p in compiled.placement} == {backend}
+                np.testing.assert_array_equal(compiled(x), whole)
+            if x.dtype != np.float16:
+                check("cumsum", [x], attrs, backend=backend, atol=70 * 4 * 70 * EPS)
