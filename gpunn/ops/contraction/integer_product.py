@@ -45,10 +45,10 @@ BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files 
 _TINY = float(np.finfo(np.float32).tiny)  # scales below have fewer digits; those of dead channels do
 
 
-def check_types(call: Call, axis: int) -> None:
+def check_types(call: Call, axis: int, more: tuple[tuple[DType, DType], ...] = ()) -> None:
     """Raise ModelError unless input, filter (with its output channels at `axis`) and bias fit together.
 
-    Real tensors pass, also with a quantised filter.
+    Their types are one of PAIRS or of `more`. Real tensors pass, also with a quantised filter.
     """
     x, filter = call.x, call.input(1)
     if any(t is not None and t.dtype is DType.COMPLEX64 for t in call.inputs):
@@ -57,7 +57,7 @@ def check_types(call: Call, axis: int) -> None:
         if x.dtype in QUANTIZED:
             call.fail(f"an input of {x.dtype.value} needs a scale and a zero point")
         return
-    if (x.dtype, filter.dtype) not in PAIRS or filter.quantization is None:
+    if (x.dtype, filter.dtype) not in (*PAIRS, *more) or filter.quantization is None:
         call.fail(f"a quantised {x} does not go with a filter of {filter} and {filter.quantization}")
     scale_x, _ = scale_of(call, x)
     activation_bounds(call, x)
@@ -79,9 +79,11 @@ def _check_bias(call: Call, products: Array) -> None:
     if not call.has(2):
         return
     bias = call.input(2)
-    has_16_bits = call.x.dtype is DType.INT16
-    if bias.dtype is not DType.INT32 and not (has_16_bits and bias.dtype is DType.INT64):
-        call.fail(f"the bias of a quantised operation must be int32{' or int64' * has_16_bits}, got {bias}")
+    allowed = [DType.INT32] if call.input(1).dtype is not DType.INT16 else []
+    allowed += [DType.INT64] if call.x.dtype is DType.INT16 else []
+    if bias.dtype not in allowed:
+        names = " or ".join(d.value for d in allowed)
+        call.fail(f"the bias of a quantised operation must be {names}, got {bias}")
     why = "" if bias.quantization is None else bias_misfit(bias.quantization, products)
     if why:
         call.fail(why)

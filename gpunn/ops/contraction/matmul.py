@@ -68,7 +68,7 @@ def _infer_fully_connected(call: Call) -> TensorType:
     x = call.x
     if call.has(2) and call.input(2).shape != (channels,):
         call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
-    check_types(call, 0)
+    check_types(call, 0, ((DType.INT16, DType.INT16),))
     if call["keep_dims"]:
         if x.rank == 0 or x.shape[-1] != depth:
             call.fail(f"the last dimension must be {depth} as in the filter, got input shape {list(x.shape)}")

@@ -108,7 +108,7 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
         if call.x.dtype in MIXED:
             yield Candidate([_by_words(call, form, how)], "words of 4 input channels")
             reason = "one value at a time"
-        elif 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
+        elif call.input(1).dtype in MIXED and 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
             yield Candidate(_by_planes(call, form, how, terms), "upper and lower bytes")
             reason = "one value at a time"
     yield Candidate([of_integers(call, one_by_one(call, form, reason), terms, how)], reason)

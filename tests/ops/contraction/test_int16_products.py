@@ -79,6 +79,26 @@ def test_products(
         np.testing.assert_array_equal(found, same)
 
 
+@pytest.mark.parametrize("bias", [None, I64], ids=str)
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 3, 4), (3, 210, 9), (2, 12, 8), (1, 3000, 5)])
+def test_weights_of_16_bits(rows: int, depth: int, columns: int, bias: DType | None, backend: str) -> None:
+    """Beside the reference, the exact number: the factor, of 15 bits, is off by up to 2^-15."""
+    x, w = quantized(I16, (rows, depth), 1 / 4000), channels(quantized(I16, (columns, depth), 1.0), 0)
+    y = Quantization((float(np.float32(np.sqrt(depth) / 10)),), (0,))
+    types: list[TensorType | None] = [x, w]
+    values: list[Array | None] = [stored(0, x), stored(1, w)]
+    exact = dequantize(stored(0, x), x).astype(float) @ dequantize(stored(1, w), w).astype(float).T
+    if bias is not None:
+        types.append(TensorType(bias, (columns,)))
+        values.append(np.random.default_rng(2).integers(-(10**9), 10**9, columns))
+        assert w.quantization is not None
+        exact = exact + values[2] * np.asarray(w.quantization.scale) / 4000
+    steps = np.clip(exact / y.scale[0], -(2**15), 2**15 - 1)
+    for constants in ((1, 2), (2,)):
+        (found,) = check_integer("fully_connected", values, types, {}, y, constants, backend=backend)
+        assert (np.abs(found - steps) <= 0.51 + 2**-15 * np.abs(steps) + 2**-18 * depth).all()
+
+
 @pytest.mark.parametrize("zero", [-(2**15), -3, 1000])
 @pytest.mark.parametrize("pinned", [-(2**15), 2**15 - 1, None], ids=str)
 def test_zero_points(zero: int, pinned: int | None, backend: str) -> None:
