@@ -93,5 +93,5 @@ def test_no_collection_of_all_objects_falls_into_reading_and_compiling() -> None
             compiled(np.zeros(3, np.float32))
     finally:
         gc.callbacks.remove(note)
-    assert len(during) <= 3  # before the first object, and between reading and compiling
+    assert len(during) <= 4  # begin and end of two: before the first object, between reading and compiling
     assert 2 not in during

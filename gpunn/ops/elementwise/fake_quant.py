@@ -22,7 +22,11 @@ def snapped_range(low: float, high: float, steps: int) -> tuple[float, float, fl
 
 
 def fake_quant(x: Array, *, min: float, max: float, num_bits: int = 8, narrow_range: bool = False) -> Array:
-    """Round to the nearest of 2^num_bits steps from `min` to `max`, moved so that 0 is one of them."""
+    """Round to the nearest of 2^num_bits steps from `min` to `max`, moved so that 0 is one of them.
+
+    With narrow_range there is one step less. x: float32 of any shape, which the result has. Raises ModelError
+    for num_bits out of 2 to 16 and a range without 0. TFLite schema, FakeQuantOptions.
+    """
     low, high, step, zero = snapped_range(min, max, 2**num_bits - 1 - narrow_range)
     steps = np.floor((np.clip(x, low, high) - low) / step + 0.5)
     return np.asarray((steps - zero) * step, x.dtype)

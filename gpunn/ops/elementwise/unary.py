@@ -101,12 +101,12 @@ def _erf(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    """Multiply x with the cumulative normal distribution at x: half of erfc(-x / sqrt(2))."""
+    # The cumulative normal distribution at x is half of erfc(-x / sqrt(2)).
     return _gated(x, 0.5 * _each(math.erfc, -math.sqrt(0.5) * x.astype(np.float64)))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    """Compute x (1 + tanh(u)) / 2 as x / (1 + e^(-2 u)), which loses nothing below 0."""
+    # x (1 + tanh(u)) / 2 is x / (1 + e^(-2 u)), which loses nothing below 0.
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.astype(np.float64) ** 3)
     with np.errstate(over="ignore"):
         return _gated(x, 1 / (1 + np.exp(-2 * inner)))
