@@ -13,16 +13,10 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 import pytest
-from PIL import Image
 
-import gpunn
-from gpunn import vision
-from gpunn.types import DType, TensorType, float32
 from tests.resources import ROOT
-from tests.tflite_builder import Graph
-from tests.web_server import serving
+from tests.web_server import endless, noise, serving
 
 HOST = "127.0.0.1:7860"
 SMALL = 1 << 20
@@ -33,37 +27,6 @@ SECONDS, UPLOAD = 4, 1  # limits of the served page: seconds and megabytes
 def guard(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(ROOT / "demos")
     return importlib.import_module("web_guard")
-
-
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(ROOT / "demos")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that answer
-    return importlib.import_module("web_answers")
-
-
-def endless() -> bytes:
-    """Return a classifier of about 1 KB whose loop never ends."""
-    condition, body, main = Graph(), Graph(), Graph()
-    row, truth = float32(1, 10), TensorType(DType.BOOL, (1,))
-    condition_end = condition.add(
-        "GREATER_EQUAL", [condition.input(row)] * 2, [TensorType(DType.BOOL, (1, 10))]
-    )
-    condition_end = condition.add("REDUCE_ALL", [*condition_end, condition.constant(np.int32([1]))], [truth])
-    body_end = body.add("ABS", [body.input(row)], [row])
-    photo = main.input(float32(1, 4, 4, 3))
-    (flat,) = main.add("RESHAPE", [photo, main.constant(np.int32([1, 48]))], [float32(1, 48)])
-    start, extent = (main.constant(np.int32(values)) for values in ([0, 0], [1, 10]))
-    scores = main.add("SLICE", [flat, start, extent], [row])
-    options = {"cond_subgraph_index": 1, "body_subgraph_index": 2}
-    ends = main.add("WHILE", scores, [row], options)
-    return main.build(ends, called=[(condition, condition_end), (body, body_end)])
-
-
-def photo(folder: Path) -> Path:
-    path = folder / "photo.png"
-    Image.fromarray(np.random.default_rng(3).integers(0, 256, (50, 60, 3), np.uint8)).save(path)
-    return path
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:7860", "localhost:7860", "LOCALHOST", "[::1]:80", "127.0.0.1"])
@@ -161,80 +124,6 @@ def test_an_upload_by_the_page_is_accepted(guard: ModuleType) -> None:
     guard.check_body(b"", HOST)
 
 
-def test_a_worker_answers_like_this_process(answers: ModuleType, tmp_path: Path) -> None:
-    worker = answers.Worker(60.0, 8 << 30)
-    choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
-    try:
-        found, expected = worker.ask(choice, photo(tmp_path)), answers.Compiled().ask(choice, photo(tmp_path))
-        assert (found.best, found.placement, found.said) == (expected.best, expected.placement, expected.said)
-        process = worker._process
-        with pytest.raises(answers.NoAnswerError, match=r"gone\.png"):
-            worker.ask(choice, tmp_path / "gone.png")
-        assert worker._process is process  # an error does not end it
-    finally:
-        worker.close()
-
-
-@pytest.mark.parametrize("backend", ["cpu", "webgpu"])
-def test_an_endless_loop_gets_an_error_and_the_worker_goes_on(
-    answers: ModuleType, tmp_path: Path, backend: str, gpu: str
-) -> None:
-    path = tmp_path / "endless.tflite"
-    path.write_bytes(endless())
-    assert path.stat().st_size < 4000
-    worker = answers.Worker(1.0, 8 << 30)
-    try:
-        start = time.monotonic()
-        with pytest.raises(answers.NoAnswerError, match="has not ended after 1 s"):
-            worker.ask(answers.Choice(path, None, backend, gpunn.Preference.LOW_POWER), photo(tmp_path))
-        assert time.monotonic() - start < 1 + answers.FINISH + answers.START
-        process = worker._process
-        good = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
-        assert len(worker.ask(good, photo(tmp_path)).best) == 5
-        assert worker._process is process
-    finally:
-        worker.close()
-
-
-def test_a_worker_that_hangs_or_ends_or_grows_is_replaced(
-    answers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The process is a program that misbehaves as the name of the photo says."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import json, os, sys, time\n"
-        "for line in sys.stdin:\n"
-        "    photo = json.loads(line)['photo']\n"
-        "    if photo == 'hang': time.sleep(60)\n"
-        "    if photo == 'abort': os.abort()\n"
-        "    if photo == 'grow': kept = bytearray(os.urandom(1 << 20)) * 300; time.sleep(60)\n"
-        "    print(json.dumps({'error': 'fine'}), flush=True)\n"
-    )
-    monkeypatch.setattr(answers, "__file__", str(program))
-    monkeypatch.setattr(answers, "START", 5.0)
-    monkeypatch.setattr(answers, "FINISH", 0.5)
-    worker = answers.Worker(0.5, 200 << 20)
-    choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
-    said = {"hang": r"no answer within 0\.5 s", "abort": "has ended", "grow": "more than 200 MB"}
-    if answers._memory_of(1) == 0:
-        del said["grow"]  # a system that does not tell
-    try:
-        for name, text in said.items():
-            with pytest.raises(answers.NoAnswerError, match=text):
-                worker.ask(choice, Path(name))
-            with pytest.raises(answers.NoAnswerError, match="fine"):
-                worker.ask(choice, Path("good"))
-    finally:
-        worker.close()
-
-
-def test_the_worker_does_not_use_the_network(answers: ModuleType) -> None:
-    for event in ("socket.connect", "socket.getaddrinfo"):
-        with pytest.raises(PermissionError):
-            answers._no_network(event, ())
-    answers._no_network("open", ())
-
-
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Serve the page with narrow limits; return its address, and the file of its program's output."""
@@ -303,10 +192,16 @@ def test_uploads_are_limited(address: tuple[str, Path]) -> None:
     assert request(where, "POST", "/gradio_api/queue/join", large)[0] == 413
 
 
-def ask(where: str, file: str, model: str | None) -> str:
-    """Ask as the page does, for files that were uploaded; return the answer's HTML."""
+def question(where: str) -> int:
+    """Return the number by which the page asks for answers."""
     _, _, config = request(where, "GET", "/config")
     (number,) = (d["id"] for d in json.loads(config)["dependencies"] if len(d["inputs"]) == 6)
+    return int(number)
+
+
+def ask(where: str, file: str, model: str | None) -> str:
+    """Ask as the page does, for files that were uploaded; return the answer's HTML."""
+    number = question(where)
     values: list[Any] = [
         {"path": path, "meta": {"_type": "gradio.FileData"}} if path else None for path in (file, model, None)
     ]
@@ -335,7 +230,7 @@ def test_an_endless_model_does_not_block_the_page(address: tuple[str, Path], tmp
     where, log = address
     model = tmp_path / "endless.tflite"
     model.write_bytes(endless())
-    file, bad = send(where, photo(tmp_path)), send(where, model)
+    file, bad = send(where, noise(tmp_path)), send(where, model)
     start = time.monotonic()
     said = ask(where, file, bad)
     assert "role='alert'" in said
@@ -343,3 +238,36 @@ def test_an_endless_model_does_not_block_the_page(address: tuple[str, Path], tmp
     assert time.monotonic() - start < SECONDS + 90
     assert "<section class='card'" in ask(where, file, None)
     assert "Traceback" not in log.read_text()
+
+
+def test_the_page_listens_at_this_machine_only(address: tuple[str, Path]) -> None:
+    table = Path("/proc/net/tcp")
+    if not table.exists():
+        pytest.skip("the system does not list its sockets as Linux does")
+    port = f":{urlsplit(address[0]).port:04X}"
+    rows = [line.split() for line in table.read_text().splitlines()[1:]]
+    listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(port)]
+    assert listening == [f"0100007F{port}"]  # 127.0.0.1
+    six = Path("/proc/net/tcp6")
+    assert not six.exists() or not any(
+        row.split()[3] == "0A" and row.split()[1].endswith(port) for row in six.read_text().splitlines()[1:]
+    )
+
+
+def test_too_many_questions_are_refused(address: tuple[str, Path], tmp_path: Path) -> None:
+    """This test is the last one: the page is busy after it."""
+    where, _ = address
+    model = tmp_path / "endless.tflite"
+    model.write_bytes(endless())
+    files = [
+        {"path": send(where, path), "meta": {"_type": "gradio.FileData"}} for path in (noise(tmp_path), model)
+    ]
+    data = [*files, None, "cpu", "low power", "as the model states"]
+    found = []
+    for number in range(16 + 4):
+        asked = json.dumps({"data": data, "fn_index": question(where), "session_hash": f"busy{number}"})
+        found.append(request(where, "POST", "/gradio_api/queue/join", asked.encode()))
+    statuses = [status for status, _, _ in found]
+    assert statuses[:16] == [200] * 16
+    assert b"full" in found[-1][2]
+    assert statuses[-1] != 200

@@ -1,4 +1,4 @@
-"""demos/web_app.py as a server whose requests to other machines are recorded."""
+"""demos/web_app.py as a server whose requests to other machines are recorded, and files to ask it about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
+from gpunn.types import DType, TensorType, float32
 from tests.resources import ENVIRONMENT, ROOT
+from tests.tflite_builder import Graph
 
 PATIENCE = 120.0  # seconds until it serves; the import of gradio alone takes some of them
 # The program, which prints every address outside this machine that Python requests.
@@ -49,3 +54,28 @@ def serving(folder: Path, *options: object) -> Iterator[tuple[str, Path]]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+def endless() -> bytes:
+    """Return a classifier of about 1 KB whose loop never ends."""
+    condition, body, main = Graph(), Graph(), Graph()
+    row, truth = float32(1, 10), TensorType(DType.BOOL, (1,))
+    condition_end = condition.add(
+        "GREATER_EQUAL", [condition.input(row)] * 2, [TensorType(DType.BOOL, (1, 10))]
+    )
+    condition_end = condition.add("REDUCE_ALL", [*condition_end, condition.constant(np.int32([1]))], [truth])
+    body_end = body.add("ABS", [body.input(row)], [row])
+    photo = main.input(float32(1, 4, 4, 3))
+    (flat,) = main.add("RESHAPE", [photo, main.constant(np.int32([1, 48]))], [float32(1, 48)])
+    start, extent = (main.constant(np.int32(values)) for values in ([0, 0], [1, 10]))
+    scores = main.add("SLICE", [flat, start, extent], [row])
+    options = {"cond_subgraph_index": 1, "body_subgraph_index": 2}
+    ends = main.add("WHILE", scores, [row], options)
+    return main.build(ends, called=[(condition, condition_end), (body, body_end)])
+
+
+def noise(folder: Path) -> Path:
+    """Write a picture of noise; return its path."""
+    path = folder / "photo.png"
+    Image.fromarray(np.random.default_rng(3).integers(0, 256, (50, 60, 3), np.uint8)).save(path)
+    return path

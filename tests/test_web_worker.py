@@ -1,0 +1,96 @@
+"""The process that answers for demos/web_app.py goes on, or is replaced, whatever a file does to it."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gpunn
+from gpunn import vision
+from tests.resources import ROOT
+from tests.web_server import endless, noise
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "demos")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that answer
+    return importlib.import_module("web_answers")
+
+
+def test_a_worker_answers_like_this_process(answers: ModuleType, tmp_path: Path) -> None:
+    worker = answers.Worker(60.0, 8 << 30)
+    choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
+    try:
+        found, expected = worker.ask(choice, noise(tmp_path)), answers.Compiled().ask(choice, noise(tmp_path))
+        assert (found.best, found.placement, found.said) == (expected.best, expected.placement, expected.said)
+        process = worker._process
+        with pytest.raises(answers.NoAnswerError, match=r"gone\.png"):
+            worker.ask(choice, tmp_path / "gone.png")
+        assert worker._process is process  # an error does not end it
+    finally:
+        worker.close()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "webgpu"])
+def test_an_endless_loop_gets_an_error_and_the_worker_goes_on(
+    answers: ModuleType, tmp_path: Path, backend: str, gpu: str
+) -> None:
+    path = tmp_path / "endless.tflite"
+    path.write_bytes(endless())
+    assert path.stat().st_size < 4000
+    worker = answers.Worker(1.0, 8 << 30)
+    try:
+        start = time.monotonic()
+        with pytest.raises(answers.NoAnswerError, match="has not ended after 1 s"):
+            worker.ask(answers.Choice(path, None, backend, gpunn.Preference.LOW_POWER), noise(tmp_path))
+        assert time.monotonic() - start < 1 + answers.FINISH + answers.START
+        process = worker._process
+        good = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
+        assert len(worker.ask(good, noise(tmp_path)).best) == 5
+        assert worker._process is process
+    finally:
+        worker.close()
+
+
+def test_a_worker_that_hangs_or_ends_or_grows_is_replaced(
+    answers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is a program that misbehaves as the name of the photo says."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import json, os, sys, time\n"
+        "for line in sys.stdin:\n"
+        "    photo = json.loads(line)['photo']\n"
+        "    if photo == 'hang': time.sleep(60)\n"
+        "    if photo == 'abort': os.abort()\n"
+        "    if photo == 'grow': kept = bytearray(os.urandom(1 << 20)) * 300; time.sleep(60)\n"
+        "    print(json.dumps({'error': 'fine'}), flush=True)\n"
+    )
+    monkeypatch.setattr(answers, "__file__", str(program))
+    monkeypatch.setattr(answers, "START", 5.0)
+    monkeypatch.setattr(answers, "FINISH", 0.5)
+    worker = answers.Worker(0.5, 200 << 20)
+    choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
+    said = {"hang": r"no answer within 0\.5 s", "abort": "has ended", "grow": "more than 200 MB"}
+    if answers._memory_of(1) == 0:
+        del said["grow"]  # a system that does not tell
+    try:
+        for name, text in said.items():
+            with pytest.raises(answers.NoAnswerError, match=text):
+                worker.ask(choice, Path(name))
+            with pytest.raises(answers.NoAnswerError, match="fine"):
+                worker.ask(choice, Path("good"))
+    finally:
+        worker.close()
+
+
+def test_the_worker_does_not_use_the_network(answers: ModuleType) -> None:
+    for event in ("socket.connect", "socket.getaddrinfo"):
+        with pytest.raises(PermissionError):
+            answers._no_network(event, ())
+    answers._no_network("open", ())
