@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import struct
 import sys
 import zipfile
@@ -49,6 +50,15 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
         vision.load_photo(path)
     with pytest.raises(FormatError, match="is not a regular file"):
         vision.class_labels(gpunn.load(vision.default_model()), path)
+
+
+@posix
+def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+        with pytest.raises(FormatError, match="is not a regular file"):
+            open_regular("socket")
 
 
 @posix

@@ -163,8 +163,9 @@ def classify(
             report.results.append(_Result(path, probabilities, known, guesses))
         report.photo_seconds = time.perf_counter() - compiled_at
     if not report.results:
-        reasons = "".join(f"; {reason}" for reason in report.skipped.unreadable.values())
-        raise FormatError(f"none of the {len(candidates)} files is a photo{reasons}")
+        left = describe_skipped(0, [*report.skipped.unreadable.values()])
+        reason = f": {left}" if left else ""
+        raise FormatError(f"none of the {len(candidates)} files is a photo{reason}")
     if as_json:
         print(json_text(_document(report)))
     else:
