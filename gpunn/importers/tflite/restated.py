@@ -29,6 +29,7 @@ MOVED: Mapping[str, tuple[int, ...] | None] = {
 }
 ONLY: Mapping[str, DType] = {"CONCATENATION": DType.INT16}  # of other types LiteRT does look at scales
 PLAIN = ("BITWISE_XOR", "RIGHT_SHIFT", "SCATTER_ND")  # which know no scales at all
+SUMS = "BATCH_MATMUL"  # of int8, which knows no scales if its sums of int32 are the result
 SEVERAL = ("SPLIT", "SPLIT_V")  # whose results are all made of the input's integers
 
 
@@ -47,7 +48,8 @@ class _Restating:
         if not moved:
             self.operators.append(operator)
             return
-        scale = None if operator.code in PLAIN else self.tensors[results[0]].quantization
+        plain = operator.code in PLAIN or not results
+        scale = None if plain else self.tensors[results[0]].quantization
         given, made, after = list(operator.inputs), list(operator.outputs), []
         for position, index in moved.items():
             if self.tensors[index].quantization != scale:
@@ -62,6 +64,8 @@ class _Restating:
 
     def _moved(self, operator: FileOperator) -> tuple[Mapping[int, int], tuple[int, ...]]:
         """Return the inputs, by position, whose integers become those of results, and these results."""
+        if operator.code == SUMS and [self.tensors[k].dtype for k in operator.outputs] == [DType.INT32]:
+            return {k: index for k, index in enumerate(operator.inputs[:2]) if index is not None}, ()
         places = MOVED.get(operator.code, ())
         positions = range(len(operator.inputs)) if places is None else places
         given = {k: operator.inputs[k] for k in positions if k < len(operator.inputs)}
@@ -73,7 +77,9 @@ class _Restating:
 
     def _warn(self, operator: FileOperator, scale: Quantization | None, what: str, index: int) -> None:
         stated = f"{what} has {self.tensors[index].quantization or 'no scale'}"
-        if operator.code in PLAIN:
+        if operator.code == SUMS and not any(_zeros(self.tensors[index])):
+            return  # only the scale of the sums is missing
+        if operator.code in (*PLAIN, SUMS):
             self.warn(f"{operator}: {stated}; it computes stored integers as plain numbers, as in LiteRT")
         else:
             first = f"the output has {scale or 'no scale'}"
@@ -113,6 +119,10 @@ def with_stated_scales(
     for operator in operators:
         found.add(operator)
     return found.tensors, tuple(found.operators)
+
+
+def _zeros(tensor: FileTensor) -> tuple[int, ...]:
+    return () if tensor.quantization is None else tensor.quantization.zero_point
 
 
 def _bitcast(operator: FileOperator, x: int, y: int) -> FileOperator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.product_kernel import of_integers
-from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
+from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.filter import Filter
-from gpunn.ops.fixed_point.affine import scale_of
+from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.strides import broadcast_strides, merge
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
@@ -29,7 +30,7 @@ def _matrix(call: Call, index: int, adjoint: str) -> tuple[int, int]:
 
 def _infer(call: Call) -> TensorType:
     for index, adjoint in enumerate(("adj_a", "adj_b")):
-        if expect_dtype(call, index, *FLOATS).rank < 2:
+        if expect_dtype(call, index, *FLOATS, DType.INT8).rank < 2:
             call.fail(f"input {index} must have rank 2 or more, got {call.input(index)}")
         expect_bool(call, adjoint)
     a, b = call.x, call.input(1)
@@ -39,10 +40,26 @@ def _infer(call: Call) -> TensorType:
     (rows, depth), (height, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
     if depth != height:
         call.fail(f"matrices of {rows} x {depth} and {height} x {columns} cannot be multiplied")
-    return a.with_shape((*broadcast_shapes(call, a.shape[:-2], b.shape[:-2]), rows, columns))
+    shape = (*broadcast_shapes(call, a.shape[:-2], b.shape[:-2]), rows, columns)
+    return TensorType(DType.INT32, shape) if _plain(call) else a.with_shape(shape)
+
+
+def _plain(call: Call) -> bool:
+    """Tell whether integers without a scale are multiplied."""
+    return call.x.dtype is DType.INT8 and call.x.quantization is None
 
 
 def _kernel(call: Call) -> Kernel:
+    real = _real_kernel(call)
+    if not _plain(call):
+        return real
+    one = np.zeros(call.y.shape[-1], np.int64)
+    sums = of_integers(call, real, _depth(call), Rescaling(0, 0, 0, one, one, 0, (0, 0)))
+    reads = (*sums.reads[:-1], Read("scales", None))
+    return replace(sums, reads=reads, functions={"finish": AS_SUMMED})
+
+
+def _real_kernel(call: Call) -> Kernel:
     (rows, depth), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
     a, b, batch = call.x, call.input(1), call.y.shape[:-2]
     if not fits_i32(a.size, b.size, call.y.size):
@@ -111,7 +128,7 @@ def _integer(call: Call) -> Callable[..., Array]:
 
 def _integer_kernel(call: Call) -> Kernel:
     _, depth = _matrix(call, 0, "adj_a")
-    return of_integers(call, _kernel(call), depth, rescaling(call, _ROUNDING))
+    return of_integers(call, _real_kernel(call), depth, rescaling(call, _ROUNDING))
 
 
 @op(
@@ -121,18 +138,22 @@ def _integer_kernel(call: Call) -> Kernel:
     quantized=Quantized.prepared(_integer, _integer_kernel, _check, QUANTIZED),
     filter=Filter(),
     accuracy=sums(_depth),
+    dtypes=(DType.INT8,),
 )
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
     """Compute the matrix product a . b over the last two dimensions; the dimensions before them broadcast.
 
     a [..., M, K], or [..., K, M] with adj_a; b [..., K, N], or [..., N, K] with adj_b; result [..., M, N].
-    dtype: float32, float16; quantised uint8, int8 and int16, in integers, also a of int16 with b of int8.
+    dtype: float32, float16; quantised uint8, int8 and int16, in integers, also a of int16 with b of int8;
+    int8 without a scale, which gives sums of int32 that wrap around.
     Raises ModelError for other dtypes, ranks below 2, and shapes that do not fit. Accuracy: K^2 eps / 2
     max |a| max |b| of float32, plus the general promise, because every term rounds. TFLite schema,
     BatchMatMulOptions.
     """
     left = np.swapaxes(a, -1, -2) if adj_a else a
     right = np.swapaxes(b, -1, -2) if adj_b else b
+    if a.dtype == np.int8:  # exact sums, by BLAS
+        return wrap32((left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)).astype(np.int32)
     return np.asarray(left @ right)
 
 

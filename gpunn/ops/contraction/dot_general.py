@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.check import expect_ints
+from gpunn.ops.check import FLOATS, expect_dtype, expect_ints
 from gpunn.ops.contraction.batch_matmul import batch_matmul
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.op import Op, op
@@ -37,7 +37,7 @@ def _matrices(call: Call, index: int) -> tuple[tuple[int, ...], Shape]:
 
 
 def _infer(call: Call) -> TensorType:
-    a, b = call.x, call.input(1)
+    a, b = (expect_dtype(call, index, *FLOATS) for index in range(2))
     shared = [[t.shape[d] for d in _parts(call, k)[0]] for k, t in enumerate((a, b))]
     summed = [[t.shape[d] for d in _parts(call, k)[1]] for k, t in enumerate((a, b))]
     if shared[0] != shared[1] or summed[0] != summed[1]:

@@ -285,3 +285,14 @@ def test_windows_of_float16(operator: str, backend: str) -> None:
         made = graph.add(operator, given, [TensorType(half, (3,))], options)
     with load(graph.build(made, called=called)).compile(backend=backend) as compiled:
         np.testing.assert_array_equal(np.ravel(compiled(x)), [6.5, 22.5, 38.5])
+
+
+@pytest.mark.parametrize(("zeros", "count"), [((0, 0), 0), ((3, -5), 2)])
+def test_sums_of_products_of_8_bits(zeros: tuple[int, int], count: int, backend: str) -> None:
+    """LiteRT adds up stored integers, whatever their zero points."""
+    shapes = (2, 3, 40), (40, 5)
+    types = [quantized(I8, shape, 0.1, zero) for shape, zero in zip(shapes, zeros, strict=True)]
+    file = single_op("BATCH_MATMUL", types, [TensorType(I32, (2, 3, 5))], {}, version=3)
+    model = run_as_litert(file, [stored(k, t) for k, t in enumerate(types)], backend)
+    assert len(model.warnings) == count
+    assert all("computes stored integers as plain numbers" in w for w in model.warnings)

@@ -173,7 +173,7 @@ def test_errors(a: tuple[int, ...], b: tuple[int, ...], attrs: dict[str, Any], m
 
 
 def test_integers_are_refused() -> None:
-    with pytest.raises(ModelError, match="batch_matmul: input 0 must be float32 or float16, got int32"):
+    with pytest.raises(ModelError, match="matmul: input 0 must be float32 or float16 or int8, got int32"):
         model_of("batch_matmul", [np.zeros((2, 2), np.int32)] * 2, {})
 
 
@@ -188,3 +188,35 @@ def test_a_tensor_times_itself(backend: str) -> None:
         squared = values.astype(np.float64) @ values
         expected = squared @ np.swapaxes(squared, 1, 2)
         np.testing.assert_allclose(compilation(values), expected, rtol=0, atol=3 * 9 * EPS / 2 * 48**2)
+
+
+@pytest.mark.parametrize("adj_a", [False, True])
+@pytest.mark.parametrize("adj_b", [False, True])
+def test_plain_integers_give_sums(adj_a: bool, adj_b: bool, backend: str) -> None:
+    rng = np.random.default_rng(5)
+    for left, right, rows, depth, columns in (*SHAPES, ((), (), 2, 1500, 5)):
+        a_shape = (*left, *((depth, rows) if adj_a else (rows, depth)))
+        b_shape = (*right, *((columns, depth) if adj_b else (depth, columns)))
+        values = [rng.integers(-128, 128, shape, np.int8) for shape in (a_shape, b_shape)]
+        a, b = (v.astype(np.int64) for v in values)
+        exact = (a.swapaxes(-1, -2) if adj_a else a) @ (b.swapaxes(-1, -2) if adj_b else b)
+        model = model_of("batch_matmul", values, {"adj_a": adj_a, "adj_b": adj_b})
+        with model.compile(backend=backend) as compiled:
+            assert {p.backend for p in compiled.placement} == {backend}
+            found = compiled(*values)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, exact)
+
+
+def test_sums_of_plain_integers_wrap_around(backend: str) -> None:
+    a, b = np.full((1, 140_000), -128, np.int8), np.full((140_000, 1), -128, np.int8)
+    with model_of("batch_matmul", [a, b], {}).compile(backend=backend) as compiled:
+        assert compiled(a, b).tolist() == [[140_000 * 2**14 - 2**32]]
+
+
+def test_other_plain_integers_are_refused() -> None:
+    for dtype in (np.uint8, np.int16, np.int32):
+        with pytest.raises(ModelError, match="input 0 must be float32 or float16 or int8, got"):
+            model_of("batch_matmul", [np.zeros((2, 2), dtype)] * 2, {})
+    with pytest.raises(ModelError, match="inputs must have one dtype"):
+        model_of("batch_matmul", [np.zeros((2, 2), np.int8), np.zeros((2, 2), np.float32)], {})
