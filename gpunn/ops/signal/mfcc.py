@@ -110,7 +110,7 @@ def mfcc(
     one) of the logarithms of these sums, of 1e-12 at least.
     If the upper limit lies above the highest frequency of x, it is 0 everywhere, as in TFLite. Infinity or
     NaN in a spectrum may make all its coefficients NaN. Raises ModelError for other shapes and dtypes and for
-    limits, rates and counts that do not fit together. TFLite's custom operator Mfcc.
+    limits, rates and counts that do not fit together. TFLite schema, OperatorCode.custom_code Mfcc.
     """
     limits = lower_frequency_limit, upper_frequency_limit
     weights = _bands(x.shape[2], sample_rate, filterbank_channel_count, *limits)

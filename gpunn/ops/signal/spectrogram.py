@@ -74,7 +74,7 @@ def spectrogram(x: Array, *, window_size: int, stride: int, magnitude_squared: b
     window; what is left behind the last whole frame does not count. Its Fourier transform has the next power
     of two from window_size on as length, n. The result is [channels, frames, n / 2 + 1], in x's dtype;
     squared if magnitude_squared is true. Raises ModelError for other shapes and dtypes, a window below 2, and
-    a stride below 1. TFLite's custom operator AudioSpectrogram.
+    a stride below 1. TFLite schema, OperatorCode.custom_code AudioSpectrogram.
     """
     samples, channels = x.shape
     frames, length = _frames(samples, window_size, stride), _length(window_size)

@@ -10,7 +10,6 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_dtype, expect_float, expect_int
 from gpunn.ops.op import Op, op
-from gpunn.ops.vision.detection import MAX_DETECTIONS
 from gpunn.types import Array, DType, TensorType, float32
 
 KEYPOINTS = 17  # nose, then left and right: eye, ear, shoulder, elbow, wrist, hip, knee, ankle
@@ -20,6 +19,7 @@ EDGES = (
     *((0, 6), (6, 8), (8, 10), (6, 12), (12, 14), (14, 16)),
 )
 MASK = 33  # rows and columns of a mask of a person
+MAX_POSES = 1 << 14  # in a result: an attribute that a small file may set to anything
 _REFINEMENTS = 5  # steps along the short offsets
 _LONG_STEPS = 3  # steps along the long offsets
 
@@ -53,8 +53,8 @@ def _infer(call: Call) -> tuple[TensorType, ...]:
         if found.shape != wanted:
             call.fail(f"input {index} must have shape {list(wanted)}, got {list(found.shape)}")
     count = expect_int(call, "max_detections", call["max_detections"])
-    if not 1 <= count <= MAX_DETECTIONS:
-        call.fail(f"max_detections must be in 1 ... {MAX_DETECTIONS}, got {count}")
+    if not 1 <= count <= MAX_POSES:
+        call.fail(f"max_detections must be in 1 ... {MAX_POSES}, got {count}")
     if expect_int(call, "stride", call["stride"]) < 1:
         call.fail(f"stride must be 1 or more, got {call['stride']}")
     for name in ("score_threshold", "nms_radius"):
@@ -203,7 +203,8 @@ def posenet_decoder(
     without those within nms_radius of a better pose's; below score_threshold it is dropped. Of equal scores
     the first maximum (by row, column, keypoint) counts; Coral does not define which. Offsets that are NaN
     count as 0. Inputs float32 or quantised, results float32. Raises ModelError for other shapes and
-    attributes. Papandreou et al. 2018, arXiv:1803.08225; custom operator PosenetDecoderOp of Coral.
+    attributes. TFLite schema, OperatorCode.custom_code PosenetDecoderOp of Coral; Papandreou et al. 2018,
+    arXiv:1803.08225.
     """
     dtype = heatmaps.dtype
     maps = heatmaps[0], shorts[0] / dtype.type(stride), mids[0] / dtype.type(stride)

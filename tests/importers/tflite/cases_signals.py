@@ -36,6 +36,7 @@ MOVES = [
     Case("DYNAMIC_UPDATE_SLICE", [complex64(5, 4), complex64(2, 3), ints(1, 1)], [C64]),
     Case("FILL", [ints(2, 3), complex64()], [C64]),
     Case("MUL", [complex64(2, 3, 4), complex64(4)], [C64]),
+    Case("MUL", [complex64(2, 5), NUMBERS], [C64]),
     Case("RANK", [complex64(2, 3)], [DType.INT32]),
     Case("SHAPE", [complex64(2, 3)], [DType.INT32], {"out_type": "INT32"}),
 ]
