@@ -15,8 +15,10 @@ from gpunn.backends.interrupt import check, check_not_reentered, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.backends.worker import Job
 from gpunn.errors import DeviceError
+from gpunn.graph.complete import run_on_host
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
+from gpunn.ops.control import while_loop
 from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType
@@ -30,8 +32,9 @@ def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
     """
     check()
     inputs = [None if i is None else values.get(i, i.value) for i in operation.inputs]
-    try:
-        results = operation.stored(operation.evaluate(inputs))
+    loops = operation.definition is while_loop
+    try:  # what a loop gives may be on a device, and stays there
+        results = run_on_host(operation, inputs) if loops else operation.stored(operation.evaluate(inputs))
     except MemoryError as error:
         raise _out_of_memory(operation, error) from error
     values.update(zip(operation.outputs, results, strict=True))

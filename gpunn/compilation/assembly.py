@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram
 from gpunn.backends.interrupt import check
@@ -21,7 +23,7 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import FOR_SHAPES
 from gpunn.kernel import Kernel
-from gpunn.ops.control import while_loop
+from gpunn.ops.control import some_rounds, while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
@@ -31,6 +33,9 @@ from gpunn.types import Array, TensorType
 
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device
+
+
+ROUNDS_AHEAD = 64  # of a loop whose end only a run tells, before the host asks whether there are more
 
 
 def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> Compilation:
@@ -111,7 +116,8 @@ def _lowered_loops(graph: Graph, gpu: Device) -> dict[Operation, tuple[Kernel, .
     """
     from gpunn.backends.webgpu.lower import lower
 
-    return {o: lower(o, gpu.properties) for o in graph.operations if o.definition is while_loop}
+    loops = (o for o in graph.operations if o.definition in (while_loop, some_rounds))
+    return {o: lower(o, gpu.properties) for o in loops}
 
 
 def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitStack) -> Operation:
@@ -131,7 +137,31 @@ def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitSt
         own = replace(settings, relaxed=settings.relaxed or body.relaxed)
         return compiled(body.model, partial(built, settings=own, hold=body is loops))
 
-    return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
+    ahead = None if settings.gpu is None else _rounds_ahead(operation, settings.gpu)
+    if ahead is None:
+        return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
+    how = partial(_assembled, settings=settings, hold=False, state=len(operation.inputs))
+    several = _CompiledRounds(compiled(ahead, how).compilation)
+    return replace(operation, attrs={**operation.attrs, "condition": None, "body": several})
+
+
+def _rounds_ahead(operation: Operation, gpu: Device) -> Graph | None:
+    """Return a graph that does several rounds of a loop on a GPU and tells whether there are more.
+
+    None if the number of rounds is known, or the GPU cannot run condition and body together.
+    """
+    from gpunn.backends.webgpu.lower import lower
+
+    condition, body = operation.attrs.get("condition"), operation.attrs.get("body")
+    graphs = [g for g in (condition, body) if isinstance(g, Graph) and not g.pending]
+    if operation.definition is not while_loop or len(graphs) < len((condition, body)):
+        return None
+    made = Graph(graphs[1].name)
+    state = [made.input(i.name, i.type) for i in graphs[1].inputs]
+    attrs = {"condition": condition, "body": body, "most": ROUNDS_AHEAD}
+    made.output(*made.add(some_rounds, state, attrs, origin=operation.origin))
+    (loop,) = made.operations
+    return None if isinstance(lower(loop, gpu.properties), str) else made
 
 
 def _held(model: Graph, section: Section, operations: Sequence[Operation], count: int) -> list[Operand]:
@@ -173,6 +203,19 @@ class _CompiledBody:
     def repeat(self, state: Sequence[Array], rounds: int) -> tuple[Array, ...]:
         check()
         return self.compilation.evaluate(state, rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledRounds(_CompiledBody):
+    """Several rounds of a loop made ready, with its condition (gpunn.ops.control.Advancing)."""
+
+    def finish(self, state: Sequence[Array]) -> tuple[Array, ...]:
+        more = True
+        while more:
+            check()
+            decision, *state = self.compilation.evaluate(state)
+            more = bool(np.asarray(decision).item())
+        return tuple(state)
 
 
 def _compiled_bodies(operation: Operation) -> tuple[Compilation, ...]:

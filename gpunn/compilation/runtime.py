@@ -278,7 +278,7 @@ class Compilation:
             run = first.program.run if tracer is None else partial(tracer.run, first.program)
             if first.whole:
                 self._begin(first, arrays)
-                return carry_out(partial(run, arrays))
+                return carry_out(lambda: run(arrays) if inside else tuple(map(np.asarray, run(arrays))))
             with holding(self._one_at_a_time, stop):
                 self._begin(first, arrays)
                 results = carry_out(partial(run, [*arrays, *first.state]))

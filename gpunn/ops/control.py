@@ -9,6 +9,7 @@ import numpy as np
 
 from gpunn.errors import ModelError
 from gpunn.ops.call import Call, ResultsNeededError
+from gpunn.ops.check import expect_int
 from gpunn.ops.op import op
 from gpunn.types import Array, DType, TensorType
 
@@ -41,6 +42,14 @@ class Repeating(Protocol):
 
     def repeat(self, state: Sequence[Array], rounds: int) -> tuple[Array, ...]:
         """Compute the outputs that many times, each time from the outputs before; return the last ones."""
+
+
+@runtime_checkable
+class Advancing(Protocol):
+    """A body that has a way of its own to run as often as the condition of its loop asks for."""
+
+    def finish(self, state: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the state after the last round."""
 
 
 def _types(call: Call) -> tuple[TensorType, ...]:
@@ -135,6 +144,8 @@ def while_loop(
     closing the compilation. Where it is known (gpunn.passes.loops), `rounds` is that number, and there is no
     condition to ask.
     """
+    if isinstance(body, Advancing):
+        return body.finish(state)
     if condition is None and isinstance(body, Repeating):
         return body.repeat(state, rounds or 0)
     for _ in range(rounds or 0):
@@ -144,6 +155,34 @@ def while_loop(
     return tuple(state)
 
 
+def _infer_some_rounds(call: Call) -> tuple[TensorType, ...]:
+    state = _infer_while_loop(call)
+    if expect_int(call, "most", call["most"]) < 1:
+        call.fail(f"most must be 1 or more, got {call['most']}")
+    return TensorType(DType.BOOL, ()), *state
+
+
+@op(
+    _infer_some_rounds,
+    host_reason="the host decides how often the body runs",
+    raw=True,
+    strings=True,
+    precise=True,
+    unbounded=True,
+)
+def some_rounds(*state: Array, condition: Body, body: Body, most: int) -> tuple[Array, ...]:
+    """Do what while_loop does, but apply `body` at most `most` times.
+
+    Returns whether the condition holds after that, one bool, and then the state: the host asks once for
+    several rounds of a loop. Raises ModelError as while_loop does, and for `most` below 1.
+    """
+    for _ in range(most):
+        if not _holds(condition.evaluate(state)[0]):
+            return np.array(False), *state
+        state = body.evaluate(state)
+    return np.array(_holds(condition.evaluate(state)[0])), *state
+
+
 def _holds(decision: Array) -> bool:
     """Return the decision of a condition; raise ModelError unless it is one bool: only a run may tell."""
     if decision.size != 1:
@@ -151,4 +190,4 @@ def _holds(decision: Array) -> bool:
     return bool(decision.item())
 
 
-OPS = (if_else, while_loop)
+OPS = (if_else, while_loop, some_rounds)

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn.backends.webgpu import lower as lowering
 from gpunn.backends.webgpu.device import open_device
 from gpunn.compilation.runtime import Compilation
 from gpunn.graph.operation import Operand
-from gpunn.kernel import Unsupported
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.keras_loops import CELLS, Layer, layer_file
 from tests.ops.harness import random
 from tests.ops.test_half import CASES, Case
+from tests.rounds import by_rounds
 
 NUMBER = TensorType(DType.INT32, ())
 Body = Callable[[Model, Sequence[Operand]], Sequence[Operand]]
@@ -61,15 +60,6 @@ def ran(model: Model, inputs: Sequence[Array], **how: Any) -> tuple[list[Array],
 def place_of(compiled: Compilation) -> tuple[str, str]:
     (found,) = [p for p in compiled.placement if p.operation.op == "while_loop" and not p.depth]
     return found.backend, found.reason
-
-
-def by_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the host run each round of all loops."""
-
-    def refuse(*_: Any) -> None:
-        raise Unsupported("not here")
-
-    monkeypatch.setattr(lowering, "lower_loop", refuse)
 
 
 def agree(model: Model, inputs: Sequence[Array], monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[Array]:
@@ -126,6 +116,22 @@ def test_many_rounds_are_several_dispatches_of_one_submission(gpu: str) -> None:
     np.testing.assert_array_equal(y, np.arange(3) + 9000)
     most = open_device(None, False).properties.max_loop_iterations
     assert (compiled.stats.submits, compiled.stats.dispatches > 1) == (1, most is not None)
+
+
+def test_long_loops_are_divided_and_very_long_ones_are_the_hosts(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = np.float32(1)
+    model = looped(20, [float32(3)], lambda body, s: body.add("add", [s[1], constant(body, one, np.float32)]))
+    monkeypatch.setattr("gpunn.backends.webgpu.loop.MAX_DISPATCH_WORK", 8)
+    (y,), compiled = ran(model, [np.arange(3, dtype=np.float32)])
+    np.testing.assert_array_equal(y, np.arange(3) + 20)
+    assert (compiled.stats.submits, compiled.stats.dispatches) == (1, 3), "8 rounds of one operation in each"
+    monkeypatch.setattr("gpunn.backends.webgpu.loop.MAX_LOOP_WORK", 19)
+    (y,), compiled = ran(model, [np.arange(3, dtype=np.float32)])
+    np.testing.assert_array_equal(y, np.arange(3) + 20)
+    reason = "the host runs each round: its rounds are more than one submission should do"
+    assert place_of(compiled) == ("cpu", reason)
 
 
 def test_state_that_changes_places(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +312,7 @@ def in_a_loop(case: Case) -> tuple[Model, list[Array]]:
 def test_every_shader_works_in_a_loop(case: Case, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is the same in each round would leave the body."""
     monkeypatch.setattr("gpunn.passes.loops._may_move", lambda operation: False)
-    monkeypatch.setattr("gpunn.backends.webgpu.loop.MAX_WORK", 1 << 20)
+    monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 1 << 20)
     model, inputs = in_a_loop(case)
     found, compiled = ran(model, inputs)
     if place_of(compiled)[0] != "webgpu":

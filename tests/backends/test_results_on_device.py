@@ -6,11 +6,13 @@ import gc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 import gpunn
 from gpunn.model import Model
 from gpunn.types import Array, DType, TensorType, float32
 from tests.ops.harness import random
+from tests.rounds import by_rounds
 from tests.tflite_builder import Graph, litert_run
 
 SIZE = 1024
@@ -40,7 +42,13 @@ def rounds(x: Array, y: Array) -> tuple[Array, Array, int]:
     return x, y, count
 
 
-def test_only_the_decision_of_a_loop_is_read_back(gpu: str) -> None:
+@pytest.mark.parametrize("ahead", [True, False])
+def test_only_the_decision_of_a_loop_is_read_back(
+    ahead: bool, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for up to 64 rounds, or in each round; then the results are the inputs if there is none."""
+    if not ahead:
+        by_rounds(monkeypatch)
     with loop().compile(gpu) as compiled:
         for scale in (100, 3, 1, 100):
             before = compiled.stats
@@ -49,8 +57,8 @@ def test_only_the_decision_of_a_loop_is_read_back(gpu: str) -> None:
             for found, expected in zip(results, (x, y), strict=True):
                 np.testing.assert_array_equal(found, expected)
             after = compiled.stats
-            once = bool(count)
-            assert after.bytes_read_back - before.bytes_read_back == count + 1 + 2 * once * X.nbytes
+            once, asked = ahead or count > 0, 1 if ahead else count + 1
+            assert after.bytes_read_back - before.bytes_read_back == asked + 2 * once * X.nbytes
             assert after.bytes_uploaded - before.bytes_uploaded == X.nbytes * (2 if once else 1)
         assert compiled.stats.buffers == after.buffers
 

@@ -20,6 +20,7 @@ from gpunn.graph.parts import walk
 from gpunn.model import Model
 from gpunn.passes.fold import MAX_FOLDED_BYTES, fold_constants
 from gpunn.types import DType, TensorType, float32
+from tests.rounds import by_rounds
 
 BOOL = TensorType(DType.BOOL, ())
 ONES = np.ones(4, np.float32)
@@ -92,19 +93,24 @@ def test_closing_ends_a_loop_that_another_thread_waits_for(backend: str) -> None
     assert [str(e) for e in failed] == ["this compilation has been closed"]
 
 
-def test_counters_include_the_bodies(gpu: str) -> None:
+@pytest.mark.parametrize("ahead", [True, False])
+def test_counters_include_the_bodies(ahead: bool, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU runs several rounds ahead, or the host each of them."""
+    if not ahead:
+        by_rounds(monkeypatch)
     with doubling().compile(backend=gpu) as compiled:
         assert compiled(ONES).tolist() == [128] * 4
         stats = compiled.stats
-        assert (stats.runs, stats.dispatches) == (1, 8 * 2 + 7)  # 8 decisions of 2 dispatches, 7 doublings
+        rounds = 1 if ahead else 8 * 2 + 7  # 8 decisions of 2 dispatches, 7 doublings
+        assert (stats.runs, stats.dispatches) == (1, rounds)
         assert stats.resident_bytes > 0
         assert [(p.depth, p.operation.op, p.backend, p.reason) for p in compiled.placement] == [
             (0, "while_loop", "cpu", "the host decides how often the body runs"),
-            (1, "reduce_max", "webgpu", ""),
-            (1, "less", "webgpu", ""),
-            (1, "add", "webgpu", ""),
+            *([(1, "some_rounds", "webgpu", "")] if ahead else []),
+            *((1 + ahead, op, "webgpu", "") for op in ("reduce_max", "less", "add")),
         ]
-        assert [row.operation.op for row in compiled.plan_rows()] == ["reduce_max", "less", "add"]
+        rows = ["some_rounds"] if ahead else ["reduce_max", "less", "add"]
+        assert [row.operation.op for row in compiled.plan_rows()] == rows
 
 
 def test_closing_frees_what_the_bodies_hold(gpu: str) -> None:

@@ -61,6 +61,21 @@ def test_while_loop(limit: int, total: int, backend: str) -> None:
     assert (after, found) == (max(limit, 0), total)
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "more", "after"), [(5, 3, True, 3), (5, 5, False, 5), (2, 9, False, 2)]
+)
+def test_some_rounds(limit: int, most: int, more: bool, after: int, backend: str) -> None:
+    attrs = {"condition": below(limit), "body": counting(), "most": most}
+    start = [np.array(0, np.int32), np.array(7, np.int32)]
+    found = check("some_rounds", start, attrs, backend=backend)
+    assert [*map(int, found)] == [more, after, 7 + sum(range(after))]
+
+
+def test_some_rounds_are_at_least_one() -> None:
+    attrs = {"condition": below(3), "body": counting(), "most": 0}
+    _refused("some_rounds", [INT, INT], attrs, "most must be 1 or more, got 0")
+
+
 def test_loops_in_branches_and_branches_in_loops(backend: str) -> None:
     """Steps to 1 by n / 2 or 3 n + 1, decided by an if_else in the loop: 6 3 10 5 16 8 4 2 1."""
 

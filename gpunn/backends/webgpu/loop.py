@@ -1,60 +1,63 @@
 """Loops on the device: what a body computes in all rounds, as one dispatch of one workgroup.
 
 The bodies of recurrent layers are twenty small operations, and a dispatch of each takes longer than its work.
-So where the number of rounds is known, one workgroup runs all kernels of the body one after the other, round
-by round, with barriers in between (gpunn.backends.webgpu.loop_shader).
+So one workgroup runs all kernels of the body one after the other, round by round, with barriers in between
+(gpunn.backends.webgpu.loop_writer).
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from gpunn.backends.webgpu.loop_shader import WIDTH, Variant, functions, unbound, words, workgroup_bytes
-from gpunn.backends.webgpu.loop_words import packing, unpacking, words_of
-from gpunn.backends.webgpu.shader import key_of, ordered_params, source, target
+from gpunn.backends.webgpu.loop_writer import GROUP, Writer
 from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Param, Read, Scratch, Unsupported, Write, ceil_div
-from gpunn.types import Array, DType, TensorType
+from gpunn.graph.operation import Operation
+from gpunn.kernel import Kernel, Unsupported
+from gpunn.ops.control import some_rounds
 
-GROUP = (WIDTH, 1, 1)
-MAX_WORK = 1 << 10  # workgroups times loop iterations of a round; more is quicker in dispatches of its own
-MAX_WORDS = 1 << 24  # of all operands of a body, and of its constants
+# Workgroups times loop iterations, of which each takes a tenth to half of a microsecond. Nothing stops a
+# submission, and drivers end dispatches of seconds: a dispatch takes up to 30 ms, and a loop 2 s.
+MAX_DISPATCH_WORK = 1 << 16
+MAX_LOOP_WORK = 1 << 22
 
 Lower = Callable[[Operation], tuple[Kernel, ...] | str]
 
 
 def lower_loop(operation: Operation, device: DeviceProperties, lower: Lower) -> tuple[Kernel, ...]:
     """Return the dispatches of a loop. Raises Unsupported with the reason why the host has to run it."""
-    body, rounds = operation.attrs["body"], operation.attrs["rounds"]
-    if operation.attrs["condition"] is not None or not isinstance(body, Graph) or body.variables:
+    condition, body = operation.attrs["condition"], operation.attrs["body"]
+    rounds = operation.attrs["most" if operation.definition is some_rounds else "rounds"]
+    graphs = [g for g in (condition, body) if g is not None]
+    plain = all(isinstance(g, Graph) and not g.pending and not g.variables for g in graphs)
+    if rounds is None or not plain:
         raise Unsupported(operation.definition.host_reason)
     try:
-        return _kernels(operation, body, rounds, device, lower)
+        return _kernels(Writer(operation, condition, body), rounds, device, lower)
     except Unsupported as reason:
         raise Unsupported(f"the host runs each round: {reason}") from None
 
 
-def _kernels(
-    operation: Operation, body: Graph, rounds: int, device: DeviceProperties, lower: Lower
-) -> tuple[Kernel, ...]:
-    writer = _Writer(operation, body)
-    for inner in body.operations:
-        if not inner.definition.alias:
-            writer.operation(inner, _lowered(inner, lower))
+def _kernels(writer: Writer, rounds: int, device: DeviceProperties, lower: Lower) -> tuple[Kernel, ...]:
+    def lowered(inner: Operation) -> Sequence[Kernel]:
+        return _lowered(inner, lower)
+
+    if writer.condition is not None:
+        writer.operations(writer.condition, lowered)
+        writer.decide(writer.condition.outputs[0])
+    writer.operations(writer.body, lowered)
     writer.hand_on()
     per_round, once = writer.iterations, writer.iterations_once
-    at_once = rounds
+    if rounds * writer.work > MAX_LOOP_WORK:
+        raise Unsupported("its rounds are more than one submission should do")
+    at_once = min(rounds, max(MAX_DISPATCH_WORK // max(writer.work, 1), 1))
     if device.max_loop_iterations is not None:  # which counts more than shaders say: half of it is certain
-        at_once = (device.max_loop_iterations // 2 - once) // per_round
-        if at_once < 1:
+        possible = (device.max_loop_iterations // 2 - once) // per_round
+        if possible < 1:
             raise Unsupported(f"a round takes {per_round} iterations of loops")
+        at_once = min(at_once, possible)
+    if writer.condition is not None:  # what has ended must not go on in another dispatch
+        return (writer.kernel(min(at_once, rounds), first=True, last=True),)
     firsts = range(0, max(rounds, 1), max(at_once, 1))
     return tuple(
         writer.kernel(min(at_once, rounds - k), first=k == firsts[0], last=k == firsts[-1]) for k in firsts
@@ -72,271 +75,3 @@ def _lowered(operation: Operation, lower: Lower) -> Sequence[Kernel]:
         if kernel.generated or kernel.workgroup != GROUP:
             raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
     return kernels
-
-
-@dataclass(slots=True)
-class _Places:
-    """Places of arrays one behind another, in words; by fours."""
-
-    size: int = 0
-
-    def take(self, count: int) -> int:
-        """Return a place for that many words. Raises Unsupported if there are too many."""
-        place, self.size = self.size, self.size + ceil_div(max(count, 1), 4) * 4
-        if self.size > MAX_WORDS:
-            raise Unsupported(f"its operands are over {4 * MAX_WORDS} bytes")
-        return place
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Writes the shader of a loop, operation by operation."""
-
-    loop: Operation
-    body: Graph
-    iterations: int = 4
-    _work: int = 0
-    _memory: _Places = field(default_factory=_Places)
-    _table: _Places = field(default_factory=_Places)
-    _constants: dict[tuple[str, bytes], int] = field(default_factory=dict)
-    _values: list[tuple[int, Array]] = field(default_factory=list)
-    _slots: dict[Operand | Scratch, int] = field(default_factory=dict)
-    _prefixes: dict[Variant, str] = field(default_factory=dict)
-    _texts: list[str] = field(default_factory=list)
-    _steps: list[str] = field(default_factory=list)
-    _read: set[int] = field(default_factory=set)  # since the last barrier, as _written
-    _written: set[int] = field(default_factory=set)
-    _roots: dict[Operand, Operand] = field(default_factory=dict)
-    _overwriting: Mapping[Operation, Operand] = field(default_factory=dict)
-    _scratch: Scratch | None = None
-    _finished: str = ""
-    _reads: tuple[Read, ...] = ()
-
-    def __post_init__(self) -> None:
-        for operation in self.body.operations:
-            if operation.definition.alias and operation.inputs[0] is not None:
-                self._roots[operation.outputs[0]] = self._root(operation.inputs[0])
-        for operand in self.body.inputs:
-            self._place(operand)
-        self._overwriting = _overwriting(self.body)
-        for operation, operand in self._overwriting.items():
-            self._slots[operation.outputs[0]] = self._slots[operand]
-
-    def operation(self, operation: Operation, kernels: Sequence[Kernel]) -> None:
-        """Append an operation of the body."""
-        for kernel in kernels[operation in self._overwriting :]:
-            if 0 not in kernel.groups:
-                self._call(operation, kernel)
-
-    def _call(self, operation: Operation, kernel: Kernel) -> None:
-        """Append the call of a kernel, which runs its workgroups one after the other."""
-        places: dict[str, int] = {}
-        constants: set[str] = set()
-        read: set[int] = set()
-        for operand in (r for r in kernel.reads if r.present):
-            place, constant = self._source(operation, operand)
-            places[operand.name] = place
-            (constants if constant else set()).add(operand.name)
-            if not constant:
-                read.add(place)
-        written = {w.name: self._place(target(w, operation)) for w in kernel.writes}
-        variant = Variant(unbound(key_of(kernel, operation)), frozenset(constants))
-        prefix = self._prefix(variant)
-        self._order(read, {*written.values()})
-        lines = [f"{prefix}{name}_at = {place}u;" for name, place in {**places, **written}.items()]
-        if kernel.params:
-            numbers = ", ".join(_literal(value) for _, value in ordered_params(kernel))
-            lines.append(f"{prefix}p = {prefix}P({numbers});")
-        lines.append(self._groups(kernel, prefix))
-        self._steps.append(" ".join(lines))
-
-    def _groups(self, kernel: Kernel, prefix: str) -> str:
-        """Write the call of a kernel for each of its workgroups."""
-        groups = kernel.groups
-        at = ", ".join(axis if count > 1 else "0u" for axis, count in zip("xyz", groups, strict=True))
-        all_groups = ", ".join(f"{count}u" for count in groups)
-        call = f"{prefix}main({prefix}Invocation(vec3<u32>({at}), vec3<u32>({all_groups}), local));"
-        total = math.prod(groups)
-        if total > 1 and "var<workgroup>" in self._texts[int(prefix[1:-1])]:
-            call += " workgroupBarrier();"
-        for axis, count in zip("xyz", groups, strict=True):
-            if count > 1:
-                call = f"for (var {axis} = 0u; {axis} < {count}u; {axis}++) {{ {call} }}"
-        self._work += total * (1 + kernel.loop_iterations)
-        if self._work > MAX_WORK:
-            raise Unsupported("a round is more than one workgroup should do")
-        self.iterations += total * (kernel.loop_iterations + 3) + 3
-        return call
-
-    def _prefix(self, variant: Variant) -> str:
-        """Return the prefix of the names of a shader in this one."""
-        if variant not in self._prefixes:
-            prefix = f"k{len(self._prefixes)}_"
-            self._texts.append(functions(variant, prefix))
-            self._prefixes[variant] = prefix
-        return self._prefixes[variant]
-
-    def _order(self, read: set[int], written: set[int]) -> None:
-        """Append a barrier if what follows depends on what is before it."""
-        if read & self._written or written & (self._written | self._read):
-            self._steps.append("storageBarrier();")
-            self._read, self._written = set(), set()
-        self._read |= read
-        self._written |= written
-
-    def hand_on(self) -> None:
-        """Append what gives the state of a round to the next one."""
-        pairs = list(zip(self.body.inputs, self.body.outputs, strict=True))
-        targets = {self._place(i) for i, o in pairs if i is not o}
-        moves: list[tuple[int, int, int]] = []
-        for operand, result in pairs:
-            known, to = self._root(result).value, self._place(operand)
-            if known is not None:
-                moves.append((to, -1 - self._constant(known), _count(operand)))
-                continue
-            place = self._place(result)
-            if place in targets and place != to:  # it would be overwritten by another move
-                aside = self._memory.take(_count(operand))
-                self._move(aside, place, _count(operand))
-                place = aside
-            if place != to:
-                moves.append((to, place, _count(operand)))
-        for to, place, count in moves:
-            self._move(to, place, count)
-        self._steps.append("storageBarrier();")
-
-    def _move(self, to: int, place: int, count: int) -> None:
-        """Append a copy of words in memory, or of constants from place -1 - `place` on."""
-        self._order({place} if place >= 0 else set(), {to})
-        name, begin = ("copy", place) if place >= 0 else ("take", -1 - place)
-        self._steps.append(f"{name}_words({to}u, {begin}u, {count}u, local.x);")
-        self.iterations += ceil_div(count, WIDTH) + 3
-
-    @property
-    def iterations_once(self) -> int:
-        """Count the iterations of what happens before and after all rounds."""
-        return sum(ceil_div(_count(i), WIDTH) + 3 for i in (*self.body.inputs, *self.body.inputs))
-
-    def kernel(self, rounds: int, first: bool, last: bool) -> Kernel:
-        """Return the dispatch of some rounds."""
-        if self._scratch is None:
-            self._finish()
-        assert self._scratch is not None
-        writes = (Write("memory", self._scratch), *(Write(f"y{k}", k) for k in range(len(self.body.inputs))))
-        return Kernel(
-            body="loop",
-            threads=GROUP,
-            workgroup=GROUP,
-            reads=self._reads,
-            writes=writes,
-            params={"rounds": rounds, "first": int(first), "last": int(last)},
-            workgroup_bytes=sum(map(workgroup_bytes, self._texts)),
-            loop_iterations=rounds * self.iterations + self.iterations_once,
-            generated=self._finished,
-            reason=f"one workgroup runs {rounds} rounds",
-        )
-
-    def _finish(self) -> None:
-        """Put the whole shader together."""
-        self._scratch = Scratch(TensorType(DType.INT32, (max(self._memory.size, 4),)))
-        starts, reads = [], []
-        for k, (operand, start) in enumerate(zip(self.body.inputs, self.loop.inputs, strict=True)):
-            assert start is not None
-            place, count = self._place(operand), operand.type.size
-            if start.value is not None:
-                starts.append(
-                    f"take_words({place}u, {self._constant(start.value)}u, {_count(operand)}u, local.x);"
-                )
-            elif count:
-                reads.append(Read(f"x{k}", k))
-                starts.append(_each(unpacking(operand.type.dtype, f"x{k}_data", place), count))
-        ends = [
-            _each(packing(o.type.dtype, f"y{k}_data", self._place(o)), _stores(o))
-            for k, o in enumerate(self.body.inputs)
-        ]
-        table = np.zeros(max(self._table.size, 4), np.int32)
-        for place, value in self._values:
-            table[place : place + value.size] = value
-        self._reads = (*reads, Read("table", None, value=table))
-        parts = (("begin_loop", starts), ("run_round", self._steps), ("end_loop", ends))
-        listed = (f"fn {name}(local: vec3<u32>) {{\n  {_lines(steps)}\n}}" for name, steps in parts)
-        self._finished = "\n".join((*listed, *self._texts, ""))
-
-    def _source(self, operation: Operation, read: Read) -> tuple[int, bool]:
-        """Return the place of what a kernel reads, and whether it is a constant."""
-        operand = source(read, operation)
-        if isinstance(operand, Scratch):
-            return self._place(operand), False
-        if operand is not None and operand.value is None:
-            known = self._root(operand).value
-            return (self._place(operand), False) if known is None else (self._constant(known), True)
-        others = (operation.inputs[k] if k < len(operation.inputs) else None for k in read.also)
-        used = () if operand is None else (operand, *others)
-        values = [None if o is None else o.value for o in used] or [read.value]
-        value = read.pack(*values) if read.pack else values[0]
-        assert value is not None
-        return self._constant(value), True
-
-    def _constant(self, value: Array) -> int:
-        """Return the place of a constant in the table; equal ones share it."""
-        found = words_of(value)
-        key = value.dtype.str, found.tobytes()
-        if key not in self._constants:
-            self._constants[key] = self._table.take(found.size)
-            self._values.append((self._constants[key], found))
-        return self._constants[key]
-
-    def _root(self, operand: Operand) -> Operand:
-        return self._roots.get(operand, operand)
-
-    def _place(self, tensor: Operand | Scratch) -> int:
-        """Return the place of a tensor in memory."""
-        root = tensor if isinstance(tensor, Scratch) else self._root(tensor)
-        if root not in self._slots:
-            self._slots[root] = self._memory.take(root.type.size * words(root.type.dtype))
-        return self._slots[root]
-
-
-def _overwriting(body: Graph) -> dict[Operation, Operand]:
-    """Return the operations that may write their result where their first operand lies: state that only they
-    read, and of which they make the next round's.
-    """
-    readers = Counter(i for o in body.operations for i in o.inputs)
-    readers.update(body.outputs)
-    following = dict(zip(body.inputs, body.outputs, strict=True))
-    return {
-        operation: operand
-        for operation in body.operations
-        if (operand := operation.inputs[0]) is not None
-        and readers[operand] == 1
-        and not operation.definition.alias
-        and following.get(operand) is operation.outputs[0]
-        and operation.definition.overwrites
-    }
-
-
-def _count(operand: Operand) -> int:
-    return operand.type.size * words(operand.type.dtype)
-
-
-def _stores(operand: Operand) -> int:
-    """Return how many words a tensor has in a buffer of its own."""
-    return ceil_div(operand.type.nbytes, 4) if operand.type.dtype is not DType.INT64 else operand.type.size
-
-
-def _each(statement: str, count: int) -> str:
-    return f"for (var i = local.x; i < {count}u; i += {WIDTH}u) {{ {statement} }}"
-
-
-def _lines(steps: Iterable[str]) -> str:
-    return "\n  ".join(steps)
-
-
-def _literal(value: Param) -> str:
-    """Write a parameter as WGSL."""
-    if isinstance(value, tuple):
-        kind, item = ("vec4<i32>", "{}") if len(value) == 4 else ("vec2<u32>", "{}u")
-        return f"{kind}({', '.join(item.format(v) for v in value)})"
-    if isinstance(value, float):
-        return f"bitcast<f32>({np.float32(value).view(np.uint32)}u)"
-    return f"{value}u"

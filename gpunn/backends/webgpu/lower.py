@@ -15,7 +15,7 @@ from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operation
 from gpunn.kernel import Candidate, Kernel, Kernels, Unsupported
 from gpunn.ops.call import Call
-from gpunn.ops.control import while_loop
+from gpunn.ops.control import some_rounds, while_loop
 from gpunn.ops.op import KernelFunction
 from gpunn.ops.parts import Divide
 from gpunn.types import TensorType
@@ -29,7 +29,7 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     Raises ModelError if a constant contains values that the op must refuse.
     """
     definition = operation.definition
-    if definition is while_loop:
+    if definition in (while_loop, some_rounds):
         return _loop(operation, device)
     kernel = definition.kernel
     if operation.integer:
@@ -62,7 +62,9 @@ def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
         kernels = lower_loop(operation, device, lambda inner: lower(inner, device))
     except Unsupported as unsupported:
         return str(unsupported)
-    return _objection(kernels, device) or kernels
+    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
+    objection = next(filter(None, (_tensor_objection(t, device) for t in types)), "")
+    return objection or _objection(kernels, device) or kernels
 
 
 def _in_parts(call: Call, divide: Divide, kernel: KernelFunction) -> tuple[Kernel, ...]:

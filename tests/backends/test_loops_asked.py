@@ -1,0 +1,72 @@
+"""Loops that end by a value of a run: a GPU runs several rounds before the host asks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.model import Model
+from gpunn.types import float32
+from tests.backends.test_loop_kernels import NUMBER, constant, ran
+from tests.rounds import by_rounds
+
+
+def asked(limit: float, rounds: int, gathers: bool = False) -> Model:
+    """(x) -> the rounds of a loop that doubles x until its sum is over a limit, or `rounds` are over, and x.
+
+    `gathers`: its condition has values to check.
+    """
+    condition, body, model = Model(), Model(), Model()
+    for graph in (condition, body):
+        graph.input("i", NUMBER)
+        graph.input("x", float32(70))
+    i, x = condition.inputs
+    (total,) = condition.add("reduce_sum", [x], {"axes": (0,)})
+    (low,) = condition.add("less", [total, constant(condition, limit, np.float32)])
+    (few,) = condition.add("less", [i, constant(condition, rounds)])
+    if gathers:
+        (first,) = condition.add("cast", [total], {"dtype": "int32"})
+        (total,) = condition.add("gather", [x, first])
+        (low,) = condition.add("less", [total, constant(condition, limit, np.float32)])
+    condition.output(*condition.add("logical_and", [low, few]))
+    i, x = body.inputs
+    body.output(*body.add("add", [i, constant(body, 1)]), *body.add("add", [x, x]))
+    attrs = {"condition": condition, "body": body}
+    model.output(*model.add("while_loop", [constant(model, 0), model.input("x", float32(70))], attrs))
+    return model
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 63, 64, 65, 128, 200])
+def test_a_loop_that_data_ends_is_asked_once_for_many_rounds(
+    rounds: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.zeros(70, np.float32)
+    model = asked(1, rounds)
+    (i, y), compiled = ran(model, [x])
+    assert (i, y.tolist()) == (rounds, x.tolist())
+    assert compiled.stats.submits == max(1, -(-rounds // 64))
+    by_rounds(monkeypatch)
+    (j, z), compiled = ran(model, [x])
+    assert (i, y.tolist()) == (j, z.tolist())
+    assert compiled.stats.submits == 2 * rounds + 1
+
+
+@pytest.mark.parametrize("limit", [0.5, 1, 2, 100, 1e30])
+def test_what_is_too_much_is_not_computed(limit: float, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = asked(limit, 1000), np.full(70, 1 / 70, np.float32)
+    found, _ = ran(model, [x])
+    by_rounds(monkeypatch)
+    for y, z in zip(found, ran(model, [x])[0], strict=True):
+        np.testing.assert_array_equal(y, z)
+
+
+def test_a_condition_that_checks_values_is_asked_in_each_round(gpu: str) -> None:
+    x = np.zeros(70, np.float32)
+    (i, _), compiled = ran(asked(1, 3, gathers=True), [x])
+    assert (i, compiled.stats.submits > 3) == (3, True)
+    with (
+        asked(1, 3, gathers=True).compile(gpu) as compiled,
+        pytest.raises(gpunn.ModelError, match="gather: indices must be in"),
+    ):
+        compiled(x + 9)
