@@ -244,3 +244,19 @@ def test_bits_are_those_of_round_by_round(backend: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(loops, "MAX_COUNTED", 0)
     monkeypatch.setattr(loops, "_may_move", lambda operation: False)
     np.testing.assert_array_equal(counted, run())
+
+
+def test_strings_as_state(backend: str) -> None:
+    """They have no form on a GPU, so the host runs the rounds."""
+    text, number = TensorType(DType.STRING, (2,)), TensorType(DType.INT32, ())
+    condition, body, model = Model(), Model(), Model()
+    for graph in (condition, body):
+        graph.input("i", number)
+        graph.input("s", text)
+    condition.output(*condition.add("less", [condition.inputs[0], constant(condition, 3)]))
+    i, words = body.inputs
+    body.output(*body.add("add", [i, constant(body, 1)]), *body.add("reshape", [words], {"shape": (2,)}))
+    attrs = {"condition": condition, "body": body}
+    model.output(model.add("while_loop", [constant(model, 0), model.input("s", text)], attrs)[1])
+    with model.compile(backend) as compiled:
+        assert compiled(np.array(["a", "b"], object)).tolist() == [b"a", b"b"]

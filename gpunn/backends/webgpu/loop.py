@@ -72,6 +72,7 @@ def _lowered(operation: Operation, lower: Lower) -> Sequence[Kernel]:
     if isinstance(kernels, str):
         raise Unsupported(f"{operation.op}: {kernels}")
     for kernel in kernels:
-        if kernel.generated or kernel.workgroup != GROUP:
+        divided = any(r.window for r in kernel.reads) or any(w.window for w in kernel.writes)
+        if divided or kernel.generated or kernel.workgroup != GROUP:
             raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
     return kernels

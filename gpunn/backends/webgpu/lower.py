@@ -58,13 +58,14 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
 
 def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] | str:
     """Return the kernels of a loop, or why the host runs it."""
+    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
+    if any(_form_objection(t) or _size_objection(t, device) for t in types):
+        return operation.definition.host_reason
     try:
         kernels = lower_loop(operation, device, lambda inner: lower(inner, device))
     except Unsupported as unsupported:
         return str(unsupported)
-    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-    objection = next(filter(None, (_tensor_objection(t, device) for t in types)), "")
-    return objection or _objection(kernels, device) or kernels
+    return _objection(kernels, device) or kernels
 
 
 def _in_parts(call: Call, divide: Divide, kernel: KernelFunction) -> tuple[Kernel, ...]:
