@@ -31,6 +31,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import walk
 from gpunn.graph.pixels import PixelScale
+from gpunn.graph.scores import Scoring
 
 LEAST_RESULT = 24  # columns of the terminal for the types of an operation's results
 
@@ -101,6 +102,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
         "outputs": [_tensor(o) for o in model.outputs],
         "labels": len(model.labels),
         "pixel_scale": None if model.pixel_scale is None else asdict(model.pixel_scale),
+        "scoring": None if model.scoring is None else _scoring(model.scoring),
         "warnings": list(model.warnings),
         "operators": dict(Counter(names).most_common()),
         "stops": model.pending[0].where if model.pending else None,
@@ -184,6 +186,18 @@ def _operation(operation: Operation) -> dict[str, Any]:
     }
 
 
+def _scoring(scoring: Scoring) -> dict[str, Any]:
+    return {"calibrated": scoring.calibration is not None, "threshold": scoring.threshold}
+
+
+def _scoring_said(scoring: dict[str, Any]) -> str:
+    """Say what a file states of a classifier's scores."""
+    threshold = scoring["threshold"]
+    parts = ["calibrated"] if scoring["calibrated"] else []
+    parts += [] if threshold is None else [f"nothing is known for sure below {threshold:g}"]
+    return ", ".join(parts)
+
+
 def _print_document(console: Console, document: dict[str, Any], every: bool) -> None:
     say(console, plain(document["model"]), style="bold")
     for role in ("inputs", "outputs"):
@@ -194,6 +208,8 @@ def _print_document(console: Console, document: dict[str, Any], every: bool) -> 
     say(console, str(document["labels"] or "none"), "labels   ")
     if document["pixel_scale"] is not None:
         say(console, str(PixelScale(**document["pixel_scale"])), "pixels   ")
+    if document["scoring"] is not None:
+        say(console, plain(_scoring_said(document["scoring"])), "scores   ")
     for warning in document["warnings"]:
         say(console, plain(warning), "warning  ")
     counts = ", ".join(f"{count} {op}" for op, count in document["operators"].items())

@@ -23,6 +23,7 @@ def test_inspect_on_the_cpu(run: Run) -> None:
     model = gpunn.load(MODEL)
     assert document["backend"] == "cpu"
     assert document["labels"] == 10
+    assert document["scoring"] == {"calibrated": True, "threshold": 0.9}
     (source,) = model.inputs
     assert document["inputs"] == [
         {
@@ -45,6 +46,7 @@ def test_inspect_prints_every_operation(run: Run) -> None:
     document = run("inspect", MODEL, "--backend", "cpu", "--json").json
     outcome = run("inspect", MODEL, "--backend", "cpu")
     assert (outcome.code, outcome.err) == (0, "")
+    assert "scores   calibrated, nothing is known for sure below 0.9\n" in outcome.out
     for row in document["placement"]:
         assert row["origin"].removeprefix(f"{MODEL.name}: operation ") in outcome.out
 
