@@ -20,7 +20,7 @@ from gpunn.importers.coreml.wire import BYTES, FIXED32, FIXED64, VARINT, encoded
 
 LARGE = 1 << 14  # bytes of a value that is taken out, and of a message that is searched for some
 MAX_DEPTH = 100  # messages in one another, as in protobuf
-BYTES_PER_FIELD = 256  # a file with more fields than that on the way is searched in part only
+BYTES_PER_FIELD = 1024  # a file with more fields than that on the way is searched in part only
 MAX_LENGTH_BYTES = 5  # of a length in the file; protobuf refuses more
 TOKEN_BYTES = 20
 FLOAT_BYTES = 4
