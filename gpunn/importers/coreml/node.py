@@ -137,6 +137,8 @@ class Node(common.Node):
                 ).reshape(shape)
         except FormatError as error:
             self.corrupt(f"{what}: {error}")
+        except ValueError:  # no elements, but extents beyond what an array may have
+            self.corrupt(f"{what}: shape {list(shape)} is too large")
 
     def _stand_in(self, value: Value | None) -> Operand | None:
         """Return an operand of the type of a value, for ops that infer types."""

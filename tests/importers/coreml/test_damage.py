@@ -156,6 +156,14 @@ def test_a_box_scale_that_is_no_number() -> None:
         gpunn.load(made.SerializeToString())
 
 
+def test_weights_without_elements_and_with_huge_extents() -> None:
+    made = model((4,), exact=True)
+    params = layer(made, "innerProduct", ["x"])
+    params.inputChannels, params.outputChannels = 0, 2**63
+    with pytest.raises(gpunn.FormatError, match="is too large"):
+        gpunn.load(made.SerializeToString())
+
+
 def test_a_split_without_outputs() -> None:
     made = model((2, 3), exact=True)
     layer(made, "splitND", ["x"], [])
