@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
@@ -255,13 +256,20 @@ def at_random(case: Case, count: int, seed: int) -> Iterator[bool]:
         try:
             signal.setitimer(signal.ITIMER_REAL, source.uniform(1e-5, longest))
             case.act()
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _stop_timer()
         except KeyboardInterrupt:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # it may be the one before, from a callback of the driver
+            with suppress(KeyboardInterrupt):  # this one may have been held up in a callback of the driver
+                _stop_timer()
             done += 1
             yield True
         case.verify()
     faulthandler.cancel_dump_traceback_later()
+
+
+def _stop_timer() -> None:
+    """Stop the timer, and take the signal that it may just have sent, to another thread perhaps."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    time.sleep(0.002)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gpunn.backends.adapter import DeviceInfo
-from gpunn.backends.base import Stats
-from gpunn.compilation.compiler import devices
+from gpunn.backends.base import DeviceMemory, Stats
+from gpunn.compilation.compiler import devices, memory
 from gpunn.compilation.event import Event
 from gpunn.compilation.preference import Preference
 from gpunn.compilation.runtime import Compilation
@@ -42,6 +42,7 @@ __all__ = [
     "DType",
     "DeviceError",
     "DeviceInfo",
+    "DeviceMemory",
     "Event",
     "FormatError",
     "GpunnError",
@@ -65,6 +66,7 @@ __all__ = [
     "dequantize",
     "devices",
     "load",
+    "memory",
     "nnapi",
     "profile",
     "quantize",

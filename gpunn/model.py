@@ -58,13 +58,22 @@ class Model(Graph):
         device: str | int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         threads: int | None = None,
+        device_memory_limit: int | None = None,
     ) -> Compilation:
         """Make the model ready to run, for inputs of other `shapes` if given (see reshaped()).
 
         For the other arguments and the errors see gpunn.compilation.compiler.compile_model.
         """
         model = self.reshaped(shapes) if shapes else self
-        return compile_model(model, backend, preference, relaxed=relaxed, device=device, threads=threads)
+        return compile_model(
+            model,
+            backend,
+            preference,
+            relaxed=relaxed,
+            device=device,
+            threads=threads,
+            device_memory_limit=device_memory_limit,
+        )
 
 
 def _loaded_again(

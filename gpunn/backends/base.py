@@ -70,6 +70,27 @@ _OUTSIDE = ("runs", "programs")
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Bytes that gpunn has on a device, for all compilations together.
+
+    constants: weights, each once. arenas: intermediate tensors and variables. staging: read-back. parameters:
+    numbers of kernels. cached: results on their way from one program to another, kept for the next ones.
+    """
+
+    device: str
+    constants: int = 0
+    arenas: int = 0
+    staging: int = 0
+    parameters: int = 0
+    cached: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return the sum."""
+        return self.constants + self.arenas + self.staging + self.parameters + self.cached
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """A part of a run: it began `begin` seconds after the start of the run and took `seconds`.
 

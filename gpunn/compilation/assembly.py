@@ -50,13 +50,15 @@ class Settings:
     """The way in which all programs of a compilation are made: for a device, or for the CPU backend if None.
 
     At most `frames` submitted runs have not ended. relaxed: see gpunn.passes.relax. threads: of large
-    products on the host, see blas.choose_threads().
+    products on the host, see blas.choose_threads(). device_memory_limit: bytes that gpunn may have
+    on the device.
     """
 
     gpu: Device | None
     frames: int = 1
     relaxed: bool = False
     threads: int | None = None
+    device_memory_limit: int | None = None
 
 
 @rare_collections()
@@ -106,7 +108,9 @@ def _on_gpu(
 
     placements = partition(graph, lambda o: lowered.get(o) or lower(o, gpu.properties))
     plan = make_plan(graph, placements, held)
-    return placements, WebGpuProgram(plan, gpu, settings.frames, settings.threads)
+    return placements, WebGpuProgram(
+        plan, gpu, settings.frames, settings.threads, settings.device_memory_limit
+    )
 
 
 def _lowered_loops(graph: Graph, gpu: Device) -> dict[Operation, tuple[Kernel, ...] | str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo, rank
+from gpunn.backends.base import DeviceMemory
 from gpunn.backends.blas import choose_threads
 from gpunn.backends.worker import undisturbed
 from gpunn.compilation.assembly import Settings, built, compilation
@@ -35,6 +37,7 @@ def compile_model(
     relaxed: bool = False,
     device: str | int | None = None,
     threads: int | None = None,
+    device_memory_limit: int | None = None,
 ) -> Compilation:
     """Compile a model.
 
@@ -46,17 +49,21 @@ def compile_model(
     stored as float16 between operations, on either backend; see gpunn.passes.relax for what stays float32.
     threads: of numpy's BLAS library for large products, on the CPU backend and in what the host computes for
     another one; None: as many as processors are free now, by affinity, control groups and the load average.
-    Small products run on one thread.
-    Raises ModelError for an unknown backend or preference, `threads` below 1, a `device` for the CPU backend,
-    or a model without outputs, DeviceError when there is no such adapter, memory is out, a shader is rejected
-    or numpy's library takes no number of threads.
+    Small products run on one thread. device_memory_limit: bytes that all compilations together may have on
+    the GPU (gpunn.memory()) when this one takes memory there, now or in a run on other shapes.
+    Raises ModelError for an unknown backend or preference, `threads` below 1, a limit below 0, a `device` for
+    the CPU backend, or a model without outputs, DeviceError when there is no such adapter, memory is
+    out or over the limit, a shader is rejected or numpy's library takes no number of threads.
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if not model.outputs:
         raise ModelError(f"model {model.name!r} has no outputs")
     purpose = _purpose(preference)
-    return undisturbed(partial(_compiled, model, backend, purpose, relaxed, device, threads))
+    limit = device_memory_limit
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise ModelError(f"device_memory_limit must be a number of bytes or None, got {limit!r}")
+    return undisturbed(partial(_compiled, model, backend, purpose, relaxed, device, threads, limit))
 
 
 @rare_collections()
@@ -67,17 +74,25 @@ def _compiled(
     relaxed: bool,
     device: str | int | None,
     threads: int | None,
+    limit: int | None,
 ) -> Compilation:
     if backend == "cpu" and device is not None:
         raise ModelError(f"device {device!r} goes with backend 'webgpu' or 'auto', got backend 'cpu'")
     frames = FRAMES_IN_FLIGHT[purpose]
     own_threads = choose_threads(threads)
     gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
-    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads))
+    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limit))
     made = compilation(model, build, gpu, frames)
     chosen = None if gpu is None else gpu.info.name
     made.recipe = partial(
-        compile_model, model, made.backend, purpose, relaxed=relaxed, device=chosen, threads=threads
+        compile_model,
+        model,
+        made.backend,
+        purpose,
+        relaxed=relaxed,
+        device=chosen,
+        threads=threads,
+        device_memory_limit=limit,
     )
     return made
 
@@ -144,6 +159,15 @@ def capabilities(device: Device) -> Capabilities:
             Energy.of(info),
         ),
     )
+
+
+def memory() -> tuple[DeviceMemory, ...]:
+    """Return what gpunn has on each GPU that it has opened, in bytes, for all compilations together.
+
+    What forgotten compilations have left is freed before.
+    """
+    gpus = sys.modules.get("gpunn.backends.webgpu.device")  # without it nothing is open
+    return () if gpus is None else tuple(undisturbed(gpus.opened_memory))
 
 
 def devices() -> tuple[DeviceInfo, ...]:

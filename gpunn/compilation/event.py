@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -76,3 +77,31 @@ class Event:
 def single(results: tuple[Array, ...]) -> Array | tuple[Array, ...]:
     """Return the only result, or all of several."""
     return results[0] if len(results) == 1 else results
+
+
+def results_in_order(frames: Iterable[Any], submit: Callable[..., Event], in_flight: int) -> Iterator[Any]:
+    """Yield the results of runs on a sequence of inputs, of which several are in flight.
+
+    What a frame raises, or taking it from `frames`, comes after the results of the frames before it.
+    """
+    ring: deque[Event] = deque()
+    source = iter(frames)
+    failure: Exception | None = None
+    while failure is None:
+        try:
+            frame = next(source)
+        except StopIteration:
+            break
+        except Exception as error:
+            failure = error
+            break
+        if len(ring) == in_flight:
+            yield ring.popleft().result()
+        try:
+            ring.append(submit(*(frame if isinstance(frame, tuple) else (frame,))))
+        except Exception as error:
+            failure = error
+    while ring:
+        yield ring.popleft().result()
+    if failure is not None:
+        raise failure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -16,7 +17,7 @@ from gpunn.backends.base import Stats, Trace, copied
 from gpunn.backends.interrupt import Stop, check_not_reentered, directly, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.backends.worker import Interruptible, Job, undisturbed
-from gpunn.compilation.event import CarryOut, Event, single
+from gpunn.compilation.event import CarryOut, Event, results_in_order, single
 from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
@@ -46,7 +47,8 @@ class Compilation:
     """A model compiled for a backend. Safe to use from several threads; also a context manager.
 
     Inputs may have any extents where the model leaves these open, and shapes may depend on values: what was
-    built for the last used shapes is kept; weights are shared on the device. `placement` says
+    built for the last used shapes is kept; weights are shared on the device. What it has there is freed by
+    close(), or, with a ResourceWarning, some time after nothing refers to it any more. `placement` says
     where each operation ran last, and before the first run where it will, as far as shapes are known.
     """
 
@@ -170,33 +172,13 @@ class Compilation:
         return self._event([copied(array) for array in arrays])
 
     def stream(self, frames: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
+        """Return the results for a sequence of inputs (an array, or a tuple of arrays a frame), in order.
 
-        With SUSTAINED_SPEED the upload of a frame, the computing of the one before and the read-back of
-        the one before that overlap; memory does not grow with the length of the sequence. What a frame
-        raises, or taking it from `frames`, comes after the results of the frames before it.
+        With SUSTAINED_SPEED the upload of a frame, the computing of the one before and the read-back of the
+        one before that overlap; memory does not grow with the length of the sequence. What a frame raises, or
+        taking it from `frames`, comes after the results of the frames before it.
         """
-        ring: deque[Event] = deque()
-        source = iter(frames)
-        failure: Exception | None = None
-        while failure is None:
-            try:
-                frame = next(source)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-                break
-            if len(ring) == self._frames:
-                yield ring.popleft().result()
-            try:
-                ring.append(self.submit(*(frame if isinstance(frame, tuple) else (frame,))))
-            except Exception as error:
-                failure = error
-        while ring:
-            yield ring.popleft().result()
-        if failure is not None:
-            raise failure
+        return results_in_order(frames, self.submit, self._frames)
 
     def trace(self, *inputs: Any) -> Trace:
         """Run with every dispatch and host operation timed; see gpunn.profile, which makes a table of it.
@@ -238,6 +220,28 @@ class Compilation:
         if self._queue is not None:
             self._queue.close()
         self._specialisations.close()
+
+    def recover(self) -> None:
+        """Build all programs again after the device was lost, on the device that takes its place.
+
+        Submitted runs that have not ended are given up, and variables begin with their initial values. Raises
+        DeviceError if there is no device, or if this compilation has been closed.
+        """
+        self._check_not_reentered()
+        if self._closed:
+            raise DeviceError("this compilation has been closed")
+        again, nothing = self.__reduce__()
+        fresh = again(*nothing)
+        with holding(self._lock):
+            lost, self._specialisations = self._specialisations, fresh._specialisations
+            self._shapes, self.placement = fresh._shapes, fresh.placement
+        fresh._closed = True  # what it had belongs to this one now
+        with suppress(DeviceError):
+            lost.close()
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        if self.backend == "webgpu" and self.recipe is not None and not getattr(self, "_closed", True):
+            warn(f"unclosed {self!r}", ResourceWarning, source=self)
 
     def __enter__(self) -> Compilation:
         return self
@@ -294,11 +298,7 @@ class Compilation:
         """Submit a run of several sections, or one that may never end."""
         stop = Stop(timeout)
         carry_out = self._carrying_out(stop)
-        return Event(carry_out(lambda: self._start(arrays, tracer)), carry_out, stop)
-
-    def _start(self, arrays: Sequence[Array], tracer: Tracer | None) -> Job[tuple[Array, ...]]:
-        """Start a run of several sections, or one that may never end."""
-        return self._submit(self._run, arrays, tracer)
+        return Event(carry_out(partial(self._submit, self._run, arrays, tracer)), carry_out, stop)
 
     def _submit(self, work: Callable[..., _T], *arguments: Any) -> Job[_T]:
         """Let work be done after the runs that have been submitted."""

@@ -160,15 +160,31 @@ class Build(Protocol):
     def __call__(self, section: Section, *, state: int = 0) -> Specialisation: ...
 
 
+class _Gone:
+    """The counters of programs that are gone. It refers to no other object, so that there is no cycle."""
+
+    def __init__(self) -> None:
+        self.stats = Stats(programs=0)
+        self._lock = fork.lock()
+
+    def discard(self, part: Specialisation, later: bool = False) -> None:
+        """Free a program, and count what it has done."""
+        part.close()
+        with self._lock:
+            part.count(self.stats, later=later, gone=True)
+
+
 class Specialisations:
     """The programs of a compilation: for the last used shapes, and for the sections that followed."""
 
     def __init__(self, model: Graph, build: Build) -> None:
         self._model = model
         self._build = build
-        self._gone = Stats(programs=0)
+        self._gone = _Gone()
         self._lock = fork.lock()
-        self._first: LendingCache[Hashable, Specialisation] = LendingCache(MAX_SPECIALISATIONS, self._discard)
+        self._first: LendingCache[Hashable, Specialisation] = LendingCache(
+            MAX_SPECIALISATIONS, self._gone.discard
+        )
         self._later: list[LendingCache[Hashable, Specialisation]] = []  # second sections, third ones, ...
         self._sections = Sections()
         self._closed = False
@@ -213,7 +229,7 @@ class Specialisations:
     def stats(self) -> Stats:
         """Return the counters of all programs so far; those of later sections do not count as runs."""
         with self._lock:
-            total = replace(self._gone)
+            total = replace(self._gone.stats)
         for depth, cache in enumerate((self._first, *self._later)):
             for part in cache.values():
                 part.count(total, later=depth > 0)
@@ -244,17 +260,13 @@ class Specialisations:
             if self._closed:
                 raise DeviceError("this compilation has been closed")
             if depth == len(self._later):
-                self._later.append(LendingCache(MAX_SPECIALISATIONS, partial(self._discard, later=True)))
+                discard = partial(self._gone.discard, later=True)
+                self._later.append(LendingCache(MAX_SPECIALISATIONS, discard))
             return self._later[depth]
 
     def _make(self, section: Section) -> Specialisation:
         state = len(section.graph.outputs) - len(self._model.outputs) if section.cut is None else 0
         return self._build(section, state=state)
-
-    def _discard(self, part: Specialisation, later: bool = False) -> None:
-        part.close()
-        with self._lock:
-            part.count(self._gone, later=later, gone=True)
 
 
 def _begun(after: Iterable[Placement], cut: Cut, following: Graph) -> tuple[Placement, ...]:

@@ -15,6 +15,7 @@ import wgpu
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo, matches, rank
+from gpunn.backends.base import DeviceMemory
 from gpunn.backends.fork import free, in_child
 from gpunn.backends.interrupt import driver_lock, holding
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore, Reclaimer
@@ -151,9 +152,18 @@ def device_at(index: int) -> Device:
         if _drivers.forked:
             raise DeviceError(f"the GPU driver was {_FORKED}")
         device = _devices.get(index)
-        if device is None or device.lost:
+        if device is None or not device.answers():
             device = _devices[index] = Device(_adapters()[index])
         return device
+
+
+def opened_memory() -> list[DeviceMemory]:
+    """Return what gpunn has on each device, once forgotten compilations have been freed."""
+    found: list[DeviceMemory] = []
+    for device in () if _drivers.forked else tuple(_devices.values()):
+        device.collect()
+        found.append(DeviceMemory(device.info.name, **device.memory.used()))
+    return found
 
 
 class Device:
@@ -171,6 +181,7 @@ class Device:
             )
         except Exception as error:
             raise DeviceError(f"adapter {self.info.name!r} gives no device: {error}") from error
+        self._destroy, self.wgpu.destroy = self.wgpu.destroy, self.destroy
         self.properties = properties(self.info, features, dict(self.wgpu.limits), subgroup_sizes(adapter))
         self.memory = Allocator(self.wgpu)
         self.reclaimer = Reclaimer()
@@ -188,7 +199,23 @@ class Device:
         if self.forked:
             raise DeviceError(f"the device {self.info.name!r} was {_FORKED}")
         if self.lost:
-            raise DeviceError(f"the device {self.info.name!r} was lost; compile the model again")
+            advice = "compile the model again, or call recover()"
+            raise DeviceError(f"the device {self.info.name!r} was lost; {advice}")
+
+    def destroy(self) -> None:
+        """Give the device up, also with runs in flight, which fail; the next compile opens another one."""
+        with holding(self.lock), holding(self.turn):
+            self.lost = True
+            self._destroy()
+
+    def answers(self) -> bool:
+        """Tell whether the device takes work; a driver may have given it up between two calls."""
+        if not self.lost:
+            try:
+                self.wgpu.create_buffer(size=16, usage=wgpu.BufferUsage.COPY_DST).destroy()
+            except Exception:
+                self.lost = True
+        return not self.lost
 
     def collect(self) -> None:
         """Free what forgotten compilations have left on the device."""

@@ -36,17 +36,25 @@ class Executor:
     """
 
     def __init__(
-        self, plan: Plan, device: Device, stats: Stats, frames: int, threads: int | None = None
+        self,
+        plan: Plan,
+        device: Device,
+        stats: Stats,
+        frames: int,
+        threads: int | None = None,
+        limit: int | None = None,
     ) -> None:
         """Make all that `frames` runs in flight need, and count it in `stats`. Raises DeviceError.
 
-        threads: of large products on the host, None: as numpy does.
+        threads: of large products on the host, None: as numpy does. limit: bytes that gpunn may have on
+        the device with it.
         """
         self.plan = plan
         self.device = device
         self.stats = stats
         self.lock = threading.RLock()
-        self._resources = Resources(plan, device, stats)
+        with device_errors(device, only_if_lost=True):
+            self._resources = Resources(plan, device, stats, limit)
         self.stages = self._resources.stages
         on_host = (p.operation for s in self.stages if not s.on_device for p in s.segment.placements)
         self.products = HostProducts(on_host, threads)
@@ -140,7 +148,9 @@ class Executor:
         """Wait for a mapping and copy the stage's read-backs into `values`; ModelError by what is noted."""
         notes: dict[Note, Array] = {}
         with device_errors(self.device):
-            memory = mapping.wait()
+            mapping.wait()
+            self.device.check_usable()  # of a device that was destroyed meanwhile wgpu-native reads no buffer
+            memory = mapping.memory()
             for tensor, offset in stage.readbacks:
                 view = np.frombuffer(memory, tensor.type.dtype.numpy, tensor.type.size, offset)
                 found = copied(view.reshape(tensor.type.shape))
@@ -160,12 +170,15 @@ class Executor:
 
 
 @contextmanager
-def device_errors(device: Device) -> Iterator[None]:
-    """Return a context in which errors of a device become DeviceError."""
+def device_errors(device: Device, only_if_lost: bool = False) -> Iterator[None]:
+    """Return a context in which errors of a device become DeviceError.
+
+    After one the device passes for lost, or, with `only_if_lost`, if it does not answer.
+    """
     try:
         yield
     except (wgpu.GPUError, RuntimeError) as error:
         if isinstance(error, DeviceError):
             raise
-        device.lost = True
+        device.lost = not only_if_lost or not device.answers()
         raise DeviceError(f"the device {device.info.name!r} failed: {error}") from error

@@ -100,8 +100,10 @@ class Shelter:
                 with holding(self._device.lock):
                     number = submit(self._device.wgpu, (), [Copy(held.buffer, 0, staging, 0, size)])
                     mapping = MappedRead(self._device.wgpu, staging, number, self._device.turn)
-                found = np.frombuffer(mapping.wait(), type.dtype.numpy, type.size).reshape(type.shape).copy()
+                mapping.wait()
+                self._device.check_usable()
+                found = np.frombuffer(mapping.memory(), type.dtype.numpy, type.size).copy()
         finally:
             self._device.memory.free(staging)
         self._stats.bytes_read_back += type.nbytes
-        return found
+        return found.reshape(type.shape)

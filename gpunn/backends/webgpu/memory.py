@@ -58,51 +58,76 @@ class Constant:
 
 
 class Allocator:
-    """A maker of the buffers of a wgpu device.
+    """A maker of the buffers of a wgpu device, which with its own ones has at most `limit` bytes.
 
     Every method raises DeviceError if the buffer exceeds the device's limit or memory runs out.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, limit: int | None = None) -> None:
         self._device = device
         self._most = int(device.limits["max-buffer-size"])
-        # All buffers that have not been freed, with their usage: nothing else must destroy one, as garbage
+        self._limit = limit
+        # All buffers that have not been freed, with their purpose: nothing else must destroy one, as garbage
         # collection may come in the middle of a call of the driver.
-        self._made: dict[int, tuple[Any, int]] = {}
+        self._made: dict[int, tuple[Any, str]] = {}
+
+    def within(self, limit: int | None) -> Allocator:
+        """Return the same, but it makes no buffer with which all together have more than `limit` bytes."""
+        found = Allocator(self._device, limit)
+        found._made = self._made
+        return found
+
+    def used(self) -> dict[str, int]:
+        """Return the bytes of all buffers by their purpose: fields of DeviceMemory."""
+        found: dict[str, int] = {}
+        for buffer, purpose in tuple(self._made.values()):
+            found[purpose] = found.get(purpose, 0) + buffer.size
+        return found
 
     def arena(self, nbytes: int) -> Any:
         """Make a buffer that intermediates live in."""
-        return self._buffer(nbytes, _ARENA, "an arena of intermediate tensors")
+        return self._buffer(nbytes, _ARENA, "arenas", "an arena of intermediate tensors")
+
+    def cached(self, nbytes: int) -> Any:
+        """Make a buffer for a result that goes to another program."""
+        return self._buffer(nbytes, _ARENA, "cached", "a result on the device")
 
     def staging(self, nbytes: int) -> Any:
         """Make a buffer that the host can map to read results."""
-        return self._buffer(nbytes, _STAGING, "read-back")
+        return self._buffer(nbytes, _STAGING, "staging", "read-back")
 
     def uniform(self, data: bytes) -> Any:
         """Make a buffer that holds parameter blocks."""
-        buffer = self._buffer(len(data), _UNIFORM, "kernel parameters")
+        buffer = self._buffer(len(data), _UNIFORM, "parameters", "kernel parameters")
         if data:
             self._device.queue.write_buffer(buffer, 0, data)
         return buffer
 
     def constant(self, data: Array, what: str) -> Any:
         """Make a buffer that holds an array of whole words; `what` names it in errors."""
-        buffer = self._buffer(data.nbytes, _CONSTANT, what)
+        buffer = self._buffer(data.nbytes, _CONSTANT, "constants", what)
         if data.nbytes:
             self._device.queue.write_buffer(buffer, 0, data)
         return buffer
 
-    def _buffer(self, nbytes: int, usage: int, what: str) -> Any:
+    def _buffer(self, nbytes: int, usage: int, purpose: str, what: str) -> Any:
         size = padded(nbytes)
         if size > self._most:
             raise DeviceError(f"{what} needs a buffer of {size} bytes, the device allows {self._most}")
+        if self._limit is not None:
+            taken = sum(self.used().values())
+            if taken + size > self._limit:
+                raise DeviceError(
+                    f"{what} needs {size} bytes: gpunn has {taken} bytes on the device, and "
+                    f"device_memory_limit is {self._limit}"
+                )
         try:
             buffer = self._device.create_buffer(size=size, usage=usage)
         except wgpu.GPUOutOfMemoryError as error:
             raise DeviceError(f"out of GPU memory: {what} needs {size} bytes") from error
         except Exception as error:
             raise DeviceError(f"{what}: no buffer of {size} bytes: {error}") from error
-        self._made[id(buffer)] = buffer, usage
+        self._made[id(buffer)] = buffer, purpose
         return buffer
 
     def free(self, buffer: Any) -> None:
@@ -150,10 +175,12 @@ class ConstantStore:
         self._lock = lock
         self._constants: dict[tuple[bytes, Pack | None], Constant] = {}
 
-    def acquire(self, values: Sequence[Array | None], pack: Pack | None, what: str) -> tuple[Constant, int]:
+    def acquire(
+        self, values: Sequence[Array | None], pack: Pack | None, what: str, memory: Allocator
+    ) -> tuple[Constant, int]:
         """Return the buffer of a constant packed from `values`, and the bytes uploaded for it now.
 
-        Without `pack` there is one value, uploaded unchanged.
+        Without `pack` there is one value, uploaded unchanged. `memory` makes the buffer, if it must be made.
         """
         key = (_digest(values), pack)
         with self._lock:
@@ -161,7 +188,7 @@ class ConstantStore:
             uploaded = 0
             if constant is None:
                 data = as_words(pack(*values) if pack else values[0])
-                buffer = self._memory.constant(data, what)
+                buffer = memory.constant(data, what)
                 constant = self._constants[key] = Constant(key, buffer, padded(data.nbytes))
                 uploaded = data.nbytes
             constant.users += 1

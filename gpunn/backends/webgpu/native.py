@@ -223,8 +223,8 @@ class MappedRead:
         """Tell whether the mapping has ended, and well."""
         return self._outcome.ended and self._outcome.error is None
 
-    def wait(self) -> Any:
-        """Return the buffer's bytes, which unmap() removes. Raises RuntimeError if the device has failed.
+    def wait(self) -> None:
+        """Wait until the buffer can be read. Raises RuntimeError if the device has failed.
 
         If a signal's handler raises during the wait, wait() raises its exception, and may be called again;
         the same holds for RunTimeoutError and RunCancelledError where there is a deadline.
@@ -242,6 +242,9 @@ class MappedRead:
             raise RuntimeError("the device does not answer")
         if self._outcome.error is not None:
             raise RuntimeError(self._outcome.error)
+
+    def memory(self) -> Any:
+        """Return the buffer's bytes, after wait(); unmap() removes them. The device must not be lost."""
         size = self._buffer.size
         return ffi.buffer(libf.wgpuBufferGetConstMappedRange(self._buffer._internal, 0, size), size)
 

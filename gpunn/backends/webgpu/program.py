@@ -24,17 +24,25 @@ from gpunn.types import Array
 class WebGpuProgram:
     """A plan built for a device; `frames` runs may be in flight at once.
 
-    Large products on the host use so many threads; None: as numpy does.
+    Large products on the host use so many threads; None: as numpy does. limit: bytes that gpunn may have
+    on the device with it.
     """
 
-    def __init__(self, plan: Plan, device: Device, frames: int, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        device: Device,
+        frames: int,
+        threads: int | None = None,
+        limit: int | None = None,
+    ) -> None:
         if device.forked:
             device.check_usable()
         device.collect()
         self.stats = Stats()
         self.device = device
         self.plan = plan
-        self._executor = Executor(plan, device, self.stats, frames, threads)
+        self._executor = Executor(plan, device, self.stats, frames, threads, limit)
         self._lock = self._executor.lock
         self._unfinished: Callable[[], None] | None = None  # a change of the state, until it is whole
         self._closed = False

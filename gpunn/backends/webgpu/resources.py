@@ -26,8 +26,12 @@ from gpunn.planning.plan import Plan
 class Resources:
     """Buffers of a plan, its stages, and `late_updates`: copies that follow the host's part of a run."""
 
-    def __init__(self, plan: Plan, device: Device, stats: Stats) -> None:
-        """Make all but staging buffers, and count it in `stats`."""
+    def __init__(self, plan: Plan, device: Device, stats: Stats, limit: int | None = None) -> None:
+        """Make all but staging buffers, and count it in `stats`.
+
+        limit: bytes that gpunn may have on the device with it.
+        """
+        self._memory = device.memory.within(limit)
         self.stats = stats
         self.device = device
         self.plan = plan
@@ -60,11 +64,11 @@ class Resources:
         size = max((_staging_size(stage) for stage in self.stages), default=0)
         count = frames if size else 0
         self.stats.staging_bytes = count * padded(size)
-        return Ring(count, lambda: self._keep(self.device.memory.staging(size)), self.free)
+        return Ring(count, lambda: self._keep(self._memory.staging(size)), self.free)
 
     def shelter(self, nbytes: int) -> Any:
         """Make a buffer for results that stay on the device."""
-        return self._keep(self.device.memory.arena(nbytes))
+        return self._keep(self._memory.cached(nbytes))
 
     def give_up(self, buffer: Any) -> None:
         """Leave a buffer to somebody else, who frees it."""
@@ -102,7 +106,7 @@ class Resources:
         first = len(self._arenas)
         for operand, slot in zip(intervals, arenas.slots, strict=True):
             self._slots[operand] = Slot(first + slot.arena, slot.offset)
-        self._arenas += [self._keep(self.device.memory.arena(size)) for size in arenas.sizes]
+        self._arenas += [self._keep(self._memory.arena(size)) for size in arenas.sizes]
         return sum(padded(size) for size in arenas.sizes), arenas.peak_live_bytes
 
     def _keep(self, buffer: Any) -> Any:
@@ -142,7 +146,7 @@ class Resources:
             data.extend(bytes(-len(data) % alignment))
             places.append((len(data), len(block)))
             data.extend(block)
-        return self._keep(self.device.memory.uniform(bytes(data))), iter(places)
+        return self._keep(self._memory.uniform(bytes(data))), iter(places)
 
     def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
         key = key_of(kernel, operation)
@@ -166,7 +170,7 @@ class Resources:
         used = () if operand is None else (operand, *others)
         values = [None if o is None else o.value for o in used] or [read.value]
         what = f"a constant of {operation.op} ({operation.origin})"
-        constant, uploaded = self.device.constants.acquire(values, read.pack, what)
+        constant, uploaded = self.device.constants.acquire(values, read.pack, what, self._memory)
         self._constants.append(constant)
         self.stats.constant_uploads += uploaded
         first, nbytes = read.window or (0, constant.nbytes)
