@@ -35,7 +35,7 @@ class Node(common.Node):
 
     `intermediates` are the types of its intermediate tensors; `graphs` gives its subgraphs, `unfold` refuses
     what unfolds to too many bytes. `version` is the operator's. `blocks`: the inputs in which each block of a
-    row has a scale of its own, by position.
+    row has a scale of its own, by position. `warn` notes what the model's user should know of the operator.
     """
 
     options_type: str = ""
@@ -46,6 +46,7 @@ class Node(common.Node):
     unfold: Callable[[int, str], None] | None = None
     version: int = 1
     blocks: Mapping[int, RowBlocks] = field(default_factory=dict)
+    warn: Callable[[str], None] | None = None
 
     def subgraph(self, index: int) -> FileGraph:
         """Return a subgraph that the options name. Raises FormatError for a circle, and if it is too deep."""

@@ -190,4 +190,5 @@ class Reader:
             self.context.unfolding.count,
             operator.version,
             {at: found for at, found in blocks.items() if found is not None},
+            lambda what: self.file.warn(f"{operator}: {what}"),
         )

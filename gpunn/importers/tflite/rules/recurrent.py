@@ -174,17 +174,21 @@ def _from_lstm(
     """Make the answer for one direction, of real or of quantised numbers."""
     attrs = {**_lstm_attributes(options), **attrs}
     if steps.integer:
-        attrs["intermediates"] = _intermediates(steps.node, attrs["activation"], "time_major" in attrs)
+        attrs["activation"] = _integer_activation(steps.node, attrs["activation"])
+        attrs["intermediates"] = _intermediates(steps.node, "time_major" in attrs)
     result, states = steps.memory(inputs[:18], (18, 19), inputs[20:], attrs)
     return steps.answer(result, states=states)
 
 
-def _intermediates(
-    node: Node, activation: str | None, sequence: bool
-) -> tuple[tuple[float, int] | None, ...]:
+def _integer_activation(node: Node, stated: str | None) -> str:
+    """Return the activation of an integer LSTM: LiteRT has no other one than TANH, whatever a file states."""
+    if stated != "tanh" and node.warn is not None:
+        node.warn(f"the activation is {stated or 'none'}, but on integers it is TANH, as in LiteRT")
+    return "tanh"
+
+
+def _intermediates(node: Node, sequence: bool) -> tuple[tuple[float, int] | None, ...]:
     """Return scales and zero points of the intermediate tensors of an integer LSTM, if they have some."""
-    if activation != "tanh":
-        raise RefusedError(f"on integers only the activation TANH is supported, got {activation}")
     expected = _INTERMEDIATES[:1] if sequence else _INTERMEDIATES
     if len(node.intermediates) not in expected:
         counts = " or ".join(map(str, expected))
