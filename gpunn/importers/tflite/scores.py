@@ -23,66 +23,67 @@ _TRANSFORM, _DEFAULT, _THRESHOLD = 4, 6, 4  # places of fields
 
 
 def scoring(file: TfliteFile, data: bytes, outputs: Sequence[TensorType]) -> Scoring | None:
-    """Return what the metadata states of the scores in the one output of a model.
+    """Return what the metadata states of the scores in the one output of a model; None if it states nothing.
 
-    `data` is the whole file, with the archive that holds the parameters of the calibration at its end. None
-    if nothing is stated, or nothing that can be read and used: a model works without it.
+    `data` is the whole file, with the archive that holds the parameters of the calibration at its end. A
+    model works without scoring, so what cannot be read or used is ignored, with a warning.
     """
     if len(outputs) != 1 or outputs[0].rank == 0:
         return None
+    calibration, threshold = None, None
     try:
         tensor = metadata.tensor(file, metadata.OUTPUTS)
         if tensor is None:
             return None
-        calibration = _calibration(tensor, data, outputs[0].shape[-1])
         options = metadata.unit(tensor, metadata.SCORE_THRESHOLDING)
-        threshold = None if options is None else _shortest(options.GetSlot(_THRESHOLD, 0.0, Float32Flags))
-    except (*CORRUPT, FormatError):
-        return None
-    if threshold is not None and not math.isfinite(threshold):
-        threshold = None
+        if options is not None:
+            threshold = _finite(options, _THRESHOLD)
+        options = metadata.unit(tensor, metadata.SCORE_CALIBRATION)
+        if options is not None:
+            calibration = _calibration(options, tensor, data, outputs[0].shape[-1])
+    except (*CORRUPT, FormatError) as error:
+        file.warn(f"the scoring in the TFLite metadata cannot be used, and is ignored: {error}")
     return None if calibration is None and threshold is None else Scoring(calibration, threshold)
 
 
-def _calibration(tensor: Table, data: bytes, classes: int) -> Calibration | None:
-    options = metadata.unit(tensor, metadata.SCORE_CALIBRATION)
-    if options is None:
-        return None
+def _calibration(options: Table, tensor: Table, data: bytes, classes: int) -> Calibration:
+    """Return the calibration of a tensor; raise one of CORRUPT if it cannot be used."""
     transform = options.GetSlot(_TRANSFORM, 0, Int8Flags)
-    default = _shortest(options.GetSlot(_DEFAULT, 0.0, Float32Flags))
+    if not 0 <= transform < len(TRANSFORMS):
+        raise ValueError(f"{transform} is no transformation of scores")
     name = next(metadata.files(tensor, CALIBRATION_FILE), None)
-    text = None if name is None else texts(data, name).get(name)
-    if text is None or not 0 <= transform < len(TRANSFORMS) or not math.isfinite(default):
-        return None
-    sigmoids = _sigmoids(text, classes)
-    return None if sigmoids is None else Calibration(TRANSFORMS[transform], sigmoids, default)
+    if name is None:
+        raise ValueError("the calibration names no file")
+    text = texts(data, name).get(name)
+    if text is None:
+        raise ValueError(f"the file has no {name!r}")
+    return Calibration(TRANSFORMS[transform], _sigmoids(text, classes), _finite(options, _DEFAULT))
 
 
-def _shortest(number: float) -> float:
-    """Return the float32 as people wrote it: 0.9 instead of 0.8999999761581421."""
-    return float(str(np.float32(number)))
+def _finite(options: Table, place: int) -> float:
+    """Return a float32 field as people wrote it: 0.9 instead of 0.8999999761581421."""
+    number = float(str(np.float32(options.GetSlot(place, 0.0, Float32Flags))))
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no score")
+    return number
 
 
-def _sigmoids(text: str, classes: int) -> tuple[Sigmoid | None, ...] | None:
+def _sigmoids(text: str, classes: int) -> tuple[Sigmoid | None, ...]:
     """Parse a file with one line for each class: scale, slope, offset and perhaps the least score.
 
-    A line may be empty. Returns None if the file is something else.
+    A line may be empty. Raises ValueError if the file is something else.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     if len(lines) == classes + 1 and not lines[-1]:
         lines.pop()  # the end of the last line
     if len(lines) != classes:
-        return None
-    found: list[Sigmoid | None] = []
-    for line in lines:
-        try:
-            numbers = [float(word) for word in line.split(",")] if line.strip() else []
-        except ValueError:
-            return None
-        if len(numbers) not in (0, 3, 4):
-            return None
-        sigmoid = Sigmoid(*numbers) if numbers else None
-        if sigmoid is not None and not sigmoid.usable:
-            return None
-        found.append(sigmoid)
-    return tuple(found)
+        raise ValueError(f"{len(lines)} lines of parameters for {classes} classes")
+    return tuple(_sigmoid(line) if line.strip() else None for line in lines)
+
+
+def _sigmoid(line: str) -> Sigmoid:
+    numbers = [float(word) for word in line.split(",")]
+    sigmoid = Sigmoid(*numbers) if len(numbers) in (3, 4) else None
+    if sigmoid is None or not sigmoid.usable:
+        raise ValueError(f"{line[:80]!r} are no parameters of a sigmoid")
+    return sigmoid

@@ -64,7 +64,10 @@ def test_one_without_the_other() -> None:
     ],
 )
 def test_parameters_that_cannot_be_used_count_as_none(text: str | None) -> None:
-    assert load(file(stated(), text)).scoring == Scoring(None, 0.9)
+    model = load(file(stated(), text))
+    assert model.scoring == Scoring(None, 0.9)
+    (warning,) = model.warnings
+    assert warning.startswith("the scoring in the TFLite metadata cannot be used, and is ignored: ")
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
@@ -80,6 +83,8 @@ def test_statements_that_cannot_be_used_count_as_none() -> None:
     assert load(file(Scores(threshold=math.nan))).scoring is None
     unnamed = Scores((0, 0.0), None, {"other.csv": AXIS_CALIBRATION})
     assert load(file(unnamed)).scoring is None
+    assert load(file(Scores((0, 0.0), None))).scoring is None
+    assert load(file(stated())).warnings == ()
 
 
 def test_damaged_metadata_is_no_obstacle() -> None:
