@@ -14,6 +14,6 @@ fn compute(i: u32) {
     sum += x * x;
   }
   let base = V(T(p.bias)) + T(p.alpha) * sum;
-  let power = pow(abs(base), V(T(-p.beta)));
+  let power = select(pow(abs(base), V(T(-p.beta))), V(T(1)), p.beta == 0.0); // WGSL leaves 0^0 open
   storev_y(i, loadv_x(i) * power * select(V(T(1)), V(T(p.below)), base < V(T(0))));
 }

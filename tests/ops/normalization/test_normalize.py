@@ -187,6 +187,12 @@ def test_local_response_numbers(bias: float, alpha: float, beta: float, backend:
         np.testing.assert_array_equal(y, x)
 
 
+def test_local_response_to_the_power_of_0_is_x(backend: str) -> None:
+    x = random(4, 2, 3)
+    y = run_local_response(x, backend, radius=0, bias=0.0, alpha=0.0, beta=0.0)
+    np.testing.assert_array_equal(y, x)
+
+
 @pytest.mark.parametrize("beta", [1.0, 2.0, 0.75])
 def test_local_response_of_a_negative_base(beta: float, backend: str) -> None:
     """As in numpy, a whole exponent decides on the sign, and any other exponent gives NaN."""

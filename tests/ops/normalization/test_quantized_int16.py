@@ -263,9 +263,8 @@ def test_ops_without_integer_arithmetic_go_through_reals() -> None:
 
 def test_errors() -> None:
     with pytest.raises(ModelError, match=r"a quantised int16.* does not go with a filter of int16"):
-        integer_model(
-            "fully_connected", [stored(0, int16(2, 3)), stored(1, int16(4, 3))], [int16(2, 3), int16(4, 3)]
-        )
+        types = [int16(1, 4, 4, 2), int16(3, 2, 2, 2)]
+        integer_model("conv2d", [stored(k, type) for k, type in enumerate(types)], types)
     x, w = int16(2, 3), quantized(I8, (4, 3), 0.1)
     with pytest.raises(ModelError, match="must be int32 or int64, got int16"):
         bias = TensorType(I16, (4,))
