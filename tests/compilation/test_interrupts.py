@@ -155,3 +155,20 @@ def test_a_handler_may_run_another_compilation_during_a_compile(
         with relu().compile(gpu) as compiled:
             assert compiled(ONES).tolist() == [1] * 4
     assert found[0].tolist() == [1] * 4
+
+
+ENDING = """
+import sys
+from benchmarks.interrupts import ONES, doubling, network
+loop, other = (model().compile(sys.argv[1], "sustained-speed") for model in (doubling, network))
+endless = [loop.submit(ONES * 0) for _ in range(2)]
+in_flight = [other.submit(ONES) for _ in range(2)]
+endless[0]._pending.wait(0.3)
+assert not endless[0].done()
+"""
+
+
+def test_a_process_ends_with_endless_and_submitted_runs_under_way(backend: str) -> None:
+    command = [sys.executable, "-c", ENDING, backend]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
