@@ -189,7 +189,8 @@ def test_local_response_numbers(bias: float, alpha: float, beta: float, backend:
 
 def test_local_response_to_the_power_of_0_is_x(backend: str) -> None:
     x = random(4, 2, 3)
-    y = run_local_response(x, backend, radius=0, bias=0.0, alpha=0.0, beta=0.0)
+    attrs = {"radius": 0, "bias": 0.0, "alpha": 0.0, "beta": 0.0}
+    (y,) = check("local_response_normalization", [x], attrs, backend=backend)
     np.testing.assert_array_equal(y, x)
 
 
