@@ -174,7 +174,8 @@ def some_rounds(*state: Array, condition: Body, body: Body, most: int) -> tuple[
     """Do what while_loop does, but apply `body` at most `most` times.
 
     Returns whether the condition holds after that, one bool, and then the state: the host asks once for
-    several rounds of a loop. Raises ModelError as while_loop does, and for `most` below 1.
+    several rounds of a loop. Raises ModelError as while_loop does, and for `most` below 1. TFLite schema,
+    WhileOptions.
     """
     for _ in range(most):
         if not _holds(condition.evaluate(state)[0]):
