@@ -43,6 +43,8 @@ from gpunn.vision import default_model
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKING_TREE = "the working tree"
+# Without a stated number gpunn would choose one by the load, and the load is that of the processes before.
+THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(os.cpu_count() or 1))
 WORKER = Path(__file__).resolve().parent / "one_start.py"
 
 FIGURES = {  # of a worker's answer: the title, what one unit of it is, and the digits to show
@@ -152,7 +154,7 @@ def _start(case: Case, tree: Path, runs: int, folder: Path, count: int) -> dict[
     (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, str(WORKER), str(folder / "task.json")],
-        env={**os.environ, "PYTHONPATH": str(tree), **shader_caches(folder / str(count))},
+        env={**THREADS, **os.environ, "PYTHONPATH": str(tree), **shader_caches(folder / str(count))},
         cwd=tree,
         capture_output=True,
         text=True,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from gpunn.graph.operation import Operation
 # Below so many additions and multiplications an operation runs on one thread. Measured with two: products of
 # 1.6 million take as long as on one thread, of 6.4 million two thirds (20 us less), of 13 million half.
 LEAST_FLOPS = 1 << 22
+VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "OMP_NUM_THREADS")  # of users
 _PREFIXES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", ""))  # and suffixes, of OpenBLAS's builds
 _NAMES = (  # of the functions that set and give the number
     *((f"{a}openblas_set_num_threads{z}", f"{a}openblas_get_num_threads{z}") for a, z in _PREFIXES),
@@ -130,13 +132,16 @@ def limits() -> Limits | None:
 def choose_threads(threads: int | None) -> int | None:
     """Return how many threads the large products of a compilation shall use; None: as numpy does.
 
-    threads: so many, or None for as many as there are processors that other programs leave free, and at most
-    as many as numpy uses now. Raises ModelError for less than 1, DeviceError if numpy's library does not take
-    a number.
+    threads: so many, or None for as many as numpy uses now, if a variable of the environment states them;
+    else at most as many as there are processors that other programs leave free. Raises ModelError for less
+    than 1, DeviceError if numpy's library does not take a number.
     """
     if threads is None:
         found = library()
-        return None if found is None else min(free_processors(), max(1, found.get()))
+        if found is None:
+            return None
+        stated = any(os.environ.get(name) for name in VARIABLES)
+        return max(1, found.get()) if stated else min(free_processors(), max(1, found.get()))
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ModelError(f"threads must be a whole number from 1, or None, got {threads!r}")
     if library() is None:

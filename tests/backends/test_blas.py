@@ -154,10 +154,14 @@ def test_what_the_host_computes_for_the_gpu_has_its_number(fake: Fake, gpu: str)
 def test_the_default_number(
     free: int, own: int, expected: int, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is that of free processors, and at most what numpy has by OMP_NUM_THREADS or the like."""
+    """It is that of free processors, and at most what numpy has; a number that the user states holds."""
     fake.count = own
     monkeypatch.setattr(blas, "free_processors", lambda: free)
+    for name in blas.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     assert choose_threads(None) == expected
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
+    assert choose_threads(None) == max(1, own)
 
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.0, "2"])
