@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,10 +45,9 @@ def with_filters(
     A scale of 0 makes a filter of zeros. Zero points of several scales count as 0, with a warning.
     """
     found = list(tensors)
-    for operator in operators:
-        layer = LAYERS.get(operator.code)
-        index = None if layer is None else _input(operator, layer.filter)
-        if layer is None or index is None:
+    for operator, layer in _layers(operators):
+        index = _input(operator, layer.filter)
+        if index is None:
             continue
         filter = found[index]
         quantization = filter.quantization
@@ -73,16 +72,18 @@ def with_fitting_biases(
     those that miss by more than TOLERANCE. So do zero points.
     """
     fitting = list(tensors)
-    for operator in operators:
-        layer = LAYERS.get(operator.code)
-        index = None if layer is None else _input(operator, layer.bias)
-        if layer is None or index is None:
-            continue
-        why = _misfit(tensors, operator, layer)
-        if why:
+    for operator, layer in _layers(operators):
+        index = _input(operator, layer.bias)
+        why = None if index is None else _misfit(tensors, operator, layer)
+        if index is not None and why:
             fitting[index] = replace(tensors[index], quantization=None)
             warn(f"{operator}: {why}; its integers are added as steps of input * filter, as in LiteRT")
     return fitting
+
+
+def _layers(operators: Iterable[FileOperator]) -> Iterator[tuple[FileOperator, Layer]]:
+    """Yield the operators that are layers, with what is known of them."""
+    return ((operator, LAYERS[operator.code]) for operator in operators if operator.code in LAYERS)
 
 
 def _input(operator: FileOperator, position: int) -> int | None:
