@@ -71,6 +71,62 @@ def test_reduce_window(body: str, x: Array, start: Any, function: Any, backend: 
         np.testing.assert_allclose(compiled(x), expected, rtol=2e-5, atol=2e-5)
 
 
+def logical_windows(operator: str, body: str, start: int, x: TensorType, y: TensorType) -> bytes:
+    """Return a file that reduces x by AND or OR over windows of one element; STABLEHLO: with room."""
+    main, inner = Graph(), Graph()
+    one = x.with_shape(())
+    given = [main.input(x), main.tensor(one, data=np.array(start, x.dtype.numpy).tobytes())]
+    if operator == "REDUCE_WINDOW":
+        extents = [main.constant(longs(*v)) for v in ((1, 1), (1, 1), (2, 1))]
+        number = {"LOGICAL_AND": 5, "LOGICAL_OR": 6}[body]
+        return main.build(main.add(operator, [*given, *extents], [y], {"reduce_function": number}))
+    done = inner.add(body, [inner.input(one), inner.input(one)], [one])
+    options = {
+        "window_dimensions": longs(1, 1),
+        "window_strides": longs(1, 1),
+        "base_dilations": longs(2, 1),
+        "window_dilations": longs(1, 3),
+        "padding": longs(0, 0, -1, 2),
+        "body_subgraph_index": 1,
+    }
+    return main.build(main.add(operator, given, [y], options), called=[(inner, [*done])])
+
+
+QUARTERS = Quantization((0.25,), (3,))
+
+
+@pytest.mark.parametrize(("body", "start"), [("LOGICAL_AND", 1), ("LOGICAL_OR", 0)])
+@pytest.mark.parametrize(
+    ("dtype", "quantization"), [(DType.INT8, QUARTERS), (DType.INT32, None), (DType.FLOAT32, None)]
+)
+def test_windows_of_one_number(
+    dtype: DType, quantization: Quantization | None, body: str, start: int, backend: str
+) -> None:
+    """They stay as they are, and room has the initial value; LiteRT makes 0 and 1 of them."""
+    x, warning = TensorType(dtype, (2, 3), quantization), "LiteRT makes them 0 or 1"
+    numbers = np.array([[-7, 0, 5], [1, 2, 100]], dtype.numpy)
+    s = start
+    spread = np.array([[0, 5, s, s], [s, s, s, s], [2, 100, s, s]], dtype.numpy)
+    files = [logical_windows("STABLEHLO_REDUCE_WINDOW", body, start, x, x.with_shape((3, 4)))]
+    if quantization is not None:  # numbers without a scale are 0 or 1 there, as in LiteRT
+        files.append(logical_windows("REDUCE_WINDOW", body, start, x, x))
+    for file, expected in zip(files, (spread, numbers), strict=False):
+        model = load(file)
+        assert [warning in w for w in model.warnings] == [True]
+        with model.compile(backend=backend) as compiled:
+            y = compiled(numbers)
+        assert y.dtype == expected.dtype
+        np.testing.assert_array_equal(y, expected)
+        np.testing.assert_array_equal(litert_run(file, [numbers])[0], expected != 0)
+
+
+@pytest.mark.parametrize(("body", "start"), [("LOGICAL_AND", 0), ("LOGICAL_AND", 3), ("LOGICAL_OR", 1)])
+def test_windows_of_one_number_are_refused_if_the_start_changes_it(body: str, start: int) -> None:
+    x = TensorType(DType.INT8, (2, 3), QUARTERS)
+    with pytest.raises(ModelError, match=r"REDUCE_WINDOW.*must be bool, got quantised int8"):
+        load(logical_windows("REDUCE_WINDOW", body, start, x, x))
+
+
 def test_a_body_that_only_a_run_reads_warns_then(backend: str) -> None:
     """The extents of what is reduced are computed, so the operator and its body wait for them."""
     main, inner = Graph(), Graph()

@@ -79,5 +79,33 @@ def reduce_window(node: Node) -> Steps:
 
 
 def windowed(node: Node, attrs: Mapping[str, Any]) -> Steps:
-    """Reduce input 0 over windows, from the initial value of input 1; the quantisation stays."""
-    return Steps([Step("reduce_window", (node.operand(0), fill(node, 1)), attrs)], (PREVIOUS,))
+    """Reduce input 0 over windows, from the initial value of input 1; the quantisation stays.
+
+    "all" and "any" of numbers reduce nothing but windows of one element, which stay as they are.
+    """
+    inputs = node.operand(0), fill(node, 1)
+    if not _keeps_numbers(node, attrs):
+        return Steps([Step("reduce_window", inputs, attrs)], (PREVIOUS,))
+    if node.warn is not None:
+        node.warn("the numbers of windows of one element stay as they are; LiteRT makes them 0 or 1")
+    ones = (1,) * node.operand(0).type.rank
+    room = {"steps": attrs.get("base_dilations", ones), "paddings": attrs.get("paddings")}
+    return Steps([Step("dilate", inputs, room)], (PREVIOUS,))
+
+
+def _keeps_numbers(node: Node, attrs: Mapping[str, Any]) -> bool:
+    """Tell whether "all" or "any" reduces numbers, not bools, over windows of one element, next to another.
+
+    The initial value, as stored, must be the one that changes nothing. Raises ComputedError if a run
+    computes it.
+    """
+    x, logical = node.operand(0).type, {"all": 1, "any": 0}
+    if attrs["function"] not in logical or x.dtype is DType.BOOL:
+        return False
+    ones, room = (1,) * x.rank, [attrs[n] for n in ("dilations", "base_dilations") if n in attrs]
+    if not attrs["size"] == attrs["strides"] == ones:
+        return False
+    if any(len(apart) != x.rank or min(apart, default=1) < 1 for apart in room):
+        return False
+    initial = node.constant(1, "padding values", x.dtype.value).item()
+    return bool(initial == logical[attrs["function"]])
