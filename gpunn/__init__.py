@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.base import DeviceMemory, Stats
+from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import devices, memory
 from gpunn.compilation.event import Event
 from gpunn.compilation.preference import Preference
-from gpunn.compilation.runtime import Compilation
 from gpunn.custom import CustomOperator
 from gpunn.errors import (
     DeviceError,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.preference import Preference
-from gpunn.compilation.runtime import Compilation
 from gpunn.custom import CustomOperator
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph

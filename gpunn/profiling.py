@@ -11,9 +11,9 @@ from typing import Any
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
 from gpunn.comparison.walk import Progress
+from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.preference import Preference
-from gpunn.compilation.runtime import Compilation
 from gpunn.document import as_document
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation

@@ -13,8 +13,8 @@ import numpy as np
 from gpunn.backends.adapter import matches
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.parts import run_parts
+from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model, gpu_devices
-from gpunn.compilation.runtime import Compilation
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
 from gpunn.ops.fixed_point.affine import dequantize

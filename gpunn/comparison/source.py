@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.sides import WEBGPU, CompiledSide, SideInfo
-from gpunn.compilation.runtime import Compilation
+from gpunn.compilation.base import Compilation
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.passes.rewrite import replace_inputs

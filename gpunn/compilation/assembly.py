@@ -13,7 +13,7 @@ import numpy as np
 from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram
 from gpunn.backends.interrupt import check
-from gpunn.compilation.runtime import Compilation
+from gpunn.compilation.runtime import LocalCompilation
 from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
 from gpunn.garbage import rare_collections
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 ROUNDS_AHEAD = 64  # of a loop whose end only a run tells, before the host asks whether there are more
 
 
-def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> Compilation:
+def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> LocalCompilation:
     """Return the compilation of a model for a device, or for the CPU backend; `build` makes its programs."""
     if gpu is None:
-        return Compilation(model, build, "cpu", "cpu (numpy)", frames)
-    return Compilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
+        return LocalCompilation(model, build, "cpu", "cpu (numpy)", frames)
+    return LocalCompilation(model, build, "webgpu", f"{gpu.info.name} ({gpu.info.driver})", frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _held(model: Graph, section: Section, operations: Sequence[Operation], count
 class _CompiledBody:
     """A body made ready (gpunn.ops.control.Body)."""
 
-    compilation: Compilation
+    compilation: LocalCompilation
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
@@ -222,7 +222,7 @@ class _CompiledRounds(_CompiledBody):
         return tuple(state)
 
 
-def _compiled_bodies(operation: Operation) -> tuple[Compilation, ...]:
+def _compiled_bodies(operation: Operation) -> tuple[LocalCompilation, ...]:
     return tuple(a.compilation for a in operation.attrs.values() if isinstance(a, _CompiledBody))
 
 

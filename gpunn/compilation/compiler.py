@@ -15,8 +15,8 @@ from gpunn.backends.base import DeviceMemory
 from gpunn.backends.blas import choose_threads
 from gpunn.backends.worker import undisturbed
 from gpunn.compilation.assembly import Settings, built, compilation
+from gpunn.compilation.base import Compilation
 from gpunn.compilation.preference import FRAMES_IN_FLIGHT, Preference
-from gpunn.compilation.runtime import Compilation
 from gpunn.compilation.sections import Section
 from gpunn.errors import DeviceError, ModelError
 from gpunn.garbage import rare_collections

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import NoReturn
 
-from gpunn.compilation import compiler, preference, runtime
+from gpunn.compilation import base, compiler, preference
 from gpunn.compilation.lending_cache import LendingCache
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
 from gpunn.errors import GpunnError, NnapiError, ResultCode
@@ -34,7 +34,7 @@ class Specialisation:
     """
 
     translation: Translation
-    compiled: runtime.Compilation
+    compiled: base.Compilation
 
 
 class Compilation:

@@ -11,7 +11,6 @@ import pytest
 
 import gpunn
 from gpunn.backends.webgpu.device import open_device
-from gpunn.compilation.runtime import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
@@ -50,14 +49,14 @@ def looped(rounds: int, types: Sequence[TensorType], compute: Body, *starts: Arr
     return model
 
 
-def ran(model: Model, inputs: Sequence[Array], **how: Any) -> tuple[list[Array], Compilation]:
+def ran(model: Model, inputs: Sequence[Array], **how: Any) -> tuple[list[Array], gpunn.Compilation]:
     """Run a model on the GPU; return its outputs, and the compilation, closed."""
     with model.compile("webgpu", **how) as compiled:
         found = compiled(*inputs)
         return list(found) if isinstance(found, tuple) else [found], compiled
 
 
-def place_of(compiled: Compilation) -> tuple[str, str]:
+def place_of(compiled: gpunn.Compilation) -> tuple[str, str]:
     (found,) = [p for p in compiled.placement if p.operation.op == "while_loop" and not p.depth]
     return found.backend, found.reason
 

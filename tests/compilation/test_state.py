@@ -36,7 +36,7 @@ def total() -> Model:
     return model
 
 
-def sums(model: gpunn.compilation.runtime.Compilation, frames: Iterable[Any]) -> list[float]:
+def sums(model: gpunn.Compilation, frames: Iterable[Any]) -> list[float]:
     """The first element of half the first output of each run."""
     return [float(model(np.full(3, f, np.float32))[0][0]) / 2 for f in frames]
 

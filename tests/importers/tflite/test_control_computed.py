@@ -20,7 +20,7 @@ OPEN = (1, -1)  # the shape that the file states for a row that grows
 X = random(0, 1, 3)
 
 
-def agree(file: bytes, backend: str, *frames: Sequence[Array]) -> gpunn.compilation.runtime.Compilation:
+def agree(file: bytes, backend: str, *frames: Sequence[Array]) -> gpunn.Compilation:
     """Run all frames; assert that results are LiteRT's; return the compilation."""
     compiled = gpunn.load(file).compile(backend)
     for inputs in frames:
