@@ -29,33 +29,40 @@ def pack_filter(filter: Array) -> Array:
     return np.pad(matrix, [(0, 0), (0, -matrix.shape[1] % COLUMNS)])
 
 
+def pack_deep_filter(filter: Array) -> Array:
+    """Pack as pack_filter() does, with zeros behind the depth up to a multiple of 4."""
+    packed = pack_filter(filter)
+    return np.pad(packed, [(0, -packed.shape[0] % 4), (0, 0)])
+
+
 def pack_bias(bias: Array) -> Array:
     """Pad [O] to a multiple of COLUMNS."""
     return np.pad(bias, (0, -bias.size % COLUMNS))
 
 
-def channel_reads(call: Call) -> tuple[Read, Read]:
+def channel_reads(call: Call, pack: Callable[[Array], Array] = pack_filter) -> tuple[Read, Read]:
     """Return the packed filter (input 1) and bias (input 2, may be absent) of a call."""
     bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
-    return Read("w", 1, 4, Pack(pack_filter)), bias
+    return Read("w", 1, 4, Pack(pack)), bias
 
 
 def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
-    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias); 4 divides the depth, w is constant."""
+    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias); w is constant."""
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     tiled = rows >= ROWS
-    grid = (tiles if tiled else row_tiles)(rows, packed, depth // 4, call.device)
+    steps = ceil_div(depth, 4)
+    grid = (tiles if tiled else row_tiles)(rows, packed, steps, call.device)
     return Kernel(
         body="matmul_tile" if tiled else "matmul_row",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=(Read("x", 0, 4), *channel_reads(call)),
+        reads=(Read("x", 0, vec_width(depth)), *channel_reads(call, pack_deep_filter)),
         writes=(Write(width=vec_width(channels)),),
-        params={"M": rows, "K4": depth // 4, "N": channels, "N4": packed // 4, **grid.params},
+        params={"M": rows, "K": depth, "K4": steps, "N": channels, "N4": packed // 4, **grid.params},
         constants={"SPLITS": grid.splits},
-        libraries=row_library(rows, channels),
+        libraries=(*row_library(rows, channels), "ragged_row_steps" if depth % 4 else "row_steps"),
         functions=activation_function(call),
-        loop_iterations=ceil_div(depth // 4, grid.splits),
+        loop_iterations=ceil_div(steps, grid.splits),
         reason=f"{rows} rows x depth {depth} x {channels} channels: "
         + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels")
         + grid.reason,
@@ -81,8 +88,8 @@ def _infer_fully_connected(call: Call) -> TensorType:
 def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     channels, depth = call.input(1).shape
     rows = math.prod(call.y.shape[:-1])
-    reason = f"depth {depth} is not divisible by 4" if depth % 4 else "the filter is not a constant"
-    if constants_only(call) and depth % 4 == 0 and fits_i32(rows * depth):
+    reason = "the filter is not a constant"
+    if constants_only(call) and fits_i32(rows * depth):
         yield Candidate([product(call, rows, depth, channels)], "a packed filter")
         reason = "the filter as it is"
     yield Candidate(_plain(call, rows, depth, channels, reason), reason)

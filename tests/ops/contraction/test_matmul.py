@@ -22,6 +22,7 @@ from tests.ops.harness import check, check_litert, limit_device, model_of, rando
         ((3, 5), (4, 5)),
         ((2, 3, 8), (6, 12)),
         ((0, 8), (3, 8)),
+        *(((rows, depth), (9, depth)) for rows in (2, 9) for depth in (1, 2, 3, 7, 38)),
     ],
 )
 def test_fully_connected(
@@ -38,6 +39,18 @@ def test_fully_connected(
         atol=atol,
     )
     check("fully_connected", [x, weights], {}, backend=backend, constants=constants[:1], atol=atol)
+
+
+@pytest.mark.parametrize("rows", [3, 11])
+@pytest.mark.parametrize("depth", [5, 6, 7])
+def test_rows_of_any_depth_know_nothing_of_the_next_row(rows: int, depth: int, backend: str) -> None:
+    """Steps of four elements end with the row: infinity and NaN behind it, times 0, would be NaN."""
+    x, weights = random(1, rows, depth), random(2, 10, depth)
+    x[1::2, :2] = np.inf, np.nan
+    with model_of("fully_connected", [x, weights], {}, (1,)).compile(backend) as compiled:
+        y = compiled(x)
+    assert np.isnan(y[1::2]).all()
+    np.testing.assert_allclose(y[::2], x[::2].astype(np.float64) @ weights.T, atol=tolerance(x[::2], weights))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (4, 8), (1, 1, 2, 8)])

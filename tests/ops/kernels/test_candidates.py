@@ -20,7 +20,8 @@ REALS = (
     ("conv2d", (2, 6, 5, 3), (8, 3, 2, 3), ("conv2d_direct", "conv2d_grouped")),
     ("conv2d", (2, 6, 5, 8), (4, 3, 2, 4), ("conv2d_grouped",)),
     ("fully_connected", (3, 8), (5, 8), ("matmul_row", "matmul_any")),
-    ("fully_connected", (3, 7), (5, 7), ("matmul_any",)),
+    ("fully_connected", (3, 7), (5, 7), ("matmul_row", "matmul_any")),
+    ("fully_connected", (17, 9), (9, 9), ("matmul_tile", "matmul_any")),
 )
 INTEGERS = (
     ("conv2d", (2, 6, 5, 9), (8, 3, 2, 9), ("integer_product", "conv2d_grouped")),

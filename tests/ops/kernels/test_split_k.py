@@ -42,6 +42,8 @@ def splits_of(op: str, inputs: list[Any], attrs: dict[str, Any], gpu: str) -> di
         ((1, 256), (10, 256), {"matmul_row": 16}),
         ((3, 36), (130, 36), {"matmul_row": 4}),
         ((3, 4), (7, 4), {"matmul_row": 1}),
+        ((3, 37), (130, 37), {"matmul_row": 4}),
+        ((9, 63), (20, 63), {"matmul_tile": 8}),
         ((9, 64), (20, 64), {"matmul_tile": 8}),
         ((50, 512), (33, 512), {"matmul_tile": 16}),
     ],

@@ -1,0 +1,6 @@
+// Steps of four along rows of x whose length is divisible by 4. Expects x [M, 4 K4], p.K4.
+// lib/ragged_row_steps.wgsl has the same functions for rows of other lengths.
+
+fn place_of_row(m: u32) -> u32 { return m * p.K4; }
+
+fn row_step(place: u32, k: u32) -> vec4<T> { return load4_x(place + k); }
