@@ -52,6 +52,14 @@ class Note(Scratch):
 
 
 @dataclass(frozen=True, slots=True)
+class Segments:
+    """The bindings of a tensor over the limit of one: how many, and the bytes of each but the last."""
+
+    count: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """An operand that the body reads through load_<name>(i), load4_<name>(i) or loadv_<name>(i).
 
@@ -59,8 +67,10 @@ class Read:
     None when the operand is absent (every load gives 0). `width` 4 binds the buffer as vec4: load4_ is one
     load then, and its index counts vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a
     constant operand; it gets the constants at positions `also` as further arguments, None for absent ones,
-    and its result has `dtype` where that is not the operand's. `value` is a table that the kernel brings
-    itself. `window`: the first byte and the number of bytes, where it reads a part of the operand.
+    and its result has `dtype` where that is not the operand's. `nbytes`: the size of that result; if it is
+    not stated, a constant over the limit of a binding is not packed. `value` is a table that the kernel
+    brings itself. `window`: the first byte and the number of bytes, where it reads a part of the operand.
+    `segments` is for lowering: an operand over the limit of a binding takes several.
     """
 
     name: str
@@ -71,6 +81,8 @@ class Read:
     dtype: DType | None = None
     value: Array | None = None
     window: tuple[int, int] | None = None
+    segments: Segments | None = None
+    nbytes: int = 0
 
     @property
     def present(self) -> bool:
@@ -83,13 +95,14 @@ class Write:
     """An operand that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
-    `window`: as of Read.
+    `window`, `segments`: as of Read.
     """
 
     name: str = "y"
     output: int | Scratch = 0
     width: int = 1
     window: tuple[int, int] | None = None
+    segments: Segments | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,12 @@ class Kernel:
     def scratch(self) -> tuple[Scratch, ...]:
         """Return the tensors that it writes for later kernels."""
         return tuple(w.output for w in self.writes if isinstance(w.output, Scratch))
+
+    @property
+    def bindings(self) -> int:
+        """Count the storage buffers that it binds."""
+        reads = [r.segments for r in self.reads if r.present]
+        return sum(1 if s is None else s.count for s in (*reads, *(w.segments for w in self.writes)))
 
     @property
     def groups(self) -> Grid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.model import Model
-from gpunn.types import DType, Quantization, TensorType
-from tests.ops.harness import EPS, check, limit_device, random
-from tests.ops.quantized import check_integer, quantized, stored
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.harness import EPS, check, limit_device, model_of, random
+from tests.ops.quantized import check_integer, integer_model, quantized, stored
 
 LIMIT = 4096
 WINDOW = {"stride": (1, 1), "padding": "same"}
@@ -90,17 +91,75 @@ def test_the_kernels_of_parts_bind_what_they_use(small: str) -> None:
         np.testing.assert_allclose(compiled(value), model.evaluate([value])[0], atol=36 * 64 * EPS)
 
 
-@pytest.mark.parametrize(
-    ("op", "shape", "attrs"),
-    [
-        ("transpose", (64, 8, 16), {"perm": (0, 2, 1)}),
-        ("softmax", (4000,), {}),
-        ("cumsum", (4000,), {"axis": 0}),
-        ("reverse", (40, 100), None),
-    ],
-)
-def test_what_cannot_be_divided_runs_on_the_host(
-    op: str, shape: tuple[int, ...], attrs: Mapping[str, Any] | None, small: str
+# Op, operands, attributes: results need elements of all rows, or rows of no multiple of the offset alignment.
+WHOLE: list[tuple[str, list[Array], Mapping[str, Any]]] = [
+    ("transpose", [random(0, 64, 8, 16)], {"perm": (1, 2, 0)}),
+    ("softmax", [random(0, 4000)], {}),
+    ("cumsum", [random(0, 4000)], {"axis": 0}),
+    ("cumsum", [random(0, 50, 81), np.array(1, np.int32)], {}),
+    ("reverse", [random(0, 40, 100), np.array([0], np.int32)], {}),
+    ("reduce_sum", [random(0, 64, 75)], {"axes": (0,)}),
+    ("reduce_max", [random(0, 5000).astype(np.float16)], {"axes": (0,)}),
+    ("cast", [np.arange(-2500, 2501, dtype=np.int64)], {"dtype": "float32"}),
+    ("gather", [random(0, 500, 9), np.array([499, 0, 333], np.int32)], {}),
+    ("batch_matmul", [random(0, 33, 60), random(1, 60, 61)], {}),
+    ("conv2d", [random(0, 1, 40, 17, 3), random(1, 3, 3, 3, 3)], WINDOW),
+    ("max_pool2d", [random(0, 1, 40, 17, 3)], {"size": (3, 2), **WINDOW}),
+    ("conv3d", [random(0, 1, 9, 9, 9, 3), random(1, 2, 2, 2, 3, 5)], {"stride": (1, 1, 1)}),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attrs"), WHOLE, ids=[case[0] for case in WHOLE])
+def test_operations_on_segments(op: str, inputs: list[Array], attrs: Mapping[str, Any], small: str) -> None:
+    """Other tensors take several bindings each, and accessors choose among them."""
+    check(op, inputs, attrs, backend=small, atol=1e-3 if op in ("cumsum", "reduce_sum") else 1e-4)
+
+
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8, DType.INT16])
+def test_quantised_operations_on_segments(dtype: DType, small: str) -> None:
+    """Single elements of words, words, and four elements at a time."""
+    zero = 0 if dtype is DType.INT16 else 3
+    a, b = quantized(dtype, (100, 81), 0.1, zero), quantized(dtype, (1, 90, 9, 11), 0.2, zero)
+    check_integer("transpose", [stored(1, a)], [a], {"perm": (1, 0)}, a.quantization, backend=small)
+    filter = quantized(DType.INT8, (5, 2, 2, 11), 0.2, 0)
+    given = [stored(3, b), stored(4, filter)]
+    check_integer("conv2d", given, [b, filter], WINDOW, Quantization((9.0,), (zero,)), backend=small)
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_packed_filters_take_segments(rows: int, small: str) -> None:
+    x, filter, bias = random(0, rows, 60), random(1, 43, 60), random(2, 43)
+    check("fully_connected", [x, filter, bias], backend=small, constants=(1, 2), atol=61 * 60 * EPS)
+    given, weights = quantized(DType.INT8, (rows, 260), 0.1, 3), quantized(DType.INT8, (43, 260), 0.2)
+    values, scale = [stored(3, given), stored(4, weights)], Quantization((9.0,), (0,))
+    check_integer("fully_connected", values, [given, weights], {}, scale, constants=(1,), backend=small)
+
+
+def test_constants_whose_packed_size_is_not_stated_are_not_packed(small: str) -> None:
+    """The filter of a quantised depthwise convolution would become int32."""
+    image, filter = quantized(DType.INT8, (1, 9, 8, 800), 0.1, 3), quantized(DType.INT8, (1, 3, 3, 800), 0.2)
+    values, scale = [stored(3, image), stored(4, filter)], Quantization((1.0,), (0,))
+    model = integer_model("depthwise_conv2d", values, [image, filter], WINDOW, scale, constants=(1,))
+    with model.compile(small) as compiled:
+        assert "cannot be packed within the device's binding limit" in compiled.placement[0].reason
+
+
+def test_a_tensor_over_the_limit_of_a_buffer_stays_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = open_device(None, False).properties.limits
+    small = {"max-storage-buffer-binding-size": LIMIT, "max-buffer-size": 2 * LIMIT}
+    limit_device(monkeypatch, limits={**limits, **small})
+    check("abs", [random(0, 2 * LIMIT // 4)], backend="webgpu")
+    over = "over the device's buffer limit of 8192"
+    check("abs", [random(0, 2 * LIMIT // 4 + 1)], backend="webgpu", host=over)
+
+
+def test_what_takes_more_bindings_than_a_device_has_runs_on_the_host(
+    small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = [random(0, *shape)] if attrs is not None else [random(0, *shape), np.array([0], np.int32)]
-    check(op, inputs, attrs or {}, backend=small, host="over the device's binding limit", atol=1e-3)
+    limits = open_device(None, False).properties.limits
+    limit_device(monkeypatch, limits={**limits, "max-storage-buffers-per-shader-stage": 8})
+    reason = "over the device's binding limit of .*; .* buffers are over the device's limit of 8"
+    model = model_of("reverse", [random(0, 100, 100), np.array([0], np.int32)], {})
+    placement = model.compile(small).placement
+    assert [p.backend for p in placement] == ["cpu"]
+    assert re.search(reason, placement[0].reason)

@@ -6,8 +6,9 @@ shaders/README.md describes both for authors of shaders.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gpunn.kernel import Segments
 from gpunn.types import DType
 
 # Dtypes of two words, vec2s of lib/int64.wgsl and lib/complex.wgsl; WGSL has no vectors of these.
@@ -17,6 +18,8 @@ DOUBLE_TYPES = {DType.INT64: "I64", DType.COMPLEX64: "C64"}
 WORD_TYPES = {DType.FLOAT32: "f32", DType.INT32: "i32", **DOUBLE_TYPES}
 
 HALF = DType.FLOAT16
+
+_VERBS = ("load", "load4", "loadv", "splat", "int", "word", "store", "store4", "storev")
 
 # Dtypes of which four elements share a word, computed in i32: the letter of WGSL's unpack functions, and the
 # type whose extractBits() extends the sign as the dtype asks.
@@ -61,7 +64,7 @@ class Binding:
     `stored`: a result. `shared`: lives in an arena with others; since a buffer may not be bound for
     reading and for writing in one dispatch, even over disjoint ranges, all of an arena is bound writable.
     Dtypes of less than a word are stored four at a time by the invocation that owns these, or one by one
-    through atomics where a body stores single elements.
+    through atomics where a body stores single elements. `segments`: it is bound several times, a part each.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Binding:
     width: int
     stored: bool
     shared: bool
+    segments: Segments | None = None
 
     @property
     def fours(self) -> bool:
@@ -92,9 +96,26 @@ def _by_parts(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
     return binding.stored and binding.dtype not in WORD_TYPES and single
 
 
-def variable(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> Iterator[str]:
-    """Write the declaration of an operand's buffer."""
-    assert binding.dtype is not None
+def _segments(binding: Binding, names: frozenset[str]) -> list[tuple[Binding, frozenset[str]]]:
+    """Return the segments of an operand, each with the names of its accessors that are needed."""
+    assert binding.segments is not None
+    found = []
+    for k in range(binding.segments.count):
+        name = f"{binding.name}_segment{k}"
+        verbs = (verb for verb in _VERBS if f"{verb}_{binding.name}" in names)
+        own = frozenset(f"{verb}_{name}" for verb in verbs)
+        found.append((replace(binding, name=name, segments=None), own))
+    return found
+
+
+def variables(binding: Binding, slot: int, lanes: int, names: frozenset[str]) -> Iterator[str]:
+    """Write the declaration of each of an operand's buffers, a line each."""
+    if binding.dtype is None:
+        return
+    if binding.segments is not None:
+        for k, (segment, own) in enumerate(_segments(binding, names)):
+            yield from variables(segment, slot + k, lanes, own)
+        return
     if _by_parts(binding, lanes, names):
         element = "atomic<u32>"
     elif binding.dtype in PACKED_TYPES:
@@ -112,6 +133,9 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
     """Write load_, load4_, loadv_, splat_, int_, word_ (or store_...) of an operand, those that the code
     names.
     """
+    segments = [] if binding.segments is None else _segments(binding, names)
+    for segment, own in segments:
+        yield from accessors(segment, result, lanes, own)
     if binding.stored:
         one, four = _stores(binding, _by_parts(binding, lanes, names))
         forms = {
@@ -121,7 +145,8 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         }
         for verb, (kind, statement) in forms.items():
             if f"{verb}_{binding.name}" in names:
-                yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {statement} }}"
+                body = _in_segment(binding, verb, lanes, "v") if segments else statement
+                yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {body} }}"
         return
     scalar = result if binding.dtype is None else element_type(binding.dtype)
     vector = vector_type(scalar)
@@ -140,7 +165,25 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
             yield f"alias {alias} = {kind};"
     for verb, (result, expression) in results.items():
         if f"{verb}_{binding.name}" in names:
-            yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ return {expression}; }}"
+            body = _in_segment(binding, verb, lanes) if segments else f"return {expression};"
+            yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ {body} }}"
+
+
+def _in_segment(binding: Binding, verb: str, lanes: int, value: str = "") -> str:
+    """Write statements that call an accessor of the segment that has element i, or the four or the word i."""
+    assert binding.segments is not None
+    assert binding.dtype is not None
+    several = 4 if verb.endswith("4") or (verb.endswith("v") and lanes == 4) else 1
+    unit = 4 if verb == "word" else binding.dtype.numpy.itemsize * several
+    size, last = binding.segments.nbytes // unit, binding.segments.count - 1
+    calls = []
+    for k in range(last + 1):
+        place = ", ".join(filter(None, (f"i - {k * size}u" if k else "i", value)))
+        call = f"{verb}_{binding.name}_segment{k}({place});"
+        call = call if value else f"return {call}"
+        end = " return;" if value else ""
+        calls.append(call if k == last else f"if (i < {(k + 1) * size}u) {{ {call}{end} }}")
+    return " ".join(calls)
 
 
 def _loads(binding: Binding, scalar: str) -> tuple[str, str]:

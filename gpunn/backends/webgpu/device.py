@@ -239,7 +239,8 @@ class Device:
         return len(self._pipelines)
 
     def _build(self, key: ShaderKey) -> tuple[Any, Any]:
-        kinds = ["storage" if b.shared else "read-only-storage" for b in key.bindings if b.dtype]
+        bindings = (b for b in key.bindings if b.dtype for _ in range(b.segments.count if b.segments else 1))
+        kinds = ["storage" if b.shared else "read-only-storage" for b in bindings]
         kinds += ["uniform"] if key.params else []
         layout = self._layout(tuple(kinds))
         source = generate(key)

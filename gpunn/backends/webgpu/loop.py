@@ -72,7 +72,8 @@ def _lowered(operation: Operation, lower: Lower) -> Sequence[Kernel]:
     if isinstance(kernels, str):
         raise Unsupported(f"{operation.op}: {kernels}")
     for kernel in kernels:
-        divided = any(r.window for r in kernel.reads) or any(w.window for w in kernel.writes)
+        reads, writes = kernel.reads, kernel.writes
+        divided = any(r.window or r.segments for r in reads) or any(w.window or w.segments for w in writes)
         if divided or kernel.generated or kernel.workgroup != GROUP:
             raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
     return kernels

@@ -10,10 +10,11 @@ from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYP
 from gpunn.backends.webgpu.loop import lower_loop
 from gpunn.backends.webgpu.memory import padded
 from gpunn.backends.webgpu.parts import in_parts
+from gpunn.backends.webgpu.segments import segmented
 from gpunn.device import DeviceProperties
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operation
-from gpunn.kernel import Candidate, Kernel, Kernels, Unsupported
+from gpunn.kernel import Candidate, Kernel, Kernels, Scratch, Unsupported
 from gpunn.ops.call import Call
 from gpunn.ops.control import some_rounds, while_loop
 from gpunn.ops.op import KernelFunction
@@ -35,25 +36,29 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     if operation.integer:
         kernel = operation.facet.kernel if operation.facet else None
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-    formless = next(filter(None, map(_form_objection, types)), "")
-    objection = formless or next(filter(None, (_size_objection(t, device) for t in types)), "")
+    homeless = next(filter(None, (_form_objection(t) or _buffer_objection(t, device) for t in types)), "")
+    large = next(filter(None, (_size_objection(t, device) for t in types)), "")
     if kernel is None:
         on = " for quantised tensors" if operation.integer else ""
-        return definition.host_reason or objection or f"{operation.op} has no GPU kernel{on}"
+        return definition.host_reason or homeless or large or f"{operation.op} has no GPU kernel{on}"
     for guard, operand in operation.guarded:
         if operand.value is not None:
             guard.check(operation.call(), operand.value)
     call = replace(operation.call(), device=device)
+    if homeless:
+        return homeless
     computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
-    if objection:
-        divide = None if computed or formless else definition.division
-        return (divide and _in_parts(call, divide, kernel)) or objection
     try:
-        guards = [guard.kernel(call) for guard in computed]
-        chosen = _objection(guards, device) or choose(kernel(call), device)
+        guards = _choose(call, [guard.kernel(call) for guard in computed])
+        if isinstance(guards, str):
+            return guards
+        parts = _in_parts(call, definition.division, kernel) if large and definition.division else ()
+        chosen = parts or _choose(call, kernel(call))
     except Unsupported as unsupported:
-        return str(unsupported)
-    return chosen if isinstance(chosen, str) else (*guards, *chosen)
+        chosen = str(unsupported)
+    if isinstance(chosen, str):
+        return f"{large}; {chosen}" if large else chosen
+    return (*guards, *chosen)
 
 
 def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] | str:
@@ -71,9 +76,14 @@ def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
 def _in_parts(call: Call, divide: Divide, kernel: KernelFunction) -> tuple[Kernel, ...]:
     """Return kernels for parts of an operation; nothing if it cannot be divided."""
     try:
-        return in_parts(call, divide, kernel, choose)
+        return in_parts(call, divide, kernel, _choose)
     except (Unsupported, ModelError):  # parts of a call break rules that the whole one keeps: huge borders
         return ()
+
+
+def _choose(call: Call, kernels: Kernels) -> Sequence[Kernel] | str:
+    """Choose what the call's device runs, with tensors over its limit of a binding in segments."""
+    return choose(segmented(call, kernels), call.device)
 
 
 def choose(kernels: Kernels, device: DeviceProperties) -> Sequence[Kernel] | str:
@@ -118,19 +128,26 @@ def _size_objection(type: TensorType, device: DeviceProperties) -> str:
     return ""
 
 
+def _buffer_objection(type: TensorType, device: DeviceProperties) -> str:
+    most = device.limit("max-buffer-size")
+    if padded(type.nbytes) > most:
+        return f"a tensor of {type.nbytes} bytes is over the device's buffer limit of {most}"
+    return ""
+
+
 def _objection(kernels: Sequence[Kernel], device: DeviceProperties) -> str:
     """Return why a device cannot run kernels; empty if it can."""
     return next(filter(None, (_over_limit(kernel, device) for kernel in kernels)), "")
 
 
 def _over_limit(kernel: Kernel, device: DeviceProperties) -> str:
-    objection = next(filter(None, (_size_objection(s.type, device) for s in kernel.scratch)), "")
+    whole = (w.output.type for w in kernel.writes if isinstance(w.output, Scratch) and w.segments is None)
+    objection = next(filter(None, (_size_objection(t, device) for t in whole)), "")
     if objection:
         return objection
-    bindings = sum(r.present for r in kernel.reads) + len(kernel.writes)
     most = device.limit("max-storage-buffers-per-shader-stage")
-    if bindings > most:
-        return f"{bindings} buffers are over the device's limit of {most}"
+    if kernel.bindings > most:
+        return f"{kernel.bindings} buffers are over the device's limit of {most}"
     if max(kernel.groups) > device.limit("max-compute-workgroups-per-dimension"):
         return f"a grid of {kernel.groups} workgroups is over the device's limit"
     return _workgroup_over_limit(kernel, device) or _loops_over_limit(kernel, device)

@@ -14,7 +14,7 @@ from gpunn.types import TensorType
 
 MAX_PARTS = 256  # of one operation: more dispatches than that take longer than the host
 
-Choose = Callable[[Kernels, DeviceProperties], Sequence[Kernel] | str]
+Choose = Callable[[Call, Kernels], Sequence[Kernel] | str]
 
 
 def in_parts(
@@ -73,7 +73,7 @@ def _kernels(
 ) -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for number, each in enumerate(parts):
-        chosen = choose(kernel(each.call), call.device)
+        chosen = choose(each.call, kernel(each.call))
         if isinstance(chosen, str):
             return ()
         for made in chosen:

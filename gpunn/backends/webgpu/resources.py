@@ -17,7 +17,7 @@ from gpunn.backends.webgpu.ring import Ring
 from gpunn.backends.webgpu.shader import key_of, param_block, source, target
 from gpunn.backends.webgpu.stage import Stage
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Note, Read, Scratch
+from gpunn.kernel import Kernel, Note, Read, Scratch, Write
 from gpunn.planning.arenas import Slot, assign
 from gpunn.planning.liveness import Interval, device_intervals
 from gpunn.planning.plan import Plan
@@ -151,8 +151,9 @@ class Resources:
     def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
         key = key_of(kernel, operation)
         pipeline, layout = self.device.pipeline(key)
-        resources = [self._resource(operation, r) for r in kernel.reads if r.present]
-        resources += [self._tensor(target(w, operation), w.window) for w in kernel.writes]
+        resources = [b for r in kernel.reads if r.present for b in _bound(self._resource(operation, r), r)]
+        for write in kernel.writes:
+            resources += _bound(self._tensor(target(write, operation), write.window), write)
         if kernel.params:
             resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
         group = self.device.wgpu.create_bind_group(
@@ -195,6 +196,17 @@ class Resources:
 def device_bytes(tensor: Operand | Scratch) -> int:
     """Return the bytes of a tensor on a device."""
     return padded(tensor.type.nbytes)
+
+
+def _bound(resource: dict[str, Any], bound: Read | Write) -> Iterator[dict[str, Any]]:
+    """Yield the bindings of an operand: one, or its segments side by side."""
+    segments = bound.segments
+    if segments is None:
+        yield resource
+        return
+    end = resource["offset"] + resource["size"]
+    for offset in range(resource["offset"], end, segments.nbytes):
+        yield {**resource, "offset": offset, "size": min(segments.nbytes, end - offset)}
 
 
 def _packed(tensors: Sequence[Operand | Note]) -> Iterator[tuple[Operand | Note, int]]:

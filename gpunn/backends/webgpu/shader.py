@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
-from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variable, vector_type
+from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variables, vector_type
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
@@ -85,7 +85,7 @@ def param_type(value: Param) -> str:
 def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
     """Collect what the pipeline of a kernel of an operation depends on."""
     reads = (_read_binding(r, source(r, operation)) for r in kernel.reads)
-    writes = (Binding(w.name, target(w, operation).type.dtype, w.width, True, True) for w in kernel.writes)
+    writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
     return ShaderKey(
         body=kernel.body,
         workgroup=kernel.workgroup,
@@ -116,7 +116,12 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
     if tensor is None:
         return Binding(read.name, None, read.width, False, False)
     shared = isinstance(tensor, Scratch) or tensor.value is None
-    return Binding(read.name, read.dtype or tensor.type.dtype, read.width, False, shared)
+    dtype = read.dtype or tensor.type.dtype
+    return Binding(read.name, dtype, read.width, False, shared, read.segments)
+
+
+def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
+    return Binding(write.name, tensor.type.dtype, write.width, True, True, write.segments)
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
@@ -218,9 +223,9 @@ def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
         yield f"const {name}: u32 = {value}u;"
     slot = 0
     for binding in key.bindings:
-        if binding.dtype is not None:
-            yield from variable(binding, slot, key.lanes, names)
-            slot += 1
+        declared = [*variables(binding, slot, key.lanes, names)]
+        slot += len(declared)
+        yield from declared
         yield from accessors(binding, result, key.lanes, names)
     if key.params:
         fields = ", ".join(f"{name}: {kind}" for name, kind in key.params)

@@ -43,7 +43,11 @@ def pack_bias(bias: Array) -> Array:
 def channel_reads(call: Call, pack: Callable[[Array], Array] = pack_filter) -> tuple[Read, Read]:
     """Return the packed filter (input 1) and bias (input 2, may be absent) of a call."""
     bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
-    return Read("w", 1, 4, Pack(pack)), bias
+    filter = call.input(1)
+    row = math.prod(filter.shape[1:])
+    depth = ceil_div(row, 4) * 4 if pack is pack_deep_filter else row
+    nbytes = ceil_div(filter.shape[0], COLUMNS) * COLUMNS * depth * filter.dtype.numpy.itemsize
+    return Read("w", 1, 4, Pack(pack), nbytes=nbytes), bias
 
 
 def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:

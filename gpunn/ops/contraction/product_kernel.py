@@ -121,12 +121,12 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     few = rows < ROWS and form.window.pointwise and form.groups == 1 and form.depth % 4 == 0
     grid = (row_tiles if few else tiles)(rows, packed, ceil_div(form.depth, 4), call.device)
     offset = 128 if (call.x.dtype, call.input(1).dtype) == MIXED else 0
-    zero_w = how.zero_w + offset
+    zero_w, cells = how.zero_w + offset, math.prod(form.window.size)
     return Kernel(
         body="integer_row" if few else "integer_product",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=_word_reads(how, offset),
+        reads=_word_reads(how, offset, cells * ceil_div(form.depth, 4), packed),
         params={
             **window_params(form.window, *form.spatial),
             **how.params(zero_w, 4),
@@ -151,11 +151,13 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
     )
 
 
-def _word_reads(how: Rescaling, offset: int) -> tuple[Read, ...]:
+def _word_reads(how: Rescaling, offset: int, words: int, packed: int) -> tuple[Read, ...]:
+    """Return the operands of _by_words(): `words` of the filter for each of `packed` channels."""
+    filter, bias = Pack(pack_words, (how.zero_w, offset)), Pack(fold_bias, (how.zero_x, how.zero_w))
     return (
         Read("x", 0),
-        Read("w", 1, 4, Pack(pack_words, (how.zero_w, offset)), dtype=DType.INT32),
-        Read("bias", 1, 4, Pack(fold_bias, (how.zero_x, how.zero_w)), (2,), DType.INT32),
+        Read("w", 1, 4, filter, dtype=DType.INT32, nbytes=4 * words * packed),
+        Read("bias", 1, 4, bias, (2,), DType.INT32, nbytes=4 * packed),
         Read("scales", None, 4, value=how.table(COLUMNS)),
     )
 
