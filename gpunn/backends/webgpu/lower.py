@@ -10,7 +10,7 @@ from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYP
 from gpunn.backends.webgpu.loop import lower_loop
 from gpunn.backends.webgpu.memory import padded
 from gpunn.backends.webgpu.parts import in_parts
-from gpunn.backends.webgpu.segments import segmented
+from gpunn.backends.webgpu.segments import in_segments, segmented
 from gpunn.device import DeviceProperties
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operation
@@ -49,11 +49,9 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
         return homeless
     computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
     try:
-        guards = _choose(call, [guard.kernel(call) for guard in computed])
-        if isinstance(guards, str):
-            return guards
+        guards = in_segments(call, [guard.kernel(call) for guard in computed])
         parts = _in_parts(call, definition.division, kernel) if large and definition.division else ()
-        chosen = parts or _choose(call, kernel(call))
+        chosen = _objection(guards, device) or parts or _choose(call, kernel(call))
     except Unsupported as unsupported:
         chosen = str(unsupported)
     if isinstance(chosen, str):

@@ -22,8 +22,8 @@ def segmented(call: Call, kernels: Kernels) -> Kernels:
     Candidates that pack a constant over the limit are left out. Raises Unsupported if there are no others.
     """
     if isinstance(kernels, Kernel):
-        return _bound(call, [kernels])
-    return _candidates(call, kernels) if isinstance(kernels, Iterator) else _bound(call, kernels)
+        return in_segments(call, [kernels])
+    return _candidates(call, kernels) if isinstance(kernels, Iterator) else in_segments(call, kernels)
 
 
 def _candidates(call: Call, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
@@ -31,7 +31,7 @@ def _candidates(call: Call, candidates: Iterator[Candidate]) -> Iterator[Candida
     count = 0
     for candidate in candidates:
         try:
-            kernels = _bound(call, candidate.kernels)
+            kernels = in_segments(call, candidate.kernels)
         except Unsupported as unsupported:
             left_out = str(unsupported)
             continue
@@ -41,7 +41,8 @@ def _candidates(call: Call, candidates: Iterator[Candidate]) -> Iterator[Candida
         raise Unsupported(left_out)
 
 
-def _bound(call: Call, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
+def in_segments(call: Call, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
+    """Return kernels that bind in segments what is over the limit. Raises Unsupported; see segmented()."""
     return [_kernel(call, kernel) for kernel in kernels]
 
 
