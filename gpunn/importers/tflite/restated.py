@@ -1,4 +1,4 @@
-"""Operators that LiteRT computes on stored integers, whatever scales a file states for them."""
+"""Operators that LiteRT computes without looking at the scales or zero points that a file states for them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ MOVED: Mapping[str, tuple[int, ...] | None] = {
 ONLY: Mapping[str, DType] = {"CONCATENATION": DType.INT16}  # of other types LiteRT does look at scales
 PLAIN = ("BITWISE_XOR", "RIGHT_SHIFT", "SCATTER_ND")  # which know no scales at all
 SUMS = "BATCH_MATMUL"  # of int8, which knows no scales if its sums of int32 are the result
+FROM_ZERO = "SOFTMAX"  # of uint8, whose results LiteRT stores as if their zero point was 0
 SEVERAL = ("SPLIT", "SPLIT_V")  # whose results are all made of the input's integers
 
 
@@ -46,7 +47,7 @@ class _Restating:
         """Append an operator, with what gives its inputs and results the scale of the first result."""
         moved, results = self._moved(operator)
         if not moved:
-            self.operators.append(operator)
+            self.operators += self._from_zero(operator)
             return
         plain = operator.code in PLAIN or not results
         scale = None if plain else self.tensors[results[0]].quantization
@@ -74,6 +75,20 @@ class _Restating:
         dtypes = {self.tensors[k].dtype for k in (*moved.values(), *results)}
         alike = len(dtypes) == 1 and dtypes <= {ONLY.get(operator.code, dtype) for dtype in QUANTIZED}
         return (moved if alike and results else {}), results
+
+    def _from_zero(self, operator: FileOperator) -> list[FileOperator]:
+        """Return an operator; the result of FROM_ZERO has zero point 0, and its bytes are the stated one."""
+        ends = (*operator.inputs[:1], *operator.outputs[:1])
+        dtypes = {self.tensors[k].dtype for k in ends if k is not None}
+        if operator.code != FROM_ZERO or dtypes != {DType.UINT8} or not operator.outputs:
+            return [operator]
+        result, *rest = operator.outputs
+        stated = self.tensors[result].quantization
+        if stated is None or not any(stated.zero_point):
+            return [operator]
+        self.warn(f"{operator}: the output has {stated}; it is stored with zero point 0, as in LiteRT")
+        stored = self._new(result, replace(stated, zero_point=(0,) * len(stated.zero_point)))
+        return [replace(operator, outputs=(stored, *rest)), _bitcast(operator, stored, result)]
 
     def _warn(self, operator: FileOperator, scale: Quantization | None, what: str, index: int) -> None:
         stated = f"{what} has {self.tensors[index].quantization or 'no scale'}"

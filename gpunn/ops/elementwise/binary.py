@@ -9,7 +9,7 @@ everything; integer results wrap around.
 Division: x / 0 is an infinity or NaN, and 0 for integers, whose quotients div rounds towards zero.
 floor_div is the floor of the exact quotient and floor_mod what it leaves, with the divisor's sign,
 exactly. A negative power of an integer is the truncated real one, and 0 to a negative power is 0.
-right_shift keeps the sign, and shifts by no less than 0 and no more than all bits but the sign.
+right_shift keeps the sign, and shifts by no less than 0 and no more than all bits but one.
 left_shift by less than 0, or by all bits, leaves 0.
 add, sub and mul take complex numbers, too; a product with an infinite part may have parts that are NaN.
 atan2 is the angle of the point with y coordinate a and x coordinate b, in -pi ... pi; signs of zeros count.
@@ -306,7 +306,8 @@ TABLE = (
         "right_shift",
         _right_shift,
         "a >> u32(clamp(b, 0, 31))",
-        (*_BITS, DType.INT8, DType.INT16),
+        (*_BITS, *SMALL),
+        uint8="a >> u32(min(b, 7))",
         int64="i64_shift_right(a, u32(clamp(i64_to_i32(b), 0, 63)))",
     ),
     Binary("logical_and", _and, "a & b", (DType.BOOL,)),

@@ -27,9 +27,10 @@ from gpunn.types import Array, DType, TensorType
 class Binary:
     """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
 
-    `integers`: the expression for integers, where it is another, `int64` that for int64, `complex64` that for
-    complex numbers. `compares`: the result is bool. `libraries`: what the expressions call (for int64
-    int64_division stands for division). `affine`, `clamp`: see Algebra; `accuracy`: see Op.
+    `integers`: the expression for integers, where it is another, `int64` that for int64, `uint8` that for
+    uint8, `complex64` that for complex numbers. `compares`: the result is bool. `libraries`: what the
+    expressions call (for int64 int64_division stands for division). `affine`, `clamp`: see Algebra;
+    `accuracy`: see Op.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Binary:
     fusible: bool = False
     integers: str = ""
     int64: str = ""
+    uint8: str = ""
     complex64: str = ""
     compares: bool = False
     libraries: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ class Binary:
         """Return the expression for operands of a dtype."""
         if dtype in FLOATS:
             return self.expression
-        own = {DType.INT64: self.int64, DType.COMPLEX64: self.complex64}
+        own = {DType.INT64: self.int64, DType.UINT8: self.uint8, DType.COMPLEX64: self.complex64}
         return own.get(dtype) or self.integers or self.expression
 
     def libraries_for(self, dtype: DType) -> tuple[str, ...]:

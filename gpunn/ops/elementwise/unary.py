@@ -37,6 +37,7 @@ from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.fixed_point.tables import (
     clamped_table,
     hard_swish_table,
+    log_table,
     logistic_table,
     rescale_table,
     tanh_table,
@@ -266,6 +267,7 @@ TABLE = (
         _leave(np.log),
         "logarithm(x)",
         (-1, 1e4),
+        table=log_table,
         table16=interpolation.table(np.log, 0),
         library="elementary",
     ),

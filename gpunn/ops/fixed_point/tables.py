@@ -55,6 +55,11 @@ def real_table(call: Call, meaning: Callable[[Array], Array]) -> Array:
         return quantize(results, call.y.with_shape(results.shape))
 
 
+def log_table(call: Call) -> Array:
+    """List the results of log; numbers below 0, which have none, give the lowest, as in TFLite."""
+    return real_table(call, lambda x: np.log(np.maximum(x, 0)))
+
+
 def logistic_table(call: Call) -> Array:
     """List the results of logistic: an exp, a sum and a quotient that are each rounded to float32."""
     return _single_table(call, lambda x: np.float32(1) / (np.float32(1) + _rounded(np.exp, -x)))

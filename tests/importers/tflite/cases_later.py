@@ -82,7 +82,7 @@ SMALL = (
             ("LESS", (np.int16,), BOOL),
             ("MAXIMUM", (np.uint8, np.int8, np.int16), None),
             ("MINIMUM", (np.uint8, np.int8, np.int16), None),
-            ("RIGHT_SHIFT", (np.int8, np.int16), None),
+            ("RIGHT_SHIFT", (np.uint8, np.int8, np.int16), None),
         )
         for dtype in dtypes
     ),

@@ -296,3 +296,16 @@ def test_sums_of_products_of_8_bits(zeros: tuple[int, int], count: int, backend:
     model = run_as_litert(file, [stored(k, t) for k, t in enumerate(types)], backend)
     assert len(model.warnings) == count
     assert all("computes stored integers as plain numbers" in w for w in model.warnings)
+
+
+@pytest.mark.parametrize("scale", [2.0**-8, 0.01])
+@pytest.mark.parametrize("zero", [0, 17])
+def test_softmax_of_uint8_has_a_zero_point_of_0(scale: float, zero: int, backend: str) -> None:
+    x = quantized(U8, (6, 5), 0.07, 30)
+    file = single_op("SOFTMAX", [x], [quantized(U8, (6, 5), scale, zero)], {"beta": 1.0})
+    model = run_as_litert(file, [stored(1, x)], backend)
+    stated = model.outputs[0].type.quantization
+    assert stated is not None
+    assert stated.zero_point == (zero,)
+    warning = f"operation 0, SOFTMAX: the output has {stated}; it is stored with zero point 0, as in LiteRT"
+    assert model.warnings == ((warning,) if zero else ())

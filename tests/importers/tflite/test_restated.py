@@ -78,11 +78,10 @@ def rows(dtype: DType) -> list[Row]:
     ]
 
 
-# LiteRT has no kernel of these types, or gpunn none (RIGHT_SHIFT).
+# LiteRT has no kernel of these types.
 NOT_THERE = {
     "DEPTH_TO_SPACE": (I16,),
     "REVERSE_SEQUENCE": (I8,),
-    "RIGHT_SHIFT": (U8,),
     "SCATTER_ND": (I16,),
     "SPACE_TO_DEPTH": (I16,),
     "SPARSE_TO_DENSE": (I16,),

@@ -112,7 +112,7 @@ SIGNED = ("abs", "exp", "log", "rsqrt", "gelu", "gelu_tanh")
 def test_functions_of_int8_as_litert(op: str, seed: int) -> None:
     x, y = unary_types(op, seed, DType.INT8)
     values = every(x)
-    if op in ("log", "rsqrt"):  # LiteRT refuses what is not positive
+    if op == "rsqrt":  # LiteRT refuses what is not positive
         assert x.quantization is not None
         x = quantized(DType.INT8, (255,), x.quantization.scale[0], -128)
         y, values = y.with_shape((255,)), values[1:]
