@@ -1,4 +1,4 @@
-//!use window_tile requantize
+//!use window_tile window requantize
 // Quantised convolution over height and width (1 x 1: matrix product) as a register-tiled product
 // (lib/register_tile.wgsl) over window cells and input channels, one word of four channels in a step.
 //

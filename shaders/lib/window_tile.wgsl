@@ -1,7 +1,8 @@
-//!use register_tile window
+//!use register_tile
 // Register tiles (lib/register_tile.wgsl) of a convolution: products over all cells of the windows of eight output
 // pixels. Expects depth_of(n), the input channels that enter output channels n; factor_at(pixel, first, c), which
-// gives 0, or the zero point, if the pixel is OUTSIDE; p.KH, p.KW; what lib/window.wgsl expects.
+// gives 0, or the zero point, if the pixel is OUTSIDE; p.KH, p.KW; Corner, corner(m) and cell(c, ky, kx) of
+// lib/window.wgsl or lib/volume.wgsl.
 
 fn add_products(sums: ptr<function, Sums>, m: u32, n: u32, split: u32) {
   let depth = depth_of(n);

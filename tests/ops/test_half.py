@@ -86,8 +86,8 @@ CASES: list[Case] = [
     ("conv2d", [half(1, 1, 6, 5, 4), half(2, 4, 2, 2, 2)], {}, ()),
     *(("conv2d", [half(1, 1, h, 5, 8), half(2, 5, 1, 1, 8)], {}, (1,)) for h in (6, 1)),
     *(
-        ("conv3d", [half(1, 1, 3, 4, 5, 3), half(2, 2, 2, 2, 3, n), half(3, n)], {"padding": "same"}, ())
-        for n in (4, 3)
+        ("conv3d", [half(1, 1, 3, 4, 5, c), half(2, 2, 2, 2, c, n), half(3, n)], {"padding": "same"}, given)
+        for c, n, given in ((3, 4, ()), (3, 3, ()), (3, 5, (1, 2)), (4, 8, (1, 2)))
     ),
     *(
         (

@@ -23,6 +23,7 @@ from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
 from gpunn.ops.contraction.matmul import channel_reads, product
 from gpunn.ops.contraction.product_kernel import (
@@ -35,7 +36,6 @@ from gpunn.ops.contraction.product_kernel import (
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, tiles
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
@@ -92,40 +92,11 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         if form.window.pointwise and form.depth % 4 == 0:
             rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
             yield Candidate([product(call, rows, form.depth, channels)], "a product of matrices")
-        yield Candidate([_tile_kernel(call, form.window)], "tiles of pixels and channels")
+        params = window_params(form.window, *form.spatial)
+        kernel = tile_kernel(call, form.window.size, params, channel_reads(call), "window", {})
+        yield Candidate([kernel], "tiles of pixels and channels")
         reason = "one output value an invocation"
     yield Candidate([one_by_one(call, form, reason)], reason)
-
-
-def _tile_kernel(call: Call, window: Window) -> Kernel:
-    """Make the kernel for one group and constants."""
-    _, height, width, depth = call.x.shape
-    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
-    packed = ceil_div(channels, COLUMNS) * COLUMNS
-    vectors = depth % 4 == 0
-    grid = tiles(rows, packed, depth // 4 if vectors else depth, call.device)
-    return Kernel(
-        body="conv2d_tile" if vectors else "conv2d_direct",
-        threads=grid.threads,
-        workgroup=WORKGROUP,
-        reads=(Read("x", 0, vec_width(depth)), *channel_reads(call)),
-        writes=(Write(width=vec_width(channels)),),
-        params={
-            **window_params(window, height, width),
-            "M": rows,
-            "N": channels,
-            "N4": packed // 4,
-            **grid.params,
-            "C": depth // 4 if vectors else depth,
-        },
-        constants={"SPLITS": grid.splits},
-        libraries=row_library(rows, channels),
-        functions=activation_function(call),
-        loop_iterations=window_iterations(window, ceil_div(depth // 4 if vectors else depth, grid.splits)),
-        reason=f"{ROWS} pixels x {COLUMNS} channels in registers; {depth} input channels are "
-        + ("read four at a time" if vectors else "not divisible by 4")
-        + grid.reason,
-    )
 
 
 def _form(call: Call) -> Form:

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, nested, vec_width
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Pack,
+    Param,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    nested,
+    vec_width,
+)
+from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_int, expect_ints, expect_unquantised
+from gpunn.ops.contraction.conv_tile import tile_kernel
+from gpunn.ops.contraction.integer_product import constants_only
+from gpunn.ops.contraction.matmul import pack_bias
 from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import MAX_PADDED, along
 from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
@@ -81,10 +100,48 @@ def _filled(numbers: tuple[int, ...]) -> tuple[int, int, int, int]:
     return depth, height, width, 0
 
 
-def _kernel(call: Call) -> Kernel:
-    spatial, size, spans = call.x.shape[1:4], call.input(1).shape[:3], _window(call)
+def _params(call: Call) -> dict[str, Param]:
+    """Return the parameters that say where the window lies (shaders/lib/volume.wgsl)."""
+    return {
+        "input": _filled(call.x.shape[1:4]),
+        "result": _filled(call.y.shape[1:4]),
+        "stride": _filled(call["stride"]),
+        "dilation": _filled(call["dilation"]),
+        "before": _filled(tuple(before for before, _, _ in _window(call))),
+    }
+
+
+def _kernels(call: Call) -> Iterator[Candidate]:
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
+    reason = "the filter is not a constant" if call["groups"] == 1 else f"{call['groups']} groups"
+    if call["groups"] == 1 and constants_only(call):
+        depth, height, width = call.input(1).shape[:3]
+        kernel = tile_kernel(
+            call, (depth * height, width), _params(call), _packed(call), "volume", {"KROWS": height}
+        )
+        yield Candidate([kernel], "tiles of cells and channels")
+        reason = "one output cell an invocation"
+    yield Candidate([_cell_kernel(call, reason)], reason)
+
+
+def _packed(call: Call) -> tuple[Read, Read]:
+    """Return the filter and the bias, with channels padded for tiles."""
+    channels = call.y.shape[4]
+    filter = call.input(1)
+    nbytes = filter.nbytes // max(channels, 1) * ceil_div(channels, COLUMNS) * COLUMNS
+    bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
+    return Read("w", 1, 4, Pack(_pack_filter), nbytes=nbytes), bias
+
+
+def _pack_filter(filter: Array) -> Array:
+    """Pad the channels of the result to a multiple of COLUMNS."""
+    return np.pad(filter, [*[(0, 0)] * 4, (0, -filter.shape[4] % COLUMNS)])
+
+
+def _cell_kernel(call: Call, reason: str) -> Kernel:
+    """Make the kernel for any filter."""
+    size = call.input(1).shape[:3]
     lanes = vec_width(call.y.shape[4] // call["groups"])
     count = call.y.size // lanes
     return Kernel(
@@ -103,17 +160,13 @@ def _kernel(call: Call) -> Kernel:
             "C": call.input(1).shape[3],
             "group": call.y.shape[4] // call["groups"] // lanes,
             "channels": call.x.shape[4],
-            "input": _filled(spatial),
-            "result": _filled(call.y.shape[1:4]),
             "window": _filled(size),
-            "stride": _filled(call["stride"]),
-            "dilation": _filled(call["dilation"]),
-            "before": _filled(tuple(before for before, _, _ in spans)),
+            **_params(call),
         },
         functions=activation_function(call),
         lanes=lanes,
         loop_iterations=nested(*size, call.input(1).shape[3]).iterations,
-        reason=f"one output cell x {lanes} channels",
+        reason=f"one output cell x {lanes} channels: {reason}",
     )
 
 
@@ -125,9 +178,15 @@ def by_group(x: Array, matrix: Array, groups: int) -> Array:
     return np.concatenate([part @ columns for part, columns in parts], axis=-1)
 
 
+def _terms(call: Call) -> int:
+    """Count the products in one sum, and the bias."""
+    return math.prod(call.input(1).shape[:4]) + 1
+
+
 @op(
     _infer,
-    _kernel,
+    _kernels,
+    accuracy=sums(_terms),
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[:4]),
     unbounded=True,
     divide=by_batch,

@@ -47,10 +47,10 @@ ATTRS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("shape", "filter", "body"),
     [
-        ((2, 9, 11, 8), (12, 3, 3, 8), "conv2d_tile"),
-        ((1, 7, 8, 4), (5, 2, 3, 4), "conv2d_tile"),
-        ((1, 10, 9, 3), (8, 3, 3, 3), "conv2d_direct"),
-        ((3, 6, 7, 5), (7, 2, 2, 5), "conv2d_direct"),
+        ((2, 9, 11, 8), (12, 3, 3, 8), "conv_tile"),
+        ((1, 7, 8, 4), (5, 2, 3, 4), "conv_tile"),
+        ((1, 10, 9, 3), (8, 3, 3, 3), "conv_direct"),
+        ((3, 6, 7, 5), (7, 2, 2, 5), "conv_direct"),
         ((2, 8, 9, 6), (8, 3, 2, 3), "conv2d_grouped"),
     ],
 )
@@ -66,7 +66,7 @@ def test_conv2d(
 @pytest.mark.parametrize("channels", [1, 4, 7, 8, 13, 16])
 @pytest.mark.parametrize(
     ("shape", "depth", "body"),
-    [((1, 5, 7), 8, "matmul_tile"), ((2, 1, 3), 12, "matmul_row"), ((1, 4, 3), 6, "conv2d_direct")],
+    [((1, 5, 7), 8, "matmul_tile"), ((2, 1, 3), 12, "matmul_row"), ((1, 4, 3), 6, "conv_direct")],
 )
 def test_a_pointwise_convolution_is_a_matrix_product(
     backend: str, shape: tuple[int, int, int], depth: int, body: str, channels: int

@@ -9,7 +9,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.types import Array
-from tests.ops.harness import check, check_litert, model_of, random
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
 
 ATTRS: list[dict[str, Any]] = [
     {},
@@ -33,8 +33,26 @@ def test_every_backend(attrs: dict[str, Any], channels: int, outputs: int, backe
     check("conv3d", inputs(channels, outputs, bias=outputs != 5), attrs, backend=backend)
 
 
-def test_constants_and_empty_batches(backend: str) -> None:
-    check("conv3d", inputs(3, 4), {"padding": "same"}, backend=backend, constants=(1, 2))
+@pytest.mark.parametrize("attrs", ATTRS)
+@pytest.mark.parametrize(("channels", "outputs"), [(1, 3), (3, 12), (4, 9), (8, 16)])
+def test_constant_filters(attrs: dict[str, Any], channels: int, outputs: int, backend: str) -> None:
+    """They are packed for tiles of 8 cells x 8 channels."""
+    given = inputs(channels, outputs, bias=outputs != 9)
+    terms = given[1][..., 0].size + 1
+    constants = range(1, len(given))
+    check("conv3d", given, attrs, backend=backend, constants=constants, atol=ATOL + terms**2 * EPS)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_only_filters_of_one_group_that_are_constants_are_packed(groups: int, gpu: str) -> None:
+    given = [random(0, 1, 3, 4, 5, 8), random(1, 2, 2, 2, 8 // groups, 8)]
+    for constants in ((), (1,)):
+        with model_of("conv3d", given, {"groups": groups}, constants).compile(gpu) as compiled:
+            (row,) = compiled.plan_rows()
+        assert row.kernel.body == ("conv_tile" if constants and groups == 1 else "conv3d")
+
+
+def test_empty_batches(backend: str) -> None:
     (y,) = check("conv3d", inputs(3, 4, batch=0), {"padding": "same"}, backend=backend)
     assert y.shape == (0, 6, 5, 7, 4)
 

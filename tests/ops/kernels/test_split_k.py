@@ -65,10 +65,10 @@ def test_fully_connected(gpu: str, shape: Shape, filter: Shape, expected: dict[s
 @pytest.mark.parametrize(
     ("shape", "filter", "expected"),
     [
-        ((2, 9, 5, 64), (12, 3, 3, 64), {"conv2d_tile": 8}),
-        ((1, 7, 8, 24), (5, 2, 3, 24), {"conv2d_tile": 2}),
-        ((1, 5, 9, 13), (20, 3, 3, 13), {"conv2d_direct": 4}),
-        ((1, 5, 9, 3), (20, 3, 3, 3), {"conv2d_direct": 1}),
+        ((2, 9, 5, 64), (12, 3, 3, 64), {"conv_tile": 8}),
+        ((1, 7, 8, 24), (5, 2, 3, 24), {"conv_tile": 2}),
+        ((1, 5, 9, 13), (20, 3, 3, 13), {"conv_direct": 4}),
+        ((1, 5, 9, 3), (20, 3, 3, 3), {"conv_direct": 1}),
     ],
 )
 @pytest.mark.parametrize("attrs", [{}, {"padding": "same", "stride": (2, 1), "dilation": (1, 2)}], ids=str)
