@@ -14,6 +14,7 @@ from gpunn.errors import (
     DeviceError,
     FormatError,
     GpunnError,
+    LimitError,
     MissingFileError,
     ModelError,
     ModelFileError,
@@ -24,6 +25,7 @@ from gpunn.errors import (
     UnsupportedError,
 )
 from gpunn.graph.operation import Operand, Operation
+from gpunn.limits import Limits
 from gpunn.model import Model, load
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.types import DType, Quantization, TensorType
@@ -46,6 +48,8 @@ __all__ = [
     "Event",
     "FormatError",
     "GpunnError",
+    "LimitError",
+    "Limits",
     "MissingFileError",
     "Model",
     "ModelError",

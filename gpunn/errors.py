@@ -7,6 +7,7 @@ GpunnError
 |- ModelFileError (FormatError, ModelError)  the graph in a file is wrong, so the file is
 |- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations
 |- DeviceError (RuntimeError)               no adapter, over a limit, out of memory, device lost, ...
+|  `- LimitError                            a model wants more than its gpunn.Limits allow
 |- RunTimeoutError (TimeoutError)           a run, or a wait for it, took longer than allowed
 |- RunCancelledError (CancelledError)       a run was ended by cancel() or Ctrl-C
 `- NnapiError                               a call of gpunn.nnapi failed; `code` is its ResultCode
@@ -78,6 +79,23 @@ class DeviceError(GpunnError, RuntimeError):
 
     The CPU backend is a device, too, and can run out of memory.
     """
+
+
+class LimitError(DeviceError):
+    """A model that wants more than its gpunn.Limits allow, when it is loaded, compiled or run.
+
+    limit: the name of the limit, a field of Limits; allowed: its value, in bytes, operators or seconds;
+    wanted: what the model wants, as far as it is known by then, None for seconds.
+    """
+
+    def __init__(self, message: str, limit: str, allowed: float, wanted: int | None = None) -> None:
+        super().__init__(message, limit, allowed, wanted)
+        self.limit = limit
+        self.allowed = allowed
+        self.wanted = wanted
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class RunTimeoutError(GpunnError, TimeoutError):

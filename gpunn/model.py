@@ -16,6 +16,7 @@ from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
 from gpunn.graph.scores import Scoring
 from gpunn.importers import Source, read
+from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Shape
 
 
@@ -90,11 +91,16 @@ def _loaded_again(
     return model
 
 
-def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) -> Model:
+def load(
+    source: Source, *, custom: Mapping[str, CustomOperator] | None = None, limits: Limits | None = None
+) -> Model:
     """Read a model from the path of a file or of an .mlpackage folder, or from a file's bytes.
 
     `custom` says what custom operators of a .tflite file stand for, by name, before those that gpunn
     brings, and custom layers of an .mlmodel file, by class; see gpunn.custom.
+
+    `limits` are what the model may take, now and when it is compiled and run; None: all of it. Raises
+    LimitError if the file wants more.
 
     The format is told by the content, not by the name. Raises FormatError when the file cannot be read or
     is not what it says; if an operation is what refuses its operands or attributes, the error is a ModelError
@@ -102,4 +108,4 @@ def load(source: Source, *, custom: Mapping[str, CustomOperator] | None = None) 
     all of them in one message.
     """
     with rare_collections():
-        return Model.of(read(source, {"custom": custom}))
+        return Model.of(read(source, {"custom": custom}, limits or UNLIMITED))

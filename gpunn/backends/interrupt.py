@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gpunn.backends import fork
-from gpunn.errors import DeviceError, RunCancelledError, RunTimeoutError
+from gpunn.errors import DeviceError, GpunnError, RunCancelledError, RunTimeoutError
 
 PATIENCE = 0.1  # seconds: on Windows a thread that waits learns of KeyboardInterrupt only afterwards
 
@@ -29,8 +29,14 @@ class Stop:
     One of the others is the stop that is in force where this one is made.
     """
 
-    def __init__(self, timeout: float | None = None, *others: Stop) -> None:
-        self._timeout = timeout
+    def __init__(
+        self,
+        timeout: float | None = None,
+        *others: Stop,
+        late: Callable[[], GpunnError] | None = None,
+    ) -> None:
+        """End after `timeout` seconds, by the error that `late` makes; None: RunTimeoutError."""
+        self._late = late or partial(RunTimeoutError, f"the run has not ended after {timeout or 0:g} s")
         self._deadline = None if timeout is None else time.monotonic() + timeout
         outer = _stop.get()
         self._others = others if outer is None else (outer, *others)
@@ -41,11 +47,11 @@ class Stop:
         self._reason = self._reason or reason
 
     def check(self) -> None:
-        """Raise RunCancelledError or RunTimeoutError if there is a reason to end."""
+        """Raise RunCancelledError, RunTimeoutError or another error if there is a reason to end."""
         if self._reason:
             raise RunCancelledError(self._reason)
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            raise RunTimeoutError(f"the run has not ended after {self._timeout:g} s")
+            raise self._late()
         for other in self._others:
             other.check()
 
@@ -86,7 +92,7 @@ def current() -> Stop | None:
 
 
 def check() -> None:
-    """Raise RunCancelledError or RunTimeoutError in work that shall end, whichever thread does it."""
+    """Raise as Stop.check() in work that shall end, whichever thread does it."""
     if _ends:
         raise RunCancelledError(_ends[0])
     stop = _stop.get()

@@ -12,7 +12,8 @@ import numpy as np
 
 from gpunn.backends.base import Program
 from gpunn.backends.cpu import CpuProgram
-from gpunn.backends.interrupt import check
+from gpunn.backends.interrupt import Stop, check
+from gpunn.compilation.host_memory import needed_on_host
 from gpunn.compilation.runtime import LocalCompilation
 from gpunn.compilation.sections import Section
 from gpunn.compilation.specialise import Build, Specialisation
@@ -23,12 +24,13 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import FOR_SHAPES
 from gpunn.kernel import Kernel
+from gpunn.limits import UNLIMITED, Limits
 from gpunn.ops.control import some_rounds, while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
-from gpunn.planning.plan import make_plan
+from gpunn.planning.plan import Plan, make_plan
 from gpunn.types import Array, TensorType
 
 if TYPE_CHECKING:
@@ -50,26 +52,33 @@ class Settings:
     """The way in which all programs of a compilation are made: for a device, or for the CPU backend if None.
 
     At most `frames` submitted runs have not ended. relaxed: see gpunn.passes.relax. threads: of large
-    products on the host, see blas.choose_threads(). device_memory_limit: bytes that gpunn may have
-    on the device.
+    products on the host, see blas.choose_threads(). limits: what each program may take.
     """
 
     gpu: Device | None
     frames: int = 1
     relaxed: bool = False
     threads: int | None = None
-    device_memory_limit: int | None = None
+    limits: Limits = UNLIMITED
 
 
 @rare_collections()
 def built(section: Section, settings: Settings, hold: bool = False, state: int = 0) -> Specialisation:
     """Make a section ready for the device of the settings.
 
-    With `hold` all its outputs stay there, else the last ones, as many as `state` says.
+    With `hold` all its outputs stay there, else the last ones, as many as `state` says. Raises LimitError if
+    that, or a run, takes more than the limits of the settings allow.
     """
-    optimised = optimise(section.graph)
-    ready = everywhere(relax)(optimised) if settings.relaxed else optimised
-    return _assembled(replace(section, graph=ready), settings, hold, state)
+
+    def make() -> Specialisation:
+        optimised = optimise(section.graph, check)
+        ready = everywhere(relax)(optimised) if settings.relaxed else optimised
+        return _assembled(replace(section, graph=ready), settings, hold, state)
+
+    seconds = settings.limits.compile_seconds
+    if seconds is None:
+        return make()
+    return Stop(seconds, late=settings.limits.late("compile_seconds", "the compile")).carry(make)
 
 
 def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0) -> Specialisation:
@@ -80,37 +89,44 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         made = {o: o if isinstance(loops.get(o), tuple) else compiled(o) for o in section.graph.operations}
         ready = section.graph.with_operations(made.values())
         operations = tuple(map(compiled, section.operations))
-        program: Program
+        bodies = [body for o in (*ready.operations, *operations) for body in _compiled_bodies(o)]
+        held: Sequence[Operand] = ()
         if settings.gpu is None:
             placements = partition(ready, None)
-            program = CpuProgram(make_plan(ready, placements), settings.frames, settings.threads)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
-            lowered = {made[loop]: kernels for loop, kernels in loops.items()}
-            placements, program = _on_gpu(ready, held, settings.gpu, settings, lowered)
+            placements = _placed_on_gpu(ready, settings.gpu, {made[o]: found for o, found in loops.items()})
+        plan = make_plan(ready, placements, held)
+        needed = needed_on_host(section.graph, plan, bodies, settings.limits)
+        program = _program(plan, settings)
         undo.pop_all()
         after = [Placement(operation, HOST, FOR_SHAPES) for operation in operations]
-        bodies = [body for p in (*placements, *after) for body in _compiled_bodies(p.operation)]
         here, later = (tuple(_with_those_of_bodies(found)) for found in (placements, after))
-        return Specialisation.of(section, ready, here, program, bodies, operations, later)
+        made_of = Specialisation.of(section, ready, here, program, bodies, operations, later)
+        return replace(made_of, host_bytes=needed)
 
 
-def _on_gpu(
-    graph: Graph,
-    held: Sequence[Operand],
-    gpu: Device,
-    settings: Settings,
-    lowered: Mapping[Operation, tuple[Kernel, ...] | str],
-) -> tuple[tuple[Placement, ...], Program]:
-    """Return the placements and the program of a graph on a GPU; wgpu, which takes long, is imported here."""
+def _placed_on_gpu(
+    graph: Graph, gpu: Device, lowered: Mapping[Operation, tuple[Kernel, ...] | str]
+) -> tuple[Placement, ...]:
+    """Return the placements of a graph on a GPU; those that are `lowered` have their kernels already."""
     from gpunn.backends.webgpu.lower import lower
+
+    def place(operation: Operation) -> tuple[Kernel, ...] | str:
+        check()
+        return lowered.get(operation) or lower(operation, gpu.properties)
+
+    return partition(graph, place)
+
+
+def _program(plan: Plan, settings: Settings) -> Program:
+    """Return the program of a plan; wgpu, which takes long, is imported only for a GPU."""
+    if settings.gpu is None:
+        return CpuProgram(plan, settings.frames, settings.threads)
     from gpunn.backends.webgpu.program import WebGpuProgram
 
-    placements = partition(graph, lambda o: lowered.get(o) or lower(o, gpu.properties))
-    plan = make_plan(graph, placements, held)
-    return placements, WebGpuProgram(
-        plan, gpu, settings.frames, settings.threads, settings.device_memory_limit
-    )
+    limit = settings.limits.device_bytes
+    return WebGpuProgram(plan, settings.gpu, settings.frames, settings.threads, limit)
 
 
 def _lowered_loops(graph: Graph, gpu: Device) -> dict[Operation, tuple[Kernel, ...] | str]:

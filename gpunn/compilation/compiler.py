@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -50,10 +51,11 @@ def compile_model(
     threads: of numpy's BLAS library for large products, on the CPU backend and in what the host computes for
     another one; None: as many as processors are free now, by affinity, control groups and the load average.
     Small products run on one thread. device_memory_limit: bytes that all compilations together may have on
-    the GPU (gpunn.memory()) when this one takes memory there, now or in a run on other shapes.
+    the GPU (gpunn.memory()) when this one takes memory there, now or in a run on other shapes; the model may
+    have further limits (gpunn.Limits).
     Raises ModelError for an unknown backend or preference, `threads` below 1, a limit below 0, a `device` for
     the CPU backend, or a model without outputs, DeviceError when there is no such adapter, memory is
-    out or over the limit, a shader is rejected or numpy's library takes no number of threads.
+    out, a shader is rejected or numpy's library takes no number of threads.
     """
     if backend not in BACKENDS:
         raise ModelError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -81,7 +83,9 @@ def _compiled(
     frames = FRAMES_IN_FLIGHT[purpose]
     own_threads = choose_threads(threads)
     gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
-    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limit))
+    given = [n for n in (limit, model.limits.device_bytes) if n is not None]
+    limits = replace(model.limits, device_bytes=min(given, default=None))
+    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limits))
     made = compilation(model, build, gpu, frames)
     chosen = None if gpu is None else gpu.info.name
     made.recipe = partial(

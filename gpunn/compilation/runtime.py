@@ -60,6 +60,11 @@ class LocalCompilation(Compilation):
         """Return the bytes of each constant; see Compilation."""
         return self._specialisations.constants()
 
+    @property
+    def host_bytes(self) -> int:
+        """Return the most bytes that a run has on the host at a time; see needed_on_host()."""
+        return max((part.host_bytes for part in self._specialisations.kept()), default=0)
+
     def evaluate(self, inputs: Sequence[Array], rounds: int = 1) -> tuple[Array, ...]:
         """Compute the outputs for inputs of the right types, for a compilation of which this is a body.
 
@@ -86,7 +91,7 @@ class LocalCompilation(Compilation):
             specialisation.check(arrays)
             if specialisation.whole and not self._loops:
                 self._begin(specialisation, arrays)
-                stop = Stop()
+                stop = self._stop(None) or Stop()
                 pending = stop.carry(partial(specialisation.program.submit, arrays))
                 return Event(pending, directly, stop)
         return self._event([copied(array) for array in arrays])
@@ -164,7 +169,7 @@ class LocalCompilation(Compilation):
         inside: bool = False,
         timeout: float | None = None,
     ) -> tuple[Array, ...]:
-        stop = None if timeout is None else Stop(timeout)
+        stop = self._stop(timeout)
         carry_out = self._carrying_out(stop)
         with self._specialisations.lend(_shapes(arrays)) as first:
             first.check(arrays)
@@ -185,7 +190,7 @@ class LocalCompilation(Compilation):
         self, arrays: Sequence[Array], tracer: Tracer | None = None, timeout: float | None = None
     ) -> Event:
         """Submit a run of several sections, or one that may never end."""
-        stop = Stop(timeout)
+        stop = self._stop(timeout) or Stop()
         carry_out = self._carrying_out(stop)
         return Event(carry_out(partial(self._submit, self._run, arrays, tracer)), carry_out, stop)
 
@@ -207,6 +212,14 @@ class LocalCompilation(Compilation):
             holding(self._lock),
         ):
             last.reset_state()
+
+    def _stop(self, timeout: float | None) -> Stop | None:
+        """Return what ends a run after `timeout` seconds, or those of the model's limits; None if nothing."""
+        limits = self.model.limits
+        if limits.run_seconds is None:
+            return None if timeout is None else Stop(timeout)
+        limit = Stop(limits.run_seconds, late=limits.late("run_seconds", "the run"))
+        return limit if timeout is None else Stop(timeout, limit)
 
     def _carrying_out(self, stop: Stop | None) -> CarryOut:
         """Choose how one run is done, which may be stopped."""

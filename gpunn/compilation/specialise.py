@@ -51,7 +51,7 @@ class Specialisation:
 
     `placements` has, below an operation with bodies, those of the bodies. `operations` are what the host runs
     afterwards, compiled as well, `after` their placements. If this is a first section that others follow,
-    `state` has what variables hold and `initial` what they began with.
+    `state` has what variables hold and `initial` what they began with. `host_bytes`: see needed_on_host().
     """
 
     section: Section
@@ -63,6 +63,7 @@ class Specialisation:
     guarded: tuple[tuple[int, Guard, Call], ...]
     initial: tuple[Array, ...] = ()
     state: list[Array] = field(default_factory=list)
+    host_bytes: int = 0
 
     @classmethod
     def of(

@@ -35,6 +35,7 @@ def complete(
         pixel_scale=graph.pixel_scale,
         scoring=graph.scoring,
         warnings=graph.warnings,
+        limits=graph.limits,
     )
     new: dict[Operand, Operand] = {}
     for operand, type in zip(graph.inputs, types, strict=True):

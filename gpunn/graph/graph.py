@@ -18,6 +18,7 @@ from gpunn.graph.pending import PendingOperation, waiting
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.scores import Scoring
 from gpunn.graph.tensors import expect_type, zeros
+from gpunn.limits import UNLIMITED, Limits
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
 from gpunn.ops.elementwise.unary import check_activation
 from gpunn.ops.op import Op
@@ -34,6 +35,7 @@ class Graph:
     photos, the `scoring` of classes. `warnings` say where it contradicts itself. `updates` give the next
     values of `variables`. `pending` operations wait for what only a run knows. `values` are known values of
     operands. `template` is the graph with all pending; its `contents` gives its file, bytes and options.
+    `limits` hold for whoever compiles and runs it.
     """
 
     name: str = "model"
@@ -51,6 +53,7 @@ class Graph:
     values: dict[Operand, Array] = field(default_factory=dict, repr=False)
     template: Graph | None = field(default=None, repr=False)
     contents: Callable[[], tuple[bytes, Mapping[str, Any]]] | None = field(default=None, repr=False)
+    limits: Limits = UNLIMITED
     _known: set[Operand] = field(default_factory=set, repr=False)
     _unknown: set[Operand] = field(default_factory=set, repr=False)
 

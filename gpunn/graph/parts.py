@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -81,6 +82,22 @@ def walk(graph: Graph) -> Iterator[Graph]:
                 yield from walk(body.model)
             elif isinstance(body, Graph):
                 yield from walk(body)
+
+
+def constant_bytes(graph: Graph) -> int:
+    """Return the bytes of a graph's constants and of the first values of variables, bodies included.
+
+    Each array counts once, and what it repeats by strides of 0 takes no memory.
+    """
+    arrays: dict[int, Array] = {}
+    for body in walk(graph):
+        read = [*(o.inputs for o in body.operations), *(entry.inputs for entry in body.pending), body.outputs]
+        values = (o.value for operands in read for o in operands if o is not None and o.value is not None)
+        arrays.update((id(value), value) for value in (*values, *body.variables.values()))
+    return sum(
+        value.itemsize * math.prod(n for n, step in zip(value.shape, value.strides, strict=True) if step)
+        for value in arrays.values()
+    )
 
 
 def expect_whole(graph: Graph, what: str) -> Graph:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from gpunn.errors import FormatError, MissingFileError, ModelError, ModelFileError
 from gpunn.graph.graph import Graph
+from gpunn.graph.parts import constant_bytes
 from gpunn.importers import coreml, tflite
 from gpunn.importers.common.format import Format
+from gpunn.limits import UNLIMITED, Limits
 
 FORMATS: tuple[Format, ...] = (tflite.FORMAT, coreml.FORMAT)  # the first that recognises a file reads it
 SUFFIXES = tuple(suffix for format in FORMATS for suffix in (*format.suffixes, *format.folders))
@@ -19,14 +21,14 @@ MAX_FILE_BYTES = 2**31 - 1  # a flatbuffer's offsets and a protobuf's lengths en
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 
 
-def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
+def read(source: Source, options: Mapping[str, object] | None = None, limits: Limits = UNLIMITED) -> Graph:
     """Read a graph from a path or from a file's bytes; see gpunn.model.load().
 
     `options` are keywords for the reader of the file's format; one that is None counts as not given. Raises
     FormatError for an option that the format does not have, ModelFileError where an op refuses what the file
-    gives it, and what the reader raises.
+    gives it, LimitError where the file is over the graph's `limits`, and what the reader raises.
     """
-    data = bytes_of(source)
+    data = bytes_of(source, limits)
     name = "model" if isinstance(source, (bytes, bytearray, memoryview)) else Path(source).name
     format = next((f for f in FORMATS if f.recognise(data)), None)
     if format is None:
@@ -36,20 +38,29 @@ def read(source: Source, options: Mapping[str, object] | None = None) -> Graph:
         if option not in format.options:
             raise FormatError(f"{name}: {format.name} files are read without the option {option!r}")
     try:
-        return format.read(data, name, **given)
+        graph = format.read(data, name, limits, **given)
     except FormatError:
         raise
     except ModelError as error:
         raise ModelFileError(str(error)) from error
+    if limits.constant_bytes is not None:
+        wanted = constant_bytes(graph)
+        limits.check("constant_bytes", wanted, f"{name}: constants take {wanted} bytes")
+    for made in (graph, graph.template):
+        if made is not None:
+            made.limits = limits
+    return graph
 
 
-def bytes_of(source: Source) -> bytes:
+def bytes_of(source: Source, limits: Limits = UNLIMITED) -> bytes:
     """Return the bytes of a model file: of a path, of the file in a folder that is a model, or as given.
 
     A file is not mapped: a mapped file that another process shortens kills this one. Raises FormatError for
-    what cannot be read.
+    what cannot be read, LimitError for more bytes than are allowed.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
+        size = memoryview(source).nbytes
+        limits.check("file_bytes", size, f"model: the file has {size} bytes")
         return bytes(source)
     path = Path(source)
     try:
@@ -59,6 +70,7 @@ def bytes_of(source: Source) -> bytes:
             status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise FormatError(f"{path}: is not a file")
+        limits.check("file_bytes", status.st_size, f"{path}: the file has {status.st_size} bytes")
         if status.st_size > MAX_FILE_BYTES:
             raise FormatError(f"{path}: has {status.st_size} bytes, a model at most {MAX_FILE_BYTES}")
         return path.read_bytes()

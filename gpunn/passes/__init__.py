@@ -62,8 +62,12 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
-def optimise(model: Graph) -> Graph:
-    """Return a graph for the same function of the same inputs with fewer operations; inputs, outputs stay."""
+def optimise(model: Graph, check: Callable[[], None] = lambda: None) -> Graph:
+    """Return a graph for the same function of the same inputs with fewer operations; inputs, outputs stay.
+
+    `check` is called before each pass; what it raises ends the work.
+    """
     for step in PIPELINE:
+        check()
         model = step(model)
     return model

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpunn.planning.liveness import Interval
+from gpunn.planning.liveness import Interval, peak_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def assign(intervals: Sequence[Interval], alignment: int, capacity: int) -> Aren
             sizes.append(0)
         sizes[slot.arena] = max(sizes[slot.arena], end)
         slots[index] = slot
-    return Arenas(tuple(slots[i] for i in range(len(intervals))), tuple(sizes), _peak(intervals))
+    return Arenas(tuple(slots[i] for i in range(len(intervals))), tuple(sizes), peak_bytes(intervals))
 
 
 def _place(
@@ -72,9 +72,3 @@ def _lowest_fit(
             break
         offset = max(offset, -(-end // alignment) * alignment)
     return offset
-
-
-def _peak(intervals: Sequence[Interval]) -> int:
-    """Give the largest sum of bytes that are alive at one step."""
-    starts = {i.first for i in intervals}
-    return max((sum(i.nbytes for i in intervals if i.first <= s <= i.last) for s in starts), default=0)

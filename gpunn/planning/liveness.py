@@ -1,14 +1,15 @@
-"""Liveness: the first and the last step that need a tensor, on the host and on the device."""
+"""Liveness: the first and the last step that need a tensor, on the host and on the device; their memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Scratch
-from gpunn.planning.partition import ALIAS, DEVICE
+from gpunn.kernel import Note, Scratch
+from gpunn.planning.partition import ALIAS, DEVICE, HOST
 from gpunn.planning.plan import Plan
 
 
@@ -41,6 +42,50 @@ class Interval:
     def overlaps(self, other: Interval) -> bool:
         """Tell whether both are alive at some step."""
         return self.first <= other.last and other.first <= self.last
+
+
+def peak_bytes(intervals: Iterable[Interval]) -> int:
+    """Return the largest sum of bytes that are alive at one step."""
+    changes: Counter[int] = Counter()
+    for interval in intervals:
+        changes[interval.first] += interval.nbytes
+        changes[interval.last + 1] -= interval.nbytes
+    alive = most = 0
+    for step in sorted(changes):
+        alive += changes[step]
+        most = max(most, alive)
+    return most
+
+
+def host_bytes(plan: Plan) -> int:
+    """Return the most bytes that a run has on the host at a time, without constants.
+
+    These are inputs and variables, what the host computes and reads back, and the copies of results that the
+    caller gets. What operations need for themselves, and the bodies in them, do not count.
+    """
+    state = [v for v in plan.model.variables if v not in plan.resident]
+    first = dict.fromkeys((*plan.model.inputs, *state), 0)
+    last, step = dict(first), 0
+    for segment in plan.segments:
+        for placement in segment.placements if segment.backend == HOST else ():
+            if placement.backend != ALIAS:
+                read = {plan.root(i) for i in placement.operation.inputs if i is not None}
+                last.update((o, step) for o in read if o in first)
+                written = dict.fromkeys(placement.operation.outputs, step)
+                first.update(written)
+                last.update(written)
+                step += 1
+        if segment.backend == DEVICE:
+            read_back = {o: step for o in segment.readbacks if not isinstance(o, Note)}
+            last.update((o, step) for o in segment.uploads if o in first)
+            first.update(read_back)
+            last.update(read_back)
+            step += 1
+    given = (o for o in plan.model.outputs if o not in plan.held)
+    results = [plan.root(o) for o in (*given, *plan.host_updates.values())]
+    last.update((o, step) for o in (*plan.model.inputs, *state, *results) if o in first)
+    copies = [Interval(o.type.nbytes, step, step) for o in results]
+    return peak_bytes([*copies, *(Interval(o.type.nbytes, first[o], last[o]) for o in first)])
 
 
 def device_intervals(

@@ -14,6 +14,7 @@ from gpunn.importers.common.answers import PREVIOUS, Step, as_steps
 from gpunn.importers.common.builder import Builder
 from gpunn.importers.common.format import Format
 from gpunn.importers.common.names import Names
+from gpunn.limits import Limits
 from gpunn.model import load
 from gpunn.types import float32
 from tests.tflite_builder import single_op
@@ -23,7 +24,7 @@ RELU = single_op("RELU", [float32(1, 4)], [float32(1, 4)])
 PHOTO = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 
 
-def read_letters(data: bytes, name: str, repeat: int = 1) -> Graph:
+def read_letters(data: bytes, name: str, limits: Limits, repeat: int = 1) -> Graph:
     """Return the graph of a file that has a letter for each op, after the word OPS."""
     graph = Graph(name)
     x = graph.input("x", float32(1, 4))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import wgpu
 
-from gpunn.errors import DeviceError
+from gpunn.errors import DeviceError, LimitError
 from gpunn.kernel import Pack, ceil_div
 from gpunn.types import Array
 
@@ -117,10 +117,11 @@ class Allocator:
         if self._limit is not None:
             taken = sum(self.used().values())
             if taken + size > self._limit:
-                raise DeviceError(
+                message = (
                     f"{what} needs {size} bytes: gpunn has {taken} bytes on the device, and "
                     f"device_memory_limit is {self._limit}"
                 )
+                raise LimitError(message, "device_bytes", self._limit, taken + size)
         try:
             buffer = self._device.create_buffer(size=size, usage=usage)
         except wgpu.GPUOutOfMemoryError as error:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpunn.backends.base import Stats
+from gpunn.backends.interrupt import check
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import Constant, padded
 from gpunn.backends.webgpu.native import Copy, Dispatch
@@ -149,6 +150,7 @@ class Resources:
         return self._keep(self._memory.uniform(bytes(data))), iter(places)
 
     def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
+        check()
         key = key_of(kernel, operation)
         pipeline, layout = self.device.pipeline(key)
         resources = [b for r in kernel.reads if r.present for b in _bound(self._resource(operation, r), r)]

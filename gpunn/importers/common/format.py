@@ -16,8 +16,9 @@ class Format:
     name: the name for people.
     suffixes: the usual ends of its files' names; only the content decides on the format.
     recognise: whether bytes are such a file. It gets all bytes of any file.
-    read: the Graph of a file, from its bytes, its name for messages, and options as keywords. It raises
-        FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
+    read: the Graph of a file, from its bytes, its name for messages, its limits, and options as keywords. It
+        raises FormatError, ModelError, LimitError, and UnsupportedError with everything that is unsupported
+        at once.
     min_bytes: no file is shorter.
     mark: how its files are recognised, in words, for the message about a file of no known format.
     found: what another file has in that place.

@@ -12,6 +12,7 @@ from gpunn.graph.graph import Graph
 from gpunn.importers.common.format import Format
 from gpunn.importers.coreml.package import SUFFIX, model_in
 from gpunn.importers.coreml.wire import varint
+from gpunn.limits import Limits
 
 MIN_BYTES = 12  # the version, and a description with an input and an output
 VERSION, DESCRIPTION = 0x08, 0x12  # the tags of Model's fields 1 and 2
@@ -27,14 +28,14 @@ def recognise(data: bytes) -> bool:
         return False
 
 
-def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
+def read(data: bytes, name: str, limits: Limits, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
     """Return the Graph of an .mlmodel file's bytes; see model_file.read_model().
 
     Only here are the reader and protobuf imported, which takes longer than reading a small model.
     """
     from gpunn.importers.coreml.model_file import read_model
 
-    return read_model(data, name, custom or {})
+    return read_model(data, name, limits, custom or {})
 
 
 FORMAT = Format(

@@ -15,20 +15,23 @@ from gpunn.importers.coreml.contradictions import warnings_of
 from gpunn.importers.coreml.features import classes_of, inputs_of
 from gpunn.importers.coreml.file import Model, decoded, model_of
 from gpunn.importers.coreml.layer import CustomOperators
-from gpunn.importers.coreml.pipeline import reader_of
+from gpunn.importers.coreml.pipeline import layers_in, reader_of
 from gpunn.importers.coreml.undecided import undecided
+from gpunn.limits import Limits
 from gpunn.types import DType
 
 
-def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
+def read_model(data: bytes, name: str, limits: Limits, custom: CustomOperators) -> Graph:
     """Return the Graph of an .mlmodel file's bytes; `name` is the file's, for messages.
 
     `custom` says what custom layers stand for, by their class. If the declared shapes of inputs do not run,
-    but others may, all layers are pending: see undecided(). Raises FormatError, ModelError, and
+    but others may, all layers are pending: see undecided(). Raises FormatError, ModelError, LimitError, and
     UnsupportedError with everything that is unsupported at once.
     """
     message, chunks = decoded(data, name)
     model = model_of(message, name, chunks)
+    count = layers_in(model)
+    limits.check("operators", count, f"{name}: the file has {count} layers")
     refusals, names = Refusals(name), Names()
     inputs = Graph()
     features = inputs_of(model, refusals)
@@ -51,7 +54,7 @@ def read_model(data: bytes, name: str, custom: CustomOperators) -> Graph:
     made.labels = () if made.classes is None else tuple(map(str, made.classes.labels))
     made.warnings = warnings_of(model, made)
     made.template = template(name, inputs.inputs, checked(read_layers), made)
-    made.template.contents = lambda: (data, {"custom": custom})
+    made.template.contents = lambda: (data, {"custom": custom, "limits": limits})
     return made
 
 

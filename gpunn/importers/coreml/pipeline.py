@@ -13,6 +13,7 @@ from gpunn.importers.coreml.features import OutputFeature, outputs_of
 from gpunn.importers.coreml.file import Model, Network, Pipeline
 from gpunn.importers.coreml.layer import Context, CustomOperators, Output
 from gpunn.importers.coreml.reader import Reader, Tensors
+from gpunn.importers.coreml.statements import count_layers
 
 
 def reader_of(
@@ -22,6 +23,13 @@ def reader_of(
     if isinstance(model, Network):
         return Reader(model, graph, names, refusals, custom)
     return PipelineReader(model, graph, names, refusals, custom)
+
+
+def layers_in(model: Model) -> int:
+    """Return the number of layers in the networks of a model, with those in branches and loops."""
+    if isinstance(model, Network):
+        return count_layers(model.message)
+    return sum(map(layers_in, model.models))
 
 
 class PipelineReader:

@@ -53,6 +53,18 @@ def in_order(keys: Iterable[Key]) -> tuple[Key, ...]:
     return tuple(sorted(keys, key=lambda k: (k.loop, k.what) if isinstance(k, Flag) else (0, str(k))))
 
 
+def count_layers(network: Message) -> int:
+    """Return the number of layers in a network, with those in its branches and loops."""
+    waiting, found = [network], 0
+    while waiting:
+        layers = waiting.pop().layers
+        found += len(layers)
+        for layer in layers:
+            kind = layer.WhichOneof("layer")
+            waiting += (getattr(getattr(layer, kind), body) for body in BODIES.get(kind, ()))
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Effect:
     """The names that a statement reads, may write, and `surely` writes.

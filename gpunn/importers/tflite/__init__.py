@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.format import Format
+from gpunn.limits import Limits
 
 IDENTIFIER = b"TFL3"  # TensorFlow Lite schema, file_identifier
 MIN_BYTES = 12  # root offset, identifier, and at least the root table's own offset
@@ -17,14 +18,14 @@ def recognise(data: bytes) -> bool:
     return len(data) >= MIN_BYTES and data[4:8] == IDENTIFIER
 
 
-def read(data: bytes, name: str, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
+def read(data: bytes, name: str, limits: Limits, custom: Mapping[str, CustomOperator] | None = None) -> Graph:
     """Return the Graph of a .tflite file's bytes; see model_file.read_model().
 
     Only here are the reader, its rules and the schema imported, which takes longer than reading most models.
     """
     from gpunn.importers.tflite.model_file import read_model
 
-    return read_model(data, name, custom or {})
+    return read_model(data, name, limits, custom or {})
 
 
 FORMAT = Format(

@@ -18,6 +18,7 @@ from gpunn.importers.common.unfolding import Unfolding
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.list_writes import with_list_writes
 from gpunn.importers.tflite.subgraph import FileGraph, FileTensor, printable
+from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Array, DType, TensorType, bounded
 
 MAX_DEPTH = 16  # of subgraphs that call one another
@@ -67,13 +68,15 @@ class Context:
     the resources for these constants. `types` are the types of the first assignments to resources,
     `state_rows` the rows of variable tensors in this batch. `initial_values` are the values before the first
     run; the subgraphs in `done_once` assign them. `tables` are the imported contents. `unfolding` counts
-    constants that unfold. `repeated` counts what is read again of subgraphs in `begun`, which were read
-    before. `latest` are the last graph for which again() was called, and its context.
+    constants that unfold, `operators` what was read. `repeated` counts what is read again of subgraphs in
+    `begun`, which were read before. `latest` are the last graph for which again() was called, and its
+    context.
     """
 
     file: TfliteFile
     custom: Mapping[str, CustomOperator]
     as_stored: bool = True
+    limits: Limits = UNLIMITED
     unsupported: Refusals = field(init=False)
     constants: dict[tuple[int, int], Operand] = field(default_factory=dict)
     handles: dict[Variable | Table, Operand] = field(default_factory=dict)
@@ -86,11 +89,12 @@ class Context:
     unfolding: Unfolding = field(init=False)
     begun: set[int] = field(default_factory=set)
     repeated: int = 0
+    operators: int = 0
     latest: tuple[Graph, Context] | None = None
 
     def __post_init__(self) -> None:
         self.unsupported = Refusals(self.file.name)
-        self.unfolding = Unfolding(len(self.file.data), self.unsupported)
+        self.unfolding = Unfolding(len(self.file.data), self.unsupported, self.limits)
 
     def again(self, graph: Graph) -> Context:
         """Return the context of adding operators to another graph, where shapes are others than the file's.
@@ -99,7 +103,7 @@ class Context:
         """
         latest = self.latest  # other threads may change it
         if latest is None or latest[0] is not graph:
-            context = replace(self, as_stored=False, begun=set(), repeated=0, latest=None)
+            context = replace(self, as_stored=False, begun=set(), repeated=0, operators=0, latest=None)
             latest = self.latest = graph, context
         return latest[1]
 
@@ -145,7 +149,13 @@ class Context:
         return with_list_writes(self.file.graph(index), self.file.value)
 
     def begin(self, graph: FileGraph) -> bool:
-        """Tell whether a subgraph has been read before; then it counts."""
+        """Tell whether a subgraph has been read before; then it counts.
+
+        Raises LimitError for more operators than are allowed.
+        """
+        self.operators += len(graph.operators)
+        counted = f"{self.file.name}: has {self.operators} operators, those of {graph} included"
+        self.limits.check("operators", self.operators, counted)
         again = graph.index in self.begun
         self.begun.add(graph.index)
         if again:

@@ -20,13 +20,15 @@ from gpunn.importers.tflite.reader import Reader
 from gpunn.importers.tflite.scores import scoring
 from gpunn.importers.tflite.subgraph import FileGraph
 from gpunn.importers.tflite.target import Target
+from gpunn.limits import Limits
 
 
-def read_model(data: bytes, name: str, custom: Mapping[str, CustomOperator]) -> Graph:
+def read_model(data: bytes, name: str, limits: Limits, custom: Mapping[str, CustomOperator]) -> Graph:
     """Return the Graph of a .tflite file's bytes; `name` is the file's, for messages.
 
     `custom` says what custom operators stand for, by the names that the file has for them.
-    Raises FormatError, ModelError, and UnsupportedError with everything that is unsupported at once.
+    Raises FormatError, ModelError, LimitError, and UnsupportedError with everything that is unsupported at
+    once.
     """
     file, operators = TfliteFile(data, name), {**CUSTOM_OPERATORS, **custom}
     graph = file.graph(0)
@@ -36,7 +38,7 @@ def read_model(data: bytes, name: str, custom: Mapping[str, CustomOperator]) -> 
         given = [operand for operand in inputs if operand is not None]
         # The file's shapes hold as long as only extents that it leaves open are others.
         as_stored = all(t.open.admits(o.type.shape) for t, o in zip(taken, given, strict=True))
-        context = Context(file, operators, as_stored)
+        context = Context(file, operators, as_stored, limits)
         Reader(context, graph, Target.outer(context, model)).read_model(given)
         return ()
 
@@ -49,7 +51,7 @@ def read_model(data: bytes, name: str, custom: Mapping[str, CustomOperator]) -> 
     model.scoring = scoring(file, data, [operand.type for operand in model.outputs])
     model.warnings = file.tell_warnings()
     model.template = template(name, inputs, checked(read_operators), model)
-    model.template.contents = lambda: (data, {"custom": custom})
+    model.template.contents = lambda: (data, {"custom": custom, "limits": limits})
     return model
 
 
