@@ -132,7 +132,8 @@ class Kernel:
     `lanes` is the width of the vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators,
     where it is not the result's. `loop_iterations`: how often all loops of an invocation together go round
     (see Loop). `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB
-    that every device has. `generated` is WGSL that the kernel brings, for names that the body leaves open.
+    that every device has. `any_width`: the body does the same in workgroups of any width along x, with
+    these threads. `generated` is WGSL that the kernel brings, for names that the body leaves open.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
@@ -149,6 +150,7 @@ class Kernel:
     accumulator: DType | None = None
     loop_iterations: int = 0
     workgroup_bytes: int = 0
+    any_width: bool = False
     generated: str = ""
     reason: str = ""
 

@@ -7,9 +7,11 @@ So one workgroup runs all kernels of the body one after the other, round by roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
-from gpunn.backends.webgpu.loop_writer import GROUP, Writer
+from gpunn.backends.webgpu.loop_shader import WIDTH, with_width
+from gpunn.backends.webgpu.loop_writer import Writer
 from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
@@ -20,6 +22,7 @@ from gpunn.ops.control import some_rounds
 # submission, and drivers end dispatches of seconds: a dispatch takes up to 30 ms, and a loop 2 s.
 MAX_DISPATCH_WORK = 1 << 16
 MAX_LOOP_WORK = 1 << 22
+NARROW = 8  # invocations that lavapipe computes at once; those of a workgroup that are idle take as long
 
 Lower = Callable[[Operation], tuple[Kernel, ...] | str]
 
@@ -33,19 +36,32 @@ def lower_loop(operation: Operation, device: DeviceProperties, lower: Lower) -> 
     if rounds is None or not plain:
         raise Unsupported(operation.definition.host_reason)
     try:
-        return _kernels(Writer(operation, condition, body), rounds, device, lower)
+        kernels = {o: _lowered(o, lower) for g in graphs for o in g.operations if not o.definition.alias}
+        if device.software:
+            with suppress(Unsupported):
+                return _kernels(operation, kernels, NARROW, rounds, device)
+        return _kernels(operation, kernels, WIDTH, rounds, device)
     except Unsupported as reason:
         raise Unsupported(f"the host runs each round: {reason}") from None
 
 
-def _kernels(writer: Writer, rounds: int, device: DeviceProperties, lower: Lower) -> tuple[Kernel, ...]:
-    def lowered(inner: Operation) -> Sequence[Kernel]:
-        return _lowered(inner, lower)
-
-    if writer.condition is not None:
-        writer.operations(writer.condition, lowered)
-        writer.decide(writer.condition.outputs[0])
-    writer.operations(writer.body, lowered)
+def _kernels(
+    loop: Operation,
+    lowered: Mapping[Operation, Sequence[Kernel]],
+    width: int,
+    rounds: int,
+    device: DeviceProperties,
+) -> tuple[Kernel, ...]:
+    """Return the dispatches of a loop by a workgroup of that many invocations."""
+    resized = {o: [_with_width(o, kernel, width) for kernel in ks] for o, ks in lowered.items()}
+    condition, body = loop.attrs["condition"], loop.attrs["body"]
+    bindings = len({*loop.inputs}) + len(loop.outputs) + 3
+    fours = bindings <= device.limit("max-storage-buffers-per-shader-stage")
+    writer = Writer(loop, condition, body, width, fours)
+    if condition is not None:
+        writer.operations(condition, resized)
+        writer.decide(condition.outputs[0])
+    writer.operations(body, resized)
     writer.hand_on()
     per_round, once = writer.iterations, writer.iterations_once
     if rounds * writer.work > MAX_LOOP_WORK:
@@ -71,9 +87,13 @@ def _lowered(operation: Operation, lower: Lower) -> Sequence[Kernel]:
     kernels = lower(operation)
     if isinstance(kernels, str):
         raise Unsupported(f"{operation.op}: {kernels}")
-    for kernel in kernels:
-        reads, writes = kernel.reads, kernel.writes
-        divided = any(r.window or r.segments for r in reads) or any(w.window or w.segments for w in writes)
-        if divided or kernel.generated or kernel.workgroup != GROUP:
-            raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
     return kernels
+
+
+def _with_width(operation: Operation, kernel: Kernel, width: int) -> Kernel:
+    """Return a kernel of an operation for workgroups of that many invocations."""
+    divided = any(part.window or part.segments for part in (*kernel.reads, *kernel.writes))
+    resized = None if divided or kernel.generated else with_width(kernel, width)
+    if resized is None:
+        raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
+    return resized

@@ -2,8 +2,9 @@
 
 In a shader of its own a kernel has buffers for its operands and a uniform buffer for its parameters. Here
 all operands lie in one buffer, `memory`, and all constants in another, `table`, with a 32-bit word for each
-element, two for int64. A kernel's shader becomes functions whose names begin with a prefix of its own;
-private variables say where its operands lie and what its parameters are.
+element, two for int64; `fours` is the table once more, by vectors. A kernel's shader becomes functions whose
+names begin with a prefix of its own; private variables say where its operands lie and what its parameters
+are.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from gpunn.backends.webgpu.accessors import HALF, PACKED_TYPES, WORD_TYPES, Binding, element_type, vector_type
-from gpunn.backends.webgpu.shader import ShaderKey, parts
-from gpunn.backends.webgpu.wgsl import identifiers, without_comments
-from gpunn.kernel import Unsupported
+from gpunn.backends.webgpu.shader import ShaderKey, parts, read_body, with_dependencies
+from gpunn.backends.webgpu.wgsl import identifiers, used_libraries, without_comments
+from gpunn.kernel import Kernel, Unsupported, flat_threads
 from gpunn.types import DType
 
-MEMORY, TABLE = "memory", "table"
+MEMORY, TABLE, FOURS = "memory", "table", "fours"
 WIDTH = 64  # invocations of the workgroup, as of nearly all kernels
 _ELEMENT_BYTES = 32
 _NAMED = re.compile(r"\b(?:fn|const|alias|struct|override|var(?:\s*<[^>]*>)?)\s+([^\W\d]\w*)")
@@ -38,10 +39,24 @@ def words(dtype: DType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kernel's shader inside a loop: its key, and which of its operands are constants."""
+    """A kernel's shader inside a loop: its key, which of its operands are constants, and whether these can
+    be loaded by fours.
+    """
 
     key: ShaderKey
     constants: frozenset[str]
+    fours: bool = True
+
+
+def with_width(kernel: Kernel, width: int) -> Kernel | None:
+    """Return a kernel for workgroups of so many invocations; None if its body needs others."""
+    if kernel.workgroup == (width, 1, 1):
+        return kernel
+    if "flat" in with_dependencies(used_libraries(read_body(kernel.body))):
+        count = kernel.params["count"]
+        assert isinstance(count, int)
+        return replace(kernel, threads=flat_threads(count, width), workgroup=(width, 1, 1))
+    return replace(kernel, workgroup=(width, 1, 1)) if kernel.any_width else None
 
 
 def functions(variant: Variant, prefix: str) -> str:
@@ -102,6 +117,9 @@ def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset
         return
     vector = vector_type(scalar)
     four = f"{vector}({', '.join(f'load_{name}(4u * i + {k}u)' for k in range(4))})"
+    if variant.fours and name in variant.constants and scalar != "I64":
+        words_of_four = f"{FOURS}_data[({name}_at >> 2u) + i]"
+        four = words_of_four if scalar == "i32" else f"bitcast<{vector}>({words_of_four})"
     same = f"{vector}({', '.join([f'load_{name}(i)'] * 4)})"
     one = f"load_{name}(i)"
     yield f"fn load_{name}(i: u32) -> {scalar} {{ return {_load(binding, scalar, variant)}; }}"

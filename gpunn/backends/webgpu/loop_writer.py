@@ -4,61 +4,53 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpunn.backends.webgpu.loop_shader import WIDTH, Variant, functions, unbound, words, workgroup_bytes
-from gpunn.backends.webgpu.loop_words import packing, unpacking, words_of
+from gpunn.backends.webgpu.loop_memory import LoopMemory, begin_of_view, count_words
+from gpunn.backends.webgpu.loop_shader import (
+    FOURS,
+    WIDTH,
+    Variant,
+    functions,
+    unbound,
+    words,
+    workgroup_bytes,
+)
+from gpunn.backends.webgpu.loop_words import packing, unpacking
 from gpunn.backends.webgpu.shader import key_of, ordered_params, source, target
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read, Scratch, Unsupported, Write, ceil_div
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import DType, TensorType
 
-GROUP = (WIDTH, 1, 1)
-MAX_WORK = 1 << 10  # workgroups times loop iterations of a round; more is quicker in dispatches of its own
-MAX_WORDS = 1 << 24  # of all operands of a body, and of its constants
-
-
-@dataclass(slots=True)
-class _Places:
-    """Places of arrays one behind another, in words; by fours."""
-
-    size: int = 0
-
-    def take(self, count: int) -> int:
-        """Return a place for that many words. Raises Unsupported if there are too many."""
-        place, self.size = self.size, self.size + ceil_div(max(count, 1), 4) * 4
-        if self.size > MAX_WORDS:
-            raise Unsupported(f"its operands are over {4 * MAX_WORDS} bytes")
-        return place
+MAX_WORK = 1 << 10  # workgroups of WIDTH times loop iterations of a round; more is quicker in dispatches
 
 
 @dataclass(slots=True)
 class Writer:
     """Writes the shader of a loop: first what the condition computes, if it is asked, then the body.
 
-    `iterations` are those of loops in a round, `work` the workgroups of its kernels times their iterations.
+    `width` is that of the workgroup, `fours` tells whether it has a binding more for the constants.
+    `iterations` are those of loops in a round, `work` the invocations of its kernels times their iterations,
+    in workgroups of WIDTH.
     """
 
     loop: Operation
     condition: Graph | None
     body: Graph
+    width: int = WIDTH
+    fours: bool = True
     iterations: int = 4
     work: int = 0
-    _memory: _Places = field(default_factory=_Places)
-    _table: _Places = field(default_factory=_Places)
-    _constants: dict[tuple[str, bytes], int] = field(default_factory=dict)
-    _values: list[tuple[int, Array]] = field(default_factory=list)
-    _slots: dict[Operand | Scratch, int] = field(default_factory=dict)
+    _memory: LoopMemory = field(default_factory=LoopMemory)
     _prefixes: dict[Variant, str] = field(default_factory=dict)
     _texts: list[str] = field(default_factory=list)
     _steps: list[str] = field(default_factory=list)
     _read: set[int] = field(default_factory=set)  # since the last barrier, as _written
     _written: set[int] = field(default_factory=set)
-    _roots: dict[Operand, Operand] = field(default_factory=dict)
     _overwriting: Mapping[Operation, Operand] = field(default_factory=dict)
     _decision: Sequence[str] = ("return true;",)
     _scratch: Scratch | None = None
@@ -68,31 +60,49 @@ class Writer:
     def __post_init__(self) -> None:
         asked = () if self.condition is None else self.condition.operations
         if self.condition is not None:
-            self._roots.update(zip(self.condition.inputs, self.body.inputs, strict=True))
+            for asked_input, operand in zip(self.condition.inputs, self.body.inputs, strict=True):
+                self._memory.alias(asked_input, operand)
         for operation in (*asked, *self.body.operations):
             if operation.definition.alias and operation.inputs[0] is not None:
-                self._roots[operation.outputs[0]] = self._root(operation.inputs[0])
+                self._memory.alias(operation.outputs[0], operation.inputs[0])
         for operand in self.body.inputs:
-            self._place(operand)
+            self._memory.place(operand)
         self._overwriting = _overwriting(self.body)
         for operation, operand in self._overwriting.items():
-            self._slots[operation.outputs[0]] = self._slots[operand]
+            self._memory.share(operation.outputs[0], operand)
 
-    def operations(self, graph: Graph, lowered: Callable[[Operation], Sequence[Kernel]]) -> None:
+    def operations(self, graph: Graph, lowered: Mapping[Operation, Sequence[Kernel]]) -> None:
         """Append the operations of a graph."""
         for operation in graph.operations:
-            if not operation.definition.alias:
-                for kernel in lowered(operation)[operation in self._overwriting :]:
-                    if 0 not in kernel.groups:
-                        self._call(operation, kernel)
+            if operation.definition.alias:
+                continue
+            kernels = lowered[operation][operation in self._overwriting :]
+            alone = len({target(k.writes[0], operation) for k in kernels}) == len(kernels)
+            for kernel in kernels:
+                if 0 not in kernel.groups and not (alone and self._is_view(operation, kernel)):
+                    self._call(operation, kernel)
+
+    def _is_view(self, operation: Operation, kernel: Kernel) -> bool:
+        """Tell whether a kernel, its result's only one, need not run: the result lies in what it copies."""
+        begin = begin_of_view(kernel)
+        given, result = source(kernel.reads[0], operation), target(kernel.writes[0], operation)
+        if begin is None or not isinstance(given, Operand) or not isinstance(result, Operand):
+            return False
+        whole = result.type.size == kernel.params["count"] * kernel.lanes
+        if not whole or given.type.dtype is not result.type.dtype or operation in self._overwriting:
+            return False
+        if self._memory.root(given).value is not None:
+            return False
+        self._memory.share(result, given, begin * words(given.type.dtype))
+        return True
 
     def decide(self, decision: Operand) -> None:
         """Let what has been appended be the condition, which comes to this operand."""
-        known = self._root(decision).value
+        known = self._memory.root(decision).value
         if known is not None:
             self._decision = [f"return {str(bool(known.item())).lower()};"]
             return
-        place = self._place(decision)
+        place = self._memory.place(decision)
         kept = f"if (local.x == 0u) {{ decision = memory_data[{place}u]; }}"
         self._decision = [
             *self._steps,
@@ -114,8 +124,8 @@ class Writer:
             (constants if constant else set()).add(operand.name)
             if not constant:
                 read.add(place)
-        written = {w.name: self._place(target(w, operation)) for w in kernel.writes}
-        variant = Variant(unbound(key_of(kernel, operation)), frozenset(constants))
+        written = {w.name: self._memory.place(target(w, operation)) for w in kernel.writes}
+        variant = Variant(unbound(key_of(kernel, operation)), frozenset(constants), self.fours)
         prefix = self._prefix(variant)
         self._order(read, {*written.values()})
         lines = [f"{prefix}{name}_at = {place}u;" for name, place in {**places, **written}.items()]
@@ -137,7 +147,7 @@ class Writer:
         for axis, count in zip("xyz", groups, strict=True):
             if count > 1:
                 call = f"for (var {axis} = 0u; {axis} < {count}u; {axis}++) {{ {call} }}"
-        self.work += total * (1 + kernel.loop_iterations)
+        self.work += ceil_div(total * self.width, WIDTH) * (1 + kernel.loop_iterations)
         if self.work > MAX_WORK:
             raise Unsupported("a round is more than one workgroup should do")
         self.iterations += total * (kernel.loop_iterations + 3) + 3
@@ -153,6 +163,7 @@ class Writer:
 
     def _order(self, read: set[int], written: set[int]) -> None:
         """Append a barrier if what follows depends on what is before it."""
+        read = set(map(self._memory.whole, read))
         if read & self._written or written & (self._written | self._read):
             self._steps.append("storageBarrier();")
             self._read, self._written = set(), set()
@@ -162,20 +173,20 @@ class Writer:
     def hand_on(self) -> None:
         """Append what gives the state of a round to the next one."""
         pairs = list(zip(self.body.inputs, self.body.outputs, strict=True))
-        targets = {self._place(i) for i, o in pairs if i is not o}
+        targets = {self._memory.place(i) for i, o in pairs if i is not o}
         moves: list[tuple[int, int, int]] = []
         for operand, result in pairs:
-            known, to = self._root(result).value, self._place(operand)
+            known, to = self._memory.root(result).value, self._memory.place(operand)
             if known is not None:
-                moves.append((to, -1 - self._constant(known), _count(operand)))
+                moves.append((to, -1 - self._memory.constant(known), count_words(operand)))
                 continue
-            place = self._place(result)
-            if place in targets and place != to:  # it would be overwritten by another move
-                aside = self._memory.take(_count(operand))
-                self._move(aside, place, _count(operand))
+            place = self._memory.place(result)
+            if self._memory.whole(place) in targets and place != to:  # another move would overwrite it
+                aside = self._memory.take(count_words(operand))
+                self._move(aside, place, count_words(operand))
                 place = aside
             if place != to:
-                moves.append((to, place, _count(operand)))
+                moves.append((to, place, count_words(operand)))
         for to, place, count in moves:
             self._move(to, place, count)
         self._steps.append("storageBarrier();")
@@ -185,12 +196,12 @@ class Writer:
         self._order({place} if place >= 0 else set(), {to})
         name, begin = ("copy", place) if place >= 0 else ("take", -1 - place)
         self._steps.append(f"{name}_words({to}u, {begin}u, {count}u, local.x);")
-        self.iterations += ceil_div(count, WIDTH) + 3
+        self.iterations += ceil_div(count, self.width) + 3
 
     @property
     def iterations_once(self) -> int:
         """Count the iterations of what happens before and after all rounds."""
-        return sum(ceil_div(_count(i), WIDTH) + 3 for i in (*self.body.inputs, *self.body.inputs))
+        return sum(ceil_div(count_words(i), self.width) + 3 for i in (*self.body.inputs, *self.body.inputs))
 
     def kernel(self, rounds: int, first: bool, last: bool) -> Kernel:
         """Return the dispatch of some rounds."""
@@ -201,8 +212,8 @@ class Writer:
         writes = (Write("memory", self._scratch), *(Write(f"y{k}", k) for k in outputs))
         return Kernel(
             body="loop",
-            threads=GROUP,
-            workgroup=GROUP,
+            threads=(self.width, 1, 1),
+            workgroup=(self.width, 1, 1),
             reads=self._reads,
             writes=writes,
             params={"rounds": rounds, "first": int(first), "last": int(last)},
@@ -214,28 +225,27 @@ class Writer:
 
     def _finish(self) -> None:
         """Put the whole shader together."""
-        self._scratch = Scratch(TensorType(DType.INT32, (max(self._memory.size, 4),)))
+        self._scratch = Scratch(TensorType(DType.INT32, (self._memory.size,)))
         starts, reads = [], []
         for k, (operand, start) in enumerate(zip(self.body.inputs, self.loop.inputs, strict=True)):
             assert start is not None
-            place, count = self._place(operand), operand.type.size
+            place, count = self._memory.place(operand), operand.type.size
             if start.value is not None:
-                starts.append(
-                    f"take_words({place}u, {self._constant(start.value)}u, {_count(operand)}u, local.x);"
-                )
+                known = self._memory.constant(start.value)
+                starts.append(f"take_words({place}u, {known}u, {count_words(operand)}u, local.x);")
             elif count:
                 reads.append(Read(f"x{k}", k))
                 starts.append(_each(unpacking(operand.type.dtype, f"x{k}_data", place), count))
         flags = len(self.loop.outputs) - len(self.body.inputs)  # of some_rounds, whether there are more
         ends = ["if (local.x == 0u) { y0_data[0] = select(0u, 1u, more); }"] * flags
         ends += [
-            _each(packing(o.type.dtype, f"y{k + flags}_data", self._place(o)), _stores(o))
+            _each(packing(o.type.dtype, f"y{k + flags}_data", self._memory.place(o)), _stores(o))
             for k, o in enumerate(self.body.inputs)
         ]
-        table = np.zeros(max(self._table.size, 4), np.int32)
-        for place, value in self._values:
-            table[place : place + value.size] = value
+        table = self._memory.table()
         self._reads = (*reads, Read("table", None, value=table))
+        if any(f"{FOURS}_data" in text for text in self._texts):
+            self._reads = (*self._reads, Read(FOURS, None, 4, value=table))
         parts = (
             ("begin_loop(local: vec3<u32>)", starts),
             ("goes_on(local: vec3<u32>) -> bool", self._decision),
@@ -250,35 +260,18 @@ class Writer:
         """Return the place of what a kernel reads, and whether it is a constant."""
         operand = source(read, operation)
         if isinstance(operand, Scratch):
-            return self._place(operand), False
+            return self._memory.place(operand), False
         if operand is not None and operand.value is None:
-            known = self._root(operand).value
-            return (self._place(operand), False) if known is None else (self._constant(known), True)
+            known = self._memory.root(operand).value
+            if known is not None:
+                return self._memory.constant(known), True
+            return self._memory.place(operand), False
         others = (operation.inputs[k] if k < len(operation.inputs) else None for k in read.also)
         used = () if operand is None else (operand, *others)
         values = [None if o is None else o.value for o in used] or [read.value]
         value = read.pack(*values) if read.pack else values[0]
         assert value is not None
-        return self._constant(value), True
-
-    def _constant(self, value: Array) -> int:
-        """Return the place of a constant in the table; equal ones share it."""
-        found = words_of(value)
-        key = value.dtype.str, found.tobytes()
-        if key not in self._constants:
-            self._constants[key] = self._table.take(found.size)
-            self._values.append((self._constants[key], found))
-        return self._constants[key]
-
-    def _root(self, operand: Operand) -> Operand:
-        return self._roots.get(operand, operand)
-
-    def _place(self, tensor: Operand | Scratch) -> int:
-        """Return the place of a tensor in memory."""
-        root = tensor if isinstance(tensor, Scratch) else self._root(tensor)
-        if root not in self._slots:
-            self._slots[root] = self._memory.take(root.type.size * words(root.type.dtype))
-        return self._slots[root]
+        return self._memory.constant(value), True
 
 
 def _overwriting(body: Graph) -> dict[Operation, Operand]:
@@ -299,17 +292,13 @@ def _overwriting(body: Graph) -> dict[Operation, Operand]:
     }
 
 
-def _count(operand: Operand) -> int:
-    return operand.type.size * words(operand.type.dtype)
-
-
 def _stores(operand: Operand) -> int:
     """Return how many words a tensor has in a buffer of its own."""
     return ceil_div(operand.type.nbytes, 4) if operand.type.dtype is not DType.INT64 else operand.type.size
 
 
 def _each(statement: str, count: int) -> str:
-    return f"for (var i = local.x; i < {count}u; i += {WIDTH}u) {{ {statement} }}"
+    return f"for (var i = local.x; i < {count}u; i += WX) {{ {statement} }}"
 
 
 def _lines(steps: Iterable[str]) -> str:

@@ -67,6 +67,7 @@ def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
         libraries=(*row_library(rows, channels), "ragged_row_steps" if depth % 4 else "row_steps"),
         functions=activation_function(call),
         loop_iterations=ceil_div(steps, grid.splits),
+        any_width=not tiled and grid.splits == 1,
         reason=f"{rows} rows x depth {depth} x {channels} channels: "
         + ("tile of 8 rows x 8 channels in registers" if tiled else "few rows: one row x 4 channels")
         + grid.reason,
@@ -117,6 +118,7 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> lis
                 params={"M": rows, "K": depth, "N": channels, "first": span.start, "end": span.stop},
                 functions=activation_function(call) if last else {},
                 loop_iterations=len(span),
+                any_width=True,
                 reason=reason,
             )
         )

@@ -52,6 +52,7 @@ def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Ke
         body="normalize",
         threads=group.threads,
         workgroup=group.workgroup,
+        any_width=group.size == 1,
         reads=(Read("x", 0),),
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
         constants=group.constants,

@@ -99,6 +99,7 @@ def _folding(
         body="reduce",
         threads=group.threads,
         workgroup=group.workgroup,
+        any_width=group.size == 1,
         reads=(Read("x", source, width=lanes), *how.tables),
         writes=(Write(output=target, width=lanes),),
         params={
