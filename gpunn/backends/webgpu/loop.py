@@ -92,7 +92,8 @@ def _lowered(operation: Operation, lower: Lower) -> Sequence[Kernel]:
 
 def _with_width(operation: Operation, kernel: Kernel, width: int) -> Kernel:
     """Return a kernel of an operation for workgroups of that many invocations."""
-    divided = any(part.window or part.segments for part in (*kernel.reads, *kernel.writes))
+    reads, writes = kernel.reads, kernel.writes
+    divided = any(r.window or r.segments for r in reads) or any(w.window or w.segments for w in writes)
     resized = None if divided or kernel.generated else with_width(kernel, width)
     if resized is None:
         raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
