@@ -98,36 +98,6 @@ def test_recurrent_layers(
         np.testing.assert_allclose(y, compiled(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_recurrent_layers_in_wide_workgroups(cell: str, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU has 64 invocations where software has 8; both sides here are lavapipe."""
-    monkeypatch.setattr("gpunn.backends.webgpu.loop.NARROW", 64)
-    layer = Layer(cell, 5, units=12, every=True)
-    agree(gpunn.load(layer_file(layer)), [random(1, 1, 5, layer.features)], monkeypatch)
-
-
-def test_slices_lie_where_their_source_lies(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """State takes pieces of other state, of which a copy on its way would destroy the rest."""
-
-    def compute(body: Model, s: Sequence[Operand]) -> list[Operand]:
-        first, second, third = body.add("split", [s[1]], {"sizes": (5, 5, 2), "axis": 0})
-        (joined,) = body.add("concat", [second, first, third], {"axis": 0})
-        (more,) = body.add("add", [joined, s[1]])
-        (every_other,) = body.add("strided_slice", [more], {"begin": (1,), "end": (11,), "strides": (2,)})
-        return [more, second, every_other]
-
-    model = looped(3, [float32(12), float32(5), float32(5)], compute)
-    x = np.arange(12, dtype=np.float32)
-    found = agree(model, [x, x[:5], x[:5]], monkeypatch)
-    expected, piece, others = x, x[:5], x[:5]
-    for _ in range(3):
-        piece = expected[5:10]
-        expected = np.concatenate([expected[5:10], expected[:5], expected[10:]]) + expected
-        others = expected[1:11:2]
-    for y, z in zip(found, (expected, piece, others), strict=True):
-        np.testing.assert_array_equal(y, z)
-
-
 @pytest.mark.parametrize("rounds", [0, 1, 2, 5])
 def test_rounds(rounds: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = looped(rounds, [float32(70)], lambda body, s: body.add("add", [s[1], s[1]]))
