@@ -19,6 +19,7 @@ from gpunn.graph.complete import run_on_host
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.ops.control import while_loop
+from gpunn.ops.memory import Memory
 from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType
@@ -80,6 +81,7 @@ class CpuProgram:
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
         self._initial = dict(plan.model.variables)
         self._state = dict(self._initial)
+        self._memory = Memory()
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
         self._frames = frames
@@ -106,7 +108,8 @@ class CpuProgram:
             return copy_context().run(self._locked, inputs, rounds, spans)
 
     def _locked(self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None) -> tuple[Array, ...]:
-        with self._products.of_run(), np.errstate(all="ignore"):  # in a context that ends with an interrupt
+        # In a context that ends with an interrupt.
+        with self._products.of_run(), self._memory.in_use(), np.errstate(all="ignore"):
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ValueNeededError
-from gpunn.ops.elementwise.unary import apply_activation
+from gpunn.ops.elementwise.unary import activate, apply_activation
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, Quantized, as_tuple
@@ -160,6 +160,7 @@ class Operation:
         """Return what computes the outputs on reals, or on whatever an op moves."""
         definition, activation = self.definition, self.activation if self.definition.fusible else None
         reference = definition.reference
+        apply = activate if self.custom is None else apply_activation
         attrs = {k: v for k, v in self.attrs.items() if k in definition.attributes}
         halves = any(o is not None and o.type.dtype is DType.FLOAT16 for o in self.inputs)
         # An op that only moves elements may look at their bytes.
@@ -173,7 +174,7 @@ class Operation:
                 self._expect_shapes(results)
             if activation is None:
                 return results
-            return tuple(apply_activation(np.asarray(r), activation) for r in results)
+            return tuple(apply(np.asarray(r), activation) for r in results)
 
         return compute
 

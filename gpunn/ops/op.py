@@ -67,7 +67,8 @@ class Facets:
     * expand: writes a call in other ops, instead of a kernel: from the call, an Expansion and the operands to
       the results. May raise Unsupported; the op then runs on the host, by its reference.
     * name: the op's name, where it is not the reference's.
-    * fusible: takes the extra attribute `activation`, the name of an activation applied to the result.
+    * fusible: takes the extra attribute `activation`, the name of an activation applied to the result, which
+      shares no memory with an operand.
     * alias: the result is the first input's bytes under another shape or type; implies `raw`.
     * host_reason: why there is no kernel.
     * dtypes: of operands without a scale, on which importers may count, if not only on float32, int32, int64

@@ -23,6 +23,7 @@ from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction.channelwise import add_bias, sums_by_channel
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
 from gpunn.ops.contraction.matmul import channel_reads, product
@@ -44,16 +45,15 @@ from gpunn.ops.kernels.window import (
     check_window,
     pad_input,
     resolve,
-    tap,
+    seen,
     window_iterations,
     window_params,
 )
+from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
 
 DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
-NARROW = 64  # channels, fewer than are enough for a loop of numpy's
-CACHE_BYTES = 1 << 18  # rows of a depthwise product are worked off in blocks that stay in the CPU's cache
 
 
 def _window(call: Call) -> Window:
@@ -154,15 +154,13 @@ def conv2d(
     patches = _patches(x, window)
     if groups == 1:
         cells = kernel_height * kernel_width * depth
-        result = patches.reshape(math.prod(shape[:3]), cells) @ filter.reshape(channels, cells).T
+        result = empty((math.prod(shape[:3]), channels), x.dtype)
+        np.matmul(patches.reshape(len(result), cells), filter.reshape(channels, cells).T, out=result)
     else:
         grouped = patches.reshape(*patches.shape[:-1], groups, depth)
         filters = filter.reshape(groups, channels // groups, kernel_height, kernel_width, depth)
         result = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
-    result = result.reshape(shape)
-    if bias is not None:
-        result += bias
-    return result
+    return add_bias(result.reshape(shape), bias)
 
 
 def _spatial(x: Array | TensorType) -> Pair:
@@ -173,14 +171,10 @@ def _patches(x: Array, window: Window) -> Array:
     """List the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
     if window.pointwise:
         return x[:, :, :, None, None, :]
-    padded = pad_input(x, window)
-    height, width = window.size
-    taps = [[tap(padded, window, row, column) for column in range(width)] for row in range(height)]
-    result = np.empty((x.shape[0], *window.out, height, width, x.shape[3]), x.dtype)
-    for row, line in enumerate(taps):
-        for column, view in enumerate(line):
-            result[:, :, :, row, column] = view
-    return result
+    cells = seen(pad_input(x, window), window)
+    patches = empty(cells.shape, x.dtype)
+    np.copyto(patches, cells)
+    return patches
 
 
 def _infer_depthwise(call: Call) -> TensorType:
@@ -279,30 +273,7 @@ def depthwise_conv2d(
     _, kernel_height, kernel_width, channels = filter.shape
     window = resolve(_spatial(x), (kernel_height, kernel_width), stride, dilation, padding)
     padded = pad_input(np.repeat(x, channels // x.shape[3], axis=3) if channels != x.shape[3] else x, window)
-    result = np.empty((x.shape[0], *window.out, channels), x.dtype)
-    row_bytes = max(1, x.shape[0] * window.out[1] * channels * x.itemsize)
-    block = max(1, CACHE_BYTES // row_bytes)
-    for start in range(0, window.out[0], block):
-        rows = slice(start, min(start + block, window.out[0]))
-        _accumulate(result[:, rows], padded, filter[0], window, rows)
-    if bias is not None:
-        result += bias
-    return result
-
-
-def _accumulate(result: Array, padded: Array, filter: Array, window: Window, rows: slice) -> None:
-    """Add up, over the window's cells, the input of the cell times its weights, in `result`."""
-    if window.stride[1] == 1 and filter.shape[2] < NARROW:  # all pixels of a row together
-        result = result.reshape(*result.shape[:2], -1)
-        filter = np.tile(filter, (1, 1, window.out[1]))
-    scratch = np.empty_like(result)
-    for row in range(window.size[0]):
-        for column in range(window.size[1]):
-            view = tap(padded, window, row, column, rows).reshape(result.shape)
-            target = scratch if row or column else result
-            np.multiply(view, filter[row, column], out=target)
-            if target is scratch:
-                result += scratch
+    return add_bias(sums_by_channel(seen(padded, window), filter[0]), bias)
 
 
 OPS: tuple[Op, ...] = (conv2d, depthwise_conv2d)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.fixed_point.tables import every_value
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
+
+FEW = 64  # channels, too few for a loop of numpy's
+MANY = 8  # rows of an image, for which it pays to write one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,38 @@ def _by_pairs(line: Binary) -> Quantized:
     return Quantized(reference, kernel)
 
 
+def _by_rows(meaning: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a meaning that computes images with a number for each of few channels row by row.
+
+    numpy works along the last axis, which is short there. A row has the numbers once for each pixel.
+    """
+
+    @wraps(meaning)
+    def computed(a: Array, b: Array) -> Any:
+        if _is_short(b, a):
+            return meaning(_rows(a), np.tile(b.reshape(-1), a.shape[-2])).reshape(a.shape)
+        if _is_short(a, b):
+            return meaning(np.tile(a.reshape(-1), b.shape[-2]), _rows(b)).reshape(b.shape)
+        return meaning(a, b)
+
+    return computed
+
+
+def _is_short(numbers: Array, image: Array) -> bool:
+    """Tell whether one side is a number for each channel of the other one, which has few and many pixels."""
+    channels = numbers.size
+    return (
+        1 < channels < FEW
+        and 2 <= image.ndim >= numbers.ndim
+        and numbers.shape[-1] == channels == image.shape[-1]
+        and image.size >= MANY * channels * image.shape[-2]
+    )
+
+
+def _rows(image: Array) -> Array:
+    return image.reshape(*image.shape[:-2], -1)
+
+
 def declare(line: Binary) -> Op:
     """Make the op of a line."""
     return op(
@@ -125,4 +161,4 @@ def declare(line: Binary) -> Op:
         strings=DType.STRING in line.dtypes,
         algebra=Algebra(affine=line.affine, axes=PAIRWISE, clamp=line.clamp),
         accuracy=line.accuracy,
-    )(line.meaning)
+    )(_by_rows(line.meaning))

@@ -33,7 +33,7 @@ from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise import fake_quant
 from gpunn.ops.elementwise.unary_declaration import Fused, Unary, declare
 from gpunn.ops.fixed_point import interpolation
-from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.ops.fixed_point.affine import CLAMPS, LIMITS
 from gpunn.ops.fixed_point.tables import (
     clamped_table,
     hard_swish_table,
@@ -46,10 +46,13 @@ from gpunn.ops.op import Op
 from gpunn.types import Array, DType
 
 
-def _clip(low: int, high: int | None) -> Callable[[Array], Array]:
-    def clipped(x: Array) -> Array:
-        return np.clip(x, x.dtype.type(low), None if high is None else x.dtype.type(high))
+def _clip(low: float, high: float | None) -> Callable[[Array], Array]:
+    return lambda x: _clipped(x, low, high)
 
+
+def _clipped(x: Array, low: float | None, high: float | None, out: Array | None = None) -> Array:
+    ends = (None if end is None else x.dtype.type(end) for end in (low, high))
+    clipped: Array = np.clip(x, *ends) if out is None else np.clip(x, *ends, out=out)
     return clipped
 
 
@@ -321,6 +324,11 @@ def activation_function(call: Call) -> dict[str, Function]:
 def apply_activation(y: Array, name: str | None) -> Array:
     """Apply the activation of that name to `y`, in the same dtype."""
     return y if name is None else np.asarray(ACTIVATIONS[name].meaning(y))
+
+
+def activate(y: Array, name: str | None) -> Array:
+    """Apply the activation of that name to `y`, which may change: clamps work where it lies."""
+    return _clipped(y, *CLAMPS[name], out=y) if name in CLAMPS else apply_activation(y, name)
 
 
 OPS: tuple[Op, ...] = tuple(declare(line) for line in TABLE)

@@ -41,8 +41,11 @@ def dequantize(stored: Array, type: TensorType) -> Array:
     if quantization is None:
         return stored
     scale, zero = _along(quantization, type)
-    reals: Array = ((stored.astype(np.int64) - zero) * scale).astype(np.float32)
-    return reals
+    single = scale.astype(np.float32)
+    if stored.itemsize <= 2 and (single == scale).all():  # float32 holds the difference, and rounds once
+        reals: Array = np.subtract(stored, zero.astype(np.float32), dtype=np.float32)
+        return np.multiply(reals, single, out=reals)
+    return np.asarray(((stored.astype(np.int64) - zero) * scale).astype(np.float32))
 
 
 def quantize(real: Array, type: TensorType) -> Array:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gpunn.kernel import nested
 from gpunn.ops.call import Call
+from gpunn.ops.memory import empty
 from gpunn.ops.parts import Divide, Part, by_batch, part, row_axis
 from gpunn.types import Array
 
@@ -97,19 +98,25 @@ def pad_input(x: Array, window: Window, value: float = 0.0) -> Array:
         return x
     batch, height, width, channels = x.shape
     (top, left), (bottom, right) = window.before, window.after
-    padded = np.full((batch, top + height + bottom, left + width + right, channels), value, x.dtype)
+    padded = empty((batch, top + height + bottom, left + width + right, channels), x.dtype)
     padded[:, top : top + height, left : left + width] = x  # several times quicker than numpy.pad()
+    padded[:, :top] = padded[:, top + height :] = value
+    padded[:, top : top + height, :left] = padded[:, top : top + height, left + width :] = value
     return padded
 
 
-def tap(padded: Array, window: Window, row: int, column: int, rows: slice = slice(None)) -> Array:
-    """Return the input of cell (row, column) of the window: a view [N, rows of OH, OW, C] of the padded
-    input.
-    """
-    (sy, sx), (dy, dx), (oh, ow) = window.stride, window.dilation, window.out
-    first, last, _ = rows.indices(oh)
-    y0, x0 = row * dy + first * sy, column * dx
-    return padded[:, y0 : y0 + (last - first - 1) * sy + 1 : sy, x0 : x0 + (ow - 1) * sx + 1 : sx]
+def seen(padded: Array, window: Window) -> Array:
+    """Return what each cell of the result sees: a view [N, OH, OW, KH, KW, C] of the padded input."""
+    (sy, sx), (dy, dx) = window.stride, window.dilation
+    batch, row, column, channel = padded.strides
+    shape = (padded.shape[0], *window.out, *window.size, padded.shape[3])
+    steps = (batch, sy * row, sx * column, dy * row, dx * column, channel)
+    return as_strided(padded, shape, steps, writeable=False)
+
+
+def tap(padded: Array, window: Window, row: int, column: int) -> Array:
+    """Return the input of cell (row, column) of the window: a view [N, OH, OW, C] of the padded input."""
+    return seen(padded, window)[:, :, :, row, column]
 
 
 def window_iterations(window: Window, *inner: int) -> int:

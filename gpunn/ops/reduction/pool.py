@@ -8,6 +8,8 @@ and TFLite do not define an L2 pool of quantised tensors: it is computed on real
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -41,11 +43,15 @@ from gpunn.ops.kernels.window import (
     check_window,
     pad_input,
     resolve,
+    seen,
     tap,
     window_params,
 )
+from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, TensorType
+
+MANY = 128  # channels, enough for a loop of numpy's
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +197,19 @@ def _integer(call: Call, x: Array) -> Array:
 def _pooled(pool: Pool, x: Array, window: Window) -> Array:
     padded = pad_input(pool.enter(x), window, pool.start)
     counted = pad_input(np.ones((1, *x.shape[1:3], 1), x.dtype), window)
-    total = np.full((x.shape[0], *window.out, x.shape[3]), pool.start, x.dtype)
-    count = np.zeros((1, *window.out, 1), x.dtype)
-    for row in range(window.size[0]):
-        for column in range(window.size[1]):
-            pool.combine(total, tap(padded, window, row, column), out=total)
-            count += tap(counted, window, row, column)
-    return pool.finish(total, count)
+    return pool.finish(_combined(pool, padded, window), seen(counted, window).sum((3, 4), x.dtype))
+
+
+def _combined(pool: Pool, padded: Array, window: Window) -> Array:
+    """Combine the cells of each window, in order."""
+    cells, pixels = math.prod(window.size), math.prod(window.out)
+    if pixels <= cells or (window.stride[1] > 1 and padded.shape[3] >= MANY):
+        return np.asarray(pool.combine.reduce(seen(padded, window), (3, 4), initial=pool.start))
+    total = empty((padded.shape[0], *window.out, padded.shape[3]), padded.dtype)
+    total.fill(pool.start)
+    for row, column in itertools.product(*map(range, window.size)):
+        pool.combine(total, tap(padded, window, row, column), out=total)
+    return total
 
 
 def _flops(call: Call) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.model import Model
+from gpunn.ops import OPS
 from gpunn.ops.elementwise import binary
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import ATOL, RTOL, check, check_litert, model_of, random
@@ -180,6 +181,19 @@ def test_one_tensor_as_both_operands(backend: str) -> None:
         square, twice = compilation(value)
     np.testing.assert_array_equal(square, value * value)
     np.testing.assert_array_equal(twice, np.concatenate([value, value]))
+
+
+@lines
+@pytest.mark.parametrize("shape", [(1, 9, 5, 3), (20, 7, 2), (2, 4, 4, 3)], ids=str)
+def test_a_number_for_each_of_few_channels(line: binary.Binary, shape: tuple[int, ...]) -> None:
+    image, numbers = operands(line, 3, shape, (1, shape[-1]))
+    written_out = np.array(np.broadcast_to(numbers, shape))
+    reference = OPS[line.name].reference
+    np.testing.assert_array_equal(reference(image, numbers), line.meaning(image, written_out))
+    if line.name != "prelu":  # its second operand broadcasts to the first one
+        numbers, image = operands(line, 4, (1, shape[-1]), shape)
+        written_out = np.array(np.broadcast_to(numbers, shape))
+        np.testing.assert_array_equal(reference(numbers, image), line.meaning(written_out, image))
 
 
 def test_generated_broadcasts(backend: str) -> None:

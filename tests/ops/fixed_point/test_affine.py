@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpunn.ops.fixed_point.affine import (
+    LIMITS,
     dequantize,
     divide_by_power,
     high_multiply,
@@ -97,3 +98,18 @@ def test_quantize_rounds_clamps_and_undoes_dequantize() -> None:
 def test_scales_along_an_axis() -> None:
     kind = TensorType(DType.INT8, (2, 3), Quantization((0.5, 2.0), (0, 0), 0))
     assert dequantize(np.full((2, 3), 4, np.int8), kind).tolist() == [[2, 2, 2], [8, 8, 8]]
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8, DType.INT16])
+@pytest.mark.parametrize("seed", range(4))
+def test_real_numbers_are_exact_products_rounded_once(dtype: DType, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    low, high = LIMITS[dtype]
+    scale = float(rng.lognormal(0, 20)) if seed % 2 else float(np.float32(rng.lognormal(0, 20)))
+    zero = int(rng.integers(low, high + 1))
+    stored = np.unique(rng.integers(low, high + 1, 500)).astype(dtype.numpy)
+    with np.errstate(over="ignore", under="ignore"):
+        exact = [np.float32(float(int(v) - zero) * scale) for v in stored]
+        reals = dequantize(stored, TensorType(dtype, stored.shape, Quantization((scale,), (zero,))))
+    assert reals.dtype == np.float32
+    np.testing.assert_array_equal(reals.view(np.uint32), np.array(exact).view(np.uint32))

@@ -1,0 +1,97 @@
+"""Memory for large results on the host, which a program uses again from run to run.
+
+The system gives fresh memory page by page when it is first written, and that takes as long as a sum of two
+tensors. References ask empty() for the memory of their results. In a run with a Memory they get that of
+earlier results to which nothing refers any more.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpunn.types import Array
+
+LEAST_BYTES = 1 << 16  # of an array that is worth it
+MOST_TIMES = 4  # its size, of a buffer that an array may have
+ALIGNMENT = 64  # bytes that vector instructions load at a time
+
+
+class Memory:
+    """Buffers, each of which is the memory of one array or is idle. One thread at a time asks for arrays."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Buffer] = []  # the smallest first
+        self._used: dict[int, tuple[weakref.ref[Array], _Buffer]] = {}  # by the id: references have no hash
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of all buffers."""
+        used = (buffer for _, buffer in self._used.values())
+        return sum(buffer.nbytes for buffer in (*self._idle, *used))
+
+    def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
+        """Return an array of any content. Views of it keep its memory in use, too."""
+        kind = np.dtype(dtype)
+        nbytes = math.prod(shape) * kind.itemsize
+        if nbytes < LEAST_BYTES:
+            return np.empty(shape, kind)
+        buffer = self._take(nbytes)
+        # The base of this array is no array, so it becomes the base of all views.
+        whole: Array = np.frombuffer(buffer.data, kind, nbytes // kind.itemsize)
+        reference = weakref.ref(whole, self._free)
+        self._used[id(reference)] = reference, buffer
+        return whole.reshape(shape)
+
+    def _take(self, nbytes: int) -> _Buffer:
+        place = bisect_left(self._idle, nbytes, key=_size)
+        if place < len(self._idle) and self._idle[place].nbytes <= MOST_TIMES * nbytes:
+            return self._idle.pop(place)
+        try:
+            return _Buffer(nbytes)
+        except MemoryError:
+            self._idle.clear()
+            return _Buffer(nbytes)
+
+    def _free(self, reference: weakref.ref[Array]) -> None:
+        _, buffer = self._used.pop(id(reference))
+        insort(self._idle, buffer, key=_size)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Let empty() take the memory of arrays from here, in this context."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+
+class _Buffer:
+    __slots__ = ("data", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        room: Array = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -room.ctypes.data % ALIGNMENT
+        self.nbytes = nbytes
+        self.data = room[start : start + nbytes].data
+
+
+def _size(buffer: _Buffer) -> int:
+    return buffer.nbytes
+
+
+_CURRENT: ContextVar[Memory | None] = ContextVar("memory", default=None)
+
+
+def empty(shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
+    """Return an array of any content, in the memory of the run if there is one."""
+    memory = _CURRENT.get()
+    return np.empty(shape, dtype) if memory is None else memory.empty(shape, dtype)
