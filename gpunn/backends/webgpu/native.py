@@ -22,6 +22,7 @@ from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import libf  # as lib, but errors are raised
 
 from gpunn.backends.interrupt import Stop, current, holding
+from gpunn.backends.webgpu.declarations import parse_together
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,9 @@ def _interrupted(kind: Any, error: BaseException, trace: Any) -> None:
     _interrupts.raised.append(error)
     given = trace.tb_frame.f_locals
     _deliver(given["status"], given["message"], given["handle"])
+
+
+parse_together(ffi)  # before the first name that is not in it
 
 
 @ffi.callback(  # type: ignore[untyped-decorator]
