@@ -31,6 +31,7 @@ KEPT = 6  # compilations at a time: two backends of each of the last three choic
 CALLS = 9  # whose median time is shown, unless they take more than a second
 LOOK = 0.1  # seconds between two looks at the memory of the process
 START = 60.0  # seconds that a new process may take more, for its imports
+OPERATORS = 20_000  # of a model; MobileNet has about 100
 FINISH = 5.0  # seconds that an answer may take more than the run in it
 
 
@@ -93,11 +94,11 @@ class Answer:
 class Compiled:
     """The last KEPT compilations that were used; older ones are closed. One thread asks at a time."""
 
-    def __init__(self, limit: float | None = None) -> None:
-        """Let a run take `limit` seconds."""
+    def __init__(self, limits: gpunn.Limits | None = None) -> None:
+        """Let models take so much."""
         self._kept: OrderedDict[tuple[Path, str, gpunn.Preference], gpunn.Compilation] = OrderedDict()
         self._lock = threading.Lock()
-        self._limit = limit
+        self._limits = limits
 
     def ask(self, choice: Choice, photo: Path) -> Answer:
         """Return the best classes of a photo. Raises gpunn's errors, and OSError for files that cannot be
@@ -107,7 +108,7 @@ class Compiled:
             start = time.perf_counter()
             key = choice.model, choice.backend, choice.preference
             known = self._kept.get(key)
-            model = known.model if known else gpunn.load(choice.model)
+            model = known.model if known else gpunn.load(choice.model, limits=self._limits)
             scale = vision.RANGES[choice.pixels] if choice.pixels else (None, None)
             wanted, output = vision.photo_input(model, *scale), vision.score_output(model)
             labels = vision.class_labels(model, choice.labels)
@@ -136,7 +137,7 @@ class Compiled:
 
     def _run(self, compiled: gpunn.Compilation, x: Any) -> Any:
         (name,) = (operand.name for operand in vision.mandatory(compiled.model))
-        (scores,) = compiled.run({name: x}, timeout=self._limit).values()
+        (scores,) = compiled.run({name: x}).values()
         return np.asarray(scores)
 
     def _keep(self, key: tuple[Path, str, gpunn.Preference], compiled: gpunn.Compilation) -> None:
@@ -167,9 +168,9 @@ def thumbnail(picture: Any) -> str:
 class Worker:
     """A process that answers, one question at a time; it is started when it is needed."""
 
-    def __init__(self, seconds: float, memory: int) -> None:
-        """Let an answer take so many seconds, and the process so many bytes of memory (on Linux)."""
-        self._seconds, self._memory = seconds, memory
+    def __init__(self, seconds: float, memory: int, upload: int = 200 << 20) -> None:
+        """Let an answer take so many seconds, the process so many bytes of memory, a file `upload` bytes."""
+        self._seconds, self._memory, self._upload = seconds, memory, upload
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str] = queue.Queue()
         self._lock = threading.Lock()
@@ -237,7 +238,7 @@ class Worker:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, f"{self._seconds}"],
+            [sys.executable, __file__, f"{self._seconds}", f"{self._memory}", f"{self._upload}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -264,6 +265,22 @@ def _memory_of(pid: int) -> int:
         return 0
 
 
+def limits(seconds: float, memory: int, upload: int) -> gpunn.Limits:
+    """Return what a model of the page may take: a compile and a run `seconds` each, and bytes.
+
+    The process is killed above `memory`, where the system tells how much it has; of this half is for tensors.
+    """
+    return gpunn.Limits(
+        file_bytes=upload,
+        operators=OPERATORS,
+        constant_bytes=memory // 2,
+        host_bytes=memory // 2,
+        device_bytes=memory // 2,
+        compile_seconds=seconds,
+        run_seconds=seconds,
+    )
+
+
 def _no_network(event: str, _: tuple[Any, ...]) -> None:
     """Forbid the process to ask the network for anything (a hook of sys.addaudithook)."""
     if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
@@ -275,7 +292,7 @@ def main() -> None:
     sys.addaudithook(_no_network)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what else is printed is no answer
-    compiled = Compiled(float(sys.argv[1]))
+    compiled = Compiled(limits(float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
     for line in sys.stdin:
         asked = json.loads(line)
         choice = Choice(

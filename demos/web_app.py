@@ -114,7 +114,7 @@ def main() -> None:
     except ImportError:
         raise SystemExit("the page needs gradio: pip install 'gpunn[demo]'") from None
     theme = gr.themes.Default(font=gr.themes.Font("sans-serif"), font_mono=gr.themes.Font("monospace"))
-    worker = Worker(options.seconds, options.memory << 20)
+    worker = Worker(options.seconds, options.memory << 20, options.upload << 20)
     try:
         page(worker.ask).launch(
             server_name="127.0.0.1",

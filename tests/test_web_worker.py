@@ -88,6 +88,22 @@ def test_a_worker_that_hangs_or_ends_or_grows_is_replaced(
         worker.close()
 
 
+def test_models_of_the_page_have_limits(answers: ModuleType, tmp_path: Path) -> None:
+    choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
+    size = choice.model.stat().st_size
+    worker = answers.Worker(60.0, 8 << 30, size - 1)
+    try:
+        with pytest.raises(
+            answers.NoAnswerError, match=f"has {size} bytes, the limit file_bytes is {size - 1}"
+        ):
+            worker.ask(choice, noise(tmp_path))
+    finally:
+        worker.close()
+    with pytest.raises(gpunn.LimitError, match="the limit constant_bytes is 512"):
+        answers.Compiled(answers.limits(60.0, 1024, size)).ask(choice, noise(tmp_path))
+    assert all(getattr(answers.limits(1.0, 2, 3), name) is not None for name in gpunn.Limits.__slots__)
+
+
 def test_the_worker_does_not_use_the_network(answers: ModuleType) -> None:
     for event in ("socket.connect", "socket.getaddrinfo"):
         with pytest.raises(PermissionError):

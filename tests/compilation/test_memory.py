@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -106,6 +108,26 @@ def test_forgetting_a_compilation_warns_and_closing_it_does_not(gpu: str) -> Non
 
     assert warned(close=False) == [ResourceWarning]
     assert warned(close=True) == []
+
+
+def test_a_forgotten_compilation_of_the_cpu_leaves_nothing_to_close() -> None:
+    """So it gives no ResourceWarning: its memory is Python's, and the thread of submitted runs ends."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = heavy(5).compile("cpu")
+        weights = weakref.ref(compiled.model.operations[0].inputs[1].value)
+        assert compiled.submit(np.ones((1, SIDE), np.float32)).result()[0, 0] == 5 * SIDE
+        (part,) = compiled._specialisations.kept()
+        thread = part.program._queue._belt
+        assert not thread.ended
+        del part
+        del compiled
+        gc.collect()
+    assert weights() is None
+    deadline = time.monotonic() + 10
+    while not thread.ended and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert thread.ended
 
 
 @pytest.mark.parametrize("when", ["between runs", "in flight", "between compiles"])

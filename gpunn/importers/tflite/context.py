@@ -127,6 +127,8 @@ class Context:
             raise UnsupportedError(f"{self.file.name}: {tensor} is {tensor.type_name}")
         bounded(tensor.name, tensor.type)
         value, type = self.value(tensor), tensor.type
+        if value is None and type.dtype is DType.STRING:
+            self.file.fail(f"{tensor} is {type}: variables of strings have no first value")
         if value is None:
             if type.rank:
                 type = type.with_shape((self.state_rows.get(key, type.shape[0]), *type.shape[1:]))

@@ -154,3 +154,16 @@ REFUSED = {
 def test_wrong_uses_are_refused(file: bytes, kind: type[Exception], reason: str) -> None:
     with pytest.raises(kind, match=reason):
         load(file)
+
+
+def test_a_variable_of_very_many_strings_is_refused_at_once() -> None:
+    """Its first value would be 2^30 empty strings, one object each."""
+    main, begin = Graph(), Graph()
+    text = begin.tensor(TensorType(DType.STRING, (1 << 15, 1 << 15)), is_variable=True)
+    begin.add(
+        "RESHAPE", [text, begin.constant(np.array([1 << 30], np.int32))], [TensorType(DType.STRING, (1,))]
+    )
+    once(main)
+    data = main.build(main.add("ABS", [main.input(ONE)], [ONE]), called=[(begin, [])])
+    with pytest.raises(FormatError, match="variables of strings have no first value"):
+        load(data)
