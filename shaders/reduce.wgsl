@@ -1,10 +1,11 @@
 //!use cooperative walk
 // y = finish(acc, place), where acc folds all terms of a result, and place is the result's number.
-// Expects x, y; enter(x), which gives an accumulator; fold(acc, x) of two accumulators; finish(acc, place); p.initial;
-// p.outputs (results, in V's) and p.count (terms of each, for finish); p.terms (terms to fold here) and p.share (of a
-// part): y has p.parts results for each, one behind all of the others; p.kept and p.reduced (extents), p.kept_stride
-// and p.reduced_stride in V's; ONE_RUN (1: the terms have one stride, p.reduced_stride.w). A cooperative group
-// (lib/cooperative.wgsl) shares a result of a part.
+// Expects x, y; start(), the first term; enter(x), which gives an accumulator; fold(acc, x) of two accumulators;
+// resume(acc, before), which chooses acc, or what a kernel before this one has folded; before, of y's shape or absent;
+// finish(acc, place); p.outputs (results, in V's) and p.count (terms of each, for finish); p.first and p.terms (terms
+// to fold here lie from the one to before the other) and p.share (of a part): y has p.parts results for each, one
+// behind all of the others; p.kept and p.reduced (extents), p.kept_stride and p.reduced_stride in V's; ONE_RUN (1: the
+// terms have one stride, p.reduced_stride.w). A cooperative group (lib/cooperative.wgsl) shares a result of a part.
 
 var<workgroup> partial: array<V_acc, WX>;
 
@@ -17,10 +18,11 @@ fn term(r: u32) -> u32 {
 
 fn compute(at: Member) {
   let result = at.group;
-  var acc = enterv(splatv(T(p.initial)));
+  var acc = enterv(startv());
   if (result < p.outputs * p.parts) {
     let start = distance(unravel(result % p.outputs, p.kept), p.kept_stride);
-    let first = result / p.outputs * p.share;
+    acc = resumev(acc, loadv_before(result));
+    let first = p.first + result / p.outputs * p.share;
     let end = min(first + p.share, p.terms);
     for (var r = first + at.rank; r < end; r += GROUP_SIZE) {
       acc = foldv(acc, enterv(loadv_x(start + term(r))));

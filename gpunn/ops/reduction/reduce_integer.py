@@ -33,6 +33,7 @@ from gpunn.types import Array, DType
 
 _FAR = 2.0**30  # zero points beyond it would not fit 32 bits
 _MOST = 2**31 - 1  # of a product's magnitude
+_LONG = 62  # bits of a sum of any number of terms
 _NONE = -(2**31)  # stands for a product of nothing so far
 
 
@@ -91,10 +92,6 @@ def _fitting(call: Call) -> int:
     """Return how many stored values have a sum that fits 32 bits, whatever they are."""
     low, high = LIMITS[call.x.dtype]
     return (_MOST - 1) // (high - low)
-
-
-def _why_no_sum(call: Call) -> str:
-    return "a sum of stored values may not fit 32 bits" if _count(call) > _fitting(call) else ""
 
 
 # ---- mean
@@ -251,21 +248,21 @@ def _sum(call: Call, x: Array) -> Array:
     return _stored_sum(call, _total(call, x))
 
 
-def sum_thresholds(call: Call) -> Array:
-    """Return for each stored result except the lowest the smallest sum, in 32 bits, that reaches it."""
+def sum_thresholds(call: Call, bits: int = 32) -> Array:
+    """Return for each stored result except the lowest the smallest sum, of so many bits, that reaches it."""
     low, high = LIMITS[call.y.dtype]
-    results = np.arange(low, high + 1)
-    below, least = np.full(results.shape, -(2**31)), np.full(results.shape, _MOST)
-    for _ in range(32):
+    results, most = np.arange(low, high + 1), 2 ** (bits - 1)
+    below, least = np.full(results.shape, -most), np.full(results.shape, most - 1)
+    for _ in range(bits):
         middle = (below + least) >> 1
         reached = _stored_sum(call, middle) >= results
         below, least = np.where(reached, below, middle), np.where(reached, middle, least)
-    return least.astype(np.int32)
+    return least.astype(np.int32 if bits == 32 else np.int64)
 
 
 def _sum_folding(call: Call, _: int) -> Folding:
     least = sum_thresholds(call)
-    return Folding(
+    folding = Folding(
         0,
         "acc + x",
         f"{LIMITS[call.y.dtype][0]} + i32(reached(acc))",
@@ -273,6 +270,17 @@ def _sum_folding(call: Call, _: int) -> Folding:
         tables=(Read("least", None, value=least),),
         constants={"HALF": len(least) // 2},
     )
+    if _count(call) <= _fitting(call):
+        return folding
+    long = replace(
+        folding,
+        fold="i64_add(acc, x)",
+        libraries=("long_steps",),
+        tables=(Read("least", None, value=sum_thresholds(call, _LONG)),),
+        enter="i64_from_i32(x)",
+        accumulator=DType.INT64,
+    )
+    return Folding(0, "acc + x", most=_fitting(call), last=long)
 
 
 # ---- product
@@ -318,5 +326,5 @@ def _product_folding(call: Call, _: int) -> Folding:
 INTEGER: Mapping[str, Integer] = {
     "mean": Integer(_mean, _mean_folding, lambda call: "" if call.x.size else "the mean of no elements"),
     "reduce_prod": Integer(_product, _product_folding, _why_no_product),
-    "reduce_sum": Integer(_sum, _sum_folding, _why_no_sum),
+    "reduce_sum": Integer(_sum, _sum_folding, lambda call: ""),
 }

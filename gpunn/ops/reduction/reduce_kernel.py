@@ -16,6 +16,7 @@ from gpunn.kernel import (
     dims4,
     number_param,
     size_of,
+    spans,
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
@@ -52,12 +53,15 @@ def reduction(call: Call, how: Folding) -> Sequence[Kernel]:
     """Make the kernels of a reduction: one, or one for parts of the terms and one that joins the parts."""
     lanes, kept, reduced = spaces(call)
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    if how.ordered:
+        return _in_order(call, how, lanes, kept, reduced)
     share = _share(call, how, outputs, reduced)
     parts = ceil_div(terms, share) if share else 1
     if parts == 1:
         return [_folding(call, how, lanes, kept, reduced)]
-    between = Scratch(TensorType(_PARTIAL.get(call.y.dtype, call.y.dtype), (parts, outputs, lanes)))
-    first = Folding(how.initial, how.fold, enter=how.enter)
+    partial = how.accumulator or _PARTIAL.get(call.y.dtype, call.y.dtype)
+    between = Scratch(TensorType(partial, (parts, outputs, lanes)))
+    first = Folding(how.initial, how.fold, enter=how.enter, accumulator=how.accumulator)
     last = how.last or replace(how, enter="x")
     return [
         _folding(call, first, lanes, kept, reduced, share, target=between),
@@ -65,11 +69,41 @@ def reduction(call: Call, how: Folding) -> Sequence[Kernel]:
     ]
 
 
+def _in_order(call: Call, how: Folding, lanes: int, kept: Spaces, reduced: Spaces) -> Sequence[Kernel]:
+    """Make kernels that fold terms one after the other, each as many as the device's loops take."""
+    outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    kernels: list[Kernel] = []
+    before: Scratch | None = None
+    for span in spans(terms, call.device.max_loop_iterations):
+        after = Scratch(TensorType(_PARTIAL.get(call.y.dtype, call.y.dtype), (outputs, lanes)))
+        last = span.stop == terms
+        part = how if last else replace(how, finish="acc")
+        kernel = _folding(call, part, lanes, kept, reduced, target=0 if last else after)
+        reads = (*kernel.reads[:-1], Read("before", before, width=lanes))
+        resume = _resume("acc" if before is None else "before")
+        kernels.append(
+            replace(
+                kernel,
+                reads=reads,
+                params={**kernel.params, "first": span.start, "terms": span.stop},
+                functions={**kernel.functions, "resume": resume},
+                loop_iterations=len(span),
+            )
+        )
+        before = after
+    return kernels
+
+
+def _resume(value: str) -> Function:
+    """Make the function that chooses the accumulator to begin with: `acc`, or what was folded `before`."""
+    return Function(("acc", "before"), value, ("acc", "before"), "acc")
+
+
 def _share(call: Call, how: Folding, outputs: int, reduced: Spaces) -> int:
     """Return how many terms a kernel folds, as far as 32 bits and the device's loops allow; 0: all."""
     most, limit = how.most, call.device.max_loop_iterations
     group = _group(how, outputs, reduced)
-    if limit is not None and not how.ordered and how.accumulator is None:
+    if limit is not None:
         most = min(most or limit * group.size, limit * group.size)
     return most
 
@@ -95,20 +129,22 @@ def _folding(
     share = share or max(terms, 1)
     parts = max(ceil_div(terms, share), 1)
     group = replace(_group(how, outputs, reduced), results=outputs * parts)
+    x = source.type.dtype if isinstance(source, Scratch) else call.x.dtype
     return Kernel(
         body="reduce",
         threads=group.threads,
         workgroup=group.workgroup,
         any_width=group.size == 1,
-        reads=(Read("x", source, width=lanes), *how.tables),
+        reads=(Read("x", source, width=lanes), *how.tables, Read("before", None)),
         writes=(Write(output=target, width=lanes),),
         params={
             "outputs": outputs,
             "parts": parts,
             "count": size_of(spaces(call)[2][0]),
+            "first": 0,
             "terms": terms,
             "share": share,
-            "initial": number_param(call.x.dtype, how.initial),
+            "initial": number_param(x, how.initial),
             "kept": dims4(kept[0], 1),
             "kept_stride": dims4(kept[1], 0),
             "reduced": dims4(reduced[0], 1),
@@ -117,6 +153,8 @@ def _folding(
         },
         constants={**group.constants, "ONE_RUN": int(len(reduced[0]) <= 1), **how.constants},
         functions={
+            "start": Function((), "T_x(p.initial)", (), "x"),
+            "resume": _resume("acc"),
             "enter": Function(("x",), how.enter, ("x",), "acc"),
             "fold": Function(("acc", "x"), how.fold, ("acc", "acc"), "acc"),
             "finish": Function(("acc", "place"), how.finish, ("acc", "")),

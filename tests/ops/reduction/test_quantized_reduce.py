@@ -7,6 +7,7 @@ import pytest
 
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.ops.reduction import reduce_integer
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import limit_device
 from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
@@ -112,13 +113,13 @@ def test_quantised_reductions_saturate(dtype: DType, backend: str) -> None:
             assert (found == expected).all()
 
 
-def test_reductions_without_integer_arithmetic(backend: str) -> None:
-    """Sums of 2^31 and more, and products of no elements, go through reals; such a mean does not."""
+def test_sums_beyond_32_bits_and_products_of_nothing(backend: str) -> None:
+    """Sums of 2^31 and more have 64 bits; products of no elements go through reals."""
     type = quantized(DType.INT8, (1, 2**23 + 2**16), 2.0**-24, -128)
     y = Quantization((1 / 32,), (0,))
     x = np.full(type.shape, 127, np.int8)
-    for op, host in (("reduce_sum", "may not fit 32 bits"), ("mean", "")):
-        (found,) = check_integer(op, [x], [type], {"axes": (1,)}, y, backend=backend, host=host)
+    for op in ("reduce_sum", "mean"):
+        (found,) = check_integer(op, [x], [type], {"axes": (1,)}, y, backend=backend)
         assert found.tolist() == [127 if op == "reduce_sum" else 0]
     (found,) = check_integer(
         "reduce_prod",
@@ -157,6 +158,47 @@ def test_the_mean_of_many_int16_worked_by_hand(backend: str) -> None:
     y = Quantization((0.25,), (-3,))
     (found,) = check_integer("mean", [x], [type], {"axes": (0,)}, y, backend=backend)
     assert found == 200
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((3, 1100), (1,)), ((1000, 12), (0,)), ((40, 3, 30), (0, 2))])
+def test_long_products_in_parts(
+    shape: tuple[int, ...], axes: tuple[int, ...], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every factor, of 0.98 to 1.02, rounds in order; dispatches of 300 factors hand the product on."""
+    limit_device(monkeypatch, max_loop_iterations=300)
+    for dtype in (DType.INT8, DType.UINT8, DType.INT16):
+        zero = 0 if dtype is DType.INT16 else 3
+        type, y = quantized(dtype, shape, 0.01, zero), Quantization((0.01,), (zero,))
+        x = stored(1, type, 98 + zero, 102 + zero)
+        (found,) = check_integer("reduce_prod", [x], [type], {"axes": axes}, y, backend=backend)
+        assert len(np.unique(found)) > 1
+    two = quantized(DType.INT8, (2, 70_000), 1.0)
+    x = np.where(np.arange(70_000) % 30_000 == 7, np.array([[2], [3]]), 1).astype(np.int8)
+    y = Quantization((1.0,), (0,))
+    (found,) = check_integer("reduce_prod", [x], [two], {"axes": (1,)}, y, backend=backend)
+    assert found.tolist() == [8, 27]
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8, DType.INT16])
+def test_long_sums_in_64_bits(
+    dtype: DType, axes: tuple[int, ...], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of more than 50 terms count as long here; they have the bits of short ones."""
+    type = quantized(dtype, (90, 80), 0.1, 0 if dtype is DType.INT16 else 3)
+    x, y = stored(1, type), Quantization((0.7,), (0 if dtype is DType.INT16 else 5,))
+    (short,) = check_integer("reduce_sum", [x], [type], {"axes": axes}, y, backend=backend)
+    monkeypatch.setattr(reduce_integer, "_fitting", lambda call: 50)
+    (long,) = check_integer("reduce_sum", [x], [type], {"axes": axes}, y, backend=backend)
+    np.testing.assert_array_equal(short, long)
+
+
+def test_the_sum_of_many_int16_worked_by_hand(backend: str) -> None:
+    """2^17 times 32767 steps of 2^-15 is 2^17 - 4: in steps of 4, from -32768, 32767."""
+    type, y = quantized(DType.INT16, (2**17, 2), 2.0**-15), Quantization((4.0,), (-1,))
+    x = np.full(type.shape, 32767, np.int16) * np.array([1, -1], np.int16)
+    (found,) = check_integer("reduce_sum", [x], [type], {"axes": (0,)}, y, backend=backend)
+    assert found.tolist() == [32766, -32768]
 
 
 @pytest.mark.parametrize("op", ["mean", "reduce_sum", "reduce_max", "reduce_min"])

@@ -245,7 +245,7 @@ def test_long_reductions_in_parts(
     check("reduce_prod", [random(2, *shape, low=0.999, high=1.001)], attrs, backend=backend, rtol=terms * EPS)
     for dtype in (np.int32, np.int64):
         whole = np.random.default_rng(2).integers(-(2**31), 2**31, shape).astype(dtype)
-        for op in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"):
+        for op in ("mean", "reduce_sum", "reduce_prod", "reduce_max", "reduce_min"):
             check(op, [whole], attrs, backend=backend)
     small = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
     for op in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"):
