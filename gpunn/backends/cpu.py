@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 
 import numpy as np
@@ -24,6 +24,10 @@ from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType
 
+MAX_BATCH = 32  # small operations between two looks at whether the run shall end
+MAX_SMALL = 1 << 14  # elements of a tensor of such an operation
+MAX_SMALL_FLOPS = 1 << 20
+
 
 def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
     """Run an operation on the host; `values` contains the known values and receives the results.
@@ -41,12 +45,16 @@ def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
     values.update(zip(operation.outputs, results, strict=True))
 
 
-def run_step(step: Step, values: Values) -> None:
-    """Run an operation on numbered values; raise what run_operation() raises."""
+def run_steps(steps: Iterable[Step], values: Values) -> None:
+    """Run operations on numbered values; raise what run_operation() raises, checked once."""
     check()
+    step = None
     try:
-        step.run(values)
+        for step in steps:
+            step.run(values)
     except MemoryError as error:
+        if step is None:
+            raise
         raise _out_of_memory(step.operation, error) from error
 
 
@@ -65,6 +73,33 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
     return {o: o.value.astype(np.float32) for o in computed if o.value is not None}
 
 
+def _batches(steps: Iterable[tuple[Step, int]]) -> Iterator[tuple[list[Step], int]]:
+    """Yield small operations together that use as many threads, each other one by itself."""
+    batch: list[Step] = []
+    in_use = 0
+    for step, threads in steps:
+        small = _is_small(step.operation)
+        if batch and (not small or len(batch) == MAX_BATCH or 0 < threads != in_use > 0):
+            yield batch, in_use
+            batch, in_use = [], 0
+        if small:
+            batch.append(step)
+            in_use = in_use or threads
+        else:
+            yield [step], threads
+    if batch:
+        yield batch, in_use
+
+
+def _is_small(operation: Operation) -> bool:
+    """Tell whether an operation surely ends within about a millisecond."""
+    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
+    known = operation.custom is None and not operation.definition.unbounded
+    if not known or any(t.size > MAX_SMALL or t.dtype is DType.STRING for t in types):
+        return False
+    return operation.definition.count_flops(operation.call()) <= MAX_SMALL_FLOPS
+
+
 class CpuProgram:
     """A program that runs a plan operation by operation in numpy, one run at a time.
 
@@ -79,6 +114,7 @@ class CpuProgram:
         )
         self._products = HostProducts(plan.model.operations, threads)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
+        self._batches = list(_batches(self._steps))
         self._initial = dict(plan.model.variables)
         self._state = dict(self._initial)
         self._memory = Memory()
@@ -123,10 +159,10 @@ class CpuProgram:
         if spans is not None:
             self._time_steps(values, spans)
             return
-        for step, threads in self._steps:
+        for steps, threads in self._batches:
             if threads:
                 self._products.use(threads)
-            run_step(step, values)
+            run_steps(steps, values)
 
     def _time_steps(self, values: Values, spans: list[Span]) -> None:
         start = time.perf_counter()
@@ -134,7 +170,7 @@ class CpuProgram:
             began = time.perf_counter()
             if threads:
                 self._products.use(threads)
-            run_step(step, values)
+            run_steps((step,), values)
             spans.append(Span(step.operation.op, began - start, time.perf_counter() - began, step.operation))
 
     def submit(self, inputs: Sequence[Array]) -> Job[tuple[Array, ...]]:

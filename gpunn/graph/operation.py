@@ -12,11 +12,14 @@ import numpy as np
 
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ValueNeededError
-from gpunn.ops.elementwise.unary import activate, apply_activation
+from gpunn.ops.elementwise.unary import ACTIVATIONS, activate, apply_activation
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, Quantized, as_tuple
 from gpunn.types import Array, DType, OpenShape, TensorType
+
+MAX_DIRECT = 1 << 14  # elements of an operand of a prepared reference
+_DIRECT = (DType.FLOAT32, DType.INT32, DType.INT64, DType.BOOL)  # of prepared references
 
 # Computes the outputs of an operation from its inputs.
 Evaluation = Callable[[Sequence[Array | None]], tuple[Array, ...]]
@@ -136,6 +139,25 @@ class Operation:
             return compute(inputs)
 
         return guarded
+
+    def direct(self) -> Callable[..., Any] | None:
+        """Return what computes the outputs, already as stored() gives them, from dense arrays.
+
+        None if the op does not say how, if results are scalars or empty, if tensors are so large that other
+        things count, or where values are checked. The only output is returned by itself.
+        """
+        prepare, types = self.definition.prepare, [o.type for o in (*self.inputs, *self.outputs) if o]
+        if prepare is None or self.custom or self.integer or self.guarded:
+            return None
+        if any(t.dtype not in _DIRECT or t.size > MAX_DIRECT for t in types):
+            return None
+        if not all(o.type.rank and o.type.size for o in self.outputs):
+            return None
+        compute, activation = prepare(self.call()), self.activation if self.definition.fusible else None
+        if compute is None or activation is None:
+            return compute
+        meaning = ACTIVATIONS[activation].meaning
+        return lambda *inputs: meaning(compute(*inputs))
 
     def _computation(self) -> Evaluation:
         """Return what computes the outputs from inputs that no guard refuses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +99,9 @@ class PreparedGraph:
         inputs = [self._number(i) for i in operation.inputs]
         stored = [(self._fresh(o), o.type.dtype.numpy) for o in operation.outputs]
         gone = [self._number(o) for o in dead if _is_large(o)]
+        direct = None if gone else operation.direct()
+        if direct is not None:
+            return Step(operation, _direct_step(direct, inputs, [number for number, _ in stored]))
         if len(stored) == 1 and not gone:
             ((only, its),) = stored
 
@@ -115,6 +119,40 @@ class PreparedGraph:
                 values[number] = None
 
         return Step(operation, run)
+
+
+def _direct_step(
+    compute: Callable[..., Any], inputs: Sequence[int], results: Sequence[int]
+) -> Callable[[Values], None]:
+    """Return a step of a function whose results are as they are stored."""
+    if len(results) > 1:
+
+        def run_several(values: Values) -> None:
+            found = compute(*[values[number] for number in inputs])
+            for number, result in zip(results, found, strict=True):
+                values[number] = result
+
+        return run_several
+    (only,) = results
+    if len(inputs) == 1:
+        (x,) = inputs
+
+        def run_unary(values: Values) -> None:
+            values[only] = compute(values[x])
+
+        return run_unary
+    if len(inputs) == 2:
+        a, b = inputs
+
+        def run_binary(values: Values) -> None:
+            values[only] = compute(values[a], values[b])
+
+        return run_binary
+
+    def run(values: Values) -> None:
+        values[only] = compute(*[values[number] for number in inputs])
+
+    return run
 
 
 def _is_large(operand: Operand) -> bool:

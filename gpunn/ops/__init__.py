@@ -14,7 +14,7 @@ from gpunn.ops.contraction import (
 )
 from gpunn.ops.elementwise import binary, cast, complex64, quantize, select, several, unary
 from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter, segment, slices
-from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split
+from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split, strided_slice
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
@@ -43,6 +43,7 @@ _FAMILIES = (
     window.OPS,
     order.OPS,
     basic.OPS,
+    strided_slice.OPS,
     dilate.OPS,
     split.OPS,
     create.OPS,

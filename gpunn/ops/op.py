@@ -22,6 +22,7 @@ EIGHT_BITS = (DType.UINT8, DType.INT8)
 REQUIRED: Any = inspect.Parameter.empty
 
 KernelFunction = Callable[[Call], Kernels]
+Prepare = Callable[[Call], Callable[..., Any] | None]
 Flops = Callable[[Call], int]
 
 
@@ -85,6 +86,9 @@ class Facets:
     * divide: computes a range of the result's rows, where the axes of `algebra` do not say how.
     * filter: how it multiplies its first operand with its second one.
     * accuracy: how far its results in float32 may be from the exact ones.
+    * prepare: the reference of a call as a function of the arrays, for many runs: from dense arrays to dense
+      ones of the results' dtypes, without the activation. Of tensors that are neither quantised nor float16
+      nor scalars; the bits are the reference's. May return None: then the reference serves.
     """
 
     infer: Infer
@@ -108,6 +112,7 @@ class Facets:
     divide: Divide | None = None
     filter: Filter | None = None
     accuracy: Accuracy = PROMISE
+    prepare: Prepare | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ def test_a_model_without_products_leaves_the_library_alone(fake: Fake) -> None:
 
 def test_numpy_gets_its_number_back_after_an_error(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     with products(SMALL).compile("cpu", threads=2) as compiled:
-        monkeypatch.setattr("gpunn.backends.cpu.run_step", _fail)
+        monkeypatch.setattr("gpunn.backends.cpu.run_steps", _fail)
         with pytest.raises(DeviceError, match="out of memory"):
             compiled(X)
     assert fake.count == 8
@@ -198,7 +198,7 @@ def real() -> Iterator[Library]:
 
 def test_the_library_of_numpy_takes_a_number(real: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     before, seen = real.get(), []
-    monkeypatch.setattr("gpunn.backends.cpu.run_step", lambda *_: seen.append(real.get()) or _fail())
+    monkeypatch.setattr("gpunn.backends.cpu.run_steps", lambda *_: seen.append(real.get()) or _fail())
     for wanted in (2, 1):
         with products(LARGE).compile("cpu", threads=wanted) as compiled, pytest.raises(DeviceError):
             compiled(X)

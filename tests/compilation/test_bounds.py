@@ -48,14 +48,14 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """A closed gate."""
-    made, run_step = Gate(), cpu.run_step
+    made, run_steps = Gate(), cpu.run_steps
 
     def waiting(*arguments: Any) -> None:
         made.begun.set()
         assert made.open.wait(30)
-        run_step(*arguments)
+        run_steps(*arguments)
 
-    monkeypatch.setattr(cpu, "run_step", waiting)
+    monkeypatch.setattr(cpu, "run_steps", waiting)
     yield made
     made.open.set()
 

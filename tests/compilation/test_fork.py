@@ -137,14 +137,14 @@ def test_a_compilation_of_the_cpu_backend_works_in_a_child() -> None:
         compiled.submit(ONES).result()
         slow = model(3).compile("cpu")
         begun, go_on = threading.Event(), threading.Event()
-        run_step = gpunn.backends.cpu.run_step
+        run_steps = gpunn.backends.cpu.run_steps
 
         def waiting(*arguments):
             begun.set()
             go_on.wait()
-            run_step(*arguments)
+            run_steps(*arguments)
 
-        gpunn.backends.cpu.run_step = waiting
+        gpunn.backends.cpu.run_steps = waiting
         event = slow.submit(ONES)  # which holds the lock of its program at the fork
         begun.wait()
 

@@ -77,7 +77,7 @@ def uses(compiled: gpunn.Compilation) -> dict[str, Callable[[], object]]:
 
 @pytest.mark.parametrize(
     ("backend", "module", "name"),
-    [("cpu", cpu, "run_step"), ("webgpu", native, "_poll"), ("webgpu", executor, "submit")],
+    [("cpu", cpu, "run_steps"), ("webgpu", native, "_poll"), ("webgpu", executor, "submit")],
     ids=["cpu", "webgpu wait", "webgpu submit"],
 )
 @pytest.mark.parametrize("use", uses(relu().compile("cpu")))
@@ -123,7 +123,7 @@ def test_a_handler_may_end_a_run_and_use_other_compilations(
     with relu().compile("cpu") as compiled, relu().compile("cpu") as other:
         event = compiled.submit(ONES)
         send = handler(lambda: found.extend((other(ONES), event.cancel())))
-        usual = cpu.run_step
+        usual = cpu.run_steps
 
         def interrupted(*arguments: Any) -> None:
             if not sent:
@@ -132,7 +132,7 @@ def test_a_handler_may_end_a_run_and_use_other_compilations(
             usual(*arguments)
 
         event.wait()
-        monkeypatch.setattr(cpu, "run_step", interrupted)
+        monkeypatch.setattr(cpu, "run_steps", interrupted)
         assert compiled(ONES).tolist() == [1] * 4
         assert found[0].tolist() == [1] * 4 and found[1] is False
 

@@ -143,6 +143,20 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
     return np.tile(factor, shape[1] // factor.size) if shape[1] % factor.size == 0 else None
 
 
+def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
+    shape, (channels, depth) = call.y.shape, call.input(1).shape
+    rows = math.prod(shape[:-1])
+    in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)
+
+    def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
+        result = (x if in_rows else x.reshape(rows, depth)) @ filter.T
+        if bias is not None:
+            result += bias
+        return result if as_rows else result.reshape(shape)
+
+    return compute
+
+
 @op(
     _infer_fully_connected,
     _fully_connected_kernels,
@@ -152,6 +166,7 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
     filter=Filter(output_axis=0, along_input=_by_pixel),
     accuracy=sums(filter_terms),
     quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
+    prepare=_prepare_fully_connected,
 )
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
     """Compute y = x . filter^T + bias.

@@ -58,7 +58,7 @@ def _clipped(x: Array, low: float | None, high: float | None, out: Array | None 
 
 def _logistic(x: Array) -> Array:
     small = np.exp(-np.abs(x))  # at most 1: never overflows
-    return np.asarray(np.where(x >= 0, x.dtype.type(1), small) / (1 + small))
+    return np.asarray(np.maximum(small, np.sign(x)) / (1 + small))
 
 
 def _tanh(x: Array) -> Array:

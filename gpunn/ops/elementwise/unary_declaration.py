@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpunn.kernel import Kernel, Param, keep_nan
@@ -19,7 +20,7 @@ from gpunn.ops.fixed_point.tables import (
     real_table,
     table_facet,
 )
-from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
+from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
 
@@ -112,6 +113,10 @@ def _clamp(name: str) -> Callable[[float | None], Clamp] | None:
     return lambda _: found
 
 
+def _prepare(line: Unary) -> Prepare:
+    return lambda call: partial(line.meaning, **call.attrs) if call.attrs else line.meaning
+
+
 def declare(line: Unary) -> Op:
     """Make the op of a line."""
     return op(
@@ -122,4 +127,5 @@ def declare(line: Unary) -> Op:
         quantized=_facet(line),
         algebra=Algebra(pointwise=True, axes=ELEMENTWISE, clamp=_clamp(line.name)),
         accuracy=line.accuracy,
+        prepare=_prepare(line),
     )(line.meaning)

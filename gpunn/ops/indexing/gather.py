@@ -6,6 +6,8 @@ constants, else in the run. Values are of any dtype and keep their type, includi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gpunn.kernel import Kernel, Read, Write, flat_threads, size_of, vec_width
@@ -91,6 +93,12 @@ def _space(call: Call) -> Space | None:
     return Space((each_axis(rank), indices), (y,))
 
 
+def _prepare_gather(call: Call) -> Callable[..., Array] | None:
+    """Return the selection of one slice along the first axis."""
+    first = call.axis(call["axis"], call.x.rank) == 0 and not call.input(1).rank
+    return (lambda x, index: x[index.item()]) if first else None
+
+
 @op(
     _infer_gather,
     _gather_kernel,
@@ -98,6 +106,7 @@ def _space(call: Call) -> Space | None:
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=_space, axis=("axis",), fixed=(1,))),
+    prepare=_prepare_gather,
 )
 def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> Array:
     """Select the slices of x along `axis` that the indices name; their dimensions replace the axis.

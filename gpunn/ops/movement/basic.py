@@ -1,12 +1,11 @@
-"""Ops that move elements without computing: reshape, squeeze, transpose, slices, padding, concatenation.
+"""Ops that move elements without computing: reshape, squeeze, transpose, padding, concatenation.
 
 dtype: any; the result has the first input's, quantisation included. Kernels: gpunn/ops/kernels/copies.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -19,11 +18,10 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.algebra import Algebra, same_shape
-from gpunn.ops.axes import ALONG_AXIS, Axes, Space, alike, blocks, each_axis, without
+from gpunn.ops.axes import ALONG_AXIS, Axes, alike, blocks
 from gpunn.ops.call import Call
 from gpunn.ops.check import (
     QUANTIZED,
-    expect_entries,
     expect_int,
     expect_ints,
     expect_pairs,
@@ -50,11 +48,17 @@ def _infer_reshape(call: Call) -> TensorType:
     return call.x.with_shape(shape)
 
 
+def _prepare_reshape(call: Call) -> Callable[[Array], Array]:
+    shape = call.y.shape
+    return lambda x: x.reshape(shape)
+
+
 @op(
     _infer_reshape,
     alias=True,
     strings=True,
     algebra=Algebra(identity=same_shape, permutes=True, axes=Axes(space=blocks, shape="shape")),
+    prepare=_prepare_reshape,
 )
 def reshape(x: Array, *, shape: Sequence[int]) -> Array:
     """Return the same elements under another shape; one entry of `shape` may be -1 and is computed.
@@ -75,7 +79,13 @@ def _infer_squeeze(call: Call) -> TensorType:
     return call.x.with_shape(tuple(n for d, n in enumerate(shape) if d not in axes))
 
 
-@op(_infer_squeeze, alias=True, strings=True, algebra=Algebra(identity=same_shape, permutes=True))
+@op(
+    _infer_squeeze,
+    alias=True,
+    strings=True,
+    algebra=Algebra(identity=same_shape, permutes=True),
+    prepare=_prepare_reshape,
+)
 def squeeze(x: Array, *, axes: Sequence[int] = ()) -> Array:
     """Remove the dimensions `axes`, which must be 1; without axes, every dimension of 1.
 
@@ -118,90 +128,6 @@ def transpose(x: Array, *, perm: Sequence[int]) -> Array:
     OperationType::TRANSPOSE; TFLite schema, TRANSPOSE.
     """
     return x.transpose(tuple(perm))
-
-
-def _shrunk(call: Call) -> list[int]:
-    return [call.axis(axis, call.x.rank) for axis in expect_ints(call, "shrink_axes")]
-
-
-def _slices(call: Call) -> list[range]:
-    """Return for each dimension of x the selected indices, in order."""
-    shape, shrink = call.x.shape, _shrunk(call)
-    bounds = []
-    for attr in ("begin", "end"):
-        entries = expect_entries(call, attr, len(shape))
-        bounds.append([None if e is None else expect_int(call, attr, e) for e in entries])
-    strides = expect_ints(call, "strides", len(shape))
-    taken = []
-    for d, (begin, end, step) in enumerate(zip(*bounds, strides, strict=True)):
-        if step == 0:
-            call.fail(f"strides must not be 0, got {list(strides)}")
-        if d not in shrink:
-            taken.append(range(*slice(begin, end, step).indices(shape[d])))
-        elif begin is None or not -shape[d] <= begin < shape[d]:
-            call.fail(f"begin[{d}] must be an index into shape {list(shape)}, got {begin}")
-        else:
-            taken.append(range(begin % shape[d], begin % shape[d] + 1))
-    return taken
-
-
-def _infer_strided_slice(call: Call) -> TensorType:
-    shrink = _shrunk(call)
-    return call.x.with_shape(tuple(len(r) for d, r in enumerate(_slices(call)) if d not in shrink))
-
-
-def _strided_slice_kernel(call: Call) -> Kernel:
-    taken, steps = _slices(call), dense(call.x.shape)
-    sizes = tuple(map(len, taken))
-    return strided_copy(
-        Read("x", 0),
-        sizes,
-        tuple(r.step * step for r, step in zip(taken, steps, strict=True)),
-        dense(sizes),
-        x_start=sum(r.start * step for r, step in zip(taken, steps, strict=True)) if size_of(sizes) else 0,
-        reason="in the result's order",
-    )
-
-
-def _forwards(call: Call) -> bool:
-    """Tell whether a slice selects everything in order; one that walks backwards keeps only the shape."""
-    return same_shape(call) and all(s > 0 for s in call["strides"])
-
-
-_SLICES = {"begin": None, "end": None, "strides": 1}
-
-
-def _kept(call: Call) -> Space:
-    """Return the axes that x and a slice of it share."""
-    rank = call.x.rank
-    return Space((each_axis(rank),), (without(_shrunk(call), rank),))
-
-
-@op(
-    _infer_strided_slice,
-    _strided_slice_kernel,
-    raw=True,
-    strings=True,
-    algebra=Algebra(identity=_forwards, axes=Axes(space=_kept, axes=("shrink_axes",), each=_SLICES)),
-)
-def strided_slice(
-    x: Array,
-    *,
-    begin: Sequence[int | None],
-    end: Sequence[int | None],
-    strides: Sequence[int],
-    shrink_axes: Sequence[int] = (),
-) -> Array:
-    """Select x[begin:end:strides] in every dimension, as Python: None, negative and distant bounds included.
-
-    The dimensions `shrink_axes` take the one index `begin` and are removed; `end` and `strides` have no
-    meaning there. Raises ModelError for a stride of 0, for lists of another length than x's rank, and for an
-    index outside of x. NNAPI 1.1 types.hal, OperationType::STRIDED_SLICE; TFLite schema, StridedSliceOptions.
-    """
-    index: list[Any] = [slice(*bounds) for bounds in zip(begin, end, strides, strict=True)]
-    for axis in shrink_axes:
-        index[axis] = begin[axis]
-    return np.asarray(x[tuple(index)])
 
 
 def _infer_pad(call: Call) -> TensorType:
@@ -313,6 +239,11 @@ def _placed(
     return kernels
 
 
+def _prepare_concat(call: Call) -> Callable[..., Array]:
+    axis = call["axis"]
+    return lambda *xs: np.concatenate(xs, axis)
+
+
 @op(
     _infer_concat,
     _concat_kernels,
@@ -321,6 +252,7 @@ def _placed(
     strings=True,
     dtypes=(*QUANTIZED, DType.FLOAT16),
     algebra=Algebra(identity=lambda call: len(call.inputs) == 1, axes=ALONG_AXIS),
+    prepare=_prepare_concat,
 )
 def concat(*xs: Array, axis: int) -> Array:
     """Join the inputs along `axis`, which may be negative.
@@ -332,4 +264,4 @@ def concat(*xs: Array, axis: int) -> Array:
     return np.concatenate(xs, axis=axis)
 
 
-OPS: tuple[Op, ...] = (reshape, squeeze, transpose, strided_slice, pad, concat)
+OPS: tuple[Op, ...] = (reshape, squeeze, transpose, pad, concat)

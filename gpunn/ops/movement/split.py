@@ -7,7 +7,7 @@ GPU every piece is one copy (gpunn/ops/movement/basic.py, strided_copy).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -57,7 +57,23 @@ def _split_kernels(call: Call) -> list[Kernel]:
     return kernels
 
 
-@op(_infer_split, _split_kernels, raw=True, strings=True, algebra=Algebra(axes=ALONG_AXIS))
+def _prepare_split(call: Call) -> Callable[[Array], tuple[Array, ...]]:
+    before = (slice(None),) * call.axis(call["axis"], call.x.rank)
+    ends = tuple(itertools.accumulate(call["sizes"]))
+    pieces = [(*before, slice(end - size, end)) for size, end in zip(call["sizes"], ends, strict=True)]
+    if size_of(call.x.shape[: len(before)]) == 1:
+        return lambda x: tuple([x[piece] for piece in pieces])
+    return lambda x: tuple([np.ascontiguousarray(x[piece]) for piece in pieces])
+
+
+@op(
+    _infer_split,
+    _split_kernels,
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=ALONG_AXIS),
+    prepare=_prepare_split,
+)
 def split(x: Array, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     """Cut x along `axis`, which may be negative, into pieces of `sizes`, one result each.
 
@@ -106,6 +122,7 @@ def _unstacked(call: Call) -> Space:
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=_unstacked, axis=("axis",))),
+    prepare=lambda call: None if call.axis(call["axis"], call.x.rank) else tuple,
 )
 def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
     """Cut x into its slices along `axis`, which may be negative and is removed: one result for each index.

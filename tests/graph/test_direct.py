@@ -1,0 +1,128 @@
+"""Prepared references against the references themselves: the same bits, as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.graph.operation import Operation
+from gpunn.ops.elementwise import binary, unary
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.harness import model_of, random
+
+INDEX = np.array(2, np.int32)
+SHAPES: tuple[tuple[int, ...], ...] = ((7,), (1, 5), (3, 1, 6), (1, 1, 1, 9), (2, 3, 4, 5))
+BROADCAST = (((3, 1, 5), (1, 4, 1)), ((6,), (2, 3, 6)), ((4, 1), (1, 1)), ((2, 3), (2, 3)))
+WITH_ATTRIBUTES = {"leaky_relu": {"alpha": 0.3}, "fake_quant": {"min": -1.0, "max": 1.0}}
+Case = tuple[str, Sequence[Array], Mapping[str, Any]]
+
+
+def numbers(seed: int, shape: Sequence[int], dtype: DType) -> Array:
+    found = random(seed, *shape) if dtype is DType.FLOAT32 else random(seed, *shape, low=-50, high=50)
+    return np.asarray(found, dtype.numpy)
+
+
+def elementwise() -> list[Case]:
+    types = (DType.FLOAT32, DType.INT32, DType.INT64)
+    ones = [
+        (line.name, [numbers(k, shape, dtype)], WITH_ATTRIBUTES.get(line.name, {}))
+        for line in unary.TABLE
+        for dtype in types
+        if dtype in line.dtypes
+        for k, shape in enumerate(SHAPES)
+    ]
+    twos = [
+        (line.name, [numbers(k, a, dtype), numbers(k + 9, b, dtype)], {})
+        for line in binary.TABLE
+        for dtype in types
+        if dtype in line.dtypes
+        for k, (a, b) in enumerate(BROADCAST)
+        if line.name != "prelu"
+    ]
+    return [*ones, *twos]
+
+
+MOVED: list[Case] = [
+    *(("split", [random(0, *s)], {"sizes": (2, 3), "axis": -1}) for s in ((5,), (1, 5), (1, 1, 5), (4, 5))),
+    ("split", [random(1, 5, 3)], {"sizes": (1, 4), "axis": 0}),
+    ("unstack", [random(2, 3, 4)], {"axis": 0}),
+    ("reshape", [random(3, 3, 4)], {"shape": (2, -1)}),
+    ("squeeze", [random(4, 3, 1, 4)], {"axes": (1,)}),
+    *(
+        ("strided_slice", [random(5, 4, 6)], {"begin": b, "end": e, "strides": s, "shrink_axes": axes})
+        for b, e, s, axes in (
+            ((None, 2), (None, 5), (1, 1), ()),
+            ((1, 0), (2, 6), (1, 1), (0,)),
+            ((0, 1), (4, 2), (1, 1), (1,)),
+            ((None, None), (None, None), (-1, 2), ()),
+        )
+    ),
+    ("concat", [random(6, 2, 3), random(7, 2, 5)], {"axis": 1}),
+    ("concat", [random(6, 2, 3), random(7, 4, 3)], {"axis": -2, "activation": "relu"}),
+]
+PRODUCTS: list[Case] = [
+    ("fully_connected", [random(8, *shape), random(9, 5, 12), *bias], {"keep_dims": keep, "activation": how})
+    for shape, keep in (((1, 12), False), ((3, 12), False), ((2, 3, 12), True), ((2, 2, 6), False))
+    for bias in ([], [random(10, 5)])
+    for how in (None, "tanh")
+]
+
+
+def expect_same(operation: Operation, inputs: Sequence[Array]) -> None:
+    direct = operation.direct()
+    assert direct is not None
+    expected = operation.stored(operation.evaluate(inputs))
+    with np.errstate(all="ignore"):
+        found = direct(*inputs)
+    for y, z in zip(found if len(expected) > 1 else (found,), expected, strict=True):
+        assert type(y) is np.ndarray
+        assert y.flags.c_contiguous
+        assert (y.dtype, y.shape) == (z.dtype, z.shape)
+        assert y.tobytes() == z.tobytes()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*elementwise(), *MOVED, *PRODUCTS],
+    ids=lambda case: f"{case[0]}{[(v.dtype.name, v.shape) for v in case[1]]}{[*case[2].values()]}",
+)
+def test_bits_and_layout(case: Case) -> None:
+    op, inputs, attrs = case
+    constants = (1, 2) if op == "fully_connected" else ()
+    (operation,) = model_of(op, inputs, attrs, [k for k in constants if k < len(inputs)]).operations
+    if op in {line.name for line in binary.TABLE if line.compares}:
+        assert operation.direct() is None
+    else:
+        expect_same(operation, inputs)
+
+
+def test_one_slice_where_its_index_is_known_to_be_inside() -> None:
+    x = random(0, 4, 3)
+    checked = model_of("gather", [x, INDEX], {}).operations[0]
+    assert checked.direct() is None
+    expect_same(
+        Operation("gather", checked.inputs, checked.outputs, checked.attrs, "", trusted=True), [x, INDEX]
+    )
+
+
+def test_what_needs_more_has_none() -> None:
+    half, scalar = random(0, 4).astype(np.float16), np.array(3, np.float32)
+    for x in (half, scalar, np.zeros(0, np.float32)):
+        assert model_of("tanh", [x], {}).operations[0].direct() is None
+    model = model_of("tanh", [random(0, 4)], {})
+    steps = TensorType(DType.INT8, (4,), Quantization((0.1,), (0,)))
+    model.add("abs", [model.input("q", steps)])
+    assert model.operations[1].direct() is None
+
+
+def test_a_logistic_is_between_0_and_1_and_keeps_nan() -> None:
+    x = np.array([-np.inf, -200, -1, -0.0, 0, 1, 200, np.inf, np.nan], np.float32)
+    (operation,) = model_of("logistic", [x], {}).operations
+    (y,) = operation.evaluate([x])
+    with np.errstate(over="ignore"):
+        exact = 1 / (1 + np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(y, exact, rtol=1e-6, atol=1e-45)
+    assert y[0] == 0 and y[3] == y[4] == 0.5 and y[7] == 1 and np.isnan(y[8])
