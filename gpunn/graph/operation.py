@@ -18,7 +18,7 @@ from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, Quantized, as_tuple
 from gpunn.types import Array, DType, OpenShape, TensorType
 
-MAX_DIRECT = 1 << 14  # elements of an operand of a prepared reference
+MAX_DIRECT = 1 << 14  # elements of a computed operand of a prepared reference
 _DIRECT = (DType.FLOAT32, DType.INT32, DType.INT64, DType.BOOL)  # of prepared references
 
 # Computes the outputs of an operation from its inputs.
@@ -146,10 +146,12 @@ class Operation:
         None if the op does not say how, if results are scalars or empty, if tensors are so large that other
         things count, or where values are checked. The only output is returned by itself.
         """
-        prepare, types = self.definition.prepare, [o.type for o in (*self.inputs, *self.outputs) if o]
+        prepare, operands = self.definition.prepare, [o for o in (*self.inputs, *self.outputs) if o]
         if prepare is None or self.custom or self.integer or self.guarded:
             return None
-        if any(t.dtype not in _DIRECT or t.size > MAX_DIRECT for t in types):
+        if any(o.type.dtype not in _DIRECT for o in operands):
+            return None
+        if any(o.type.size > MAX_DIRECT for o in operands if o.value is None):
             return None
         if not all(o.type.rank and o.type.size for o in self.outputs):
             return None
