@@ -159,6 +159,7 @@ OTHER_BODIES = {  # of integers, of float32 alone, or for devices that limit loo
     "loop",
     "philox",
     "quantize",
+    "resize_bilinear_bytes",
     "rotated_crop_matrix",
     "table",
 }

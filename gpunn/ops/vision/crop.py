@@ -13,7 +13,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_unquantised
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, op
-from gpunn.ops.vision.resize import expect_image, image_params
+from gpunn.ops.vision.image import expect_image, image_params
 from gpunn.types import Array, DType, TensorType
 
 LARGEST = 1 << 24  # rows or columns that a float32 can count

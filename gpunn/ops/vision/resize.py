@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from gpunn.kernel import (
     Function,
     Kernel,
-    Param,
     Read,
     Unsupported,
     Write,
@@ -20,10 +18,12 @@ from gpunn.kernel import (
 )
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
-from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype, expect_ints
+from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
 from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
+from gpunn.ops.vision import resize_bytes
+from gpunn.ops.vision.image import expect_image, image_params, picked
 from gpunn.types import Array, DType, TensorType
 
 Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
@@ -34,17 +34,6 @@ def _infer_resize_bilinear(call: Call) -> TensorType:
     if expect_bool(call, "align_corners") & expect_bool(call, "half_pixel_centers"):
         call.fail("align_corners and half_pixel_centers exclude each other, got both")
     return _resized(call)
-
-
-def expect_image(call: Call) -> tuple[int, ...]:
-    """Return attribute `size`, (height, width); raise ModelError unless it and the input have pixels."""
-    _, height, width, _ = call.expect_rank(0, 4).shape
-    size = expect_ints(call, "size", 2)
-    if min(size) < 1:
-        call.fail(f"size must be positive (height, width), got {list(size)}")
-    if min(height, width) < 1:
-        call.fail(f"input image must not be empty, got shape {list(call.x.shape)}")
-    return size
 
 
 def _resized(call: Call) -> TensorType:
@@ -88,8 +77,8 @@ def _blend(
     )
     rows, columns = ratios[0][2], ratios[1][2]
     near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
-    above = _picked(x, top, left) * near + _picked(x, top, right) * far
-    below = _picked(x, bottom, left) * near + _picked(x, bottom, right) * far
+    above = picked(x, top, left) * near + picked(x, top, right) * far
+    below = picked(x, bottom, left) * near + picked(x, bottom, right) * far
     near, far = (weigh(part, rows)[:, None, None] for part in (rows - down, down))
     return np.asarray(above * near + below * far)
 
@@ -146,27 +135,13 @@ def _ten_bits(size: int, out: int, align_corners: bool, half_pixel_centers: bool
     return scale, scale // 2 - 512 if half_pixel_centers else 0, 1024
 
 
-def _integer_ratios(call: Call) -> tuple[Ratio, Ratio]:
-    """Return TFLite's ratios for int8 and int16; exact ones for uint8, which TFLite computes in float32."""
-    if call.x.dtype is not DType.UINT8:
-        return _ratios(call, _ten_bits)
-    rows, columns = (tuple(n // math.gcd(*ratio) for n in ratio) for ratio in _ratios(call, _ratio))
-    return (rows[0], rows[1], rows[2]), (columns[0], columns[1], columns[2])
-
-
-def _picked(x: Array, rows: Array, columns: Array) -> Array:
-    """Select rows and columns of x, the shrinking axis first, so that nothing exceeds x or the result in
-    size.
-    """
-    shrinks = len(rows) <= x.shape[1]
-    return np.asarray(x[:, rows][:, :, columns] if shrinks else x[:, :, columns][:, rows])
-
-
 def _integer_resize(call: Call, x: Array) -> Array:
     """Compute weighted sums of stored values, rounded to nearest, halves away from zero."""
     if call.x.quantization != call.y.quantization:
         return through_reals(call, resize_bilinear.reference, x)
-    ratios = _integer_ratios(call)
+    if call.x.dtype is DType.UINT8:
+        return resize_bytes.resample(call, x)
+    ratios = _ratios(call, _ten_bits)
     whole = ratios[0][2] * ratios[1][2]
     total = _blend(x.astype(np.int64), ratios, call["size"], lambda n, c: n)
     rounded = (np.abs(total) + whole // 2) // whole
@@ -176,14 +151,13 @@ def _integer_resize(call: Call, x: Array) -> Array:
 def _integer_resize_kernel(call: Call) -> Kernel:
     if call.x.quantization != call.y.quantization:
         raise Unsupported("input and output are quantised differently")
-    ratios = _integer_ratios(call)
+    if call.x.dtype is DType.UINT8:
+        return resize_bytes.resample_kernel(call)
+    ratios = _ratios(call, _ten_bits)
     part = Function(("n", "c"), "n")
     if call.x.dtype is DType.INT16:
         joined = Function(_SUM.params, "join_ten_bits(above, below, near, far)")
         return _resample(call, ratios, {"part": part, "joined": joined}, ("ten_bits",))
-    whole = ratios[0][2] * ratios[1][2]
-    if whole > 2**23:
-        raise Unsupported("weights of the exact fractions do not fit 32 bits")
     parts = "(p.rows.z * p.columns.z)"
     rounded = Function(("x",), f"(x + select(-({parts} / 2), {parts} / 2, x >= 0)) / {parts}")
     return _resample(call, ratios, {"part": part, "joined": _SUM, "apply": rounded})
@@ -204,10 +178,10 @@ def resize_bilinear(
     Output row i lies at input row i H / h; with align_corners at i (H - 1) / (h - 1), so that the corners
     coincide; with half_pixel_centers at (i + 1/2) H / h - 1/2, so that the areas coincide. Rows outside equal
     the border row; columns likewise. dtype: float32, float16, or uint8, int8 or int16, quantised or not,
-    rounded to nearest, halves away from zero. int8 and int16 count positions in 1024ths as TFLite does. The
-    other dtypes use exact fractions, which TFLite rounds to float32. Raises ModelError for another rank,
-    sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
-    ANEURALNETWORKS_RESIZE_BILINEAR; TFLite schema, ResizeBilinearOptions, and TFLite's reference kernel.
+    rounded to nearest, halves away from zero. int8 and int16 count positions in 1024ths as TFLite does, uint8
+    has positions and sums of float32. The others use exact fractions, which TFLite rounds. Raises ModelError
+    for another rank, sizes below 1, an image without pixels, and for both options together. NeuralNetworks.h,
+    ANEURALNETWORKS_RESIZE_BILINEAR; TFLite schema, ResizeBilinearOptions, and TFLite's kernels.
     """
     rows, columns = (
         _ratio(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
@@ -228,20 +202,6 @@ def _infer_resize_nearest(call: Call) -> TensorType:
     expect_bool(call, "align_corners")
     expect_bool(call, "half_pixel_centers")
     return _resized(call)
-
-
-def image_params(call: Call, lanes: int) -> dict[str, Param]:
-    """Return the number of V's of the result, and the extents of images before and after."""
-    _, height, width, channels = call.x.shape
-    _, out_height, out_width, _ = call.y.shape
-    return {
-        "count": call.y.size // lanes,
-        "channels": channels // lanes,
-        "height": height,
-        "width": width,
-        "out_height": out_height,
-        "out_width": out_width,
-    }
 
 
 def _resize_nearest_kernel(call: Call) -> Kernel:
@@ -285,7 +245,7 @@ def resize_nearest(
     rows, columns = (
         _nearest(n, out, align_corners, half_pixel_centers) for n, out in zip(x.shape[1:3], size, strict=True)
     )
-    return _picked(x, rows, columns)
+    return picked(x, rows, columns)
 
 
 OPS: tuple[Op, ...] = (resize_bilinear, resize_nearest)

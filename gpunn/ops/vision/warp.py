@@ -19,7 +19,7 @@ from gpunn.ops.check import (
 )
 from gpunn.ops.op import Op, op
 from gpunn.ops.vision.crop import LARGEST
-from gpunn.ops.vision.resize import expect_image, image_params
+from gpunn.ops.vision.image import expect_image, image_params
 from gpunn.types import Array, DType, TensorType, bounded, float32
 
 Numbers = tuple[float, float]

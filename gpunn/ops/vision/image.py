@@ -1,0 +1,43 @@
+"""Sizes of images, and their rows and columns, for ops that sample images at other places."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpunn.kernel import Param
+from gpunn.ops.call import Call
+from gpunn.ops.check import expect_ints
+from gpunn.types import Array
+
+
+def expect_image(call: Call) -> tuple[int, ...]:
+    """Return attribute `size`, (height, width); raise ModelError unless it and the input have pixels."""
+    _, height, width, _ = call.expect_rank(0, 4).shape
+    size = expect_ints(call, "size", 2)
+    if min(size) < 1:
+        call.fail(f"size must be positive (height, width), got {list(size)}")
+    if min(height, width) < 1:
+        call.fail(f"input image must not be empty, got shape {list(call.x.shape)}")
+    return size
+
+
+def image_params(call: Call, lanes: int) -> dict[str, Param]:
+    """Return the number of V's of the result, and the extents of images before and after."""
+    _, height, width, channels = call.x.shape
+    _, out_height, out_width, _ = call.y.shape
+    return {
+        "count": call.y.size // lanes,
+        "channels": channels // lanes,
+        "height": height,
+        "width": width,
+        "out_height": out_height,
+        "out_width": out_width,
+    }
+
+
+def picked(x: Array, rows: Array, columns: Array) -> Array:
+    """Select rows and columns of x, the shrinking axis first, so that nothing exceeds x or the result in
+    size.
+    """
+    shrinks = len(rows) <= x.shape[1]
+    return np.asarray(x[:, rows][:, :, columns] if shrinks else x[:, :, columns][:, rows])
