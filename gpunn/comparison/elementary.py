@@ -16,6 +16,7 @@ from gpunn.comparison.tolerance import bounds
 from gpunn.compilation.compiler import compile_model
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
+from gpunn.ops.accuracy import TINIEST
 from gpunn.ops.elementwise import binary, unary
 from gpunn.types import Array, float32
 
@@ -25,7 +26,6 @@ MANTISSAS = 256  # for each exponent and sign
 ORDINARY = 1 << 15  # further arguments, in the range where a function is used most
 PAIRS = (-8.0, 8.0)  # this range for functions of two arguments
 SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
-TINIEST = 2.0**-126  # of the numbers that are not subnormal
 FLUSHED = 2 * TINIEST  # results below may be 0: what they are computed from may be subnormal
 
 

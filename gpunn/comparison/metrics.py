@@ -22,12 +22,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpunn.types import Array, Shape
+from gpunn.types import Array, DType, Shape
 
 F16_MAX = 65504.0  # the largest finite number of IEEE 754 binary16
 
 # The error histogram: zeros, smaller ones, half decades from 1e-12 to 1e6, larger ones.
 HISTOGRAM_EDGES = tuple(10.0 ** (k / 2) for k in range(-24, 13))
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+# The largest magnitude that a type does not round to infinity; 65520 rounds upwards.
+LARGEST = {DType.FLOAT32: FLOAT32_MAX, DType.COMPLEX64: FLOAT32_MAX, DType.FLOAT16: 65519.99}
 
 
 @dataclass(frozen=True, slots=True)

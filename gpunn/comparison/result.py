@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunn.comparison.classes import Accuracy, Agreement
-from gpunn.comparison.metrics import HISTOGRAM_EDGES, Health, Metrics
+from gpunn.comparison.metrics import HISTOGRAM_EDGES, LARGEST, Health, Metrics
 from gpunn.comparison.sides import SideInfo
 from gpunn.document import as_document
-from gpunn.types import Shape
+from gpunn.types import DType, Shape
 from gpunn.vision import Guess
 
 
@@ -115,7 +115,8 @@ class OutputPair:
         if self.tolerance is None:
             return None
         if self.metrics.unmatched:
-            return math.inf
+            # Noise beyond the range of the type may decide whether a number is infinite.
+            return 0.0 if self.tolerance > LARGEST.get(DType(self.dtype), math.inf) else math.inf
         steps = self.metrics.max_steps
         return over(self.metrics.max_abs_error if steps is None else steps, self.tolerance)
 

@@ -18,7 +18,8 @@ rounds the activations to 127 steps of the largest, half a step for each product
 
 `spread` is the size of rounding errors that are independent of one another, as they are over many layers: the
 square root of n for n (Higham and Mary 2019, SIAM J. Sci. Comput. 41, A2815), and no 1e-5 for operations that
-only add, multiply and compare (Accuracy.arithmetic). gpunn.comparison.noise draws from it.
+only add, multiply and compare (Accuracy.arithmetic). A result below 2^-126 is subnormal, and a device may
+make it 0 (WGSL, Floating Point Evaluation). gpunn.comparison.noise draws from it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 from gpunn.comparison.exact import widen
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.graph.operation import Operand, Operation
-from gpunn.ops.accuracy import ATOL, EPS, GENERAL, Evaluation
+from gpunn.ops.accuracy import ATOL, EPS, GENERAL, TINIEST, Evaluation
 from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.ops.elementwise.unary_declaration import Fused
 from gpunn.ops.filter import FILTER
@@ -165,4 +166,5 @@ def _bound(
     for size, terms in rounding:
         limit = limit + size * terms
         spread = spread + size * math.sqrt(terms)
+    spread = spread + np.where((y != 0) & (np.abs(y) < TINIEST), TINIEST, 0.0)
     return Bound(np.nan_to_num(limit, nan=ATOL), np.nan_to_num(spread))

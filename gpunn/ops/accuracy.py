@@ -16,6 +16,7 @@ from gpunn.types import Array
 ATOL = 1e-5
 GENERAL = 5  # eps of relative error
 EPS = float(np.finfo(np.float32).eps)
+TINIEST = 2.0**-126  # of the numbers in float32 that are not subnormal
 
 Count = Callable[[Call], int]
 

@@ -22,6 +22,17 @@ from tests.schemas import validate
 LANE = "a1 = add(a1, x1, w);", "a1 = add(a1, x2, w);"
 
 
+def test_a_device_that_makes_subnormal_numbers_zero_is_within_the_tolerance(gpu: str) -> None:
+    """Then 1 / (1 / x) is infinite for large x, as on lavapipe, or has lost some digits."""
+    model = Model("reciprocals")
+    power = model.constant("power", np.array(-1, np.float32))
+    (y,) = model.add("pow", [model.input("x", float32(3)), power])
+    model.output(*model.add("pow", [y, power]))
+    for largest in (2e38, 3e38):
+        (pair,) = gpunn.compare(model, [np.array([2, 4, largest], np.float32)], [gpu], reference="cpu").pairs
+        assert pair.outputs[0].ok
+
+
 def break_depthwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put one wrong lane into the body of depthwise_conv2d, on a device of its own."""
     read = shader.read_body

@@ -63,6 +63,14 @@ def test_bounds_of_sums_of_products_grow_with_terms_and_slope(
     np.testing.assert_allclose(bound.spread, usual, rtol=1e-12)
 
 
+def test_subnormal_results_may_become_zero() -> None:
+    x = np.array([2.0**-70, 2.0**-60, 0], np.float32)
+    bound, y = bound_of("mul", [x, x])
+    assert y.tolist() == [2.0**-140, 2.0**-120, 0]
+    np.testing.assert_allclose(bound.spread, GENERAL * EPS * y + [2.0**-126, 0, 0], rtol=1e-12)
+    np.testing.assert_allclose(bound.limit, general_bound(y), rtol=1e-12)
+
+
 def test_roundings_are_relative_to_the_result() -> None:
     bound, y = bound_of("reduce_prod", [X], {"axes": (3,)})
     np.testing.assert_allclose(bound.limit, general_bound(y) + 5 * EPS * np.abs(y), rtol=1e-12)

@@ -121,8 +121,9 @@ class Node(common.Node):
         return self.floats(np.float32(value))
 
     def floats(self, value: Any) -> Operand:
-        """Return a float32 constant."""
-        return constant("constant", np.asarray(value, np.float32))
+        """Return a float32 constant; numbers beyond its range become infinite."""
+        with np.errstate(over="ignore"):
+            return constant("constant", np.asarray(value, np.float32))
 
     def integers(self, value: Any) -> Operand:
         """Return an int32 constant."""

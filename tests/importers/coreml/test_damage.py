@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,6 +154,15 @@ def test_a_box_scale_that_is_no_number() -> None:
     made.description.input.add(name="box").type.multiArrayType.shape.extend([3, 1, 4, 1, 1])
     layer(made, "cropResize", ["x", "box"]).spatialScale = float("inf")
     with pytest.raises(gpunn.FormatError, match="spatialScale is inf"):
+        gpunn.load(made.SerializeToString())
+
+
+def test_a_box_scale_beyond_float32_gives_no_warning() -> None:
+    made = model((1, 1, 2, 4, 4), exact=True)
+    made.description.input.add(name="box").type.multiArrayType.shape.extend([3, 1, 4, 1, 1])
+    layer(made, "cropResize", ["x", "box"]).spatialScale = 3e38
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         gpunn.load(made.SerializeToString())
 
 
