@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gpunn.comparison.compare import compare
     from gpunn.comparison.result import Comparison
     from gpunn.profiling import Profile, profile
+    from gpunn.training.gradients import gradients
 
 __all__ = [
     "Comparison",
@@ -69,6 +70,7 @@ __all__ = [
     "compare",
     "dequantize",
     "devices",
+    "gradients",
     "load",
     "memory",
     "nnapi",
@@ -82,6 +84,7 @@ _LATER = {
     "Comparison": "gpunn.comparison.result",
     "Profile": "gpunn.profiling",
     "compare": "gpunn.comparison.compare",
+    "gradients": "gpunn.training.gradients",
     "nnapi": "gpunn.nnapi",
     "profile": "gpunn.profiling",
     "vision": "gpunn.vision",

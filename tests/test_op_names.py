@@ -83,6 +83,11 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/compilation/runtime.py": ("the host runs it round by round", {"while_loop"}),
     "gpunn/passes/arrangement.py": ("writes them", {"reshape", "transpose"}),
+    "gpunn/training/gradients.py": ("gives an output its name", {"reshape"}),
+    "gpunn/training/losses.py": (
+        "what losses are written in; softmax, whose logarithm is computed from its operand",
+        {"log", "log_softmax", "mean", "mul", "reduce_sum", "softmax", "squared_difference"},
+    ),
     "gpunn/passes/clamp.py": ("writes them", {"maximum", "minimum", "neg"}),
     "gpunn/passes/combine.py": ("writes them", {"reshape", "transpose"}),
     "gpunn/passes/dilate.py": (

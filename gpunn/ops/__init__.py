@@ -8,33 +8,37 @@ from gpunn.ops.contraction import (
     conv,
     conv3d,
     dot_general,
+    filter_gradient,
     matmul,
     transpose_conv,
     transpose_conv3d,
 )
-from gpunn.ops.elementwise import binary, cast, complex64, quantize, select, several, unary
+from gpunn.ops.elementwise import binary, cast, complex64, quantize, select, several, slopes, unary
 from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter, segment, slices
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split, strided_slice
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
 from gpunn.ops.recurrent import lstm, recurrence, rnn
-from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, window
+from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, spread, window
 from gpunn.ops.signal import mfcc, rfft, spectrogram
 from gpunn.ops.vision import crop, detection, poses, resize, suppression, warp
 
 _FAMILIES = (
     unary.OPS,
     binary.OPS,
+    slopes.OPS,
     several.OPS,
     select.OPS,
     cast.OPS,
     complex64.OPS,
     conv.OPS,
+    filter_gradient.OPS,
     conv3d.OPS,
     transpose_conv.OPS,
     transpose_conv3d.OPS,
     pool.OPS,
     pool_position.OPS,
+    spread.OPS,
     matmul.OPS,
     batch_matmul.OPS,
     dot_general.OPS,

@@ -14,6 +14,7 @@ from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
 from gpunn.ops.expansion import Expand
 from gpunn.ops.filter import Filter
+from gpunn.ops.gradient import Gradient
 from gpunn.ops.guard import Guard
 from gpunn.ops.parts import Divide, by_axes
 from gpunn.types import Array, DType
@@ -89,6 +90,8 @@ class Facets:
     * prepare: the reference of a call as a function of the arrays, for many runs: from dense arrays to dense
       ones of the results' dtypes, without the activation. Of tensors that are neither quantised nor float16
       nor scalars; the bits are the reference's. May return None: then the reference serves.
+    * gradient: the gradients of a loss with respect to its operands, from those with respect to its results,
+      written in ops. Without it an op that is written in other ops (`expand`) has the gradients of these.
     """
 
     infer: Infer
@@ -113,6 +116,7 @@ class Facets:
     filter: Filter | None = None
     accuracy: Accuracy = PROMISE
     prepare: Prepare | None = None
+    gradient: Gradient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

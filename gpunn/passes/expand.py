@@ -9,7 +9,7 @@ from typing import Any
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Unsupported
-from gpunn.ops.expansion import Expand
+from gpunn.ops.expansion import Expand, Tensor
 from gpunn.passes.rewrite import replace_inputs, replace_outputs
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -26,25 +26,31 @@ def expand(model: Graph) -> Graph:
 
 
 def _expanded(operation: Operation) -> Sequence[Operation]:
-    """Return an operation, or the operations in which it is written."""
+    """Return an operation, or the operations in which it is written, which are not themselves."""
+    found = written(operation)
+    return found if found == [operation] else [e for o in found for e in _expanded(o)]
+
+
+def written(operation: Operation) -> list[Operation]:
+    """Return the operations that an op adds in the place of an operation; itself if there are none."""
     write = operation.definition.expand
     if write is None:
-        return (operation,)
+        return [operation]
     inputs = [o for o in operation.inputs if o is not None]
     scratch = Graph(inputs=list(dict.fromkeys(inputs))).with_operations(())
+    place = GraphExpansion(scratch, operation.outputs[0].name, operation.origin)
     try:
-        results = _written(operation, write, _Expansion(scratch, operation))
+        results = _results(operation, write, place)
     except Unsupported:
-        return (operation,)
+        return [operation]
     pairs = list(zip(results, operation.outputs, strict=True))
     if any(made.type.quantization != wanted.type.quantization for made, wanted in pairs):
-        return (operation,)
+        return [operation]
     exchange = dict(pairs)
-    written = expand(scratch).operations
-    return [replace_outputs(replace_inputs(o, exchange), exchange) for o in written]
+    return [replace_outputs(replace_inputs(o, exchange), exchange) for o in scratch.operations]
 
 
-def _written(operation: Operation, write: Expand, place: _Expansion) -> tuple[Operand, ...]:
+def _results(operation: Operation, write: Expand, place: GraphExpansion) -> tuple[Operand, ...]:
     """Return the results of an expansion: of the operation's shapes, each computed there, and none twice."""
     found = write(operation.call(), place, *operation.inputs)
     results: tuple[Operand, ...] = found if isinstance(found, tuple) else (found,)
@@ -57,34 +63,38 @@ def _written(operation: Operation, write: Expand, place: _Expansion) -> tuple[Op
 
 
 @dataclass(frozen=True, slots=True)
-class _Expansion:
-    """The place in which an operation is written in other ops (gpunn.ops.expansion.Expansion)."""
+class GraphExpansion:
+    """A graph to which ops are added in the place of an operation (gpunn.ops.expansion.Expansion).
+
+    What is added has names that begin with `title`, and the operation's origin.
+    """
 
     graph: Graph
-    operation: Operation
+    title: str
+    origin: str
 
     def constant(self, value: Array, quantization: Quantization | None = None) -> Operand:
         type = TensorType(DType.of(value.dtype), value.shape, quantization)
-        return self.graph.constant(f"{self._title}: constant", value, type)
+        return self.graph.constant(f"{self.title}: constant", value, type)
 
-    def results(self, op: str, *inputs: Operand | None, **attrs: Any) -> tuple[Operand, ...]:
+    def results(self, op: str, *inputs: Tensor | None, **attrs: Any) -> tuple[Operand, ...]:
         return self._add(op, inputs, attrs, ())
 
     def add(
-        self, op: str, *inputs: Operand | None, quantization: Quantization | None = None, **attrs: Any
+        self, op: str, *inputs: Tensor | None, quantization: Quantization | None = None, **attrs: Any
     ) -> Operand:
         return self._add(op, inputs, attrs, () if quantization is None else (quantization,))[0]
 
     def _add(
         self,
         op: str,
-        inputs: Sequence[Operand | None],
+        inputs: Sequence[Tensor | None],
         attrs: Mapping[str, Any],
         quantization: Sequence[Quantization],
     ) -> tuple[Operand, ...]:
-        name, origin = f"{self._title}: {op} {len(self.graph.operations)}", self.operation.origin
-        return self.graph.add(op, inputs, attrs, origin=origin, names=[name], quantization=quantization)
-
-    @property
-    def _title(self) -> str:
-        return self.operation.outputs[0].name
+        operands = [i for i in inputs if i is None or isinstance(i, Operand)]
+        assert len(operands) == len(inputs)
+        name = f"{self.title}: {op} {len(self.graph.operations)}"
+        return self.graph.add(
+            op, operands, attrs, origin=self.origin, names=[name], quantization=quantization
+        )

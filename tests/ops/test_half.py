@@ -124,6 +124,13 @@ CASES: list[Case] = [
         (),
     ),
     *(("warp_affine", [half(1, 1, 4, 5, n), MOVES], {"size": (3, 6)}, ()) for n in (3, 4)),
+    *(("spread_pool2d", [half(1, 1, 2, 2, n)], {"spatial": (3, 3), "size": (2, 2)}, ()) for n in (3, 4)),
+    ("conv2d_filter_gradient", [half(1, 2, 50, 50, 4), half(2, 2, 50, 50, 3)], {"size": (1, 1)}, ()),
+    *(
+        (f"{op}_filter_gradient", [half(1, 1, 4, 4, n), half(2, 1, 3, 3, n)], {"size": (2, 2)}, ())
+        for op in ("conv2d", "depthwise")
+        for n in (3, 4)
+    ),
     *(("arg_max_pool2d", [half(1, 2, 5, 6, n)], {"size": (2, 3), "stride": (2, 2)}, ()) for n in (3, 4)),
     *(
         ("max_unpool2d", [half(1, 1, 2, 3, n), POSITIONS[..., :n]], {"size": (2, 2), "stride": (2, 2)}, ())

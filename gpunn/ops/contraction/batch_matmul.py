@@ -12,6 +12,7 @@ from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
+from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
@@ -139,6 +140,7 @@ def _integer_kernel(call: Call) -> Kernel:
     filter=Filter(),
     accuracy=sums(_depth),
     dtypes=(DType.INT8,),
+    gradient=gradients.BATCH_MATMUL,
 )
 def batch_matmul(a: Array, b: Array, *, adj_a: bool = False, adj_b: bool = False) -> Array:
     """Compute the matrix product a . b over the last two dimensions; the dimensions before them broadcast.

@@ -23,6 +23,7 @@ from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.channelwise import add_bias, sums_by_channel
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
@@ -131,6 +132,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     accuracy=sums(filter_terms),
     fusible=True,
     quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),
+    gradient=gradients.CONV2D,
 )
 def conv2d(
     x: Array,
@@ -254,6 +256,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
     accuracy=sums(lambda call: math.prod(call.input(1).shape[1:3]) + 1),
     fusible=True,
     quantized=Quantized.prepared(_integer_depthwise, _integer_depthwise_kernels, dtypes=QUANTIZED),
+    gradient=gradients.DEPTHWISE,
 )
 def depthwise_conv2d(
     x: Array,

@@ -11,6 +11,7 @@ from gpunn.kernel import Candidate, Kernel, Pack, Read, Scratch, Write, ceil_div
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
@@ -167,6 +168,7 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     accuracy=sums(filter_terms),
     quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
     prepare=_prepare_fully_connected,
+    gradient=gradients.FULLY_CONNECTED,
 )
 def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
     """Compute y = x . filter^T + bias.

@@ -11,6 +11,7 @@ from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
+from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
 from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
@@ -127,6 +128,7 @@ def _integer_kernel(call: Call) -> Kernel:
     accuracy=sums(filter_terms),
     fusible=True,
     quantized=Quantized.prepared(_integer, _integer_kernel, dtypes=QUANTIZED),
+    gradient=gradients.TRANSPOSE_CONV2D,
 )
 def transpose_conv2d(
     x: Array,

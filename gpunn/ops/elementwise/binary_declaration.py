@@ -15,6 +15,7 @@ from gpunn.ops.algebra import Affine, Algebra, Clamp
 from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, expect_dtype
+from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.binary_integer import INTEGER, Combine
 from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
@@ -162,4 +163,5 @@ def declare(line: Binary) -> Op:
         algebra=Algebra(affine=line.affine, axes=PAIRWISE, clamp=line.clamp),
         accuracy=line.accuracy,
         prepare=None if line.compares else lambda _: line.meaning,
+        gradient=gradients.binary(line.name),
     )(_by_rows(line.meaning))

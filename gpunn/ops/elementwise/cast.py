@@ -9,6 +9,7 @@ from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
+from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
@@ -66,7 +67,7 @@ def _of_int64(source: DType, target: DType, x: str) -> str:
     return f"i32(any({x} != I64()))" if target is DType.BOOL else f"i32({x}.x)"
 
 
-@op(_infer_cast, _cast_kernel, raw=True, algebra=Algebra(axes=ELEMENTWISE))
+@op(_infer_cast, _cast_kernel, raw=True, algebra=Algebra(axes=ELEMENTWISE), gradient=gradients.CAST)
 def cast(x: Array, *, dtype: str) -> Array:
     """Convert x to another dtype, quantised tensors as stored; the result is not quantised.
 

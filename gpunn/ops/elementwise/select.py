@@ -9,6 +9,7 @@ from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import expect_unquantised
+from gpunn.ops.elementwise import gradients
 from gpunn.ops.kernels.strides import (
     aligned,
     broadcast_strides,
@@ -65,7 +66,14 @@ def _select_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_select, _select_kernel, raw=True, strings=True, algebra=Algebra(axes=PAIRWISE))
+@op(
+    _infer_select,
+    _select_kernel,
+    raw=True,
+    strings=True,
+    algebra=Algebra(axes=PAIRWISE),
+    gradient=gradients.SELECT,
+)
 def select(condition: Array, a: Array, b: Array) -> Array:
     """Choose the elements of `a` where the condition is true, and those of `b` elsewhere.
 

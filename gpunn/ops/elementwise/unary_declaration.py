@@ -14,6 +14,7 @@ from gpunn.ops.algebra import Algebra, Clamp
 from gpunn.ops.axes import ELEMENTWISE
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float
+from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point.affine import CLAMPS, fixed_output
 from gpunn.ops.fixed_point.tables import (
@@ -128,4 +129,5 @@ def declare(line: Unary) -> Op:
         algebra=Algebra(pointwise=True, axes=ELEMENTWISE, clamp=_clamp(line.name)),
         accuracy=line.accuracy,
         prepare=_prepare(line),
+        gradient=gradients.unary(line.name),
     )(line.meaning)

@@ -32,6 +32,7 @@ from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_aw
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table
 from gpunn.ops.kernels.copies import bordered, strided_copy
 from gpunn.ops.kernels.strides import dense
+from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
@@ -59,6 +60,7 @@ def _prepare_reshape(call: Call) -> Callable[[Array], Array]:
     strings=True,
     algebra=Algebra(identity=same_shape, permutes=True, axes=Axes(space=blocks, shape="shape")),
     prepare=_prepare_reshape,
+    gradient=gradients.RESHAPE,
 )
 def reshape(x: Array, *, shape: Sequence[int]) -> Array:
     """Return the same elements under another shape; one entry of `shape` may be -1 and is computed.
@@ -85,6 +87,7 @@ def _infer_squeeze(call: Call) -> TensorType:
     strings=True,
     algebra=Algebra(identity=same_shape, permutes=True),
     prepare=_prepare_reshape,
+    gradient=gradients.RESHAPE,
 )
 def squeeze(x: Array, *, axes: Sequence[int] = ()) -> Array:
     """Remove the dimensions `axes`, which must be 1; without axes, every dimension of 1.
@@ -120,6 +123,7 @@ def _in_order(call: Call) -> bool:
     raw=True,
     strings=True,
     algebra=Algebra(identity=_in_order, permutes=True),
+    gradient=gradients.TRANSPOSE,
 )
 def transpose(x: Array, *, perm: Sequence[int]) -> Array:
     """Permute dimensions: dimension i of the result is dimension perm[i] of x.
@@ -154,6 +158,7 @@ def _pad_kernel(call: Call) -> Kernel:
     _pad_kernel,
     raw=True,
     algebra=Algebra(identity=same_shape, axes=Axes(space=alike, each={"paddings": (0, 0)})),
+    gradient=gradients.PAD,
 )
 def pad(x: Array, *, paddings: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
     """Add `value` around x: (before, after) for each dimension.
@@ -253,6 +258,7 @@ def _prepare_concat(call: Call) -> Callable[..., Array]:
     dtypes=(*QUANTIZED, DType.FLOAT16),
     algebra=Algebra(identity=lambda call: len(call.inputs) == 1, axes=ALONG_AXIS),
     prepare=_prepare_concat,
+    gradient=gradients.CONCAT,
 )
 def concat(*xs: Array, axis: int) -> Array:
     """Join the inputs along `axis`, which may be negative.

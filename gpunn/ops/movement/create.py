@@ -13,6 +13,7 @@ from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import INDICES, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense
+from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
@@ -39,7 +40,7 @@ def _fill_kernel(call: Call) -> Kernel:
     return strided_copy(Read("x", 0), shape, (0,) * len(shape), dense(shape), reason="one value everywhere")
 
 
-@op(_infer_fill, _fill_kernel, raw=True, strings=True)
+@op(_infer_fill, _fill_kernel, raw=True, strings=True, gradient=gradients.FILL)
 def fill(value: Array, *, shape: Sequence[int]) -> Array:
     """Make a tensor of `shape` in which every element is the one element of `value`.
 

@@ -19,6 +19,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints, expect_pairs, expect_value
 from gpunn.ops.kernels.copies import filled, strided_copy
 from gpunn.ops.kernels.strides import dense
+from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, Shape, TensorType
 
@@ -92,6 +93,7 @@ def _space_to_depth(call: Call) -> _Shuffle:
     lambda call: call.x.with_shape(_depth_to_space(call).result),
     lambda call: _depth_to_space(call).kernel(),
     raw=True,
+    gradient=gradients.DEPTH_TO_SPACE,
 )
 def depth_to_space(x: Array, *, block_size: int, data_format: str = "NHWC") -> Array:
     """Move chunks of block_size * block_size values of depth to blocks of space.
@@ -108,6 +110,7 @@ def depth_to_space(x: Array, *, block_size: int, data_format: str = "NHWC") -> A
     lambda call: call.x.with_shape(_space_to_depth(call).result),
     lambda call: _space_to_depth(call).kernel(),
     raw=True,
+    gradient=gradients.SPACE_TO_DEPTH,
 )
 def space_to_depth(x: Array, *, block_size: int, data_format: str = "NHWC") -> Array:
     """Move blocks of block_size x block_size of space to depth, the inverse of depth_to_space.
@@ -219,6 +222,7 @@ def _batch_to_space(call: Call) -> _Blocks:
     lambda call: call.x.with_shape(_batch_to_space(call).image),
     lambda call: _batch_to_space(call).copies(to_blocks=False),
     raw=True,
+    gradient=gradients.BATCH_TO_SPACE,
 )
 def batch_to_space_nd(x: Array, *, block_shape: Sequence[int], crops: Pairs) -> Array:
     """Join blocks from the batch in space, then crop.
@@ -270,7 +274,7 @@ def _space_to_batch_kernels(call: Call) -> list[Kernel]:
     return [filled(call.y, call["value"], "padding everywhere, before the input is put in"), *copies]
 
 
-@op(_infer_space_to_batch, _space_to_batch_kernels, raw=True)
+@op(_infer_space_to_batch, _space_to_batch_kernels, raw=True, gradient=gradients.SPACE_TO_BATCH)
 def space_to_batch_nd(x: Array, *, block_shape: Sequence[int], paddings: Pairs, value: float = 0.0) -> Array:
     """Pad with `value`, cut space into blocks, and make each place of the blocks a batch entry.
 

@@ -17,6 +17,7 @@ from gpunn.ops.check import expect_ints, expect_pairs
 from gpunn.ops.expansion import Expansion, Tensor
 from gpunn.ops.kernels.copies import bordered, strided_copy
 from gpunn.ops.kernels.strides import broadcast_strides, dense
+from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, Shape, TensorType
 
@@ -45,6 +46,7 @@ def _tile_kernel(call: Call) -> Kernel:
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=alike, each={"multiples": 1})),
+    gradient=gradients.TILE,
 )
 def tile(x: Array, *, multiples: Sequence[int]) -> Array:
     """Repeat x multiples[d] times along each dimension d.
@@ -73,6 +75,7 @@ def _broadcast_kernel(call: Call) -> Kernel:
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=aligned_right, shape="shape", broadcast=True)),
+    gradient=gradients.BROADCAST,
 )
 def broadcast_to(x: Array, *, shape: Sequence[int]) -> Array:
     """Repeat x along dimensions of 1, and along new ones in front, to `shape`, as numpy broadcasts.
@@ -151,6 +154,7 @@ def _mirror_kernel(call: Call) -> Kernel:
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=alike, each={"paddings": (0, 0)})),
+    gradient=gradients.MIRROR_PAD,
 )
 def mirror_pad(x: Array, *, paddings: Sequence[tuple[int, int]], mode: str) -> Array:
     """Pad x with its mirror image: (before, after) elements for each dimension.

@@ -18,6 +18,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense
+from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
@@ -73,6 +74,7 @@ def _prepare_split(call: Call) -> Callable[[Array], tuple[Array, ...]]:
     strings=True,
     algebra=Algebra(axes=ALONG_AXIS),
     prepare=_prepare_split,
+    gradient=gradients.joined("concat"),
 )
 def split(x: Array, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     """Cut x along `axis`, which may be negative, into pieces of `sizes`, one result each.
@@ -123,6 +125,7 @@ def _unstacked(call: Call) -> Space:
     strings=True,
     algebra=Algebra(axes=Axes(space=_unstacked, axis=("axis",))),
     prepare=lambda call: None if call.axis(call["axis"], call.x.rank) else tuple,
+    gradient=gradients.joined("stack"),
 )
 def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
     """Cut x into its slices along `axis`, which may be negative and is removed: one result for each index.
@@ -163,6 +166,7 @@ def _stacked(call: Call) -> Space:
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=_stacked, axis=("axis",))),
+    gradient=gradients.STACK,
 )
 def stack(*xs: Array, axis: int) -> Array:
     """Join the inputs along a new dimension `axis` of the result; a negative axis counts in the result.

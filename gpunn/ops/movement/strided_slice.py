@@ -14,6 +14,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import expect_entries, expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense
+from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
@@ -95,6 +96,7 @@ def _prepare_strided_slice(call: Call) -> Callable[[Array], Array]:
     raw=True,
     strings=True,
     algebra=Algebra(identity=_forwards, axes=Axes(space=_kept, axes=("shrink_axes",), each=_SLICES)),
+    gradient=gradients.strided_slice(lambda back: _slices(back.call)),
     prepare=_prepare_strided_slice,
 )
 def strided_slice(

@@ -27,7 +27,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.cooperative import cooperative_group
-from gpunn.ops.normalization import l2_integer, log_softmax_integer, softmax_int16, softmax_integer
+from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -117,6 +117,7 @@ _SOFTMAX = {
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(roundings=row_length),
+    gradient=gradients.SOFTMAX,
 )
 def softmax(x: Array, *, axis: int = -1, beta: float = 1.0) -> Array:
     """Compute exp(beta (x - max)) / sum(exp(beta (x - max))), with maximum and sum along `axis`.
@@ -154,6 +155,7 @@ def _log_softmax_error(evaluation: Evaluation) -> Array:
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(formula=_log_softmax_error),
+    gradient=gradients.LOG_SOFTMAX,
 )
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
     """Compute x - max - log(sum(exp(x - max))), the logarithm of softmax, with maximum and sum along `axis`.
@@ -187,6 +189,7 @@ _L2 = {
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(roundings=row_length),
+    gradient=gradients.L2,
 )
 def l2_normalization(x: Array, *, axis: int = -1) -> Array:
     """Compute x / sqrt(sum(x^2)), with the sum along `axis`; a vector of zeros stays zeros.
@@ -262,6 +265,7 @@ def _local_response_error(evaluation: Evaluation) -> Array:
     unbounded=True,
     algebra=Algebra(axes=ALONG_AXIS),
     accuracy=Accuracy(formula=_local_response_error),
+    gradient=gradients.LOCAL_RESPONSE,
 )
 def local_response_normalization(
     x: Array, *, radius: int, bias: float, alpha: float, beta: float, axis: int = -1

@@ -49,6 +49,7 @@ from gpunn.ops.kernels.window import (
 )
 from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.reduction.gradients import pools
 from gpunn.types import Array, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
@@ -212,6 +213,9 @@ def _combined(pool: Pool, padded: Array, window: Window) -> Array:
     return total
 
 
+_GRADIENTS = pools(lambda back: pool_window(back.call))
+
+
 def _flops(call: Call) -> int:
     return call.y.size * _cells(call)
 
@@ -241,6 +245,7 @@ def _declare(name: str, pool: Pool) -> Op:
         accuracy=pool.accuracy,
         fusible=True,
         quantized=quantized,
+        gradient=_GRADIENTS[name],
     )(reference)
 
 

@@ -47,6 +47,7 @@ from gpunn.ops.check import (
 )
 from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.op import KernelFunction, Op, Quantized, op
+from gpunn.ops.reduction.gradients import REDUCTIONS
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.ops.reduction.reduce_kernel import reduction, spaces
 from gpunn.types import Array, DType, TensorType
@@ -248,6 +249,7 @@ OPS: tuple[Op, ...] = tuple(
         precise=line.precise,
         algebra=Algebra(axes=Axes(space=_shared, axes=("axes",))),
         accuracy=line.accuracy,
+        gradient=REDUCTIONS.get(line.name),
     )(line.meaning)
     for line in TABLE
 )

@@ -1,0 +1,153 @@
+"""The gradients of convolutions and matrix products.
+
+With respect to the input of a convolution: the gradient is dilated by the stride and convolved with the
+filter turned around, or a transposed convolution does so. With respect to the filter: each weight gathers the
+products of the input and the gradient over all pixels (filter_gradient.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpunn.ops.gradient import Backward, Symbol, by_operand
+from gpunn.ops.kernels.window import Pair, Window, resolve
+
+
+def _window(back: Backward) -> Window:
+    """Return the window of a convolution."""
+    (_, height, width, _), (_, *size, _) = back.x.shape, back.input(1).shape
+    return resolve((height, width), (size[0], size[1]), back["stride"], back["dilation"], back["padding"])
+
+
+def _bias(back: Backward) -> Symbol:
+    return back.g.summed(range(len(back.g.shape) - 1))
+
+
+def _turned(filter: Symbol) -> Symbol:
+    """Return the filter turned around by half a circle: both of its axes 1 and 2 reversed."""
+    if filter.shape[1:3] == (1, 1):
+        return filter
+    axes = Symbol(filter.to, filter.to.constant(np.array([1, 2], np.int32)))
+    return filter.of("reverse", axes)
+
+
+def _to_input(g: Symbol, x: Sequence[int], window: Window) -> tuple[Symbol, tuple[Pair, Pair]]:
+    """Return the gradient dilated by the stride, and the padding of the convolution that leads back to x."""
+    reach = [(n - 1) * d + 1 for n, d in zip(window.size, window.dilation, strict=True)]
+    spread = [(n - 1) * s + 1 for n, s in zip(window.out, window.stride, strict=True)]
+    before = [r - 1 - b for r, b in zip(reach, window.before, strict=True)]
+    after = [n + r - 1 - s - b for n, r, s, b in zip(x[1:3], reach, spread, before, strict=True)]
+    pairs = list(zip(before, after, strict=True))
+    cut = [(min(b, 0), min(a, 0)) for b, a in pairs]
+    if window.stride != (1, 1) or any(map(any, cut)):
+        around = ((0, 0), *cut, (0, 0))
+        g = g.of("dilate", steps=(1, *window.stride, 1), paddings=around)
+    (top, bottom), (left, right) = ((max(b, 0), max(a, 0)) for b, a in pairs)
+    return g, ((top, bottom), (left, right))
+
+
+def _conv2d_input(back: Backward) -> Symbol:
+    window, filter = _window(back), back.input(1)
+    channels, height, width, depth = filter.shape
+    groups = back.x.shape[3] // depth
+    if groups == 1 and window.stride != (1, 1) and window.dilation == (1, 1):
+        attrs = {"size": back.x.shape[1:3], "stride": window.stride, "padding": back["padding"]}
+        return back.g.of("transpose_conv2d", filter.of("transpose", perm=(3, 1, 2, 0)), **attrs)
+    apart = filter.reshaped((groups, channels // groups, height, width, depth))
+    swapped = apart.of("transpose", perm=(0, 4, 2, 3, 1))
+    swapped = _turned(swapped.reshaped((back.x.shape[3], height, width, channels // groups)))
+    g, padding = _to_input(back.g, back.x.shape, window)
+    return g.of("conv2d", swapped, dilation=window.dilation, padding=padding)
+
+
+def _filter_attributes(back: Backward, window: Window) -> dict[str, object]:
+    return {
+        "size": window.size,
+        "stride": window.stride,
+        "dilation": window.dilation,
+        "padding": back["padding"],
+    }
+
+
+def _conv2d_filter(back: Backward) -> Symbol:
+    depth = back.input(1).shape[3]
+    attrs = _filter_attributes(back, _window(back))
+    return back.x.of("conv2d_filter_gradient", back.g, groups=back.x.shape[3] // max(depth, 1), **attrs)
+
+
+def _depthwise_input(back: Backward) -> Symbol:
+    window, filter = _window(back), back.input(1)
+    g, padding = _to_input(back.g, back.x.shape, window)
+    found = g.of("depthwise_conv2d", _turned(filter), dilation=window.dilation, padding=padding)
+    return _first_of_each(found, back.x.shape)
+
+
+def _first_of_each(found: Symbol, shape: Sequence[int]) -> Symbol:
+    """Sum the channels that a multiplier made of each input channel."""
+    multiplier = found.shape[3] // shape[3]
+    if multiplier == 1:
+        return found
+    return found.reshaped((*shape, multiplier)).summed([4])
+
+
+def _depthwise_filter(back: Backward) -> Symbol:
+    attrs = _filter_attributes(back, _window(back))
+    return back.x.of("depthwise_filter_gradient", back.g, **attrs)
+
+
+def _transposed_input(back: Backward) -> Symbol:
+    attrs = {"stride": back["stride"], "padding": back["padding"]}
+    return back.g.of("conv2d", back.input(1).of("transpose", perm=(3, 1, 2, 0)), **attrs)
+
+
+def _transposed_filter(back: Backward) -> Symbol:
+    size = back.input(1).shape[1:3]
+    attrs = {"size": size, "stride": back["stride"], "padding": back["padding"]}
+    found = back.g.of("conv2d_filter_gradient", back.x, **attrs)
+    return found.of("transpose", perm=(3, 1, 2, 0))
+
+
+def _rows(back: Backward) -> tuple[Symbol, Symbol]:
+    """Return the input and the gradient of a fully connected layer as matrices."""
+    channels, depth = back.input(1).shape
+    rows = math.prod(back.g.shape[:-1])
+    return back.x.reshaped((rows, depth)), back.g.reshaped((rows, channels))
+
+
+def _connected_input(back: Backward) -> Symbol:
+    _, g = _rows(back)
+    return g.of("batch_matmul", back.input(1)).reshaped(back.x.shape)
+
+
+def _connected_filter(back: Backward) -> Symbol:
+    x, g = _rows(back)
+    return g.of("batch_matmul", x, adj_a=True)
+
+
+def _left(back: Backward) -> Symbol:
+    other, adjoint = back.input(1), back["adj_b"]
+    if back["adj_a"]:
+        return other.of("batch_matmul", back.g, adj_a=adjoint, adj_b=True)
+    return back.g.of("batch_matmul", other, adj_b=not adjoint)
+
+
+def _right(back: Backward) -> Symbol:
+    adjoint = back["adj_a"]
+    if back["adj_b"]:
+        return back.g.of("batch_matmul", back.x, adj_a=True, adj_b=adjoint)
+    return back.x.of("batch_matmul", back.g, adj_a=not adjoint)
+
+
+def _unless_empty(partial: Callable[[Backward], Symbol]) -> Callable[[Backward], Symbol | None]:
+    """Return a partial derivative that is 0 where a sum has no terms."""
+    return lambda back: partial(back) if back.call.y.size and back.call.x.size else None
+
+
+CONV2D = by_operand(_unless_empty(_conv2d_input), _unless_empty(_conv2d_filter), _bias)
+DEPTHWISE = by_operand(_unless_empty(_depthwise_input), _unless_empty(_depthwise_filter), _bias)
+TRANSPOSE_CONV2D = by_operand(_unless_empty(_transposed_input), _unless_empty(_transposed_filter), _bias)
+FULLY_CONNECTED = by_operand(_unless_empty(_connected_input), _unless_empty(_connected_filter), _bias)
+BATCH_MATMUL = by_operand(_unless_empty(_left), _unless_empty(_right))

@@ -1,0 +1,1 @@
+"""Training: gradients of graphs, and losses."""

@@ -1,0 +1,35 @@
+//!use flat
+// y = the sum of x over all windows that a pixel is in, or over those whose position names the pixel.
+// Expects x, positions (row * p.KW + column in the window; absent unless CHOOSES is 1), both [batch, OH, OW, C], and y
+// [batch, H, W, C]; p.count, the V's of y; p.C in V's; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW (stride), p.PT and
+// p.PL (padding). An invocation computes one V.
+
+// The first window along an axis that reaches `place`, which counts from the start of the first window.
+fn first_window(place: u32, size: u32, stride: u32) -> u32 {
+  return select(0u, (place - size) / stride + 1u, place >= size);
+}
+
+fn compute(i: u32) {
+  let pixel = i / p.C;
+  let c = i - pixel * p.C;
+  let line = pixel / p.W;
+  let image = line / p.H;
+  let y = line - image * p.H + p.PT;
+  let x = pixel - line * p.W + p.PL;
+  let bottom = min(y / p.SH + 1u, p.OH);
+  let right = min(x / p.SW + 1u, p.OW);
+  var sum = V();
+  for (var row = first_window(y, p.KH, p.SH); row < bottom; row++) {
+    for (var column = first_window(x, p.KW, p.SW); column < right; column++) {
+      let at = ((image * p.OH + row) * p.OW + column) * p.C + c;
+      let value = loadv_x(at);
+      if (CHOOSES == 1u) {
+        let here = i32((y - row * p.SH) * p.KW + x - column * p.SW);
+        sum += select(V(), value, loadv_positions(at) == V_positions(T_positions(here)));
+      } else {
+        sum += value;
+      }
+    }
+  }
+  storev_y(i, sum);
+}
