@@ -10,7 +10,7 @@ from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, fits_i32, f
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_ints, expect_unquantised
-from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, tap, window_params
+from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
@@ -91,9 +91,11 @@ def spread_pool2d(
     margins = zip((height, width), window.before, window.after, window.out, size, stride, strict=True)
     extents = [max(n + b + a, (out - 1) * s + k) for n, b, a, out, k, s in margins]
     padded = np.zeros((x.shape[0], *extents, x.shape[3]), x.dtype)
+    (rows, columns), (down, across) = window.out, stride
     for row in range(size[0]):
         for column in range(size[1]):
-            place = tap(padded, window, row, column)
+            place = padded[:, row : row + rows * down : down, column : column + columns * across : across]
+            place = place[:, :rows, :columns]
             here = row * size[1] + column
             place += x if positions is None else np.where(positions == here, x, x.dtype.type(0))
     (top, left) = window.before
