@@ -16,6 +16,7 @@ from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
 from gpunn.graph.scores import Scoring
 from gpunn.importers import Source, read
+from gpunn.isolation.compilation import isolated
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Shape
 
@@ -60,13 +61,17 @@ class Model(Graph):
         shapes: Mapping[str, Sequence[int]] | None = None,
         threads: int | None = None,
         device_memory_limit: int | None = None,
+        isolate: bool = False,
     ) -> Compilation:
         """Make the model ready to run, for inputs of other `shapes` if given (see reshaped()).
 
+        isolate: compile and run in a worker process, so that a driver that ends its process raises
+        DeviceError here; see gpunn.isolation.compilation and docs/reliability.md.
         For the other arguments and the errors see gpunn.compilation.compiler.compile_model.
         """
         model = self.reshaped(shapes) if shapes else self
-        return compile_model(
+        make = isolated if isolate else compile_model
+        return make(
             model,
             backend,
             preference,

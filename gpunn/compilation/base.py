@@ -32,16 +32,14 @@ class Compilation(ABC):
 
     Inputs may have any extents where the model leaves these open, and shapes may depend on values: what was
     built for the last used shapes is kept; weights are shared on the device. What it has there is freed by
-    close(), or, with a ResourceWarning, some time after nothing refers to it any more. `placement` says
-    where each operation ran last, and before the first run where it will, as far as shapes are known.
+    close(), or, with a ResourceWarning, some time after nothing refers to it any more.
     """
 
     model: Graph
     backend: str
     device: str
-    placement: tuple[Placement, ...]
     recipe: Callable[[], Compilation] | None = None  # compiles the model in the same way again
-    _frames: int  # of submitted runs that are in flight
+    frames: int  # of submitted runs that are in flight
 
     def __reduce__(self) -> tuple[Callable[[], Compilation], tuple[()]]:
         """Pickle and copy a compilation as its recipe: another one in the state before the first run."""
@@ -51,6 +49,13 @@ class Compilation(ABC):
 
     def __repr__(self) -> str:
         return f"<Compilation of {self.model!r} on {self.backend}, {self.device}>"
+
+    @property
+    @abstractmethod
+    def placement(self) -> tuple[Placement, ...]:
+        """Say where each operation ran last, and before the first run where it will, as far as shapes are
+        known.
+        """
 
     @property
     @abstractmethod
@@ -74,7 +79,7 @@ class Compilation(ABC):
         Inputs with a default may be None, and may be left out at the end.
         Raises ModelError for a wrong number, shape or dtype of inputs, DeviceError when the GPU fails.
         """
-        return single(self._answer(self._arrays(inputs)))
+        return single(self.answer(self._arrays(inputs)))
 
     def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Array]:
         """Run on named inputs and return named outputs; otherwise as a call.
@@ -89,7 +94,7 @@ class Compilation(ABC):
             raise ModelError(f"run() takes a mapping of the inputs {names}, got {type(inputs).__name__}")
         if len({*names}) < len(names) or not needed <= {*inputs} <= {*names}:
             raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
-        results = self._answer(self._arrays([inputs.get(n) for n in names]), timeout=timeout)
+        results = self.answer(self._arrays([inputs.get(n) for n in names]), timeout=timeout)
         return {o.name: r for o, r in zip(self.model.outputs, results, strict=True)}
 
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +129,7 @@ class Compilation(ABC):
         one before that overlap; memory does not grow with the length of the sequence. What a frame raises, or
         taking it from `frames`, comes after the results of the frames before it.
         """
-        return results_in_order(frames, self.submit, self._frames)
+        return results_in_order(frames, self.submit, self.frames)
 
     @abstractmethod
     def trace(self, *inputs: Any) -> Trace:
@@ -166,7 +171,7 @@ class Compilation(ABC):
         self.close()
 
     @abstractmethod
-    def _answer(self, arrays: Sequence[Array], *, timeout: float | None = None) -> tuple[Array, ...]:
+    def answer(self, arrays: Sequence[Array], *, timeout: float | None = None) -> tuple[Array, ...]:
         """Return the results of a run that sees what the runs before have left in variables."""
 
     def _arrays(self, inputs: Sequence[Any]) -> list[Array]:

@@ -23,6 +23,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.parts import walk
 from gpunn.ops.control import while_loop
 from gpunn.ops.op import as_tuple
+from gpunn.planning.partition import Placement
 from gpunn.types import Array, Shape
 
 _T = TypeVar("_T")
@@ -38,7 +39,7 @@ class LocalCompilation(Compilation):
         self.model = model
         self.backend = backend
         self.device = device
-        self._frames = frames
+        self.frames = frames
         loops = (o.definition is while_loop for m in walk(model) for o in m.operations)
         self._loops = bool(model.pending) or any(loops)  # what follows may hold some
         self._lock = fork.lock()
@@ -49,7 +50,12 @@ class LocalCompilation(Compilation):
         self._shapes = tuple(i.type.shape for i in model.inputs)  # of the run that was started last
         fork.in_child(self, LocalCompilation._after_fork)
         with self._specialisations.lend(self._shapes) as first:
-            self.placement = (*first.placements, *first.after)
+            self._placement = (*first.placements, *first.after)
+
+    @property
+    def placement(self) -> tuple[Placement, ...]:
+        """Say where each operation ran last; see Compilation."""
+        return self._placement
 
     @property
     def stats(self) -> Stats:
@@ -100,7 +106,7 @@ class LocalCompilation(Compilation):
         """Run with every part timed; see Compilation."""
         self._check_not_reentered()
         tracer, arrays = Tracer(), self._arrays(inputs)
-        return tracer.trace(undisturbed(lambda: self._answer(arrays, tracer)))
+        return tracer.trace(undisturbed(lambda: self.answer(arrays, tracer)))
 
     def reset_state(self) -> None:
         """Give variables their initial values; see Compilation."""
@@ -136,7 +142,7 @@ class LocalCompilation(Compilation):
         assert isinstance(fresh, LocalCompilation)
         with holding(self._lock):
             lost, self._specialisations = self._specialisations, fresh._specialisations
-            self._shapes, self.placement = fresh._shapes, fresh.placement
+            self._shapes, self._placement = fresh._shapes, fresh._placement
         fresh._closed = True  # what it had belongs to this one now
         with suppress(DeviceError):
             lost.close()
@@ -154,7 +160,7 @@ class LocalCompilation(Compilation):
     def _after_fork(self) -> None:
         self._queue = None
 
-    def _answer(
+    def answer(
         self, arrays: Sequence[Array], tracer: Tracer | None = None, timeout: float | None = None
     ) -> tuple[Array, ...]:
         """Return the results of a run that sees what the runs before have left in variables."""
@@ -181,7 +187,7 @@ class LocalCompilation(Compilation):
                 self._begin(first, arrays)
                 results = carry_out(partial(run, [*arrays, *first.state]))
                 finish = partial(self._specialisations.finish, _shapes(arrays), first, results, tracer)
-                results, self.placement = carry_out(finish)
+                results, self._placement = carry_out(finish)
                 count = len(self.model.outputs)
                 first.state[:] = results[count:]
                 return results[:count] if inside else tuple(map(np.asarray, results[:count]))
@@ -200,7 +206,7 @@ class LocalCompilation(Compilation):
             if self._closed:
                 raise DeviceError("this compilation has been closed")
             if self._queue is None:
-                self._queue = RunQueue(self._frames, "gpunn-sections", self._one_at_a_time)
+                self._queue = RunQueue(self.frames, "gpunn-sections", self._one_at_a_time)
             queue = self._queue
         return queue.submit(work, *arguments)
 
@@ -235,7 +241,7 @@ class LocalCompilation(Compilation):
                 specialisation.reset_state()  # it may be one that ran before the last one
             self._shapes = shapes
             if specialisation.whole:
-                self.placement = specialisation.placements
+                self._placement = specialisation.placements
 
 
 def _shapes(arrays: Sequence[Array]) -> tuple[Shape, ...]:

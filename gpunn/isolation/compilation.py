@@ -1,0 +1,187 @@
+"""IsolatedCompilation: a compilation that a worker process runs."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+from gpunn.backends import fork
+from gpunn.backends.base import Stats, Trace
+from gpunn.backends.interrupt import Stop, directly, holding
+from gpunn.compilation.base import Compilation
+from gpunn.compilation.compiler import compile_model
+from gpunn.compilation.event import Event
+from gpunn.errors import DeviceError, ModelError, RunTimeoutError
+from gpunn.graph.graph import Graph
+from gpunn.isolation.messages import Kind
+from gpunn.isolation.process import Call, Worker
+from gpunn.planning.partition import Placement
+from gpunn.types import Array
+
+GRACE = 5.0  # seconds that a worker has to end a run whose time is over, before it is ended itself
+
+
+def isolated(model: Graph, *arguments: Any, **options: Any) -> IsolatedCompilation:
+    """Compile a model in a worker process; arguments and options are those of compile_model().
+
+    Raises what compile_model() raises, ModelError for a model that cannot be pickled, and DeviceError if the
+    process cannot be started or ends.
+    """
+    try:
+        recipe = pickle.dumps(partial(compile_model, model, *arguments, **options))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        advice = "functions of custom operators must be in a module that another process can import"
+        raise ModelError(f"isolate=True: the model cannot be pickled: {error}; {advice}") from error
+    made = IsolatedCompilation(model, recipe)
+    made.recipe = partial(isolated, model, *arguments, **options)
+    return made
+
+
+class IsolatedCompilation(Compilation):
+    """A model compiled in a worker process, which a driver may end without harm to this process.
+
+    If the process has ended, what was under way raises DeviceError, and the next run starts another process,
+    or recover() does if the model has variables, as their values are gone.
+    """
+
+    def __init__(self, model: Graph, recipe: bytes) -> None:
+        self.model = model
+        self._recipe = recipe
+        self._lock = fork.lock()
+        self._closed = False
+        self._stats = Stats()
+        self._worker = Worker(recipe)
+        made = self._worker.made
+        self.backend, self.device, self.frames = made.backend, made.device, made.frames
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, in a worker process>"
+
+    @property
+    def stats(self) -> Stats:
+        """Return the counters of the worker process; of one that has ended, the last ones that are known."""
+        if self._worker.alive and not self._closed:
+            self._stats = self._told("stats")
+        return self._stats
+
+    @property
+    def placement(self) -> tuple[Placement, ...]:
+        """Say where each operation ran last; see Compilation."""
+        found: tuple[Placement, ...] = self._told("placement")
+        return found
+
+    def constants(self) -> dict[Hashable, int]:
+        """Return the bytes of each constant; see Compilation."""
+        found: dict[Hashable, int] = self._told("constants")
+        return found
+
+    def answer(self, arrays: Sequence[Array], *, timeout: float | None = None) -> tuple[Array, ...]:
+        """Return the results of a run; see Compilation."""
+        worker = self._running()
+        call = worker.ask(Kind.RUN, arrays, results=self._room(), timeout=timeout)
+        stop = None if timeout is None else Stop(timeout + GRACE)
+        try:
+            results: tuple[Array, ...] = self._wait(worker, call, stop)
+        except RunTimeoutError:
+            if not call.outcome.done():
+                worker.kill()
+            raise
+        worker.expect(results)
+        return results
+
+    def submit(self, *inputs: Any) -> Event:
+        """Start a run; see Compilation."""
+        arrays, worker = self._arrays(inputs), self._running()
+        call = worker.ask(Kind.SUBMIT, arrays, results=self._room())
+        try:
+            call.taken.result()
+        except BaseException:
+            worker.cancel(call)
+            raise
+        return _IsolatedEvent(self, worker, call)
+
+    def trace(self, *inputs: Any) -> Trace:
+        """Run with every part timed; see Compilation."""
+        arrays, worker = self._arrays(inputs), self._running()
+        found: Trace = self._wait(worker, worker.ask(Kind.TRACE, arrays))
+        return found
+
+    def reset_state(self) -> None:
+        """Give variables their initial values; see Compilation."""
+        worker = self._running()
+        self._wait(worker, worker.ask(Kind.RESET))
+
+    def close(self, *, finish: bool = False) -> None:
+        """End the worker process; see Compilation."""
+        with holding(self._lock):
+            closed, self._closed = self._closed, True
+        if closed or not self._worker.alive:
+            self._worker.end()
+            return
+        try:
+            call = self._worker.ask(Kind.CLOSE, name="finish" if finish else "")
+            self._stats = call.outcome.result()
+        except DeviceError:  # it has ended before
+            pass
+        finally:
+            self._worker.kill()
+
+    def recover(self) -> None:
+        """Start another worker process; see Compilation."""
+        with holding(self._lock):
+            if self._closed:
+                raise DeviceError("this compilation has been closed")
+            self._worker.kill()
+            self._worker = Worker(self._recipe)
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        if not getattr(self, "_closed", True):
+            warn(f"unclosed {self!r}", ResourceWarning, source=self)
+
+    def _running(self) -> Worker:
+        """Return the worker process; another one if it has ended. Raises DeviceError."""
+        with holding(self._lock):
+            if self._closed:
+                raise DeviceError("this compilation has been closed")
+            if not self._worker.alive:
+                if self.model.variables:
+                    advice = "and the values of variables are gone; call recover()"
+                    raise DeviceError(f"the worker process has ended, {advice}")
+                self._worker = Worker(self._recipe)
+            return self._worker
+
+    def _room(self) -> int:
+        """Return the bytes of results, as far as they are known before a run."""
+        return sum(o.type.nbytes + 64 for o in self.model.outputs)
+
+    def _told(self, name: str) -> Any:
+        worker = self._running()
+        return self._wait(worker, worker.ask(Kind.TELL, name=name))
+
+    def _wait(self, worker: Worker, call: Call, stop: Stop | None = None) -> Any:
+        """Wait for what comes of a request, which ends if the wait is interrupted."""
+        try:
+            return call.outcome.result() if stop is None else stop.carry(call.outcome.result)
+        except BaseException:
+            worker.cancel(call)
+            raise
+
+
+class _IsolatedEvent(Event):
+    """A submitted run in a worker process."""
+
+    def __init__(self, compilation: IsolatedCompilation, worker: Worker, call: Call) -> None:
+        stop = Stop()
+        super().__init__(call.outcome, directly, stop)
+        self._compilation = compilation  # which must live as long as the run
+        self._worker = worker
+        self._call = call
+
+    def cancel(self) -> bool:
+        """End the run; see Event."""
+        cancelled = super().cancel()
+        self._worker.cancel(self._call)
+        return cancelled
