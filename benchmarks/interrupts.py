@@ -34,6 +34,7 @@ from gpunn.ops.control import while_loop
 from gpunn.types import float32
 
 LIMIT = 60.0  # seconds for one interrupt and the runs after it, on a busy machine
+ISOLATED = "isolated"  # instead of a backend: the CPU backend in a worker process; not run unless named
 BACKENDS = ("cpu", "webgpu")
 ONES = np.ones((2, 8), np.float32)
 
@@ -92,9 +93,15 @@ def _expect(found: Any, wanted: Any) -> None:
         raise AssertionError(f"wrong answer: {found!r} instead of {wanted!r}")
 
 
+def _compiled(model: gpunn.Model, backend: str, preference: str | None = None) -> gpunn.Compilation:
+    if backend == ISOLATED:
+        return model.compile("cpu", preference, isolate=True)
+    return model.compile(backend, preference)
+
+
 def _answers(model: gpunn.Model, backend: str, *inputs: Any) -> tuple[gpunn.Compilation, Callable[[], None]]:
     """Return a compilation, and a check that its runs give what its first run gave."""
-    compiled = model.compile(backend, "sustained-speed")
+    compiled = _compiled(model, backend, "sustained-speed")
     wanted = compiled(*inputs)
     return compiled, lambda: _expect(compiled(*inputs), wanted)
 
@@ -125,7 +132,7 @@ def timeout(backend: str) -> Case:
 
 def _counted(backend: str, act: Callable[[gpunn.Compilation], object], start: bool) -> Case:
     """Return a case of a model with a variable, which counts runs; with `start` it may begin at 1 again."""
-    compiled, reached = summing().compile(backend), [0.0]
+    compiled, reached = _compiled(summing(), backend), [0.0]
 
     def verify() -> None:
         found = compiled(ONES)
@@ -162,13 +169,13 @@ def cut(backend: str) -> Case:
 def compiling(backend: str) -> Case:
     """Interrupt the compiling of a model."""
     model = network()
-    wanted = model.compile(backend)(ONES)
+    wanted = _compiled(model, backend)(ONES)
 
     def verify() -> None:
-        with model.compile(backend) as compiled:
+        with _compiled(model, backend) as compiled:
             _expect(compiled(ONES), wanted)
 
-    return Case(lambda: model.compile(backend).close(), verify)
+    return Case(lambda: _compiled(model, backend).close(), verify)
 
 
 def shapes(backend: str) -> Case:
@@ -184,7 +191,7 @@ def shapes(backend: str) -> Case:
 def closing(backend: str) -> Case:
     """Interrupt close() of a compilation with a run in flight."""
     model = network()
-    wanted = model.compile(backend)(ONES)
+    wanted = _compiled(model, backend)(ONES)
     made: list[gpunn.Compilation] = []
 
     def act() -> None:
@@ -193,8 +200,8 @@ def closing(backend: str) -> Case:
     def verify() -> None:
         if made:
             made.pop().close()
-            _closed(lambda: compiled(ONES), compiled := model.compile(backend))
-        made.append(model.compile(backend))
+            _closed(lambda: compiled(ONES), compiled := _compiled(model, backend))
+        made.append(_compiled(model, backend))
         _expect(made[0](ONES), wanted)
         made[0].submit(ONES)
 

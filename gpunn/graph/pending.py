@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from gpunn.graph.inference import Declared
@@ -63,6 +64,27 @@ class PendingOperation(Generic[G]):
         return f"{self.origin or self.op}: {self.reason}"
 
 
+def _added(
+    op: str | Op,
+    attrs: Mapping[str, Any],
+    origin: str,
+    declared: Declared,
+    graph: Adding,
+    inputs: Sequence[Operand | None],
+) -> tuple[Operand, ...]:
+    """Add an operation that waited; a function of the module, so that pending operations can be pickled."""
+    return graph.add(
+        op,
+        inputs,
+        attrs,
+        origin=origin,
+        names=declared.names,
+        quantization=declared.quantization,
+        open=declared.open,
+        hybrid=declared.hybrid,
+    )
+
+
 def waiting(
     definition: Op,
     call: Call,
@@ -79,18 +101,7 @@ def waiting(
     outputs = tuple(replace(o, open=o.open or OpenShape(None)) for o in results)
     again = replace(declared, names=tuple(o.name for o in outputs))
 
-    def add(graph: Adding, inputs: Sequence[Operand | None]) -> tuple[Operand, ...]:
-        return graph.add(
-            definition,
-            inputs,
-            call.attrs,
-            origin=call.origin,
-            names=again.names,
-            quantization=again.quantization,
-            open=again.open,
-            hybrid=again.hybrid,
-        )
-
+    add = partial(_added, custom_of(definition) or call.op, call.attrs, call.origin, again)
     made = Operation(call.op, tuple(inputs), outputs, call.attrs, call.origin, custom_of(definition))
     operation = made if runs else None
     return PendingOperation(call.op, call.origin, made.inputs, outputs, add, tuple(asks), operation)

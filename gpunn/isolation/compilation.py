@@ -11,17 +11,16 @@ from typing import Any
 from gpunn.backends import fork
 from gpunn.backends.base import Stats, Trace
 from gpunn.backends.interrupt import Stop, directly, holding
+from gpunn.backends.worker import Job
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.event import Event
 from gpunn.errors import DeviceError, ModelError, RunTimeoutError
 from gpunn.graph.graph import Graph
 from gpunn.isolation.messages import Kind
-from gpunn.isolation.process import Call, Worker
+from gpunn.isolation.process import GRACE, Call, Worker
 from gpunn.planning.partition import Placement
 from gpunn.types import Array
-
-GRACE = 5.0  # seconds that a worker has to end a run whose time is over, before it is ended itself
 
 
 def isolated(model: Graph, *arguments: Any, **options: Any) -> IsolatedCompilation:
@@ -34,7 +33,7 @@ def isolated(model: Graph, *arguments: Any, **options: Any) -> IsolatedCompilati
         recipe = pickle.dumps(partial(compile_model, model, *arguments, **options))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         advice = "functions of custom operators must be in a module that another process can import"
-        raise ModelError(f"isolate=True: the model cannot be pickled: {error}; {advice}") from error
+        raise ModelError(f"isolate=True needs a model that can be pickled: {error}; {advice}") from error
     made = IsolatedCompilation(model, recipe)
     made.recipe = partial(isolated, model, *arguments, **options)
     return made
@@ -85,10 +84,11 @@ class IsolatedCompilation(Compilation):
         stop = None if timeout is None else Stop(timeout + GRACE)
         try:
             results: tuple[Array, ...] = self._wait(worker, call, stop)
-        except RunTimeoutError:
-            if not call.outcome.done():
-                worker.kill()
-            raise
+        except RunTimeoutError as error:
+            if worker.alive:
+                raise
+            late = f"the run has not ended after {timeout:g} s, and its worker process was ended"
+            raise RunTimeoutError(late) from error
         worker.expect(results)
         return results
 
@@ -96,11 +96,7 @@ class IsolatedCompilation(Compilation):
         """Start a run; see Compilation."""
         arrays, worker = self._arrays(inputs), self._running()
         call = worker.ask(Kind.SUBMIT, arrays, results=self._room())
-        try:
-            call.taken.result()
-        except BaseException:
-            worker.cancel(call)
-            raise
+        self._wait(worker, call, of=call.taken)
         return _IsolatedEvent(self, worker, call)
 
     def trace(self, *inputs: Any) -> Trace:
@@ -138,7 +134,7 @@ class IsolatedCompilation(Compilation):
             self._worker = Worker(self._recipe)
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
-        if not getattr(self, "_closed", True):
+        if self.recipe is not None and not self._closed:
             warn(f"unclosed {self!r}", ResourceWarning, source=self)
 
     def _running(self) -> Worker:
@@ -161,12 +157,14 @@ class IsolatedCompilation(Compilation):
         worker = self._running()
         return self._wait(worker, worker.ask(Kind.TELL, name=name))
 
-    def _wait(self, worker: Worker, call: Call, stop: Stop | None = None) -> Any:
-        """Wait for what comes of a request, which ends if the wait is interrupted."""
+    def _wait(self, worker: Worker, call: Call, stop: Stop | None = None, of: Job[Any] | None = None) -> Any:
+        """Wait for what comes of a request, or for another job of it; it ends if the wait is interrupted."""
+        job = of or call.outcome
         try:
-            return call.outcome.result() if stop is None else stop.carry(call.outcome.result)
+            return job.result() if stop is None else stop.carry(job.result)
         except BaseException:
             worker.cancel(call)
+            worker.settle(call)
             raise
 
 

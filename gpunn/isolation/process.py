@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ from gpunn.errors import DeviceError
 from gpunn.isolation.messages import AT_ONCE, Kind, Made, Reply, Request, framed, packed, read, write
 from gpunn.isolation.shared import Lease, SharedMemory, Stored, fetch, needed, store
 from gpunn.types import Array
+
+GRACE = 5.0  # seconds that a process has to end a run that was cancelled, or whose time is over
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from gpunn.isolation.worker import main"
 
@@ -90,12 +93,18 @@ class _Link:
                 if call is not None:
                     call.receive(reply)
         except Exception:  # the end of the process, or a reply that makes no sense
-            self.process.kill()
-            self.death = DeviceError(f"the worker process {_ended(self.process.wait())}")
+            death = self.ended()
             self.process.stdout.close()
         while self.calls:
             with suppress(KeyError):
-                self.calls.popitem()[1].fail(self.death)
+                self.calls.popitem()[1].fail(death)
+
+    def ended(self) -> DeviceError:
+        """End the process, if it has not ended itself; return the error that says how."""
+        self.process.kill()
+        death = DeviceError(f"the worker process {_ended(self.process.wait())}")
+        self.death = self.death or death
+        return self.death
 
 
 def _ended(code: int) -> str:
@@ -178,8 +187,17 @@ class Worker:
             with suppress(DeviceError):
                 self._send(packed(Request(call.number, Kind.CANCEL)))
 
+    def settle(self, call: Call) -> None:
+        """Wait for the end of a request that was cancelled; a process that needs more than GRACE is ended."""
+        deadline = time.monotonic() + GRACE
+        while not call.outcome.done() and time.monotonic() < deadline:
+            call.outcome.wait()
+        if not call.outcome.done():
+            self.kill()
+
     def kill(self) -> None:
         """End the process at once."""
+        self._link.death = self._link.death or DeviceError("the worker process was ended")
         self._link.process.kill()
         self.end()
 
@@ -201,7 +219,7 @@ class Worker:
             with holding(self._lock):
                 write(stream.fileno(), message)
         except (OSError, ValueError):  # it has ended, or has been told to
-            raise self._link.death or DeviceError("the worker process has ended") from None
+            raise self._link.ended() from None
 
     def _after_fork(self) -> None:
         """Do without the process in a child process of this one, which must not keep its pipes open."""

@@ -71,7 +71,8 @@ class Lease:
         self._free = free
 
     def __del__(self) -> None:
-        self._free.append((self.region, self.memory))
+        with contextlib.suppress(AttributeError):  # if an interrupt came while it was made
+            self._free.append((self.region, self.memory))
 
 
 class SharedMemory:
