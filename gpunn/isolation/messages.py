@@ -1,4 +1,4 @@
-"""What a compilation and its worker process say to each other: pickles, each behind its length."""
+"""The messages of a compilation and its worker process: pickles, each behind its length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 4096  # bytes that a pipe takes as a whole or not at all (PIPE_BUF of 
 
 
 class Kind(Enum):
-    """What a request asks for."""
+    """The kinds of requests."""
 
     RUN = auto()  # of `arrays`, within `timeout`
     SUBMIT = auto()  # the same; the first of two replies says that the run has been taken
@@ -55,7 +55,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a worker says of the compilation that it has made."""
+    """A compilation that a worker has made."""
 
     backend: str
     device: str

@@ -76,7 +76,7 @@ class Call:
 
 
 class _Link:
-    """What the thread that reads replies shares with a Worker, which it must not keep alive."""
+    """A process and its calls, for the thread that reads replies, which must not keep a Worker alive."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
