@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from gpunn.graph.graph import Graph
 from gpunn.passes.clamp import fuse_clamps
 from gpunn.passes.combine import combine
@@ -67,7 +69,8 @@ def optimise(model: Graph, check: Callable[[], None] = lambda: None) -> Graph:
 
     `check` is called before each pass; what it raises ends the work.
     """
-    for step in PIPELINE:
-        check()
-        model = step(model)
+    with np.errstate(all="ignore"):  # constants of a file may be anything
+        for step in PIPELINE:
+            check()
+            model = step(model)
     return model

@@ -50,14 +50,17 @@ class Found:
     kept: int = 0
     faults: Counter[str] = field(default_factory=Counter)
 
-    def take(self, answer: Answer) -> None:
-        """Take in an answer; when a fault is seen for the first time, print it and keep its file."""
+    def take(self, answer: Answer, number: int) -> None:
+        """Take in the answer to a case; when a fault is seen for the first time, print it and keep its file.
+
+        The file's name ends with the number of the case, from which inputs are drawn.
+        """
         self.kinds[answer.kind] += 1
         self.kept += answer.kept
         if answer.fault:
             if answer.fault not in self.faults:
                 name = hashlib.sha256(answer.fault.encode()).hexdigest()[:16]
-                path = self.corpus / "faults" / f"{name}{answer.suffix}"
+                path = self.corpus / "faults" / f"{name}-{number}{answer.suffix}"
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(answer.data)
                 print(f"{path.name}: {answer.fault}", flush=True)
@@ -154,7 +157,7 @@ def hunt(options: argparse.Namespace, numbers: Iterator[int]) -> Found:
                     worker = Worker(options, folder)
                 answer = worker.ask(number, options.seconds)
                 with lock:
-                    found.take(answer)
+                    found.take(answer, number)
         finally:
             worker.close()
 
@@ -189,7 +192,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the fuzzer; return 1 if it found a fault."""
     options = parser().parse_args(arguments)
     if options.again is not None:
-        outcome = judge(options.again.read_bytes(), 0, tuple(options.backends))
+        drawn = options.again.stem.rpartition("-")[2]
+        number = int(drawn) if drawn.isdecimal() else 0
+        outcome = judge(options.again.read_bytes(), number, tuple(options.backends))
         print(outcome.key, outcome.fault, sep="\n")
         return int(bool(outcome.fault))
     options.corpus.mkdir(parents=True, exist_ok=True)

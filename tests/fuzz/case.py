@@ -18,8 +18,9 @@ from tests.fuzz.seeds import FORMATS, Format, damaged
 
 RUN_SECONDS = 5.0  # for a run, after which it must end by itself
 RUN_BYTES = 32 << 20  # of all tensors: larger models are compiled for the CPU, but not run
+FUNCTIONS = 3  # the last ones, that tell errors apart; lines would differ from commit to commit
 BACKENDS = ("cpu", "webgpu")
-_NUMBERS = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\d+")
+_SPECIAL = re.compile(r"[^\s(),]*[^\sa-z(),:][^\s(),]*")  # words with more than small letters: names, numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,18 @@ def judge(data: bytes, number: int, backends: tuple[str, ...]) -> Outcome:
     except gpunn.GpunnError as error:
         text = str(error)
         fault = "" if len(text) < 20_000 else f"a message of {len(text)} characters"
-        return Outcome(f"{type(error).__name__} {_NUMBERS.sub('#', text)[:200]}", fault)
+        said = _SPECIAL.sub("#", text.partition(";")[0])[:200]
+        return Outcome(f"{type(error).__name__} {' '.join(_functions(error))} {said}", fault)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         return Outcome(f"{type(error).__name__} at {where}", f"{type(error).__name__} at {where}: {error}")
+
+
+def _functions(error: BaseException) -> list[str]:
+    """Return the last functions that an error came through, or the one that led to it."""
+    trace = traceback.extract_tb((error.__cause__ or error).__traceback__)
+    return [f"{Path(place.filename).stem}.{place.name}" for place in trace[-FUNCTIONS:]]
 
 
 def _used(model: gpunn.Model, number: int, backends: tuple[str, ...]) -> Outcome:

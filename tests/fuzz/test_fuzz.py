@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.compilation.runtime import LocalCompilation
+from gpunn.types import DType, TensorType, float32
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.case import Outcome, judge, keep
 from tests.fuzz.seeds import FORMATS
@@ -42,13 +44,13 @@ def test_an_error_that_is_not_of_gpunn_is_a_fault(monkeypatch: pytest.MonkeyPatc
 
 
 def test_answers_that_differ_are_a_fault(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = gpunn.Compilation._run
+    run = LocalCompilation._run
 
     def wrong(self: gpunn.Compilation, *args: object, **options: object) -> tuple[np.ndarray, ...]:
         answers = run(self, *args, **options)  # type: ignore[arg-type]
         return tuple(a + np.float32(0.5) if self.backend == "cpu" else a for a in answers)
 
-    monkeypatch.setattr(gpunn.Compilation, "_run", wrong)
+    monkeypatch.setattr(LocalCompilation, "_run", wrong)
     outcome = judge(doubling(), 0, ("cpu", "webgpu"))
     assert outcome.fault.startswith("webgpu differs from cpu in ")
 
@@ -57,6 +59,35 @@ def test_alike_messages_have_one_key() -> None:
     whole = doubling()
     one, two = (judge(whole[:length], 0, ("cpu",)) for length in (100, 104))
     assert one.kind == "FormatError" and one == two
+
+
+def test_refusals_differ_by_their_reason_not_by_names_and_numbers() -> None:
+    def refused(operator: str, dtype: DType) -> Outcome:
+        return judge(single_op(operator, [TensorType(dtype, (2, 3))] * 2, [float32(2, 3)]), 0, ("cpu",))
+
+    found = refused("ADD", DType.STRING)
+    assert found.kind == "UnsupportedError"
+    assert found == refused("SUB", DType.STRING)
+    assert found != refused("ADD", DType.BOOL)
+
+
+def test_the_number_of_a_case_stands_in_the_name_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inputs of a run are drawn from it."""
+    found = fuzz.Found(tmp_path)
+    found.take(fuzz.Answer("model", "a fault", False, ".tflite", doubling()), 1234)
+    ((path, *_),) = [list((tmp_path / "faults").iterdir())]
+    judged: list[int] = []
+
+    def judge(data: bytes, number: int, backends: tuple[str, ...]) -> Outcome:
+        judged.append(number)
+        return Outcome("model")
+
+    monkeypatch.setattr(fuzz, "judge", judge)
+    assert fuzz.main(["--again", str(path)]) == 0
+    assert fuzz.main(["--again", str(path.rename(tmp_path / "renamed.tflite"))]) == 0
+    assert judged == [1234, 0]
 
 
 def test_the_corpus_keeps_the_smallest_file_of_an_outcome(tmp_path: Path) -> None:

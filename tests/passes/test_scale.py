@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -173,3 +174,14 @@ def test_the_size_of_all_new_filters_is_bounded(monkeypatch: pytest.MonkeyPatch)
         (x,) = model.add("mul", [x, constant(model, 8)])
     model.output(x)
     assert ops(fold_channels(model)) == ["fully_connected"] * 3 + ["mul"]
+
+
+def test_weights_that_are_no_numbers_give_no_warning() -> None:
+    """The infinite weight times 0 is no number, so the product stays."""
+    model = Model()
+    weights = np.array([[np.inf, 1], [2, 3]], np.float32)
+    (y,) = model.add("fully_connected", [model.input("x", float32(1, 2)), model.constant("w", weights)])
+    model.output(*model.add("mul", [y, model.constant("c", np.array([0, 2], np.float32))]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ops(optimise(model)) == ["fully_connected", "mul"]
