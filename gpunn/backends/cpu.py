@@ -16,13 +16,14 @@ from gpunn.backends.queue import RunQueue
 from gpunn.backends.worker import Job
 from gpunn.errors import DeviceError
 from gpunn.graph.complete import run_on_host
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory
 from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
-from gpunn.types import Array, DType
+from gpunn.types import Array, DType, TensorType
 
 MAX_BATCH = 32  # small operations between two looks at whether the run shall end
 MAX_SMALL = 1 << 14  # elements of a tensor of such an operation
@@ -91,6 +92,15 @@ def _batches(steps: Iterable[tuple[Step, int]]) -> Iterator[tuple[list[Step], in
         yield batch, in_use
 
 
+def _with_hosted(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Yield operations, and those of their bodies that run within the runs of the same program."""
+    for operation in operations:
+        yield operation
+        for body in operation.attrs.values():
+            if isinstance(body, HostBody):
+                yield from body.graph.operations
+
+
 def _is_small(operation: Operation) -> bool:
     """Tell whether an operation surely ends within about a millisecond."""
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
@@ -98,6 +108,48 @@ def _is_small(operation: Operation) -> bool:
     if not known or any(t.size > MAX_SMALL or t.dtype is DType.STRING for t in types):
         return False
     return operation.definition.count_flops(operation.call()) <= MAX_SMALL_FLOPS
+
+
+class HostBody:
+    """A body that a program of the CPU runs within its own runs, round by round (gpunn.ops.control.Body).
+
+    graph: without pending operations, variables and bodies. threads: as of HostProducts.
+    """
+
+    def __init__(self, graph: Graph, threads: int | None) -> None:
+        self.graph = graph
+        self._prepared = PreparedGraph(graph, widened_constants(graph.operations))
+        self._products = HostProducts(graph.operations, threads)
+        steps = ((step, self._products.threads(step.operation)) for step in self._prepared.steps)
+        self._batches = list(_batches(steps))
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        """Return the types of its inputs, in order."""
+        return self.graph.input_types
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        """Return the types of its outputs, in order."""
+        return self.graph.output_types
+
+    @property
+    def fixed(self) -> bool:
+        """Tell that its inputs always have their stated types."""
+        return self.graph.fixed
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...] | None:
+        """Return the types of its outputs for inputs of these types; None for other ones."""
+        return self.graph.infer(inputs)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Compute the outputs, in order, in a run of its program. Raises what run_operation() raises."""
+        values = self._prepared.begin(inputs)
+        for steps, threads in self._batches:
+            if threads:
+                self._products.use(threads)
+            run_steps(steps, values)
+        return self._prepared.results(values)
 
 
 class CpuProgram:
@@ -112,7 +164,7 @@ class CpuProgram:
         self._graph = PreparedGraph(
             plan.model, widened_constants(plan.model.operations), last_uses(plan.model)
         )
-        self._products = HostProducts(plan.model.operations, threads)
+        self._products = HostProducts(_with_hosted(plan.model.operations), threads)
         self._steps = [(step, self._products.threads(step.operation)) for step in self._graph.steps]
         self._batches = list(_batches(self._steps))
         self._initial = dict(plan.model.variables)

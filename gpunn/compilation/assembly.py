@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpunn.backends.base import Program
-from gpunn.backends.cpu import CpuProgram
+from gpunn.backends.cpu import CpuProgram, HostBody
 from gpunn.backends.interrupt import Stop, check
 from gpunn.compilation.host_memory import needed_on_host
 from gpunn.compilation.runtime import LocalCompilation
@@ -157,7 +157,9 @@ def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitSt
         own = replace(settings, relaxed=settings.relaxed or body.relaxed)
         return compiled(body.model, partial(built, settings=own, hold=body is loops))
 
-    ahead = None if settings.gpu is None else _rounds_ahead(operation, settings.gpu)
+    if operation.definition is some_rounds and settings.gpu is None:
+        return with_bodies(operation, lambda body: HostBody(body, settings.threads))
+    ahead = _rounds_ahead(operation, settings.gpu)
     if ahead is None:
         return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
     how = partial(_assembled, settings=settings, hold=False, state=len(operation.inputs))
@@ -165,21 +167,27 @@ def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitSt
     return replace(operation, attrs={**operation.attrs, "condition": None, "body": several})
 
 
-def _rounds_ahead(operation: Operation, gpu: Device) -> Graph | None:
-    """Return a graph that does several rounds of a loop on a GPU and tells whether there are more.
+def _rounds_ahead(operation: Operation, gpu: Device | None) -> Graph | None:
+    """Return a graph that does several rounds of a loop and tells whether there are more.
 
-    None if the number of rounds is known, or the GPU cannot run condition and body together.
+    None if the number of rounds is known, or condition and body cannot run together: on a GPU because it
+    does not run them, on the host because they have bodies or variables of their own.
     """
-    from gpunn.backends.webgpu.lower import lower
-
     condition, body = operation.attrs.get("condition"), operation.attrs.get("body")
     graphs = [g for g in (condition, body) if isinstance(g, Graph) and not g.pending]
     if operation.definition is not while_loop or len(graphs) < len((condition, body)):
+        return None
+    unbounded = any(o.definition.unbounded for graph in graphs for o in graph.operations)
+    if gpu is None and (unbounded or any(graph.variables for graph in graphs)):
         return None
     made = Graph(graphs[1].name)
     state = [made.input(i.name, i.type) for i in graphs[1].inputs]
     attrs = {"condition": condition, "body": body, "most": ROUNDS_AHEAD}
     made.output(*made.add(some_rounds, state, attrs, origin=operation.origin))
+    if gpu is None:
+        return made
+    from gpunn.backends.webgpu.lower import lower
+
     (loop,) = made.operations
     return None if isinstance(lower(loop, gpu.properties), str) else made
 
@@ -250,5 +258,8 @@ def _with_those_of_bodies(placements: Iterable[Placement]) -> Iterator[Placement
             graphs = [a for a in placement.operation.attrs.values() if isinstance(a, Graph)]
             inner = (o for graph in graphs for o in graph.operations)
             yield from (Placement(o, ALIAS if o.definition.alias else DEVICE, "", (), 1) for o in inner)
+        hosted = [a.graph for a in placement.operation.attrs.values() if isinstance(a, HostBody)]
+        for found in (partition(graph, None) for graph in hosted):
+            yield from (replace(p, depth=1) for p in found)
         for body in _compiled_bodies(placement.operation):
             yield from (replace(p, depth=p.depth + 1) for p in body.placement)

@@ -143,8 +143,8 @@ class Operation:
     def direct(self) -> Callable[..., Any] | None:
         """Return what computes the outputs, already as stored() gives them, from dense arrays.
 
-        None if the op does not say how, if results are scalars or empty, if tensors are so large that other
-        things count, or where values are checked. The only output is returned by itself.
+        None if the op does not say how, if results are empty, if tensors are so large that other things
+        count, or where values are checked. The only output is returned by itself.
         """
         prepare, operands = self.definition.prepare, [o for o in (*self.inputs, *self.outputs) if o]
         if prepare is None or self.custom or self.integer or self.guarded:
@@ -153,13 +153,16 @@ class Operation:
             return None
         if any(o.type.size > MAX_DIRECT for o in operands if o.value is None):
             return None
-        if not all(o.type.rank and o.type.size for o in self.outputs):
+        scalars = [o for o in self.outputs if not o.type.rank]
+        if any(not o.type.size for o in self.outputs) or (scalars and len(self.outputs) > 1):
             return None
         compute, activation = prepare(self.call()), self.activation if self.definition.fusible else None
-        if compute is None or activation is None:
-            return compute
-        meaning = ACTIVATIONS[activation].meaning
-        return lambda *inputs: meaning(compute(*inputs))
+        if compute is None:
+            return None
+        if activation is not None:
+            meaning = ACTIVATIONS[activation].meaning
+            return lambda *inputs: np.asarray(meaning(compute(*inputs)))
+        return (lambda *inputs: np.asarray(compute(*inputs))) if scalars else compute
 
     def _computation(self) -> Evaluation:
         """Return what computes the outputs from inputs that no guard refuses."""

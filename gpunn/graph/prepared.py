@@ -54,13 +54,14 @@ class PreparedGraph:
         values = self._begin.copy()
         for number, value in zip(self.inputs, inputs, strict=True):
             values[number] = value
-        for variable, value in (variables or {}).items():
-            values[self.variables[variable]] = value
+        if variables:
+            for variable, value in variables.items():
+                values[self.variables[variable]] = value
         return values
 
     def results(self, values: Values) -> tuple[Array, ...]:
         """Return the outputs after the last step."""
-        return tuple(_known(values[number]) for number in self.outputs)
+        return tuple([_known(values[number]) for number in self.outputs])
 
     def updated(self, values: Values) -> dict[Operand, Array]:
         """Return the next values of variables after the last step."""

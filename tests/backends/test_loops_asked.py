@@ -70,3 +70,24 @@ def test_a_condition_that_checks_values_is_asked_in_each_round(gpu: str) -> None
         pytest.raises(gpunn.ModelError, match="gather: indices must be in"),
     ):
         compiled(x + 9)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 64, 65, 200])
+def test_the_cpu_backend_asks_as_often_as_the_condition_says(rounds: int) -> None:
+    x = np.zeros(70, np.float32)
+    with asked(1, rounds).compile("cpu") as compiled:
+        i, y = compiled(x)
+        names = [(p.operation.op, p.depth) for p in compiled.placement]
+    assert (i, y.tolist()) == (rounds, x.tolist())
+    assert {("reduce_sum", 2), ("add", 2)} <= {*names}, "condition and body are listed"
+
+
+@pytest.mark.parametrize("limit", [0.5, 3, 1e30])
+def test_rounds_on_the_cpu_until_data_ends_them(limit: float) -> None:
+    x = np.full(64, 1 / 64, np.float32)
+    model = asked(limit, 150)
+    with model.compile("cpu") as compiled:
+        i, y = compiled(np.concatenate([x, np.zeros(6, np.float32)]))
+    rounds = min(150, max(0, int(np.ceil(np.log2(limit)))))
+    assert i == rounds
+    np.testing.assert_array_equal(y[:64], x * np.float32(2) ** rounds)

@@ -162,6 +162,6 @@ def declare(line: Binary) -> Op:
         strings=DType.STRING in line.dtypes,
         algebra=Algebra(affine=line.affine, axes=PAIRWISE, clamp=line.clamp),
         accuracy=line.accuracy,
-        prepare=None if line.compares else lambda _: line.meaning,
+        prepare=lambda _: line.meaning,
         gradient=gradients.binary(line.name),
     )(_by_rows(line.meaning))

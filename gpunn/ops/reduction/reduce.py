@@ -46,7 +46,7 @@ from gpunn.ops.check import (
     expect_ints,
 )
 from gpunn.ops.fixed_point.affine import through_reals
-from gpunn.ops.op import KernelFunction, Op, Quantized, op
+from gpunn.ops.op import KernelFunction, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import REDUCTIONS
 from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, reduced_axes
 from gpunn.ops.reduction.reduce_kernel import reduction, spaces
@@ -68,6 +68,13 @@ def _mean(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
 def _axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
     """Return each axis once, for numpy."""
     return tuple({axis % x.ndim for axis in axes})
+
+
+def _prepare_sum(call: Call) -> Callable[[Array], Any]:
+    axes, keep_dims = tuple({axis % call.x.rank for axis in call["axes"]}), call["keep_dims"]
+    dtype = call.x.dtype.numpy
+    add: Any = np.add.reduce  # the stubs take keepdims only as a literal
+    return lambda x: add(x, axes, dtype, None, keep_dims)
 
 
 def _reduce_sum(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
@@ -118,8 +125,8 @@ class Reduction:
     """One line: name, meaning, dtypes, start, and expressions in `acc` and `x`; `p.count` terms are joined.
 
     `initial` may depend on the call. `finish` may read `place`, the number of the result, counted in V.
-    `int64`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`, `accuracy`: as of
-    Op.
+    `int64`: the fold of int64. `nan`: the fold drops NaN, which has to be kept. `precise`, `accuracy`,
+    `prepare`: as of Op.
     """
 
     name: str
@@ -132,6 +139,7 @@ class Reduction:
     nan: bool = False
     precise: bool = False
     accuracy: Accuracy = PROMISE
+    prepare: Prepare | None = None
 
 
 def _terms(call: Call) -> int:
@@ -150,7 +158,16 @@ _BOOL = (DType.BOOL,)
 _SUM = ("acc + x", "i64_add(acc, x)")
 TABLE = (
     Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True, accuracy=sums(_terms)),
-    Reduction("reduce_sum", _reduce_sum, (*NUMBERS, *SMALL), 0, *_SUM, precise=True, accuracy=sums(_terms)),
+    Reduction(
+        "reduce_sum",
+        _reduce_sum,
+        (*NUMBERS, *SMALL),
+        0,
+        *_SUM,
+        precise=True,
+        accuracy=sums(_terms),
+        prepare=_prepare_sum,
+    ),
     Reduction(
         "reduce_prod",
         _reduce_prod,
@@ -249,6 +266,7 @@ OPS: tuple[Op, ...] = tuple(
         precise=line.precise,
         algebra=Algebra(axes=Axes(space=_shared, axes=("axes",))),
         accuracy=line.accuracy,
+        prepare=line.prepare,
         gradient=REDUCTIONS.get(line.name),
     )(line.meaning)
     for line in TABLE
