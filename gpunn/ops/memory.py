@@ -30,6 +30,7 @@ class Memory:
     def __init__(self) -> None:
         self._idle: list[_Buffer] = []  # the smallest first
         self._used: dict[int, tuple[weakref.ref[Array], _Buffer]] = {}  # by the id: references have no hash
+        self._dead: list[weakref.ref[Array]] = []  # references to arrays that are gone, from any thread
 
     @property
     def nbytes(self) -> int:
@@ -46,11 +47,14 @@ class Memory:
         buffer = self._take(nbytes)
         # The base of this array is no array, so it becomes the base of all views.
         whole: Array = np.frombuffer(buffer.data, kind, nbytes // kind.itemsize)
-        reference = weakref.ref(whole, self._free)
+        reference = weakref.ref(whole, self._dead.append)  # in C: no signal comes in between and gets lost
         self._used[id(reference)] = reference, buffer
         return whole.reshape(shape)
 
     def _take(self, nbytes: int) -> _Buffer:
+        while self._dead:
+            _, buffer = self._used.pop(id(self._dead.pop()))
+            insort(self._idle, buffer, key=_size)
         place = bisect_left(self._idle, nbytes, key=_size)
         if place < len(self._idle) and self._idle[place].nbytes <= MOST_TIMES * nbytes:
             return self._idle.pop(place)
@@ -59,10 +63,6 @@ class Memory:
         except MemoryError:
             self._idle.clear()
             return _Buffer(nbytes)
-
-    def _free(self, reference: weakref.ref[Array]) -> None:
-        _, buffer = self._used.pop(id(reference))
-        insort(self._idle, buffer, key=_size)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
