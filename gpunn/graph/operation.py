@@ -186,9 +186,11 @@ class Operation:
     def _real(self) -> Evaluation:
         """Return what computes the outputs on reals, or on whatever an op moves."""
         definition, activation = self.definition, self.activation if self.definition.fusible else None
-        reference = definition.reference
         apply = activate if self.custom is None else apply_activation
         attrs = {k: v for k, v in self.attrs.items() if k in definition.attributes}
+        # What follows from a filter is kept, however large the tensors are.
+        ready = definition.prepare(self.call()) if definition.prepare and definition.filter else None
+        reference = ready or partial(definition.reference, **attrs)
         halves = any(o is not None and o.type.dtype is DType.FLOAT16 for o in self.inputs)
         # An op that only moves elements may look at their bytes.
         widens = halves and (not definition.raw or self.outputs[0].type.dtype is DType.FLOAT32)
@@ -196,7 +198,7 @@ class Operation:
         def compute(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
             if widens:
                 inputs = [v if v is None or v.dtype != np.float16 else v.astype(np.float32) for v in inputs]
-            results = as_tuple(reference(*inputs, **attrs))
+            results = as_tuple(reference(*inputs))
             if self.custom is not None:
                 self._expect_shapes(results)
             if activation is None:

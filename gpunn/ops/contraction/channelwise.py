@@ -10,50 +10,69 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gpunn.kernel import ceil_div
+from gpunn.ops.kernels.window import Window, pad_input, seen
 from gpunn.ops.memory import empty
 from gpunn.types import Array
 
 LONG = 1024  # elements that numpy works on at a time: they stay in the cache
 
 
+def wide(pixels: Array, channels: int) -> tuple[Array, Array]:
+    """Return dense pixels [..., C] as rows of several pixels each, and as rows of one those that are left."""
+    together = max(1, LONG // channels)
+    flat = pixels.reshape(-1)
+    even = flat.size - flat.size % (together * channels)
+    return flat[:even].reshape(-1, together * channels), flat[even:].reshape(-1, channels)
+
+
+def long_row(numbers: Array) -> Array:
+    """Return a number for each channel as a row of several pixels, for all rows of wide(): a part of it."""
+    return np.tile(numbers, max(1, LONG // max(1, numbers.size)))
+
+
 def add_bias(result: Array, bias: Array | None) -> Array:
-    """Add a number for each channel to `result` [..., C], which changes; return it."""
+    """Add a number for each channel to `result` [..., C], which changes; return it. bias: a long_row()."""
     if bias is None or not result.size:
         return result
+    channels = result.shape[-1]
     if not result.flags.c_contiguous:
-        result += bias
+        result += bias[:channels]
         return result
-    together = max(1, LONG // bias.size)
-    flat = result.reshape(-1)
-    even = flat.size - flat.size % (together * bias.size)
-    pixels = flat[:even].reshape(-1, together * bias.size)
-    pixels += np.tile(bias, together)
-    rest = flat[even:].reshape(-1, bias.size)
-    rest += bias
+    for rows in wide(result, channels):
+        if len(rows):
+            rows += bias[: rows.shape[1]]
     return result
 
 
-def sums_by_channel(seen: Array, filter: Array) -> Array:
-    """Add up, for each channel, what a window sees [N, OH, OW, KH, KW, C] times its weights [KH, KW, C].
+class ChannelSums:
+    """The sums of a depthwise convolution, made ready for a filter [KH, KW, C] and a window.
 
-    Cells are added row by row. Result [N, OH, OW, C], of the dtype of `seen`.
+    Cells are added row by row. Where windows of neighbouring pixels lie side by side, several pixels count as
+    one of more channels.
     """
-    batch, height, width, _, _, channels = seen.shape
-    result = empty((batch, height, width, channels), seen.dtype)
-    beside = seen.strides[2] == channels * seen.itemsize  # windows of neighbouring pixels
-    together = ceil_div(width, ceil_div(width * channels, LONG)) if beside and result.size else 1
-    even = width - width % together
-    _add_up(seen[:, :, :even], filter, together, result[:, :, :even])
-    if even < width:
-        _add_up(seen[:, :, even:], filter, width - even, result[:, :, even:])
-    return result
 
+    def __init__(self, filter: Array, window: Window) -> None:
+        self._window = window
+        *self._size, channels = filter.shape
+        _, width = window.out
+        together = ceil_div(width, ceil_div(width * channels, LONG)) if window.stride[1] == 1 < width else 1
+        rest = width % together
+        spans = [(0, width - rest, together), *([(width - rest, width, rest)] if rest else ())]
+        self._parts = [(a, b, pixels, np.tile(filter, (1, 1, pixels))) for a, b, pixels in spans]
 
-def _add_up(seen: Array, filter: Array, together: int, result: Array) -> None:
-    """Write the sums of sums_by_channel() to `result`, for so many neighbouring pixels at a time."""
-    batch, height, width, *size, channels = seen.shape
-    shape = (batch, height, width // together)
-    steps = (*seen.strides[:2], together * seen.strides[2], *seen.strides[3:])
-    wide = as_strided(seen, (*shape, *size, together * channels), steps, writeable=False)
-    sums = result.reshape(*shape, together * channels)
-    np.einsum("nyxhwc,hwc->nyxc", wide, np.tile(filter, (1, 1, together)), out=sums)
+    def __call__(self, x: Array) -> Array:
+        """Return the sums [N, OH, OW, C] of x [N, H, W, C], of its dtype."""
+        batch, *_, channels = x.shape
+        height, width = self._window.out
+        sight = seen(pad_input(x, self._window), self._window)
+        result = empty((batch, height, width, channels), x.dtype)
+        if not result.size:
+            return result
+        for first, last, pixels, filter in self._parts:
+            part = sight if last - first == width else sight[:, :, first:last]
+            shape = (batch, height, (last - first) // pixels)
+            steps = (*sight.strides[:2], pixels * sight.strides[2], *sight.strides[3:])
+            wide = as_strided(part, (*shape, *self._size, pixels * channels), steps, writeable=False)
+            sums = result[:, :, first:last].reshape(*shape, pixels * channels)
+            np.einsum("nyxhwc,hwc->nyxc", wide, filter, out=sums)
+        return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -24,10 +25,11 @@ from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import gradients
-from gpunn.ops.contraction.channelwise import add_bias, sums_by_channel
+from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.conv_tile import tile_kernel
-from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
+from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import channel_reads, product
+from gpunn.ops.contraction.prepared import Sums, constants_only, prepared
 from gpunn.ops.contraction.product_kernel import (
     Form,
     centre_filter,
@@ -113,8 +115,12 @@ def _upwards(call: Call) -> int:
 _ROUNDING = Rounding(_upwards)
 
 
+def _prepared_conv2d(call: Call) -> Callable[..., Array]:
+    return prepared(call, partial(_sums, _window(call)))
+
+
 def _integer_conv2d(call: Call) -> Callable[..., Array]:
-    return integer_product(call, conv2d.reference, 0, _ROUNDING)
+    return integer_product(call, conv2d.reference, 0, _ROUNDING, partial(_sums, _window(call)))
 
 
 def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
@@ -131,6 +137,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     filter=Filter(output_axis=0, along_input=by_groups),
     accuracy=sums(filter_terms),
     fusible=True,
+    prepare=_prepared_conv2d,
     quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),
     gradient=gradients.CONV2D,
 )
@@ -149,20 +156,30 @@ def conv2d(
     O]. stride, dilation: (height, width). padding: "same", "valid" or ((top, bottom), (left, right)).
     NeuralNetworks.h, ANEURALNETWORKS_CONV_2D; TFLite schema, Conv2DOptions.
     """
-    channels, kernel_height, kernel_width, depth = filter.shape
-    window = resolve(_spatial(x), (kernel_height, kernel_width), stride, dilation, padding)
-    groups = x.shape[3] // depth
-    shape = (x.shape[0], *window.out, channels)
-    patches = _patches(x, window)
-    if groups == 1:
-        cells = kernel_height * kernel_width * depth
-        result = empty((math.prod(shape[:3]), channels), x.dtype)
-        np.matmul(patches.reshape(len(result), cells), filter.reshape(channels, cells).T, out=result)
-    else:
+    window = resolve(_spatial(x), (filter.shape[1], filter.shape[2]), stride, dilation, padding)
+    return add_bias(_sums(window, filter)(x), None if bias is None else long_row(bias))
+
+
+def _sums(window: Window, filter: Array) -> Sums:
+    """Return what computes the sums of a filter from x [N, H, W, C]: products of patches with a matrix."""
+    channels, height, width, depth = filter.shape
+    cells = height * width * depth
+    matrix = filter.reshape(channels, cells).T
+
+    def sums(x: Array) -> Array:
+        groups = x.shape[3] // depth
+        shape = (x.shape[0], *window.out, channels)
+        patches = _patches(x, window)
+        if groups == 1:
+            result = empty((math.prod(shape[:3]), channels), x.dtype)
+            np.matmul(patches.reshape(len(result), cells), matrix, out=result)
+            return result.reshape(shape)
         grouped = patches.reshape(*patches.shape[:-1], groups, depth)
-        filters = filter.reshape(groups, channels // groups, kernel_height, kernel_width, depth)
-        result = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
-    return add_bias(result.reshape(shape), bias)
+        filters = filter.reshape(groups, channels // groups, height, width, depth)
+        products: Array = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
+        return np.ascontiguousarray(products).reshape(shape)
+
+    return sums
 
 
 def _spatial(x: Array | TensorType) -> Pair:
@@ -228,8 +245,13 @@ def _depthwise_kernel(call: Call) -> Kernel:
 _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else 0)
 
 
+def _prepared_depthwise(call: Call) -> Callable[..., Array]:
+    return prepared(call, partial(_sums_by_channel, _window(call)))
+
+
 def _integer_depthwise(call: Call) -> Callable[..., Array]:
-    return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING)
+    how = partial(_sums_by_channel, _window(call))
+    return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING, how)
 
 
 def _integer_depthwise_kernels(call: Call) -> Kernels:
@@ -255,6 +277,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
     filter=Filter(output_axis=3, along_input=_by_channel),
     accuracy=sums(lambda call: math.prod(call.input(1).shape[1:3]) + 1),
     fusible=True,
+    prepare=_prepared_depthwise,
     quantized=Quantized.prepared(_integer_depthwise, _integer_depthwise_kernels, dtypes=QUANTIZED),
     gradient=gradients.DEPTHWISE,
 )
@@ -273,10 +296,14 @@ def depthwise_conv2d(
     input channel c; bias [C * multiplier]; result [N, OH, OW, C * multiplier]. Attributes as in conv2d.
     NeuralNetworks.h, ANEURALNETWORKS_DEPTHWISE_CONV_2D; TFLite schema, DepthwiseConv2DOptions.
     """
-    _, kernel_height, kernel_width, channels = filter.shape
-    window = resolve(_spatial(x), (kernel_height, kernel_width), stride, dilation, padding)
-    padded = pad_input(np.repeat(x, channels // x.shape[3], axis=3) if channels != x.shape[3] else x, window)
-    return add_bias(sums_by_channel(seen(padded, window), filter[0]), bias)
+    window = resolve(_spatial(x), (filter.shape[1], filter.shape[2]), stride, dilation, padding)
+    return add_bias(_sums_by_channel(window, filter)(x), None if bias is None else long_row(bias))
+
+
+def _sums_by_channel(window: Window, filter: Array) -> Sums:
+    """Return what computes the sums of a filter from x [N, H, W, C]."""
+    sums, channels = ChannelSums(filter[0], window), filter.shape[3]
+    return lambda x: sums(x if x.shape[3] == channels else np.repeat(x, channels // x.shape[3], axis=3))
 
 
 OPS: tuple[Op, ...] = (conv2d, depthwise_conv2d)

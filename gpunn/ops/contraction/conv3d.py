@@ -26,8 +26,8 @@ from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.contraction.conv_tile import tile_kernel
-from gpunn.ops.contraction.integer_product import constants_only
 from gpunn.ops.contraction.matmul import pack_bias
+from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import MAX_PADDED, along

@@ -19,7 +19,9 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
+from gpunn.ops.contraction.prepared import Sums, kept
 from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, rescaling
+from gpunn.ops.contraction.requantization import Conversion, ManySteps, by_block, few_steps
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -28,12 +30,10 @@ from gpunn.ops.fixed_point.affine import (
     rescale,
     rescale_int64,
     scale_of,
-    store,
 )
+from gpunn.ops.memory import empty
 from gpunn.types import Array, DType, Quantization
 
-BLOCK = 1 << 14  # sums that the CPU rescales at a time
-FEW = 64  # channels
 MIXED = (DType.UINT8, DType.INT8)
 PAIRS = (
     (DType.UINT8, DType.UINT8),
@@ -102,32 +102,33 @@ def bias_misfit(bias: Quantization, products: Array) -> str:
 
 
 def integer_product(
-    call: Call, real: Callable[..., Array], axis: int, rounding: Rounding
+    call: Call,
+    real: Callable[..., Array],
+    axis: int,
+    rounding: Rounding,
+    sums: Callable[[Array], Sums] | None = None,
 ) -> Callable[..., Array]:
     """Return what computes the stored result of an op whose real reference is `real`, from stored operands.
 
-    `axis`: of the filter's output channels. The op's real reference computes the sums, which are exact
-    (_reach). A real input meets the real values of its quantised filter.
+    `axis`: of the filter's output channels. `sums`: makes what computes the sums of a filter, which are exact
+    (_reach); without it the op's real reference does. A real input meets the real values of its quantised
+    filter.
     """
     attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
     if call.x.quantization is None:
         return lambda x, filter, bias=None: _of_reals(call, real, attrs, x, filter, bias)
     how = rescaling(call, rounding)
-    known: list[tuple[Array, Array | None, _Weights]] = []  # of constants, from one run to the next
 
-    def weights(filter: Array, bias: Array | None) -> _Weights:
-        for of_filter, of_bias, found in known:
-            if of_filter is filter and of_bias is bias:
-                return found
-        found = _Weights.of(call, how, axis, filter, bias)
-        if constants_only(call):
-            known[:] = [(filter, bias, found)]
-        return found
+    def by_reference(filter: Array) -> Sums:
+        return lambda x: real(x, filter, None, **attrs)
+
+    weights = kept(call, partial(_Weights.of, call, how, axis, sums or by_reference))
 
     def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
         made = weights(filter, bias)
-        exact = made.filter.dtype
-        return made.stored(real(x.astype(exact) - exact.type(how.zero_x), made.filter, None, **attrs))
+        exact = made.exact
+        centred = np.subtract(x, exact.type(how.zero_x), out=empty(x.shape, exact), dtype=exact)
+        return by_block(call, made.sums(centred), made.conversion)
 
     return compute
 
@@ -147,32 +148,36 @@ def _of_reals(
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """The filter without its zero point, in a type with exact sums, and what makes results of these sums."""
+    """Values kept for a filter and a bias: a type with exact sums, their function, and its conversion."""
 
-    filter: Array
-    stored: Callable[[Array], Array]
+    exact: np.dtype[Any]
+    sums: Sums
+    conversion: Conversion
 
     @classmethod
-    def of(cls, call: Call, how: Rescaling, axis: int, filter: Array, bias: Array | None) -> _Weights:
+    def of(
+        cls,
+        call: Call,
+        how: Rescaling,
+        axis: int,
+        sums: Callable[[Array], Sums],
+        filter: Array,
+        bias: Array | None,
+    ) -> _Weights:
         """Return what follows from a filter and a bias."""
         centred = filter.astype(np.float32) - np.float32(how.zero_w)
         low, high = LIMITS[call.x.dtype]
         reach = _reach(centred, axis, max(high - how.zero_x, how.zero_x - low))
         biases = np.zeros(1, np.int64) if bias is None else bias.astype(np.int64)
         exact = centred.astype(np.float32 if reach < 2**24 else np.float64, copy=False)
-        convert: Callable[[Array, Array], None]
+        conversion: Conversion
         if has_int64_sums(call):
-            convert = partial(_rescaled_int64, call, how, biases)
+            conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))
         elif reach + float(np.abs(biases).max(initial=0)) < 2**31 and (how.shift <= 0).all():
-            convert = _Requantization.of(call, how, biases).convert
+            conversion = few_steps(call, how, biases)
         else:
-            convert = partial(_rescaled, call, how, biases)
-        return cls(exact, partial(_by_block, call, convert=convert))
-
-
-def constants_only(call: Call) -> bool:
-    """Tell whether filter and bias are constants, so that all that follows from them can be kept."""
-    return call.constant[1] and (not call.has(2) or call.constant[2])
+            conversion = ManySteps(call, how, partial(_rescaled, how, biases))
+        return cls(exact.dtype, sums(exact), conversion)
 
 
 def has_int64_sums(call: Call) -> bool:
@@ -180,99 +185,13 @@ def has_int64_sums(call: Call) -> bool:
     return call.x.dtype is DType.INT16 and not (call.has(2) and call.input(2).dtype is DType.INT32)
 
 
-def _by_block(call: Call, sums: Array, convert: Callable[[Array, Array], None]) -> Array:
-    """Convert sums of products to stored results, in blocks that stay in the CPU's cache.
-
-    `convert` gets sums, rows of int64 that it may change, and writes the results of these.
-    """
-    channels = sums.shape[-1]
-    rows = sums.reshape(-1, channels) if channels else sums.reshape(0, 0)
-    result = np.empty(rows.shape, call.y.dtype.numpy)
-    block = max(1, BLOCK // max(1, channels))
-    total = np.empty((min(block, len(rows)), rows.shape[1]), np.int64)
-    for start in range(0, len(rows), block):
-        part = slice(start, start + block)
-        here = total[: len(result[part])]
-        here[...] = rows[part]
-        convert(here, result[part])
-    return result.reshape(sums.shape)
+def _rescaled_int64(how: Rescaling, bias: Array, total: Array) -> Array:
+    return rescale_int64(total + bias, how.multiplier, how.shift)
 
 
-def _rescaled_int64(call: Call, how: Rescaling, bias: Array, total: Array, result: Array) -> None:
-    rescaled = rescale_int64(total + bias, how.multiplier, how.shift)
-    result[...] = store(rescaled + how.zero_y, call.y, how.bounds)
-
-
-def _rescaled(call: Call, how: Rescaling, bias: Array, total: Array, result: Array) -> None:
-    """Convert sums that may leave 32 bits, and then wrap around, also by factors above 1."""
-    away = np.arange(total.shape[1]) >= how.upwards
-    rescaled = rescale(total + bias, how.multiplier, how.shift, away)
-    result[...] = store(rescaled + how.zero_y, call.y, how.bounds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Requantization:
-    """rescale() of sums that stay within 32 bits, by factors up to 1, in few steps.
-
-    (x m + 2^30) >> 31 and then (. + half) >> right are one shift: (x m + 2^30 + half 2^31) >> (31 + right).
-    Where halves go away from zero, 2^31 less is added below 0 (`below`). The zero point is added before the
-    shift, too, unless that leaves 64 bits; then it is `zero`. `first` is bias m + 2^30, and if no channel
-    asks for the sign in between, it is all that is added; else `last` is the rest.
-    """
-
-    multiplier: Array
-    first: Array
-    below: Array | None
-    last: Array
-    right: Array
-    bounds: tuple[int, int]
-    zero: int
-
-    @classmethod
-    def of(cls, call: Call, how: Rescaling, bias: Array) -> _Requantization:
-        """Return the steps for a bias."""
-        right = 31 - how.shift
-        half = (np.int64(1) << (right - 1)) >> 31 << 31  # 0 if right is 31
-        away = (np.arange(call.y.shape[-1]) >= how.upwards) & (half > 0)
-        first, last, zero = bias * how.multiplier + (1 << 30), half, how.zero_y
-        if abs(zero) << int(right.max(initial=0)) <= 1 << 60:
-            last, zero = last + (zero << right), 0
-        return cls(
-            _spread(how.multiplier),
-            _spread(first if away.any() else first + last),
-            _spread(np.where(away, np.int64(-(1 << 31)), np.int64(0))) if away.any() else None,
-            _spread(last),
-            _spread(right),
-            (how.bounds[0] - zero, how.bounds[1] - zero),
-            zero,
-        )
-
-    def convert(self, total: Array, result: Array) -> None:
-        """Write the results of sums, which change."""
-        count = len(total)
-        total *= self.multiplier[:count]
-        total += self.first[:count]
-        if self.below is not None:
-            sign = total >> 63
-            sign &= self.below[:count]
-            total += sign
-            total += self.last[:count]
-        total >>= self.right[:count]
-        np.clip(total, *self.bounds, out=total)
-        if self.zero:
-            total += self.zero
-        result[...] = total
-
-
-def _spread(values: Array) -> Array:
-    """Return a number for each channel as rows for a block of sums, as is quickest: numpy likes long loops.
-
-    Equal numbers are one. A row of few is repeated for all rows of a block.
-    """
-    if values.size and (values == values[0]).all():
-        return values[:1].reshape(1, 1)
-    rows = BLOCK // max(1, values.size) if values.size < FEW else 1
-    return np.tile(values, (rows, 1))
+def _rescaled(how: Rescaling, bias: Array, total: Array) -> Array:
+    """Rescale sums that may leave 32 bits, and then wrap around, also by factors above 1."""
+    return rescale(total + bias, how.multiplier, how.shift, np.arange(total.shape[1]) >= how.upwards)
 
 
 def _reach(filter: Array, axis: int, largest: int) -> float:

@@ -12,7 +12,8 @@ from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import gradients
-from gpunn.ops.contraction.integer_product import check_types, constants_only, integer_product
+from gpunn.ops.contraction.integer_product import check_types, integer_product
+from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.elementwise.unary import activation_function

@@ -28,7 +28,8 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.integer_product import MIXED, constants_only, has_int64_sums
+from gpunn.ops.contraction.integer_product import MIXED, has_int64_sums
+from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_rescaling import (
     AS_SUMMED,
     FINISH,

@@ -9,10 +9,10 @@ import pytest
 
 from gpunn.model import Model
 from gpunn.ops.contraction import integer_product
-from gpunn.ops.contraction.integer_product import _by_block, _Requantization
 from gpunn.ops.contraction.product_rescaling import Rescaling
-from gpunn.ops.fixed_point.affine import quantize_multiplier, rescale
-from gpunn.types import DType, Quantization
+from gpunn.ops.contraction.requantization import IntegerSteps, RealSteps, by_block
+from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale
+from gpunn.types import Array, DType, Quantization
 from tests.ops.quantized import quantized, stored
 
 CHANNELS = 19
@@ -48,10 +48,52 @@ def test_few_steps_round_like_many(kind: str, upwards: int) -> None:
     away = np.arange(CHANNELS) >= upwards
     expected = np.clip(rescale(sums + bias, made.multiplier, made.shift, away) + 7, -100, 120)
     call: Any = type("Call", (), {"y": quantized(DType.INT8, (1, CHANNELS), 0.5, 7)})
-    convert = _Requantization.of(call, made, bias).convert
+    real = RealSteps.of(call, made, bias)
     for repeated in (1, 3):  # one block of sums, and several
-        found = _by_block(call, np.tile(sums, (repeated, 1)).astype(np.float64), convert)
-        np.testing.assert_array_equal(found, np.tile(expected, (repeated, 1)))
+        for conversion in (real, IntegerSteps.of(call, made, bias)):
+            if conversion is not None:
+                found = by_block(call, np.tile(sums, (repeated, 1)).astype(np.float64), conversion)
+                np.testing.assert_array_equal(found, np.tile(expected, (repeated, 1)))
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8, DType.INT16])
+@pytest.mark.parametrize("lowest", ["of the dtype", "zero point"])
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_in_float64_give_the_same_bits(dtype: DType, lowest: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    low, high = LIMITS[dtype]
+    zero = int(rng.integers(low, high + 1))
+    bounds = (zero if lowest == "zero point" else low, high)
+    exponents = (0.01, 2) if dtype is DType.INT16 else (3, 9)
+    factors = [float(f) for f in 2.0 ** -rng.uniform(*exponents, CHANNELS)]
+    pairs = np.array([quantize_multiplier(f) for f in factors], np.int64).T
+    upwards = 8 if lowest == "zero point" else CHANNELS
+    made = Rescaling(0, 0, zero, pairs[0], pairs[1], upwards, bounds)
+    bias = rng.integers(-(2**12), 2**12, CHANNELS)
+    call: Any = type("Call", (), {"y": quantized(dtype, (1, CHANNELS), 0.5, zero)})
+    real = RealSteps.of(call, made, bias)
+    assert real is not None
+    sums = thresholds(made, bias, np.arange(low, high + 1, max(1, (high - low) // 500)))
+    away = np.arange(CHANNELS) >= upwards
+    expected = np.clip(rescale(sums + bias, made.multiplier, made.shift, away) + zero, *bounds)
+    np.testing.assert_array_equal(by_block(call, sums.astype(np.float64), real), expected)
+
+
+def thresholds(made: Rescaling, bias: Array, results: Array) -> Array:
+    """Return the sums around which a channel's result changes to one of `results`."""
+    exact = (results[:, None] - made.zero_y - 0.5) * 2.0**31 / (made.multiplier * 2.0**made.shift)
+    nearest = np.rint(exact).astype(np.int64) - bias
+    return np.concatenate([nearest + step for step in range(-2, 3)])
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_factors_that_float64_might_round_are_computed_in_integers(dtype: DType) -> None:
+    tiny = how([0.01, 2.0**-20], 2)
+    call: Any = type("Call", (), {"y": quantized(dtype, (1, 2), 0.5, 7)})
+    assert RealSteps.of(call, tiny, np.zeros(2, np.int64)) is None
+    large = np.full(2, 2**28)
+    assert RealSteps.of(call, how([0.01, 0.01], 2), large) is None
+    assert RealSteps.of(call, how([0.01, 0.01], 2), np.zeros(2, np.int64)) is not None
 
 
 def layer(constant: bool) -> Model:
