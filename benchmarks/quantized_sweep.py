@@ -3,7 +3,9 @@
     python -m benchmarks.quantized_sweep LOGISTIC TANH --dtype int8 --sets 1000
 
 A set is a random choice of scales and zero points. Functions of one tensor get all 256 stored values in each
-set, functions of two tensors get all 65,536 pairs. The oracle is ai-edge-litert with its default kernels.
+set, functions of two tensors get all 65,536 pairs. Operators of benchmarks/quantized_layers.py get random
+shapes and values instead. With --results N there are as many sets as N results take. The oracle is
+ai-edge-litert with its default kernels.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import gpunn
+from benchmarks.quantized_layers import LAYERS, drawn_layer
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.tflite_builder import litert_run, single_op
 
@@ -27,30 +30,42 @@ def main() -> None:
     """Run the sweeps that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("operators", nargs="+", metavar="OPERATOR")
-    parser.add_argument("--dtype", choices=["int8", "uint8"], default="int8")
+    parser.add_argument("--dtype", choices=["int8", "uint8", "int16"], default="int8")
     parser.add_argument("--sets", type=int, default=100, metavar="N")
+    parser.add_argument("--results", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for operator in options.operators:
         rng = np.random.default_rng(options.seed)
-        total = differing = sets = 0
+        total = differing = sets = number = 0
         largest, example = 0, ""
-        for _ in range(options.sets):
-            types, arrays = drawn(rng, operator, DType(options.dtype))
-            ours, theirs = results(operator, types, arrays)
-            apart = np.abs(ours.astype(int) - theirs.astype(int))
-            total, differing = total + apart.size, differing + np.count_nonzero(apart)
-            sets += bool(apart.any())
-            if apart.max() > largest:
+        while total < options.results or number < options.sets * (not options.results):
+            types, arrays, (ours, theirs) = compared(rng, operator, DType(options.dtype))
+            apart = np.abs(ours.astype(int) - theirs.astype(int)).reshape(-1)
+            total, differing = total + apart.size, differing + int(np.count_nonzero(apart))
+            sets, number = sets + bool(apart.any()), number + 1
+            if apart.max(initial=0) > largest:
                 largest, at = int(apart.max()), int(apart.argmax())
                 stored = ", ".join(str(a[at]) for a in arrays)
                 quantization = "; ".join(str(t.quantization) for t in types)
-                example = f"; of ({stored}): {ours[at]}, LiteRT {theirs[at]}, with {quantization}"
+                found = f"{ours.reshape(-1)[at]}, LiteRT {theirs.reshape(-1)[at]}"
+                example = f"; of ({stored}): {found}, with {quantization}"
         print(
-            f"{operator} {options.dtype}: {differing} of {total} results differ, in {sets} of {options.sets} "
+            f"{operator} {options.dtype}: {differing} of {total} results differ, in {sets} of {number} "
             f"sets, by at most {largest}{example}",
             flush=True,
         )
+
+
+def compared(
+    rng: np.random.Generator, operator: str, dtype: DType
+) -> tuple[Sequence[TensorType], Sequence[Array], tuple[Array, Array]]:
+    """Draw a set; return the types and values of a function's operands, and what gpunn and LiteRT give."""
+    if operator in LAYERS:
+        layer = drawn_layer(rng, operator, dtype)
+        return (), (), results(layer.file, layer.inputs)
+    types, arrays = drawn(rng, operator, dtype)
+    return types, arrays, results(single_op(operator, types[:-1], [types[-1]]), arrays)
 
 
 def drawn(rng: np.random.Generator, operator: str, dtype: DType) -> tuple[list[TensorType], list[Array]]:
@@ -78,9 +93,8 @@ def drawn(rng: np.random.Generator, operator: str, dtype: DType) -> tuple[list[T
     return [*inputs, random(largest if operator != "MUL" else 4 * largest)], grid
 
 
-def results(operator: str, types: Sequence[TensorType], arrays: Sequence[Array]) -> tuple[Array, Array]:
+def results(data: bytes, arrays: Sequence[Array]) -> tuple[Array, Array]:
     """Return what gpunn's CPU backend and what LiteRT give."""
-    data = single_op(operator, list(types[:-1]), [types[-1]])
     with gpunn.load(data).compile("cpu") as compiled:
         ours: Array = compiled(*arrays)
     (theirs,) = litert_run(data, list(arrays))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpunn.errors import ModelError
 from gpunn.graph.classes import Classes
@@ -17,7 +18,7 @@ from gpunn.graph.operation import Lifetime, Operand, Operation, custom_of
 from gpunn.graph.pending import PendingOperation, waiting
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.scores import Scoring
-from gpunn.graph.tensors import expect_type, zeros
+from gpunn.graph.tensors import as_constant, expect_type, zeros
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.ops.call import Call, ResultsNeededError, ValueNeededError
 from gpunn.ops.elementwise.unary import check_activation
@@ -99,11 +100,13 @@ class Graph:
         self._unknown.add(operand)
         return operand
 
-    def constant(self, name: str, value: Array, type: TensorType | None = None) -> Operand:
-        """Return a constant. The array is referenced, not copied, and must not change afterwards.
+    def constant(self, name: str, value: npt.ArrayLike, type: TensorType | None = None) -> Operand:
+        """Return a constant. An array is referenced, not copied, and must not change afterwards.
 
-        Raises ModelError where the array does not have the type.
+        value: also what numpy makes an array of; Python's numbers become float32 and int32 if there is no
+        type. Raises ModelError where the array does not have the type, or the type cannot hold the values.
         """
+        value = as_constant(f"constant {name!r}", value, type)
         type = type or TensorType(DType.of(value.dtype), value.shape)
         expect_type(f"constant {name!r}", value, type)
         if type.dtype is DType.STRING:

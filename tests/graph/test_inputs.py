@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import gpunn
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.graph.reshape import as_input
+from gpunn.model import Model
 from gpunn.types import Array, DType, TensorType
 
 
@@ -97,3 +99,41 @@ def test_pictures_reach_a_classifier_by_preprocess() -> None:
         x = gpunn.vision.preprocess(model, Image.fromarray(pixels))
         assert (x.shape, x.dtype, x.min(), x.max()) == ((1, 32, 32, 3), np.float32, 1, 1)
         compiled(x)
+
+
+@pytest.mark.parametrize(
+    ("value", "type", "expected"),
+    [
+        ([1.5, 0.1], None, np.float32([1.5, 0.1])),
+        ([[1, 2]], None, np.int32([[1, 2]])),
+        (3, None, np.int32(3)),
+        ([True, False], None, np.array([True, False])),
+        ([1, 2], DType.FLOAT32, np.float32([1, 2])),
+        ((1.0, 2.0), DType.INT64, np.int64([1, 2])),
+        (["a", "b"], DType.STRING, np.array([b"a", b"b"], object)),
+    ],
+)
+def test_constants_are_what_numpy_makes_an_array_of(value: Any, type: DType | None, expected: Array) -> None:
+    stated = None if type is None else TensorType(type, np.shape(value))
+    constant = Model().constant("c", value, stated)
+    assert constant.value is not None
+    assert constant.value.dtype == expected.dtype
+    np.testing.assert_array_equal(constant.value, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "type", "message"),
+    [
+        ([1, 2**40], None, "constant 'c' has values that int32 cannot hold"),
+        ([0.5], DType.INT32, "constant 'c' has values that int32 cannot hold"),
+        ([1e300], None, "constant 'c' has values that float32 cannot hold"),
+        ([300], DType.UINT8, "constant 'c' has values that uint8 cannot hold"),
+        ([[1], [1, 2]], None, "constant 'c' cannot be made an array"),
+        (["a"], None, "there are no tensors of str"),
+        ([1, 2], TensorType(DType.INT32, (3,)), "constant 'c' should be int32"),
+    ],
+)
+def test_other_constants_are_refused(value: Any, type: Any, message: str) -> None:
+    stated = TensorType(type, np.shape(value)) if isinstance(type, DType) else type
+    with pytest.raises(ModelError, match=re.escape(message)):
+        Model().constant("c", value, stated)

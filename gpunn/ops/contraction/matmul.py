@@ -128,7 +128,7 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> lis
     return kernels
 
 
-_ROUNDING = Rounding(lambda call: call.y.shape[-1])
+_ROUNDING = Rounding(lambda call: call.y.shape[-1], single=True)
 
 
 def _integer(call: Call) -> Callable[..., Array]:

@@ -67,9 +67,9 @@ class Rounding:
 
     upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix product
     does, and its vector instructions, which take eight channels at a time. The others, and all of 16 bits,
-    round halves away from zero, as its reference kernels do. single: scales of input and filter are
-    multiplied in float32 (as in GetQuantizedConvolutionMultipler), as those of uint8 always are; else in
-    float64 (as in PopulateConvolutionQuantizationParams).
+    round halves away from zero, as its reference kernels do. single: scales of input and of a filter that has
+    one scale are multiplied in float32 (as in GetQuantizedConvolutionMultipler), as those of uint8 always
+    are; else in float64 (as in PopulateConvolutionQuantizationParams).
     """
 
     upwards: Callable[[Call], int]
@@ -89,7 +89,7 @@ def rescaling(call: Call, rounding: Rounding) -> Rescaling:
     quantization = call.input(1).quantization
     assert quantization is not None
     products = scale_x * np.asarray(quantization.scale)
-    if call.x.dtype is DType.UINT8 or rounding.single:
+    if call.x.dtype is DType.UINT8 or (rounding.single and quantization.per_tensor):
         products = products.astype(np.float32).astype(np.float64)
     factors = [quantize_multiplier(float(p / scale_y)) for p in products]
     multiplier, shift = np.broadcast_to(np.asarray(factors, np.int64).T, (2, call.y.shape[-1]))

@@ -3,7 +3,7 @@
 All operands have one dtype, and broadcast as numpy broadcasts. On quantised tensors each function of two
 rounds and saturates as that op does (see binary_integer.py): what lies between two of them has the
 quantisation of the first operand, the last one has the result's. Only products of quantised tensors go
-through reals, on the host: between two products that quantisation would hold little of the range.
+through reals: between two products that quantisation would hold little of the range.
 
 add_n, mul_n, maximum_n and minimum_n take any number of tensors, at least one, and join them from the first
 to the last. Raises ModelError for mixed or wrong dtypes, and for shapes that do not broadcast. Accuracy: a
@@ -20,19 +20,17 @@ from itertools import repeat
 
 import numpy as np
 
-from gpunn.kernel import Unsupported
 from gpunn.ops.accuracy import BASIC, Accuracy, sums
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import expect_dtype
 from gpunn.ops.elementwise import binary
 from gpunn.ops.elementwise.binary_declaration import Binary
 from gpunn.ops.expansion import Expansion, Tensor
-from gpunn.ops.fixed_point.affine import through_reals
+from gpunn.ops.fixed_point.affine import scale_of, through_reals
 from gpunn.ops.fixed_point.steps import computed
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, Quantization, TensorType
 
-_HOST_REASON = "quantised tensors are multiplied as the real numbers that they stand for"
 _LINES = {line.name: line for line in binary.TABLE}
 _PAIRS = {pair.name: pair for pair in binary.OPS}
 
@@ -57,6 +55,14 @@ def _joined(names: Iterable[str], call: Call, to: Expansion, *xs: Tensor) -> Ten
 def _between(call: Call, number: int) -> Quantization | None:
     """Return the quantisation of what the first operands, up to `number`, become."""
     return (call.y if number == len(call.inputs) - 1 else call.x).quantization
+
+
+def _through_reals(names: Iterable[str], call: Call, to: Expansion, *xs: Tensor) -> Tensor:
+    """Write the op on the real numbers that quantised tensors stand for."""
+    reals = [to.add("dequantize", x) for x in xs]
+    found = reduce(lambda a, b: to.add(b[0], a, b[1]), zip(names, reals[1:], strict=False), reals[0])
+    scale, zero = scale_of(call, call.y)
+    return to.add("quantize", found, dtype=call.y.dtype.value, scale=scale, zero_point=zero)
 
 
 def _stored(names: Iterable[str], call: Call, *xs: Array) -> Array:
@@ -87,14 +93,13 @@ def _declare(name: str, pair: str, accuracy: Accuracy) -> Op:
 
     def expand(call: Call, to: Expansion, *xs: Tensor) -> Tensor:
         if pair == "mul" and call.x.quantization is not None:
-            raise Unsupported(_HOST_REASON)
+            return _through_reals(names, call, to, *xs)
         return _joined(names, call, to, *xs)
 
     return op(
         partial(_infer, line),
         expand=expand,
         name=name,
-        host_reason=_HOST_REASON if pair == "mul" else "",
         dtypes=line.dtypes,
         quantized=None if pair == "mul" else Quantized(partial(_stored, names), dtypes=line.dtypes),
         flops=lambda call: _others(call) * call.y.size,

@@ -186,3 +186,14 @@ def test_a_quantised_filter_of_a_real_input_counts_by_its_reals(backend: str) ->
         host="the filter is quantised, the input is not",
     )
     assert np.array_equal(result, np.maximum(x @ (w * np.float32(0.5)).T, 0))
+
+
+def test_one_scale_of_a_dense_layer_is_multiplied_in_float32(backend: str) -> None:
+    """As LiteRT does. With a product of float64 this sum, 39.49804 steps, becomes 39.5 and then 40."""
+    x = quantized(DType.INT8, (1, 4), 0.019222455099225044, 63)
+    w = quantized(DType.INT8, (1, 4), 0.005773406475782394)
+    bias = TensorType(DType.INT32, (1,), Quantization((0.00011097904643975198,), (0,)))
+    y = Quantization((0.03968007490038872,), (-47,))
+    values = [np.full((1, 4), 63, np.int8), np.zeros((1, 4), np.int8), np.array([30927], np.int32)]
+    (got,) = check_integer("fully_connected", values, [x, w, bias], {}, y, backend=backend, constants=(1, 2))
+    assert got.tolist() == [[39]]
