@@ -91,11 +91,39 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """The place of a tensor within a larger one: rows of `length` elements, one every `pitch` elements.
+
+    `first` is the element where the first row begins.
+    """
+
+    length: int
+    pitch: int
+    first: int
+
+    def within(self, outer: Rows, size: int) -> Rows | None:
+        """Return the place in a third tensor; `outer` is that of the larger one, which has `size` elements.
+
+        None if the rows of both do not fit together.
+        """
+        if outer.length in (self.pitch, size):
+            pitch = outer.pitch if outer.length == self.pitch else self.pitch
+            return Rows(self.length, pitch, outer.first + self.first)
+        return None
+
+    @property
+    def unit(self) -> int:
+        """Return 4 if four elements from every fourth one on stay together, else 1."""
+        return vec_width(self.length, self.pitch, self.first)
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """An operand that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
-    `window`, `segments`: as of Read.
+    `window`, `segments`: as of Read. `rows` is for planning: the place in the tensor that has the result's
+    bytes.
     """
 
     name: str = "y"
@@ -103,6 +131,7 @@ class Write:
     width: int = 1
     window: tuple[int, int] | None = None
     segments: Segments | None = None
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)

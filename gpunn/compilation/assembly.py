@@ -29,6 +29,7 @@ from gpunn.ops.control import some_rounds, while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
+from gpunn.planning.join import join
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
 from gpunn.types import Array, TensorType
@@ -96,7 +97,8 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
             placements = _placed_on_gpu(ready, settings.gpu, {made[o]: found for o, found in loops.items()})
-        plan = make_plan(ready, placements, held)
+        placements, joined = join(ready, placements)
+        plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
         program = _program(plan, settings)
         undo.pop_all()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from gpunn.kernel import Kernels
+from gpunn.kernel import Kernels, Rows
 from gpunn.ops.accuracy import PROMISE, Accuracy
 from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
@@ -25,6 +25,7 @@ REQUIRED: Any = inspect.Parameter.empty
 KernelFunction = Callable[[Call], Kernels]
 Prepare = Callable[[Call], Callable[..., Any] | None]
 Flops = Callable[[Call], int]
+Places = Callable[[Call], Sequence[Rows | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ class Facets:
     * raw: it only moves elements, whatever they mean.
     * strings: takes string tensors as well.
     * overwrites: its first kernel copies the first operand, and the others write the rest of the result.
+    * places: where the result of a call has the elements of each operand as they are, if it does. The kernels
+      that read such an operand only copy it there.
     * precise: what it reads and writes is float32, in a relaxed compilation too.
     * flops: additions and multiplications of a call, where that is not one for each element of the results.
     * unbounded: what it reads and writes does not bound its time, so it is never folded into a constant.
@@ -108,6 +111,7 @@ class Facets:
     raw: bool = False
     strings: bool = False
     overwrites: bool = False
+    places: Places | None = None
     precise: bool = False
     flops: Flops | None = None
     unbounded: bool = False

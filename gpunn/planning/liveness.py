@@ -113,10 +113,11 @@ def device_intervals(
             last.update(
                 {plan.root(i): step for i in placement.operation.inputs if i is not None and i.value is None}
             )
-            written: list[Operand | Scratch] = [*placement.operation.outputs]
+            written: list[Operand | Scratch] = [plan.root(o) for o in placement.operation.outputs]
             written += (scratch for kernel in placement.kernels for scratch in kernel.scratch)
             for result in written:
-                first[result] = last[result] = step
+                first.setdefault(result, step)
+                last[result] = step
             step += 1
         last.update(dict.fromkeys(segment.readbacks, step - 1))
     kept = (*plan.device_updates.values(), *(plan.root(o) for o in plan.held))

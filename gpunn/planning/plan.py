@@ -64,12 +64,17 @@ class Plan:
         return {v: o for v, o in self.model.updates.items() if v not in resident}
 
 
-def make_plan(model: Graph, placements: Sequence[Placement], hold: Collection[Operand] = ()) -> Plan:
+def make_plan(
+    model: Graph,
+    placements: Sequence[Placement],
+    hold: Collection[Operand] = (),
+    joined: Mapping[Operand, Operand] | None = None,
+) -> Plan:
     """Cut placed operations into segments and find every crossing.
 
-    The outputs in `hold` stay on the device if it computes or reads them.
+    The outputs in `hold` stay on the device if it computes or reads them. joined: see gpunn.planning.join.
     """
-    roots: dict[Operand, Operand] = {}
+    roots = dict(joined or {})
     for placement in placements:
         if placement.backend == ALIAS:
             source = placement.operation.inputs[0]
@@ -130,7 +135,7 @@ def _with_crossings(plan: Plan, runs: list[tuple[str, list[Placement]]]) -> Iter
         reads = dict.fromkeys(
             plan.root(i) for p in real for i in p.operation.inputs if i is not None and i.value is None
         )
-        writes = dict.fromkeys(o for p in real for o in p.operation.outputs)
+        writes = dict.fromkeys(plan.root(o) for p in real for o in p.operation.outputs)
         if backend == HOST:
             yield Segment(HOST, tuple(placements))
             continue

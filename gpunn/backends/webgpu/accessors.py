@@ -65,6 +65,7 @@ class Binding:
     reading and for writing in one dispatch, even over disjoint ranges, all of an arena is bound writable.
     Dtypes of less than a word are stored four at a time by the invocation that owns these, or one by one
     through atomics where a body stores single elements. `segments`: it is bound several times, a part each.
+    `rows`: it lies in rows of a larger tensor; 4: in fours, 1: in single elements, 0: it does not.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Binding:
     stored: bool
     shared: bool
     segments: Segments | None = None
+    rows: int = 0
 
     @property
     def fours(self) -> bool:
@@ -143,9 +145,12 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
             "store4": (vector_type(result), four),
             "storev": ("V", four if lanes == 4 else one),
         }
+        if binding.rows:
+            yield from _row_stores(binding, one, four)
         for verb, (kind, statement) in forms.items():
             if f"{verb}_{binding.name}" in names:
                 body = _in_segment(binding, verb, lanes, "v") if segments else statement
+                body = _in_rows(binding, _count(verb, lanes)) if binding.rows else body
                 yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {body} }}"
         return
     scalar = result if binding.dtype is None else element_type(binding.dtype)
@@ -169,12 +174,36 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
             yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ {body} }}"
 
 
+def _count(verb: str, lanes: int) -> int:
+    """Count the elements that an accessor reads or stores."""
+    return 4 if verb.endswith("4") or (verb.endswith("v") and lanes == 4) else 1
+
+
+def _row_stores(binding: Binding, one: str, four: str) -> Iterator[str]:
+    """Write place_, put_ and put4_, which stores in rows of a larger tensor call."""
+    element = element_type(binding.dtype) if binding.dtype is not None else "f32"
+    name, params = binding.name, ("length", "gap", "first", "inverse")
+    arguments = ", ".join(("i", *(f"p.{binding.name}_{param}" for param in params)))
+    yield f"fn place_{name}(i: u32) -> u32 {{ return in_rows({arguments}); }}"
+    yield f"fn put_{name}(i: u32, v: {element}) {{ {one} }}"
+    yield f"fn put4_{name}(i: u32, v: {vector_type(element)}) {{ {four} }}"
+
+
+def _in_rows(binding: Binding, several: int) -> str:
+    """Write statements that store one element or four, in rows of a larger tensor."""
+    name = binding.name
+    if several == binding.rows:
+        return f"put{'4' if several == 4 else ''}_{name}(place_{name}(i), v);"
+    if several == 1:
+        return f"put_{name}(4u * place_{name}(i >> 2u) + (i & 3u), v);"
+    return " ".join(f"put_{name}(place_{name}(4u * i + {k}u), v[{k}]);" for k in range(4))
+
+
 def _in_segment(binding: Binding, verb: str, lanes: int, value: str = "") -> str:
     """Write statements that call an accessor of the segment that has element i, or the four or the word i."""
     assert binding.segments is not None
     assert binding.dtype is not None
-    several = 4 if verb.endswith("4") or (verb.endswith("v") and lanes == 4) else 1
-    unit = 4 if verb == "word" else binding.dtype.numpy.itemsize * several
+    unit = 4 if verb == "word" else binding.dtype.numpy.itemsize * _count(verb, lanes)
     size, last = binding.segments.nbytes // unit, binding.segments.count - 1
     calls = []
     for k in range(last + 1):

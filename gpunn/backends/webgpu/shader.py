@@ -121,7 +121,8 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
-    return Binding(write.name, tensor.type.dtype, write.width, True, True, write.segments)
+    rows = 0 if write.rows is None else write.rows.unit
+    return Binding(write.name, tensor.type.dtype, write.width, True, True, write.segments, rows)
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
@@ -192,7 +193,9 @@ def _files(key: ShaderKey) -> list[str]:
     rounded = any(b.stored and b.dtype is HALF for b in key.bindings)
     dtypes = (key.accumulator, *(b.dtype for b in key.bindings))
     doubles = {DType.INT64: "int64", DType.COMPLEX64: "complex"}
-    implied = (*(("half",) if rounded else ()), *(name for d, name in doubles.items() if d in dtypes))
+    rows = any(b.rows for b in key.bindings)
+    conditions = {"half": rounded, "in_rows": rows, **{name: d in dtypes for d, name in doubles.items()}}
+    implied = (name for name, needed in conditions.items() if needed)
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)
     return [key.body, *(f"lib/{name}" for name in with_dependencies(named))]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpunn.kernel import Param, Unsupported, dims4, size_of
+from gpunn.kernel import Param, Rows, Unsupported, dims4, size_of
 from gpunn.types import Shape
 
 MAX_RANK = 8  # of a merged space: lib/coords.wgsl walks two times four dimensions
@@ -18,6 +18,12 @@ MAX_RANK = 8  # of a merged space: lib/coords.wgsl walks two times four dimensio
 def dense(shape: Shape) -> Shape:
     """Return the strides of a dense row-major tensor."""
     return tuple(size_of(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def rows_along(shape: Shape, axis: int, start: int, count: int) -> Rows | None:
+    """Return the place of `count` indices of an axis, from `start` on, in a dense tensor; None if empty."""
+    step = dense(shape)[axis]
+    return Rows(count * step, shape[axis] * step, start * step) if count and size_of(shape) else None
 
 
 def broadcast_strides(shape: Shape, target: Shape) -> Shape:

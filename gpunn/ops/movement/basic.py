@@ -5,6 +5,7 @@ dtype: any; the result has the first input's, quantisation included. Kernels: gp
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from gpunn.kernel import (
     Function,
     Kernel,
     Read,
+    Rows,
     number_param,
     size_of,
     vec_width,
@@ -31,7 +33,7 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table
 from gpunn.ops.kernels.copies import bordered, strided_copy
-from gpunn.ops.kernels.strides import dense
+from gpunn.ops.kernels.strides import dense, rows_along
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -187,14 +189,19 @@ def _infer_concat(call: Call) -> TensorType:
     return first.with_shape((*first.shape[:axis], total, *first.shape[axis + 1 :]))
 
 
+def _unchanged(call: Call, index: int) -> bool:
+    """Tell whether input `index` of a concat is stored in the result as it is."""
+    return call.input(index).quantization == call.y.quantization and call["activation"] is None
+
+
 def _entered(call: Call, index: int) -> Array | None:
     """Return input `index` of a quantised concat as stored in the result, as a table; None if unchanged.
 
     Rescaled in float32 as by TFLite's ConcatenationWithScaling, and clamped to the fused activation.
     """
-    x, y = call.input(index), call.y
-    if x.quantization == y.quantization and call["activation"] is None:
+    if _unchanged(call, index):
         return None
+    x, y = call.input(index), call.y
     (scale, zero), (to_scale, to_zero) = scale_of(call, x), scale_of(call, y)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         factor = np.float32(scale) * np.float32(ratio(1, to_scale))
@@ -249,10 +256,21 @@ def _prepare_concat(call: Call) -> Callable[..., Array]:
     return lambda *xs: np.concatenate(xs, axis)
 
 
+def _concat_places(call: Call) -> list[Rows | None]:
+    axis = call.axis(call["axis"], call.y.rank)
+    counts = [call.input(k).shape[axis] for k in range(len(call.inputs))]
+    starts = itertools.accumulate(counts, initial=0)
+    return [
+        rows_along(call.y.shape, axis, start, count) if _unchanged(call, k) else None
+        for k, (start, count) in enumerate(zip(starts, counts, strict=False))
+    ]
+
+
 @op(
     _infer_concat,
     _concat_kernels,
     fusible=True,
+    places=_concat_places,
     quantized=Quantized(_integer_concat, _integer_concat_kernels, dtypes=QUANTIZED),
     strings=True,
     dtypes=(*QUANTIZED, DType.FLOAT16),

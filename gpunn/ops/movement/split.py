@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, size_of
+from gpunn.kernel import Kernel, Read, Rows, size_of
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ALONG_AXIS, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_int, expect_ints
 from gpunn.ops.kernels.copies import strided_copy
-from gpunn.ops.kernels.strides import dense
+from gpunn.ops.kernels.strides import dense, rows_along
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
@@ -58,7 +58,9 @@ def _split_kernels(call: Call) -> list[Kernel]:
     return kernels
 
 
-def _prepare_split(call: Call) -> Callable[[Array], tuple[Array, ...]]:
+def _prepare_split(call: Call) -> Callable[[Array], Array | tuple[Array, ...]]:
+    if len(call.outputs) == 1:
+        return lambda x: x
     before = (slice(None),) * call.axis(call["axis"], call.x.rank)
     ends = tuple(itertools.accumulate(call["sizes"]))
     pieces = [(*before, slice(end - size, end)) for size, end in zip(call["sizes"], ends, strict=True)]
@@ -155,6 +157,11 @@ def _stack_kernels(call: Call) -> list[Kernel]:
     ]
 
 
+def _stack_places(call: Call) -> list[Rows | None]:
+    axis = call.axis(call["axis"], call.y.rank)
+    return [rows_along(call.y.shape, axis, k, 1) for k in range(len(call.inputs))]
+
+
 def _stacked(call: Call) -> Space:
     rank = call.y.rank
     return Space((without([_axis(call, rank)], rank),) * len(call.inputs), (each_axis(rank),))
@@ -165,6 +172,7 @@ def _stacked(call: Call) -> Space:
     _stack_kernels,
     raw=True,
     strings=True,
+    places=_stack_places,
     algebra=Algebra(axes=Axes(space=_stacked, axis=("axis",))),
     gradient=gradients.STACK,
 )

@@ -1,0 +1,204 @@
+"""Joined results: operations write at once where a concatenation or a stack would copy their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gpunn.graph.operation import Operand
+from gpunn.kernel import Rows
+from gpunn.model import Model
+from gpunn.types import DType, Quantization, TensorType, float32
+from tests.evaluator import random_inputs
+
+
+def copied(model: Model) -> int:
+    """Run a model on both backends, compare the bits, and count the dispatches of what joins its operands."""
+    inputs = random_inputs(model)
+    with model.compile("webgpu") as gpu, model.compile("cpu") as cpu:
+        names = [i.name for i in model.inputs]
+        expected = cpu.run(dict(zip(names, inputs, strict=True)))
+        for name, found in gpu.run(dict(zip(names, inputs, strict=True))).items():
+            np.testing.assert_array_equal(found, expected[name], strict=True)
+        joins = [p for p in gpu.placement if p.operation.op in ("concat", "stack")]
+        assert joins
+        return sum(len(p.kernels) for p in joins)
+
+
+def clamped(model: Model, x: Operand) -> Operand:
+    """An operation with the same result on both backends."""
+    (y,) = model.add("relu6", [x])
+    return y
+
+
+def branches(types: list[TensorType], axis: int, op: str = "concat") -> Model:
+    model = Model("branches")
+    parts = [clamped(model, model.input(f"x{k}", type)) for k, type in enumerate(types)]
+    model.output(*model.add(op, parts, {"axis": axis}))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axis"),
+    [
+        ([(1, 3, 3, 16), (1, 3, 3, 16)], 3),
+        ([(2, 5, 7, 8), (2, 5, 7, 4), (2, 5, 7, 12)], -1),
+        ([(2, 3, 5), (2, 3, 1), (2, 3, 7)], 2),
+        ([(2, 3, 5), (2, 1, 5), (2, 4, 5)], 1),
+        ([(3, 5), (1, 5), (2, 5)], 0),
+        ([(7,), (4,), (1,)], 0),
+        ([(1000, 1), (1000, 1)], 1),
+        ([(301, 1, 4), (301, 2, 4)], 1),
+        ([(2, 3), (2, 0), (2, 5)], 1),
+        ([(5, 40000), (5, 3)], 1),
+    ],
+)
+def test_parts_of_a_concatenation_are_written_at_once(
+    gpu: str, shapes: list[tuple[int, ...]], axis: int
+) -> None:
+    assert copied(branches([float32(*shape) for shape in shapes], axis)) == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_parts_of_a_stack_are_written_at_once(gpu: str, axis: int) -> None:
+    assert copied(branches([float32(3, 5)] * 3, axis, "stack")) == 0
+
+
+@pytest.mark.parametrize(
+    ("channels", "left"),
+    [((8, 4), 0), ((4, 3, 4), 3), ((4, 8, 3), 3), ((8, 6), 2)],
+    ids=lambda value: str(value),
+)
+def test_elements_that_share_a_word_are_joined_in_fours_or_copied(
+    gpu: str, channels: tuple[int, ...], left: int
+) -> None:
+    scale = Quantization((0.1,), (3,))
+    types = [TensorType(DType.INT8, (1, 3, 3, c), scale) for c in channels]
+    assert copied(branches(types, 3)) == left
+
+
+def test_parts_with_another_scale_are_copied(gpu: str) -> None:
+    types = [TensorType(DType.UINT8, (1, 2, 2, 4), Quantization((s,), (3,))) for s in (0.1, 0.2)]
+    assert copied(branches(types, 3)) == 1
+
+
+def concat(model: Model, *parts: Operand, axis: int = 1, **attrs: str) -> Operand:
+    (y,) = model.add("concat", parts, {"axis": axis, **attrs})
+    return y
+
+
+def in_one_another(model: Model, x: Operand, y: Operand) -> int:
+    inner = concat(model, clamped(model, x), clamped(model, y))
+    model.output(concat(model, inner, clamped(model, y)))
+    return 0
+
+
+def in_rows_of_another(model: Model, x: Operand, y: Operand) -> int:
+    inner = concat(model, clamped(model, x), clamped(model, x), axis=0)
+    (wide,) = model.add("reshape", [inner], {"shape": (2, -1)})
+    model.output(concat(model, wide, clamped(model, y)))
+    return 2  # the outer one has other rows than the inner one
+
+
+def through_a_view(model: Model, x: Operand, y: Operand) -> int:
+    (flat,) = model.add("reshape", [clamped(model, x)], {"shape": (1, -1)})
+    model.output(concat(model, flat, flat_of(model, y)))
+    return 0
+
+
+def flat_of(model: Model, x: Operand) -> Operand:
+    (flat,) = model.add("reshape", [clamped(model, x)], {"shape": (1, -1)})
+    return flat
+
+
+def an_input(model: Model, x: Operand, y: Operand) -> int:
+    model.output(concat(model, x, clamped(model, y)))
+    return 1
+
+
+def read_twice(model: Model, x: Operand, y: Operand) -> int:
+    shared = clamped(model, x)
+    model.output(concat(model, shared, clamped(model, y)), clamped(model, shared))
+    return 1
+
+
+def joined_twice(model: Model, x: Operand, y: Operand) -> int:
+    shared = clamped(model, x)
+    model.output(concat(model, shared, shared, clamped(model, y)))
+    return 2
+
+
+def an_output(model: Model, x: Operand, y: Operand) -> int:
+    shared = clamped(model, x)
+    model.output(concat(model, shared, clamped(model, y)), shared)
+    return 1
+
+
+def activated(model: Model, x: Operand, y: Operand) -> int:
+    model.output(concat(model, clamped(model, x), clamped(model, y), activation="relu1"))
+    return 2
+
+
+def parts_of_a_split(model: Model, x: Operand, y: Operand) -> int:
+    left, right = model.add("split", [clamped(model, y)], {"axis": 1, "sizes": (1, y.type.shape[1] - 1)})
+    model.output(concat(model, right, clamped(model, x), left))
+    return 0
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        in_one_another,
+        in_rows_of_another,
+        through_a_view,
+        an_input,
+        read_twice,
+        joined_twice,
+        an_output,
+        activated,
+        parts_of_a_split,
+    ],
+)
+def test_what_something_else_reads_is_copied(
+    gpu: str, build: Callable[[Model, Operand, Operand], int]
+) -> None:
+    model = Model("joins")
+    expected = build(model, model.input("x", float32(2, 6)), model.input("y", float32(2, 5)))
+    assert copied(model) == expected
+
+
+def test_nothing_is_joined_across_the_host(gpu: str) -> None:
+    model = Model("host between")
+    x = model.input("x", float32(2, 4))
+    early = clamped(model, x)
+    keys = model.constant("keys", np.arange(4, dtype=np.int32))
+    values = model.constant("values", np.arange(8, dtype=np.float32).reshape(4, 2))
+    (lookups,) = model.add("cast", [clamped(model, model.input("y", float32(2)))], {"dtype": "int32"})
+    found, _ = model.add("hashtable_lookup", [lookups, keys, values])
+    model.output(concat(model, early, clamped(model, found)))
+    assert copied(model) == 1, "what comes after the host's work is joined"
+
+
+def test_a_joined_result_is_alive_from_its_first_part_on(gpu: str) -> None:
+    model = Model("long")
+    x = model.input("x", float32(1, 4096))
+    early = clamped(model, x)
+    late = x
+    for _ in range(4):
+        (late,) = model.add("tanh", [late])
+    model.output(concat(model, early, clamped(model, late)))
+    with model.compile("webgpu") as compiled:
+        value = np.linspace(-2, 9, 4096, dtype=np.float32)[None]
+        got = compiled(value)
+        np.testing.assert_array_equal(got[:, :4096], np.clip(value, 0, 6))
+        assert compiled.stats.arena_bytes == 4 * 4096 * 4
+
+
+def test_places_within_places() -> None:
+    inner = Rows(length=3, pitch=8, first=5)
+    assert inner.within(Rows(length=8, pitch=20, first=4), 16) == Rows(3, 20, 9)
+    assert inner.within(Rows(length=16, pitch=99, first=7), 16) == Rows(3, 8, 12)
+    assert inner.within(Rows(length=4, pitch=20, first=4), 16) is None
+    assert (Rows(4, 8, 12).unit, inner.unit) == (4, 1)
