@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -115,6 +116,12 @@ def _unstack_kernels(call: Call) -> list[Kernel]:
     ]
 
 
+def _prepare_unstack(call: Call) -> Callable[[Array], Any] | None:
+    if call.axis(call["axis"], call.x.rank):
+        return None
+    return tuple if len(call.outputs) > 1 else lambda x: x[0]
+
+
 def _unstacked(call: Call) -> Space:
     rank = call.x.rank
     return Space((each_axis(rank),), (without([_axis(call, rank)], rank),) * len(call.outputs))
@@ -126,7 +133,7 @@ def _unstacked(call: Call) -> Space:
     raw=True,
     strings=True,
     algebra=Algebra(axes=Axes(space=_unstacked, axis=("axis",))),
-    prepare=lambda call: None if call.axis(call["axis"], call.x.rank) else tuple,
+    prepare=_prepare_unstack,
     gradient=gradients.joined("stack"),
 )
 def unstack(x: Array, *, axis: int) -> tuple[Array, ...]:
