@@ -18,7 +18,7 @@ _WORD = 4  # bytes
 
 @dataclass(slots=True)
 class _Joins:
-    """What is found so far: new kernels of operations, and the owners and places of their results."""
+    """The new kernels of operations, the owners of results, and the places of results in these."""
 
     kernels: dict[Operation, tuple[Kernel, ...]]
     places: dict[Operand, tuple[Operand, Rows]] = field(default_factory=dict)
