@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from gpunn.errors import DeviceError
-from gpunn.graph.operation import Operation
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
 from gpunn.types import Array
 
@@ -160,6 +160,9 @@ class Program(Protocol):
 
     def reset_state(self) -> None:
         """Give variables their initial values, after the runs that were started before."""
+
+    def state(self) -> Mapping[Operand, Array]:
+        """Return copies of the values of its graph's variables, after the runs that were started before."""
 
     def trace(self, inputs: Sequence[Array]) -> Trace:
         """Run to the end with every dispatch and host operation timed, which takes longer than a run."""

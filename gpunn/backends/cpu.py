@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from gpunn.ops.memory import Memory
 from gpunn.planning.liveness import last_uses
 from gpunn.planning.plan import Plan
 from gpunn.types import Array, DType, TensorType
+
+_T = TypeVar("_T")
 
 MAX_BATCH = 32  # small operations between two looks at whether the run shall end
 MAX_SMALL = 1 << 14  # elements of a tensor of such an operation
@@ -238,12 +241,20 @@ class CpuProgram:
         return Trace(tuple(spans), "host clock", outputs)
 
     def reset_state(self) -> None:
+        self._in_order(self._reset)
+
+    def state(self) -> Mapping[Operand, Array]:
+        return self._in_order(self._copied_state)
+
+    def _in_order(self, work: Callable[[], _T]) -> _T:
+        """Do work after the runs that have been submitted."""
         with holding(self._starting):
             queue = self._queue
-        if queue is None:
-            self._reset()
-        else:
-            queue.submit(self._reset).result()
+        return work() if queue is None else queue.submit(work).result()
+
+    def _copied_state(self) -> Mapping[Operand, Array]:
+        with holding(self._lock):
+            return {variable: copied(value) for variable, value in self._state.items()}
 
     def _reset(self) -> None:
         with holding(self._lock):

@@ -147,6 +147,14 @@ class Compilation(ABC):
         """
 
     @abstractmethod
+    def variables(self) -> dict[str, Array]:
+        """Return the values that the model's variables have after the last run, by name, as copies.
+
+        These wait for the runs that have been submitted before, and are read back from the device. Raises
+        ModelError if two variables have one name, DeviceError as a run.
+        """
+
+    @abstractmethod
     def close(self, *, finish: bool = False) -> None:
         """Free the device memory of this compilation; later runs raise DeviceError.
 

@@ -18,7 +18,7 @@ from gpunn.backends.worker import Interruptible, Job, undisturbed
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.event import CarryOut, Event
 from gpunn.compilation.specialise import Build, Specialisation, Specialisations, Tracer
-from gpunn.errors import DeviceError
+from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.parts import walk
 from gpunn.ops.control import while_loop
@@ -110,10 +110,14 @@ class LocalCompilation(Compilation):
 
     def reset_state(self) -> None:
         """Give variables their initial values; see Compilation."""
-        if self._queue is None:
-            self._reset()
-        else:
-            self._submit(self._reset).result()
+        self._after_submitted(self._reset)
+
+    def variables(self) -> dict[str, Array]:
+        """Return the values of variables; see Compilation."""
+        names = [v.name for v in self.model.variables]
+        if len({*names}) < len(names):
+            raise ModelError(f"variables of model {self.model.name!r} share a name: {names}")
+        return self._after_submitted(self._values)
 
     def close(self, *, finish: bool = False) -> None:
         """Free the device memory; see Compilation."""
@@ -209,6 +213,15 @@ class LocalCompilation(Compilation):
                 self._queue = RunQueue(self.frames, "gpunn-sections", self._one_at_a_time)
             queue = self._queue
         return queue.submit(work, *arguments)
+
+    def _after_submitted(self, work: Callable[[], _T]) -> _T:
+        """Do work after the runs that have been submitted, and wait for it."""
+        return work() if self._queue is None else self._submit(work).result()
+
+    def _values(self) -> dict[str, Array]:
+        """Return the values of the variables of what ran last."""
+        with holding(self._one_at_a_time), self._specialisations.lend(self._shapes) as last:
+            return last.values(self.model.variables)
 
     def _reset(self) -> None:
         """Give the variables of what ran last their initial values."""

@@ -18,7 +18,7 @@ from gpunn.compilation.sections import Path, Section, Sections, run_operations
 from gpunn.errors import DeviceError
 from gpunn.graph.complete import Cut
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operation
+from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.reshape import rebuilt
 from gpunn.ops.call import Call
 from gpunn.ops.guard import Guard
@@ -100,6 +100,14 @@ class Specialisation:
         """Raise ModelError where an input has a value that must be refused."""
         for index, guard, call in self.guarded:
             guard.check(call, np.asarray(inputs[index]))
+
+    def values(self, variables: Mapping[Operand, Array]) -> dict[str, Array]:
+        """Return copies of the values of a model's variables, by name, which begin with these values."""
+        if not self.whole:
+            return {v.name: np.array(value) for v, value in zip(variables, self.state, strict=True)}
+        found = {v.name: value for v, value in self.program.state().items()}
+        # The passes make constants of variables that never change.
+        return {v.name: found.get(v.name, np.array(value)) for v, value in variables.items()}
 
     def reset_state(self) -> None:
         """Give variables their initial values."""

@@ -159,6 +159,7 @@ def test_a_training_step_over_variables(backend: str) -> None:
     with Model.of(step.graph).compile(backend) as compiled:
         losses = [compiled(array(1), np.float32(0.25)).item() for _ in range(4)]
         assert compiled.stats.programs == 1
+        assert compiled.variables()["w"].tolist() == [1 - 2.0**-4]
     assert losses == [1, 0.25, 0.0625, 0.015625]
 
 

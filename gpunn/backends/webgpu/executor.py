@@ -15,7 +15,7 @@ from gpunn.backends.base import Stats, copied
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
-from gpunn.backends.webgpu.held import Held, Shelter
+from gpunn.backends.webgpu.held import Held, Shelter, read_back
 from gpunn.backends.webgpu.memory import as_words
 from gpunn.backends.webgpu.native import Copy, MappedRead, submit
 from gpunn.backends.webgpu.recorder import Recorder
@@ -87,6 +87,16 @@ class Executor:
         with holding(self.device.lock), device_errors(self.device):
             for variable, value in values.items():
                 self._write(variable, value)
+
+    def read_variables(self) -> dict[Operand, Array]:
+        """Read back variables that stay on the device. Raises DeviceError."""
+        errors = partial(device_errors, self.device)
+        found = {}
+        for variable in self.plan.resident:
+            copy = partial(self._resources.copy, variable, offset=0)
+            found[variable] = read_back(self.device, variable.type, copy, errors)
+            self.stats.bytes_read_back += variable.type.nbytes
+        return found
 
     def update_variables(self) -> None:
         """Give variables on the device the values that the run before has left for them."""

@@ -91,19 +91,32 @@ class Shelter:
                 self._free[buffer.size].append(buffer)
 
     def _read(self, held: Held) -> Array:
-        type, size = held.type, held.buffer.size
-        if self._device.forked:
-            self._device.check_usable()
-        staging = self._device.memory.staging(size)
-        try:
-            with self._errors():
-                with holding(self._device.lock):
-                    number = submit(self._device.wgpu, (), [Copy(held.buffer, 0, staging, 0, size)])
-                    mapping = MappedRead(self._device.wgpu, staging, number, self._device.turn)
-                mapping.wait()
-                self._device.check_usable()
-                found = np.frombuffer(mapping.memory(), type.dtype.numpy, type.size).copy()
-        finally:
-            self._device.memory.free(staging)
-        self._stats.bytes_read_back += type.nbytes
-        return found.reshape(type.shape)
+        def copy(staging: Any) -> Copy:
+            return Copy(held.buffer, 0, staging, 0, held.buffer.size)
+
+        found = read_back(self._device, held.type, copy, self._errors)
+        self._stats.bytes_read_back += held.type.nbytes
+        return found
+
+
+def read_back(
+    device: Device,
+    type: TensorType,
+    copy: Callable[[Any], Copy],
+    errors: Callable[[], AbstractContextManager[None]],
+) -> Array:
+    """Read a tensor from the device at once; `copy` gives the copy of its bytes to a buffer."""
+    if device.forked:
+        device.check_usable()
+    staging = device.memory.staging(padded(type.nbytes))
+    try:
+        with errors():
+            with holding(device.lock):
+                number = submit(device.wgpu, (), [copy(staging)])
+                mapping = MappedRead(device.wgpu, staging, number, device.turn)
+            mapping.wait()
+            device.check_usable()
+            found = np.frombuffer(mapping.memory(), type.dtype.numpy, type.size).copy()
+    finally:
+        device.memory.free(staging)
+    return found.reshape(type.shape)

@@ -17,6 +17,7 @@ from gpunn.backends.webgpu.held import Held
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.run import Run
 from gpunn.errors import DeviceError
+from gpunn.graph.operation import Operand
 from gpunn.planning.plan import Plan
 from gpunn.types import Array
 
@@ -94,6 +95,14 @@ class WebGpuProgram:
             self._check_usable()
             self._recover()
             self._change(self._initialise)
+
+    def state(self) -> Mapping[Operand, Array]:
+        self._check_usable()
+        with holding(self._lock):
+            self._check_usable()
+            self._recover()
+            on_host = {variable: copied(value) for variable, value in self._state.items()}
+            return {**on_host, **self._executor.read_variables()}
 
     def cancel(self) -> None:
         """Cancel nothing: submitted runs have begun."""

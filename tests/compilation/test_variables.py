@@ -1,0 +1,74 @@
+"""Compilation.variables(): the values that variables have after runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.errors import DeviceError, ModelError
+from gpunn.model import Model
+from gpunn.types import DType, TensorType, float32
+
+
+def counters() -> Model:
+    """Return a model with a sum of its inputs, a count of runs, and a variable that nothing changes."""
+    model = Model("counters")
+    x = model.input("x", float32(3))
+    total = model.variable("total", float32(3), np.float32([1, 2, 3]))
+    count = model.variable("count", TensorType(DType.INT32, (1,)))
+    model.variable("fixed", float32(2), np.float32([5, 6]))
+    (following,) = model.add("add", [total, x])
+    model.update(total, following)
+    model.update(count, *model.add("add", [count, model.constant("one", np.ones(1, np.int32))]))
+    model.output(*model.add("neg", [x]))
+    return model
+
+
+def test_values_follow_the_runs(backend: str) -> None:
+    with counters().compile(backend) as compiled:
+        assert {n: v.tolist() for n, v in compiled.variables().items()} == {
+            "total": [1, 2, 3],
+            "count": [0],
+            "fixed": [5, 6],
+        }
+        compiled(np.float32([1, 1, 1]))
+        events = [compiled.submit(np.float32([0, 0, k])) for k in range(3)]
+        found = compiled.variables()
+        assert found["total"].tolist() == [2, 3, 7] and found["count"].tolist() == [4]
+        assert found["total"].dtype == np.float32 and found["count"].dtype == np.int32
+        found["total"][:] = 0  # a copy
+        for event in events:
+            event.result()
+        assert compiled.variables()["total"].tolist() == [2, 3, 7]
+        compiled.reset_state()
+        assert compiled.variables()["total"].tolist() == [1, 2, 3]
+    with pytest.raises(DeviceError, match="has been closed"):
+        compiled.variables()
+
+
+def test_variables_of_one_name_are_refused(backend: str) -> None:
+    model = counters()
+    model.variable("total", float32(1))
+    with model.compile(backend) as compiled, pytest.raises(ModelError, match="share a name"):
+        compiled.variables()
+
+
+def test_a_model_without_variables_has_none(backend: str) -> None:
+    model = Model()
+    model.output(*model.add("neg", [model.input("x", float32(1))]))
+    with model.compile(backend) as compiled:
+        assert compiled.variables() == {}
+
+
+def test_of_several_sections(backend: str) -> None:
+    """A shape that depends on a value cuts the model; its variables go through all sections."""
+    model = Model()
+    x = model.input("x", float32(4))
+    total = model.variable("total", float32(4))
+    (following,) = model.add("add", [total, x])
+    model.update(total, following)
+    model.output(*model.add("where", model.add("greater", [x, model.constant("zero", np.float32(0))])))
+    with model.compile(backend) as compiled:
+        for _ in range(2):
+            compiled(np.float32([1, 0, 2, 0]))
+        assert compiled.variables()["total"].tolist() == [2, 0, 4, 0]
