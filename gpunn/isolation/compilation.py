@@ -110,6 +110,11 @@ class IsolatedCompilation(Compilation):
         worker = self._running()
         self._wait(worker, worker.ask(Kind.RESET))
 
+    def variables(self) -> dict[str, Array]:
+        """Return the values of variables; see Compilation."""
+        found: dict[str, Array] = self._told("variables")
+        return found
+
     def close(self, *, finish: bool = False) -> None:
         """End the worker process; see Compilation."""
         with holding(self._lock):

@@ -120,6 +120,7 @@ def test_variables_change_in_order_and_can_be_reset() -> None:
         events = [compiled.submit(ONES) for _ in range(3)]
         assert [event.result()[0] for event in events] == [1, 2, 3]
         assert compiled(ONES)[0] == 4
+        assert [value.reshape(-1)[0] for value in compiled.variables().values()] == [4]
         compiled.reset_state()
         assert compiled(ONES)[0] == 1
 
