@@ -2,8 +2,9 @@
 
 run ms: median time of one run(). CPU ms: of all threads, for one run(). frames/s: of stream() over many
 frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default; medians over rounds in
-which every preference has its turn. host us/dispatch: host time of encoding and submitting a run, divided by
-its dispatches, median over the runs (compiled.stats.encode_seconds and dispatches, before and after a run).
+which every preference has its turn. host us/dispatch: host time of encoding and submitting a run, for which
+the device waits, divided by its dispatches, median over the runs (compiled.stats.encode_seconds and
+dispatches, before and after a run). ahead us/dispatch: the same of recording the next run (ahead_seconds).
 The rest is compiled.stats: upload bytes/run and read-back bytes/run are differences over the timed runs, so
 that whatever compiling or the first run uploaded would not show here; arena bytes are what intermediates take
 on the device, peak live bytes what they must take.
@@ -45,6 +46,7 @@ class Row:
     cpu_s: list[float] = field(default_factory=list)
     frames: list[float] = field(default_factory=list)
     host_s: list[float] = field(default_factory=list)
+    ahead_s: list[float] = field(default_factory=list)
     uploaded: list[int] = field(default_factory=list)
     read_back: list[int] = field(default_factory=list)
 
@@ -66,6 +68,7 @@ class Row:
         dispatches = after.dispatches - before.dispatches
         if dispatches:
             self.host_s.append((after.encode_seconds - before.encode_seconds) / dispatches)
+            self.ahead_s.append((after.ahead_seconds - before.ahead_seconds) / dispatches)
         self.uploaded.append(after.bytes_uploaded - before.bytes_uploaded)
         self.read_back.append(after.bytes_read_back - before.bytes_read_back)
 
@@ -88,7 +91,10 @@ class Row:
             number(statistics.median(self.frames), 1),
             number(quotient(self.run_s, base.run_s), 2),
             number(quotient(self.frames, base.frames), 2),
-            number(1e6 * statistics.median(self.host_s), 1) if on_device else ABSENT,
+            *(
+                number(1e6 * statistics.median(s), 1) if on_device else ABSENT
+                for s in (self.host_s, self.ahead_s)
+            ),
             *(
                 f"{statistics.median(b):,.0f}" if on_device else ABSENT
                 for b in (self.uploaded, self.read_back)
@@ -105,6 +111,7 @@ FIGURES = (
     f"time / {BASE.name}",
     f"frames / {BASE.name}",
     "host us/dispatch",
+    "ahead us/dispatch",
     "upload bytes/run",
     "read-back bytes/run",
     "arena bytes",

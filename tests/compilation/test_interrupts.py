@@ -77,8 +77,14 @@ def uses(compiled: gpunn.Compilation) -> dict[str, Callable[[], object]]:
 
 @pytest.mark.parametrize(
     ("backend", "module", "name"),
-    [("cpu", cpu, "run_steps"), ("webgpu", native, "_poll"), ("webgpu", executor, "submit")],
-    ids=["cpu", "webgpu wait", "webgpu submit"],
+    [
+        ("cpu", cpu, "run_steps"),
+        ("webgpu", native, "_poll"),
+        ("webgpu", executor, "record"),
+        ("webgpu", executor, "submit_recorded"),
+        ("webgpu", executor.Executor, "record_ahead"),
+    ],
+    ids=["cpu", "webgpu wait", "webgpu record", "webgpu submit", "webgpu ahead"],
 )
 @pytest.mark.parametrize("use", uses(relu().compile("cpu")))
 def test_a_call_from_a_handler_during_a_run_raises_and_does_not_hang(
@@ -90,7 +96,7 @@ def test_a_call_from_a_handler_during_a_run_raises_and_does_not_hang(
     handler: Callable[[Callable[[], object]], Callable[[], None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if use == "reset_state" and name == "_poll":
+    if use == "reset_state" and name in ("_poll", "record_ahead"):
         pytest.skip("a reset needs nothing that a run holds while it waits for the device")
     if backend == "webgpu":
         request.getfixturevalue("gpu")

@@ -85,7 +85,7 @@ def test_results_of_earlier_runs_stay_as_they_were(backend: str) -> None:
 @pytest.mark.parametrize(
     "preference", [gpunn.Preference.FAST_SINGLE_ANSWER, gpunn.Preference.SUSTAINED_SPEED]
 )
-@pytest.mark.parametrize(("where", "name"), [(native, "_deliver"), (webgpu_executor, "submit")])
+@pytest.mark.parametrize(("where", "name"), [(native, "_deliver"), (webgpu_executor, "submit_recorded")])
 def test_an_interrupted_run_loses_nothing(
     gpu: str, preference: gpunn.Preference, where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

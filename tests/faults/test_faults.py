@@ -44,6 +44,9 @@ class Fault(NamedTuple):
 FAULTS = (
     Fault("run", "vkEndCommandBuffer", 1, 1, OUT_OF_DEVICE_MEMORY, NO_MEMORY),
     Fault("run", "vkEndCommandBuffer", 1, 1, DEVICE_LOST, LOST),
+    # From the sixth call on, the next run is recorded while the device computes this one.
+    Fault("run", "vkEndCommandBuffer", 6, 1, OUT_OF_DEVICE_MEMORY, NO_MEMORY),
+    Fault("run", "vkEndCommandBuffer", 6, 1, DEVICE_LOST, LOST),
     Fault("run", "vkCreateBuffer", 1, 1, OUT_OF_DEVICE_MEMORY, NO_MEMORY),
     Fault("run", "vkCreateBuffer", 1, FOREVER, DEVICE_LOST, LOST),
     Fault("run", "vkResetCommandPool", 1, FOREVER, OUT_OF_HOST_MEMORY, RIGHT),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import numpy as np
 import wgpu
@@ -17,7 +18,7 @@ from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter, read_back
 from gpunn.backends.webgpu.memory import as_words
-from gpunn.backends.webgpu.native import Copy, MappedRead, submit
+from gpunn.backends.webgpu.native import Copy, MappedRead, record, submit, submit_recorded
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.resources import Resources, device_bytes
 from gpunn.backends.webgpu.ring import Owner, Slot
@@ -121,17 +122,17 @@ class Executor:
             start = time.perf_counter()
             before = [copy for o in stage.segment.uploads for copy in self._bring(o, values[o])]
             uploaded = time.perf_counter()
-            if stage is self.stages[self.device_stages - 1]:
+            if self._is_last(stage):
                 held.update((o, self._shelter.take(o.type)) for o in self.plan.held)
-            copies = [self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
-            copies += stage.updates
-            if slot is not None:
-                copies += (self._resources.copy(o, slot.buffer, offset) for o, offset in stage.readbacks)
+            kept = [self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
             if recorder is not None:
                 recorder.host("upload", start)
-                number = recorder.submit(stage, copies, before)
-            else:
+                number = recorder.submit(stage, [*kept, *self._copies(stage, slot)], before)
+            elif before or kept:  # which differ from run to run
+                copies = [*kept, *self._copies(stage, slot)]
                 number = submit(self.device.wgpu, stage.dispatches, copies, before)
+            else:
+                number = submit_recorded(self.device.wgpu, self._recorded(stage, slot))
             submitted = time.perf_counter()
             if slot is not None:
                 slot.mapping = MappedRead(self.device.wgpu, slot.buffer, number, self.device.turn)
@@ -140,6 +141,38 @@ class Executor:
             self.stats.upload_seconds += uploaded - start
             self.stats.encode_seconds += submitted - uploaded
             return slot
+
+    def record_ahead(self, stage: Stage, slot: Slot) -> None:
+        """Record a stage of the next run that gets a slot, while the device computes.
+
+        Nothing is recorded after a first run, which may be the only one, and for copies that differ from run
+        to run. Raises DeviceError: a device that fails here is lost, and the results must not be read.
+        """
+        recordings = self._resources.recordings
+        differ = self.plan.held and self._is_last(stage)
+        if self.stats.runs > 1 and not differ and not recordings.has(stage, slot.buffer):
+            began = time.perf_counter()
+            with device_errors(self.device):
+                recordings.put(stage, slot.buffer, self._record(stage, slot))
+            self.stats.ahead_seconds += time.perf_counter() - began
+
+    def _recorded(self, stage: Stage, slot: Slot | None) -> Any:
+        """Return the commands of a stage, for one submission."""
+        found = self._resources.recordings.take(stage, slot and slot.buffer)
+        return self._record(stage, slot) if found is None else found
+
+    def _record(self, stage: Stage, slot: Slot | None) -> Any:
+        return record(self.device.wgpu, stage.dispatches, self._copies(stage, slot))
+
+    def _copies(self, stage: Stage, slot: Slot | None) -> Iterator[Copy]:
+        """Give the copies that follow the dispatches of a stage in every run."""
+        yield from stage.updates
+        if slot is not None:
+            yield from (self._resources.copy(o, slot.buffer, offset) for o, offset in stage.readbacks)
+
+    def _is_last(self, stage: Stage) -> bool:
+        """Tell whether this is the last stage on the device."""
+        return stage is self.stages[self.device_stages - 1]
 
     def _bring(self, operand: Operand, value: Array | Held) -> Iterator[Copy]:
         """Write an operand's value to its place, or give the copy that does so on the device."""

@@ -48,9 +48,17 @@ class Copy:
 def submit(
     device: Any, dispatches: Iterable[Dispatch], copies: Iterable[Copy], before: Iterable[Copy] = ()
 ) -> int:
-    """Record dispatches into one compute pass, and copies around it, and submit; the submission's number.
+    """Record and submit, see record(); return the submission's number."""
+    return submit_recorded(device, record(device, dispatches, copies, before))
 
-    Raises wgpu's errors: what is wrong in a pass is found when its encoder is finished.
+
+def record(
+    device: Any, dispatches: Iterable[Dispatch], copies: Iterable[Copy], before: Iterable[Copy] = ()
+) -> Any:
+    """Record dispatches into one compute pass, and copies around it.
+
+    Returns commands for submit_recorded() or discard(): for one of them, once. Raises wgpu's errors: what is
+    wrong in a pass is found when its encoder is finished.
     """
     null = ffi.NULL
     encoder = libf.wgpuDeviceCreateCommandEncoder(device._internal, null)
@@ -58,14 +66,23 @@ def submit(
         _copy(encoder, before)
         _record(encoder, dispatches)
         _copy(encoder, copies)
-        commands = libf.wgpuCommandEncoderFinish(encoder, null)
-        try:
-            queue, batch = device.queue._internal, ffi.new("WGPUCommandBuffer[]", [commands])
-            return int(libf.wgpuQueueSubmitForIndex(queue, 1, batch))
-        finally:
-            lib.wgpuCommandBufferRelease(commands)
+        return libf.wgpuCommandEncoderFinish(encoder, null)
     finally:
         lib.wgpuCommandEncoderRelease(encoder)
+
+
+def submit_recorded(device: Any, commands: Any) -> int:
+    """Submit what record() has returned; return the submission's number. Raises wgpu's errors."""
+    try:
+        queue, batch = device.queue._internal, ffi.new("WGPUCommandBuffer[]", [commands])
+        return int(libf.wgpuQueueSubmitForIndex(queue, 1, batch))
+    finally:
+        discard(commands)
+
+
+def discard(commands: Any) -> None:
+    """Free what record() has returned."""
+    lib.wgpuCommandBufferRelease(commands)
 
 
 def _copy(encoder: Any, copies: Iterable[Copy]) -> None:

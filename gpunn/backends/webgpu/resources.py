@@ -14,6 +14,7 @@ from gpunn.backends.interrupt import check
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import Constant, padded
 from gpunn.backends.webgpu.native import Copy, Dispatch
+from gpunn.backends.webgpu.recordings import Recordings
 from gpunn.backends.webgpu.ring import Ring
 from gpunn.backends.webgpu.shader import key_of, param_block, source, target
 from gpunn.backends.webgpu.stage import Stage
@@ -41,6 +42,7 @@ class Resources:
         self._arenas: list[Any] = []
         self._slots: dict[Operand | Scratch, Slot] = {}
         self.late_updates: tuple[Copy, ...] = ()
+        self.recordings = Recordings()
         before = device.pipeline_count
         with self._freed_on_error():
             self._lay_out_memory()
@@ -78,10 +80,12 @@ class Resources:
     def free(self, buffer: Any) -> None:
         """Free a buffer, in whatever state it is."""
         self.give_up(buffer)
+        self.recordings.forget(buffer)
         self.device.memory.free(buffer)
 
     def release(self) -> None:
         """Free all of it; a second call frees what is left."""
+        self.recordings.clear()
         while self._constants:
             self.device.constants.release(self._constants[-1])
             self._constants.pop()

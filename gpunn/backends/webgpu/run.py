@@ -75,6 +75,8 @@ class Run:
             # The slot has no mapping, or another owner, where Ctrl-C came after the results had been taken.
             if slot.owner is self and slot.mapping is not None:
                 try:
+                    if self._recorder is None:
+                        self._executor.record_ahead(stage, slot)
                     began = time.perf_counter()
                     self._executor.read(stage, slot.mapping, self._values)
                     if self._recorder is not None:

@@ -1,0 +1,107 @@
+"""Stages recorded ahead: who records when, the answers, and that everything recorded is freed once."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.backends.webgpu import executor, native, recordings
+from gpunn.backends.webgpu.recordings import Recordings
+from gpunn.backends.webgpu.stage import Stage
+from gpunn.planning.partition import DEVICE
+from gpunn.planning.plan import Segment
+from tests.backends.test_results_on_device import X, loop, rounds
+from tests.compilation.test_runtime import photo, small_model
+from tests.rounds import by_rounds
+
+STAGES = [Stage(Segment(DEVICE, ())) for _ in range(2)]
+
+
+@pytest.fixture
+def noted(gpu: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what is recorded (R), submitted (S) and freed (F), in its order."""
+    found: list[str] = []
+
+    def note(module: Any, name: str, letter: str) -> None:
+        usual = getattr(module, name)
+
+        def noting(*arguments: Any) -> Any:
+            found.append(letter)
+            return usual(*arguments)
+
+        monkeypatch.setattr(module, name, noting)
+
+    for module, name, letter in (
+        (executor, "record", "R"),
+        (executor, "submit_recorded", "S"),
+        (native, "discard", "F"),
+        (recordings, "discard", "F"),
+    ):
+        note(module, name, letter)
+    return found
+
+
+def test_from_the_third_run_on_a_run_only_submits(noted: list[str]) -> None:
+    with small_model().compile("cpu") as reference, small_model().compile("webgpu") as compiled:
+        for seed in range(5):
+            np.testing.assert_allclose(compiled(photo(seed)), reference(photo(seed)), rtol=1e-5)
+            assert (compiled.stats.ahead_seconds > 0) == (seed > 0), "a first run may be the only one"
+        assert "".join(noted) == "RSF" + "RSFR" + 3 * "SFR"
+    assert "".join(noted).endswith("SFRF"), "close() frees what has not been submitted"
+    assert noted.count("R") == noted.count("F")
+
+
+def test_frames_in_flight_have_recordings_of_their_own(noted: list[str]) -> None:
+    with small_model().compile("webgpu", gpunn.Preference.SUSTAINED_SPEED) as compiled:
+        wanted = [compiled(photo(seed)).tolist() for seed in range(3)]
+        frames = [photo(seed % 3) for seed in range(30)]
+        found = [scores.tolist() for scores in compiled.stream(frames)]
+        assert found == list(itertools.islice(itertools.cycle(wanted), len(frames)))
+        assert noted.count("S") == 33 and noted.count("R") - noted.count("S") <= 3
+    assert noted.count("R") == noted.count("F")
+
+
+def test_what_a_forgotten_compilation_has_recorded_is_freed(noted: list[str]) -> None:
+    compiled = small_model().compile("webgpu")
+    for _ in range(3):
+        compiled(photo())
+    assert noted[-1] == "R"
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        del compiled
+        gc.collect()
+    with small_model().compile("webgpu"):
+        assert noted.count("R") == noted.count("F")
+
+
+def test_results_that_stay_on_the_device_are_copied_to_other_places(
+    noted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their buffers differ from run to run: only rounds that begin with the host's arrays use recordings."""
+    by_rounds(monkeypatch)
+    with loop().compile("webgpu") as compiled:
+        for scale in (100, 3, 50):
+            x, y, _ = rounds(X * scale, X)
+            for found, expected in zip(compiled(X * scale, X), (x, y), strict=True):
+                np.testing.assert_array_equal(found, expected)
+            assert noted.count("S") <= noted.count("R") <= noted.count("S") + 1
+            assert noted.count("S") <= 3, "once for each call"
+
+
+def test_recordings_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[str] = []
+    monkeypatch.setattr(recordings, "discard", freed.append)
+    kept, buffers = Recordings(), [bytearray(1), bytearray(2)]
+    for (n, stage), (m, buffer) in itertools.product(enumerate(STAGES), enumerate(buffers)):
+        kept.put(stage, buffer, f"{n}{m}")
+    assert kept.take(STAGES[0], buffers[0]) == "00"
+    assert kept.take(STAGES[0], buffers[0]) is None and not kept.has(STAGES[0], buffers[0])
+    kept.forget(buffers[1])
+    assert sorted(freed) == ["01", "11"]
+    kept.clear()
+    kept.clear()
+    assert freed[2:] == ["10"] and kept.take(STAGES[1], buffers[0]) is None
