@@ -4,6 +4,8 @@
 // begin_loop(local), goes_on(local), which tells all the same, run_round(local), end_loop(local, more); p.rounds, the
 // most that there are; p.first and p.last, 1 in the first and the last dispatch of a loop.
 
+fn entry(place: u32) -> u32 { return u32(table_data[place]); }
+
 fn copy_words(to: u32, place: u32, count: u32, local: u32) {
   for (var i = local; i < count; i += WX) { memory_data[to + i] = memory_data[place + i]; }
 }

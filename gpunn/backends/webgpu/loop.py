@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from gpunn.backends.webgpu.loop_rounds import dispatches
 from gpunn.backends.webgpu.loop_shader import WIDTH, with_width
 from gpunn.backends.webgpu.loop_writer import Writer
 from gpunn.device import DeviceProperties
@@ -37,9 +38,11 @@ def lower_loop(operation: Operation, device: DeviceProperties, lower: Lower) -> 
         raise Unsupported(operation.definition.host_reason)
     try:
         kernels = {o: _lowered(o, lower) for g in graphs for o in g.operations if not o.definition.alias}
-        if device.software:
+        for width in (NARROW, WIDTH) if device.software else (WIDTH,):
             with suppress(Unsupported):
-                return _kernels(operation, kernels, NARROW, rounds, device)
+                return _kernels(operation, kernels, width, rounds, device)
+        if condition is None:
+            return dispatches(operation, kernels, rounds)
         return _kernels(operation, kernels, WIDTH, rounds, device)
     except Unsupported as reason:
         raise Unsupported(f"the host runs each round: {reason}") from None

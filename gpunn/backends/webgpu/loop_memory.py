@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from gpunn.backends.webgpu.loop_shader import words
 from gpunn.backends.webgpu.loop_words import words_of
-from gpunn.graph.operation import Operand
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Scratch, Unsupported, ceil_div
 from gpunn.types import Array
 
@@ -110,3 +112,21 @@ def begin_of_view(kernel: Kernel) -> int | None:
     assert isinstance(size, tuple) and isinstance(begin, int)
     dense = params["size_hi"] == (1, 1, 1, 1) and size[:3] == (1, 1, 1) and walks == {(0, 0, 0, 1)}
     return begin * kernel.lanes if dense or params["count"] == 1 else None
+
+
+def overwriting(body: Graph) -> dict[Operation, Operand]:
+    """Return the operations that may write their result where their first operand lies: state that only they
+    read, and of which they make the next round's.
+    """
+    readers = Counter(i for o in body.operations for i in o.inputs)
+    readers.update(body.outputs)
+    following = dict(zip(body.inputs, body.outputs, strict=True))
+    return {
+        operation: operand
+        for operation in body.operations
+        if (operand := operation.inputs[0]) is not None
+        and readers[operand] == 1
+        and not operation.definition.alias
+        and following.get(operand) is operation.outputs[0]
+        and operation.definition.overwrites
+    }

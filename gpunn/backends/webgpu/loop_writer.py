@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpunn.backends.webgpu.loop_memory import LoopMemory, begin_of_view, count_words
+from gpunn.backends.webgpu.loop_memory import LoopMemory, begin_of_view, count_words, overwriting
 from gpunn.backends.webgpu.loop_shader import (
     FOURS,
     WIDTH,
@@ -67,7 +66,7 @@ class Writer:
                 self._memory.alias(operation.outputs[0], operation.inputs[0])
         for operand in self.body.inputs:
             self._memory.place(operand)
-        self._overwriting = _overwriting(self.body)
+        self._overwriting = overwriting(self.body)
         for operation, operand in self._overwriting.items():
             self._memory.share(operation.outputs[0], operand)
 
@@ -136,17 +135,21 @@ class Writer:
         self._steps.append(" ".join(lines))
 
     def _groups(self, kernel: Kernel, prefix: str) -> str:
-        """Write the call of a kernel for each of its workgroups."""
+        """Write the call of a kernel for each of its workgroups.
+
+        Their numbers come from the table: Mesa unrolls loops of known length, and then compiles for long.
+        """
         groups = kernel.groups
         at = ", ".join(axis if count > 1 else "0u" for axis, count in zip("xyz", groups, strict=True))
         all_groups = ", ".join(f"{count}u" for count in groups)
         call = f"{prefix}main({prefix}Invocation(vec3<u32>({at}), vec3<u32>({all_groups}), local));"
         total = math.prod(groups)
-        if total > 1 and "var<workgroup>" in self._texts[int(prefix[1:-1])]:
+        if total > 1 and not kernel.any_width and "var<workgroup>" in self._texts[int(prefix[1:-1])]:
             call += " workgroupBarrier();"
         for axis, count in zip("xyz", groups, strict=True):
             if count > 1:
-                call = f"for (var {axis} = 0u; {axis} < {count}u; {axis}++) {{ {call} }}"
+                end = self._memory.constant(np.array([count], np.int32))
+                call = f"for (var {axis} = 0u; {axis} < entry({end}u); {axis}++) {{ {call} }}"
         self.work += ceil_div(total * self.width, WIDTH) * (1 + kernel.loop_iterations)
         if self.work > MAX_WORK:
             raise Unsupported("a round is more than one workgroup should do")
@@ -272,24 +275,6 @@ class Writer:
         value = read.pack(*values) if read.pack else values[0]
         assert value is not None
         return self._memory.constant(value), True
-
-
-def _overwriting(body: Graph) -> dict[Operation, Operand]:
-    """Return the operations that may write their result where their first operand lies: state that only they
-    read, and of which they make the next round's.
-    """
-    readers = Counter(i for o in body.operations for i in o.inputs)
-    readers.update(body.outputs)
-    following = dict(zip(body.inputs, body.outputs, strict=True))
-    return {
-        operation: operand
-        for operation in body.operations
-        if (operand := operation.inputs[0]) is not None
-        and readers[operand] == 1
-        and not operation.definition.alias
-        and following.get(operand) is operation.outputs[0]
-        and operation.definition.overwrites
-    }
 
 
 def _stores(operand: Operand) -> int:

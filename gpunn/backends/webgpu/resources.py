@@ -125,10 +125,12 @@ class Resources:
             [(p.operation, k) for p in segment.placements for k in p.kernels if 0 not in k.groups]
             for segment in self.plan.segments
         ]
-        self._params, offsets = self._upload_params([k for recipe in recipes for _, k in recipe])
+        alone = {id(k): (o, k) for recipe in recipes for o, k in recipe}  # the rounds of a loop share theirs
+        self._params, offsets = self._upload_params([k for _, k in alone.values()])
+        made = {number: self._dispatch(o, k, next(offsets)) for number, (o, k) in alone.items()}
         stages: list[Stage] = []
         for segment, recipe in zip(self.plan.segments, recipes, strict=True):
-            dispatches = tuple(self._dispatch(operation, k, next(offsets)) for operation, k in recipe)
+            dispatches = tuple(made[id(k)] for _, k in recipe)
             readbacks = tuple(_packed(segment.readbacks))
             stages.append(Stage(segment, dispatches, (), readbacks, tuple(recipe)))
         updates = tuple(self.copy(o, *self.place(v)) for v, o in self.plan.device_updates.items())
