@@ -116,7 +116,7 @@ def _choose(model: Graph, backend: str, low_power: bool, device: str | int | Non
     """Return the device to use, None for the CPU backend."""
     if backend == "cpu":
         return None
-    if device is not None and not isinstance(device, (str, int)):
+    if device is not None and (isinstance(device, bool) or not isinstance(device, (str, int))):
         raise ModelError(f"device must be a number, a PCI id or a part of a name, got {device!r}")
     if backend == "webgpu" or device is not None:
         opened: Device = gpu_devices().open_device(device, low_power)

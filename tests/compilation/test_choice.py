@@ -56,7 +56,7 @@ def test_a_device_that_is_not_there(gpu: str) -> None:
         small().compile("webgpu", device=99)
 
 
-@pytest.mark.parametrize("wrong", [1.5, b"x", [0]])
+@pytest.mark.parametrize("wrong", [1.5, True, b"x", [0]])
 def test_a_device_of_no_kind_is_refused(wrong: object) -> None:
     with pytest.raises(gpunn.ModelError, match="device must be a number, a PCI id or a part of a name"):
         small().compile("webgpu", device=wrong)  # type: ignore[arg-type]
