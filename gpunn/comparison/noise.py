@@ -4,19 +4,24 @@ The model is computed exactly CHAINS times with added noise: every result gets n
 within the spread that its operation's arithmetic has (gpunn.comparison.tolerance). The tolerance of a tensor
 that a side computed from its own inputs is MARGIN times the largest difference that this noise makes. The
 noise is larger than real rounding errors, because it assumes that every rounding is a full one. The margin is
-for effects that a few draws miss.
+for effects that a few draws miss. Operations in the bodies of loops and branches get their noise in each
+round. If a loop with noise does not end in twice the rounds of the exact one, the tolerance is infinite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpunn.comparison.exact import evaluate, renamed, widen
+from gpunn.comparison.exact import evaluate, renamed, start, widen
 from gpunn.comparison.sides import Arithmetic, stored
 from gpunn.comparison.tolerance import Bound, bounds
+from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.parts import OpenBody
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array
 
@@ -52,13 +57,31 @@ class Chains:
         for values in self._values[sample]:
             same = variant is operation and all(values[o] is exact[o] for o in inputs)
             given = renamed(operation, variant, values)
-            moved = results if same else evaluate(variant, given)
-            limits = bounds(variant, given, moved, self.arithmetic)
+            try:
+                moved = self._moved(variant, given, results if same else None)
+            except _EndlessError:
+                values.update(zip(operation.outputs, results, strict=True))
+                return [math.inf] * len(results)
             for number, operand in enumerate(operation.outputs):
-                noisy = self._noisy(operand, moved[number], limits[number])
-                values[operand] = noisy
-                found[number] = max(found[number], MARGIN * _distance(noisy, results[number]))
+                values[operand] = moved[number]
+                found[number] = max(found[number], MARGIN * _distance(moved[number], results[number]))
         return found
+
+    def _moved(
+        self, operation: Operation, values: Mapping[Operand, Array], results: tuple[Array, ...] | None
+    ) -> tuple[Array, ...]:
+        """Compute an operation with noise; `results` are those without, if they are known."""
+        if has_bodies(operation):
+            rounds = _Rounds()
+            _by_bodies(operation, values, rounds, lambda _, __, exact: exact)
+            return _by_bodies(operation, values, _Rounds(2 * rounds.count + 16), self._with_noise)
+        return self._with_noise(operation, values, results or evaluate(operation, values))
+
+    def _with_noise(
+        self, operation: Operation, values: Mapping[Operand, Array], results: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        limits = bounds(operation, values, results, self.arithmetic)
+        return tuple(map(self._noisy, operation.outputs, results, limits))
 
     def _noisy(self, operand: Operand, value: Array, bound: Bound) -> Array:
         if not bound.spread.any():
@@ -80,6 +103,67 @@ class Chains:
             for values in chains:
                 for operand in operands:
                     values.pop(operand, None)
+
+
+class _EndlessError(Exception):
+    """A loop with noise does not end as the exact one does."""
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """A count of the bodies that ran, of which there may be `most`."""
+
+    most: float = math.inf
+    count: int = 0
+
+    def begin(self) -> None:
+        """Count one more. Raises _EndlessError if it is one too many."""
+        self.count += 1
+        if self.count > self.most:
+            raise _EndlessError
+
+
+# Changes the results of an operation on values.
+_Change = Callable[[Operation, Mapping[Operand, Array], tuple[Array, ...]], tuple[Array, ...]]
+
+
+def has_bodies(operation: Operation) -> bool:
+    """Tell whether there are graphs among the attributes of an operation."""
+    return any(isinstance(value, (Graph, OpenBody)) for value in operation.attrs.values())
+
+
+def _by_bodies(
+    operation: Operation, values: Mapping[Operand, Array], rounds: _Rounds, change: _Change
+) -> tuple[Array, ...]:
+    """Compute an operation, with the results of those in its bodies changed; count the bodies that run."""
+    if not has_bodies(operation):
+        return change(operation, values, evaluate(operation, values))
+
+    def run(graph: Graph, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        known = start(graph, inputs)
+        for inner in graph.operations:
+            known.update(zip(inner.outputs, _by_bodies(inner, known, rounds, change), strict=True))
+        return tuple(known[o] if o.value is None else widen(o.value) for o in graph.outputs)
+
+    attrs = {
+        name: _ChangedBody(v if isinstance(v, Graph) else v.model, run=run, begin=rounds.begin)
+        if isinstance(v, (Graph, OpenBody))
+        else v
+        for name, v in operation.attrs.items()
+    }
+    return evaluate(replace(operation, attrs=attrs), values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChangedBody(OpenBody):
+    """A body that is computed by another function; `begin` is called before."""
+
+    run: Callable[[Graph, Sequence[Array]], tuple[Array, ...]]
+    begin: Callable[[], None]
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        self.begin()
+        return self.computed(inputs, self.run)
 
 
 def _distance(a: Array, b: Array) -> float:

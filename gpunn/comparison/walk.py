@@ -12,7 +12,7 @@ from gpunn.comparison.check import Checked
 from gpunn.comparison.exact import evaluate, narrow, renamed, start
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Health, health
-from gpunn.comparison.noise import Chains
+from gpunn.comparison.noise import Chains, has_bodies
 from gpunn.comparison.result import Layer, LayerSide
 from gpunn.comparison.sides import Arithmetic, reals, stored
 from gpunn.comparison.source import LayerSource
@@ -142,7 +142,9 @@ class Walk:
                 expected = evaluate(variant, given)
                 limits = bounds(variant, given, expected, side.info.arithmetic)
                 for k, operand in enumerate(variant.outputs):
-                    alone[k].add(operand, expected[k], results[k], limits[k].limit)
+                    inside = tolerances if has_bodies(operation) else None  # of the rounding in bodies
+                    limit = limits[k].limit if inside is None else inside[k]
+                    alone[k].add(operand, expected[k], results[k], limit)
             own = side.accumulated(number)
             if own is not None and tolerances is not None:
                 for k, operand in enumerate(operation.outputs):

@@ -66,10 +66,14 @@ class OpenBody:
         return None if graph.pending else graph.output_types
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return self.computed(inputs, Graph.evaluate)
+
+    def computed(self, inputs: Sequence[Array], evaluate: Evaluate) -> tuple[Array, ...]:
+        """Return the outputs, with each part of the graph computed by a function."""
         shapes = [x.shape for x in inputs]
         same = shapes == [i.type.shape for i in self.model.inputs]
-        last = parts(self.model if same else rebuilt(self.model, shapes), inputs, Graph.evaluate)[-1]
-        return last.graph.evaluate(last.inputs)[: len(self.model.outputs)]
+        last = parts(self.model if same else rebuilt(self.model, shapes), inputs, evaluate)[-1]
+        return evaluate(last.graph, last.inputs)[: len(self.model.outputs)]
 
 
 def walk(graph: Graph) -> Iterator[Graph]:
