@@ -1,9 +1,9 @@
 //!use flat
 // Depthwise convolution over height and width, with a channel multiplier.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
-// the functions of lib/real.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW (stride), p.DH, p.DW (dilation), p.PT,
-// p.PL (padding), p.C, p.N, p.MULTIPLIER, p.TILES (OW / 4, rounded up), p.count (N * TILES * batch * OH); SLIDE (1: the
-// stride along x equals the dilation). An invocation computes 4 output pixels along x, of one V of channels; numbers of
+// the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.KW, p.SH, p.SW (stride), p.DH, p.DW (dilation), p.PT, p.PL
+// (padding), p.C, p.N, p.MULTIPLIER, p.TILES (OW / 4, rounded up), p.count (N * TILES * batch * OH); p.first and p.end:
+// the rows and columns of the window to add up here; SLIDE (1: the stride along x equals the dilation). An invocation computes 4 output pixels along x, of one V of channels; numbers of
 // invocations count V's, then tiles, then rows.
 // If SLIDE is 1, a step moves the four pixels by one, and three of the four values are there already. Places before the
 // first row or column wrap to large numbers, so one comparison tells inside from outside.
@@ -22,11 +22,14 @@ fn compute(i: u32) {
   let image = line / p.OH;
   let top = (line - image * p.OH) * p.SH - p.PT;
   let left = ox * p.SW - p.PL;
-  var a0 = begin(n);
-  var a1 = a0;
-  var a2 = a0;
-  var a3 = a0;
-  for (var ky = 0u; ky < p.KH; ky++) {
+  let begins = vec2<u32>(p.first.xy);
+  let ends = vec2<u32>(p.end.xy);
+  let o = (line * p.OW + ox) * p.N + n;
+  var a0 = begin(o, n);
+  var a1 = begin(o + p.N, n);
+  var a2 = begin(o + 2u * p.N, n);
+  var a3 = begin(o + 3u * p.N, n);
+  for (var ky = begins.x; ky < ends.x; ky++) {
     let row = top + ky * p.DH;
     if (row >= p.H) { continue; }
     let base = (image * p.H + row) * p.W;
@@ -35,11 +38,12 @@ fn compute(i: u32) {
     var x2 = V();
     var x3 = V();
     if (SLIDE == 1u) {
-      x1 = fetch(base, left, c);
-      x2 = fetch(base, left + p.SW, c);
-      x3 = fetch(base, left + 2u * p.SW, c);
+      let column = left + begins.y * p.DW;
+      x1 = fetch(base, column, c);
+      x2 = fetch(base, column + p.SW, c);
+      x3 = fetch(base, column + 2u * p.SW, c);
     }
-    for (var kx = 0u; kx < p.KW; kx++) {
+    for (var kx = begins.y; kx < ends.y; kx++) {
       let w = loadv_w((ky * p.KW + kx) * p.N + n);
       let column = left + kx * p.DW;
       if (SLIDE == 1u) {
@@ -58,7 +62,6 @@ fn compute(i: u32) {
       a3 = add(a3, x3, w);
     }
   }
-  let o = (line * p.OW + ox) * p.N + n;
   put(o, n, a0);
   if (ox + 1u < p.OW) { put(o + p.N, n, a1); }
   if (ox + 2u < p.OW) { put(o + 2u * p.N, n, a2); }

@@ -1,14 +1,13 @@
 // Sums of products of reals: how operands are read, products added and sums stored. lib/requantize.wgsl and
 // lib/requantize_int64.wgsl have the same functions for quantised tensors.
-// Expects bias, y, apply.
+// Expects y, apply.
 
 alias Sum = V;
 
 fn enter(x: V) -> V { return x; }
 fn weigh(w: V) -> V { return w; }
 
-// The first value of the sums of output channels n; sums with one more product.
-fn begin(n: u32) -> Sum { return loadv_bias(n); }
+// Sums with one more product.
 fn add(sum: Sum, x: V, w: V) -> Sum { return sum + x * w; }
 
 // Stores the sums of output channels n as element i.

@@ -7,11 +7,10 @@
 
 alias Sum = V;
 
-fn begin(n: u32) -> Sum { return loadv_bias(n); }
 fn add(sum: Sum, x: V, w: V) -> Sum { return sum + x * w; }
 
 // The sums of output channels n from the products with the lower and with the upper bytes of x.
-fn of_planes(n: u32, low: V, high: V) -> Sum { return begin(n) + low + high * 256; }
+fn of_planes(n: u32, low: V, high: V) -> Sum { return loadv_bias(n) + low + high * 256; }
 
 // The sums of output channels n as stored integers.
 fn requantize(n: u32, sum: V) -> V {

@@ -7,7 +7,7 @@
 
 struct Sum { low: V, high: V }
 
-fn begin(n: u32) -> Sum { return Sum(V(), V()); }
+fn begin(i: u32, n: u32) -> Sum { return Sum(V(), V()); }
 
 fn add(sum: Sum, x: V, w: V) -> Sum {
   let product = x * w;

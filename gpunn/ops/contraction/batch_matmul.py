@@ -18,6 +18,7 @@ from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
+from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.strides import broadcast_strides, merge
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
@@ -50,18 +51,28 @@ def _plain(call: Call) -> bool:
     return call.x.dtype is DType.INT8 and call.x.quantization is None
 
 
-def _kernel(call: Call) -> Kernel:
+def _kernels(call: Call) -> list[Kernel]:
     real = _real_kernel(call)
     if not _plain(call):
-        return real
+        return real_sums(call, real, _boxes(call))
     one = np.zeros(call.y.shape[-1], np.int64)
-    sums = of_integers(call, real, _depth(call), Rescaling(0, 0, 0, one, one, 0, (0, 0)))
-    reads = (*sums.reads[:-1], Read("scales", None))
-    return replace(sums, reads=reads, functions={"finish": AS_SUMMED})
+    how = Rescaling(0, 0, 0, one, one, 0, (0, 0))
+    return [_stored_as_summed(k) for k in of_integers(call, real, _depth(call), how, _boxes(call))]
+
+
+def _stored_as_summed(kernel: Kernel) -> Kernel:
+    reads = tuple(Read("scales", None) if read.name == "scales" else read for read in kernel.reads)
+    return replace(kernel, reads=reads, functions={**kernel.functions, "finish": AS_SUMMED})
+
+
+def _boxes(call: Call) -> list[Box]:
+    """Return the parts of the sums of _real_kernel()."""
+    return boxes((_depth(call),), call.device.max_loop_iterations)
 
 
 def _real_kernel(call: Call) -> Kernel:
-    (rows, depth), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
+    """Make the kernel that real_sums() or of_integers() completes for parts of a sum."""
+    (rows, _), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
     a, b, batch = call.x, call.input(1), call.y.shape[:-2]
     if not fits_i32(a.size, b.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
@@ -79,7 +90,6 @@ def _real_kernel(call: Call) -> Kernel:
         params={
             "count": call.y.size // lanes,
             "M": rows,
-            "K": depth,
             "N": columns // lanes,
             "batch": dims4(sizes, 1),
             "a_batch": dims4(walks[0], 0),
@@ -87,9 +97,8 @@ def _real_kernel(call: Call) -> Kernel:
             "a_step": (*_steps(a.shape, call["adj_a"]), 0, 0),
             "b_step": (down // lanes, across, 0, 0),
         },
-        libraries=("real",),
+        libraries=("real", "chain"),
         lanes=lanes,
-        loop_iterations=depth,
         reason=f"{lanes} columns of a row in an invocation",
     )
 
@@ -127,16 +136,16 @@ def _integer(call: Call) -> Callable[..., Array]:
     return integer_product(call, real, axis, _ROUNDING)
 
 
-def _integer_kernel(call: Call) -> Kernel:
-    _, depth = _matrix(call, 0, "adj_a")
-    return of_integers(call, _real_kernel(call), depth, rescaling(call, _ROUNDING))
+def _integer_kernels(call: Call) -> list[Kernel]:
+    how = rescaling(call, _ROUNDING)
+    return of_integers(call, _real_kernel(call), _depth(call), how, _boxes(call))
 
 
 @op(
     _infer,
-    _kernel,
+    _kernels,
     flops=lambda call: 2 * call.y.size * _depth(call),
-    quantized=Quantized.prepared(_integer, _integer_kernel, _check, QUANTIZED),
+    quantized=Quantized.prepared(_integer, _integer_kernels, _check, QUANTIZED),
     filter=Filter(),
     accuracy=sums(_depth),
     dtypes=(DType.INT8,),

@@ -40,6 +40,7 @@ from gpunn.ops.contraction.product_kernel import (
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
+from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
@@ -49,7 +50,6 @@ from gpunn.ops.kernels.window import (
     pad_input,
     resolve,
     seen,
-    window_iterations,
     window_params,
 )
 from gpunn.ops.memory import empty
@@ -99,7 +99,7 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         kernel = tile_kernel(call, form.window.size, params, channel_reads(call), "window", {})
         yield Candidate([kernel], "tiles of pixels and channels")
         reason = "one output value an invocation"
-    yield Candidate([one_by_one(call, form, reason)], reason)
+    yield Candidate(real_sums(call, one_by_one(call, form, reason), form.boxes(call)), reason)
 
 
 def _form(call: Call) -> Form:
@@ -208,7 +208,17 @@ def _infer_depthwise(call: Call) -> TensorType:
     return x.with_shape((x.shape[0], *_window(call).out, channels))
 
 
+def _depthwise_kernels(call: Call) -> list[Kernel]:
+    return real_sums(call, _depthwise_kernel(call), _depthwise_boxes(call))
+
+
+def _depthwise_boxes(call: Call) -> list[Box]:
+    """Return the parts of the sums of _depthwise_kernel()."""
+    return boxes(_window(call).size, call.device.max_loop_iterations)
+
+
 def _depthwise_kernel(call: Call) -> Kernel:
+    """Make the kernel that real_sums() or of_integers() completes for parts of a sum."""
     window = _window(call)
     _, height, width, depth = call.x.shape
     batch, out_height, out_width, channels = call.y.shape
@@ -234,9 +244,8 @@ def _depthwise_kernel(call: Call) -> Kernel:
         },
         constants={"SLIDE": int(window.stride[1] == window.dilation[1])},
         functions=activation_function(call),
-        libraries=("real",),
+        libraries=("real", "chain"),
         lanes=lanes,
-        loop_iterations=window_iterations(window),
         reason=f"{DEPTHWISE_COLUMNS} pixels x {lanes} channels in registers"
         + ("" if lanes == 4 else f"; multiplier {multiplier}, {depth} input channels"),
     )
@@ -258,7 +267,8 @@ def _integer_depthwise_kernels(call: Call) -> Kernels:
     if call.x.quantization is not None and constants_only(call):
         cells = math.prod(call.input(1).shape[1:3])
         how = rescaling(call, _DEPTHWISE_ROUNDING)
-        return of_integers(call, _depthwise_kernel(call), cells, how, centre_filter)
+        parts = _depthwise_boxes(call)
+        return of_integers(call, _depthwise_kernel(call), cells, how, parts, centre_filter)
     form = Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3)
     return product_kernels(call, form, _DEPTHWISE_ROUNDING)
 
@@ -269,7 +279,7 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
 
 @op(
     _infer_depthwise,
-    _depthwise_kernel,
+    _depthwise_kernels,
     flops=lambda call: 2 * call.y.size * math.prod(call.input(1).shape[1:3]),
     unbounded=True,
     algebra=Algebra(border=Border.ZERO),

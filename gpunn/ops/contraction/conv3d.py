@@ -19,7 +19,6 @@ from gpunn.kernel import (
     ceil_div,
     fits_i32,
     flat_threads,
-    nested,
     vec_width,
 )
 from gpunn.ops.accuracy import sums
@@ -29,6 +28,7 @@ from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.matmul import pack_bias
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.chain import boxes, real_sums
 from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import MAX_PADDED, along
 from gpunn.ops.op import Op, op
@@ -117,12 +117,13 @@ def _kernels(call: Call) -> Iterator[Candidate]:
     reason = "the filter is not a constant" if call["groups"] == 1 else f"{call['groups']} groups"
     if call["groups"] == 1 and constants_only(call):
         depth, height, width = call.input(1).shape[:3]
-        kernel = tile_kernel(
-            call, (depth * height, width), _params(call), _packed(call), "volume", {"KROWS": height}
-        )
+        rows = {"KROWS": height}
+        kernel = tile_kernel(call, (depth * height, width), _params(call), _packed(call), "volume", rows)
         yield Candidate([kernel], "tiles of cells and channels")
         reason = "one output cell an invocation"
-    yield Candidate([_cell_kernel(call, reason)], reason)
+    depth, height, width, channels = call.input(1).shape[:4]
+    parts = boxes((depth * height, width, channels), call.device.max_loop_iterations)
+    yield Candidate(real_sums(call, _cell_kernel(call, reason), parts), reason)
 
 
 def _packed(call: Call) -> tuple[Read, Read]:
@@ -140,8 +141,7 @@ def _pack_filter(filter: Array) -> Array:
 
 
 def _cell_kernel(call: Call, reason: str) -> Kernel:
-    """Make the kernel for any filter."""
-    size = call.input(1).shape[:3]
+    """Make the kernel for any filter, which real_sums() completes for parts of a sum."""
     lanes = vec_width(call.y.shape[4] // call["groups"])
     count = call.y.size // lanes
     return Kernel(
@@ -160,12 +160,13 @@ def _cell_kernel(call: Call, reason: str) -> Kernel:
             "C": call.input(1).shape[3],
             "group": call.y.shape[4] // call["groups"] // lanes,
             "channels": call.x.shape[4],
-            "window": _filled(size),
+            "KW": call.input(1).shape[2],
             **_params(call),
         },
+        constants={"KROWS": call.input(1).shape[1]},
         functions=activation_function(call),
+        libraries=("real", "chain"),
         lanes=lanes,
-        loop_iterations=nested(*size, call.input(1).shape[3]).iterations,
         reason=f"one output cell x {lanes} channels: {reason}",
     )
 

@@ -41,6 +41,7 @@ from gpunn.ops.contraction.product_rescaling import (
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
+from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, chained
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params
 from gpunn.types import Array, DType, TensorType
@@ -95,6 +96,10 @@ class Form:
     groups: int = 1
     axis: int = 0
 
+    def boxes(self, call: Call) -> list[Box]:
+        """Return the parts of the sums of one_by_one()."""
+        return boxes((*self.window.size, self.depth), call.device.max_loop_iterations)
+
 
 def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Candidate]:
     """Yield the ways to compute an op whose sums of products have a form. Raises Unsupported."""
@@ -112,7 +117,7 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
         elif call.input(1).dtype in MIXED and 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
             yield Candidate(_by_planes(call, form, how, terms), "upper and lower bytes")
             reason = "one value at a time"
-    yield Candidate([of_integers(call, one_by_one(call, form, reason), terms, how)], reason)
+    yield Candidate(of_integers(call, one_by_one(call, form, reason), terms, how, form.boxes(call)), reason)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
@@ -203,14 +208,19 @@ def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -
         lanes=lanes,
         reason="sums of products with lower and with upper bytes",
     )
-    joined = of_integers(call, real, terms, how)
+    (joined,) = of_integers(call, real, terms, how, [NO_LOOPS])
     return replace(joined, constants={**joined.constants, "SPLIT": 8}) if has_int64_sums(call) else joined
 
 
 def of_integers(
-    call: Call, real: Kernel, terms: int, how: Rescaling, pack: Callable[..., Array] | None = None
-) -> Kernel:
-    """Convert a kernel of sums of that many real products to one for integers.
+    call: Call,
+    real: Kernel,
+    terms: int,
+    how: Rescaling,
+    parts: Sequence[Box],
+    pack: Callable[..., Array] | None = None,
+) -> list[Kernel]:
+    """Convert a kernel of sums of that many real products to one for integers, or several for parts of a sum.
 
     pack: a function that converts the kernel's filter, a constant, to int32 without its zero point; without
     it, the shader subtracts the zero point.
@@ -227,10 +237,16 @@ def of_integers(
             "SCALES": call.y.shape[-1] // real.lanes,
         },
         functions={"finish": FINISH},
-        libraries=("requantize",),
+        libraries=("requantize", *(() if parts[0] is NO_LOOPS else ("chain",))),
         reason=f"integers: {real.reason}",
     )
-    return _widened(call, kernel, how, terms) if has_int64_sums(call) else kernel
+    if not has_int64_sums(call):
+        return chained(kernel, TensorType(DType.INT32, call.y.shape), parts, {"finish": AS_SUMMED})
+    widened = _widened(call, kernel, how, terms)
+    if len(parts) > 1:
+        raise Unsupported(f"sums of {terms} products of 16 bits are too long for the loops of the device")
+    (part,) = parts
+    return [replace(widened, params={**widened.params, **part.params}, loop_iterations=part.iterations)]
 
 
 def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
@@ -274,7 +290,10 @@ def pack_halves(values: Array) -> Array:
 
 
 def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
-    """Make a kernel for any real convolution, one output value an invocation, on the unpacked filter."""
+    """Make a kernel for any real convolution, one output value an invocation, on the unpacked filter.
+
+    real_sums() or of_integers() completes it for parts of a sum.
+    """
     channels = call.y.shape[-1]
     cells = math.prod(form.window.size)
     return Kernel(
@@ -293,7 +312,6 @@ def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
             "WC": channels if form.axis else form.depth,
         },
         functions=activation_function(call),
-        libraries=("real",),
-        loop_iterations=window_iterations(form.window, form.depth),
+        libraries=("real", "chain"),
         reason=reason,
     )

@@ -7,7 +7,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Pack, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
+from gpunn.kernel import (
+    Kernel,
+    Pack,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    spans,
+    vec_width,
+)
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
@@ -18,13 +29,13 @@ from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
+from gpunn.ops.kernels.chain import Box, real_sums
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
     Window,
     check_window,
     resolve,
-    window_iterations,
     window_params,
 )
 from gpunn.ops.op import Op, Quantized, op
@@ -68,7 +79,23 @@ def _infer(call: Call) -> TensorType:
     return x.with_shape((x.shape[0], *call["size"], channels))
 
 
+def _kernels(call: Call) -> list[Kernel]:
+    return real_sums(call, _kernel(call), _boxes(call))
+
+
+def _boxes(call: Call) -> list[Box]:
+    """Return the parts of the sums of _kernel(): whole windows of a part of the channels."""
+    rows, columns = map(range, _window(call).size)
+    none, one = (Box((rows, columns, range(n))).iterations for n in (0, 1))
+    most, depth = call.device.max_loop_iterations, call.x.shape[3]
+    channels = depth if most is None else (most - none) // max(one - none, 1)
+    if channels < 1:
+        raise Unsupported(f"{one} loop iterations for a channel are over the device's limit of {most}")
+    return [Box((rows, columns, span)) for span in spans(depth, channels)]
+
+
 def _kernel(call: Call) -> Kernel:
+    """Make the kernel that real_sums() or of_integers() completes for parts of a sum."""
     window = _window(call)
     _, height, width, depth = call.x.shape
     batch, out_height, out_width, channels = call.y.shape
@@ -99,9 +126,8 @@ def _kernel(call: Call) -> Kernel:
             "TILES": tiles,
         },
         functions=activation_function(call),
-        libraries=("real",),
+        libraries=("real", "chain"),
         lanes=lanes,
-        loop_iterations=window_iterations(window, depth),
         reason=f"{PIXELS} pixels x {lanes} channels in registers",
     )
 
@@ -113,22 +139,22 @@ def _integer(call: Call) -> Callable[..., Array]:
     return integer_product(call, transpose_conv2d.reference, 0, _ROUNDING)
 
 
-def _integer_kernel(call: Call) -> Kernel:
+def _integer_kernels(call: Call) -> list[Kernel]:
     if call.x.quantization is None:
         raise Unsupported("the filter is quantised, the input is not")
     terms = math.prod(call.input(1).shape[1:])
-    return of_integers(call, _kernel(call), terms, rescaling(call, _ROUNDING), pack_centred)
+    return of_integers(call, _kernel(call), terms, rescaling(call, _ROUNDING), _boxes(call), pack_centred)
 
 
 @op(
     _infer,
-    _kernel,
+    _kernels,
     flops=lambda call: 2 * call.x.size * math.prod(call.input(1).shape[:3]),
     unbounded=True,
     filter=Filter(output_axis=0, along_input=by_groups),
     accuracy=sums(filter_terms),
     fusible=True,
-    quantized=Quantized.prepared(_integer, _integer_kernel, dtypes=QUANTIZED),
+    quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
     gradient=gradients.TRANSPOSE_CONV2D,
 )
 def transpose_conv2d(

@@ -1,0 +1,134 @@
+"""Sums that a device's loops do not take at once: several dispatches give the bits of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.kernel import Unsupported, nested
+from gpunn.ops.kernels.chain import Box, boxes
+from gpunn.types import Array, DType, Quantization, TensorType
+from tests.ops.harness import EPS, check, limit_device, model_of, random
+from tests.ops.quantized import check_integer, quantized, stored
+
+
+@pytest.mark.parametrize("size", [(7,), (5, 4), (3, 4, 6), (1, 1, 9)])
+@pytest.mark.parametrize("most", [9, 13, 29, 1000])
+def test_boxes_have_every_term_once_in_order(size: tuple[int, ...], most: int) -> None:
+    found = boxes(size, most)
+    assert all(box.iterations == nested(*map(len, box.ranges)).iterations <= most for box in found)
+    terms = [
+        place for box in found for place in np.ndindex(*map(len, box.ranges)) for place in [at(box, place)]
+    ]
+    assert terms == [*np.ndindex(*size)]
+    assert len(found) == 1 or most < nested(*size).iterations
+
+
+def at(box: Box, place: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(r[k] for r, k in zip(box.ranges, place, strict=True))
+
+
+def test_a_term_that_takes_too_long() -> None:
+    with pytest.raises(Unsupported, match="9 loop iterations for a single term"):
+        boxes((2, 2, 2), 7)
+
+
+SAME = {"stride": (1, 1), "padding": "same"}
+# Op, shapes of its operands, attributes, positions of constants, iterations that the device allows.
+REALS: list[tuple[str, Sequence[tuple[int, ...]], Mapping[str, Any], Sequence[int], int]] = [
+    ("conv2d", [(2, 5, 6, 6), (3, 3, 2, 6), (3,)], {**SAME, "activation": "relu"}, (), 50),
+    ("conv2d", [(1, 5, 6, 6), (4, 3, 2, 3), (4,)], {"stride": (2, 1), "dilation": (1, 2)}, (1, 2), 17),
+    ("conv2d", [(1, 4, 4, 21), (3, 3, 2, 21)], SAME, (1,), 20),
+    ("depthwise_conv2d", [(2, 7, 9, 8), (1, 5, 4, 8), (8,)], {**SAME, "activation": "relu6"}, (1, 2), 15),
+    ("depthwise_conv2d", [(1, 7, 9, 3), (1, 2, 4, 6), (6,)], {"stride": (2, 3)}, (), 10),
+    ("batch_matmul", [(2, 5, 33), (2, 33, 7)], {}, (), 12),
+    ("batch_matmul", [(3, 33, 5), (8, 33)], {"adj_a": True, "adj_b": True}, (), 12),
+    (
+        "transpose_conv2d",
+        [(2, 3, 4, 11), (5, 3, 2, 11), (5,)],
+        {"size": (7, 8), "stride": (2, 2)},
+        (1, 2),
+        60,
+    ),
+    ("conv3d", [(1, 4, 5, 6, 7), (2, 3, 2, 7, 5), (5,)], {"padding": "same"}, (), 25),
+    ("conv3d", [(2, 4, 3, 3, 8), (2, 2, 2, 4, 8)], {"groups": 2, "activation": "tanh"}, (1,), 25),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "constants", "most"), REALS, ids=[case[0] for case in REALS]
+)
+def test_sums_of_reals(
+    op: str,
+    shapes: Sequence[tuple[int, ...]],
+    attrs: Mapping[str, Any],
+    constants: Sequence[int],
+    most: int,
+    gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs = [random(k, *shape) for k, shape in enumerate(shapes)]
+    tolerance = 16 * inputs[1].size ** 2 * EPS
+    (whole,) = check(op, inputs, attrs, backend=gpu, constants=constants, atol=tolerance)
+    limit_device(monkeypatch, max_loop_iterations=most)
+    with model_of(op, inputs, attrs, constants).compile(gpu) as compiled:
+        assert len(compiled.plan_rows()) > 1
+    (parts,) = check(op, inputs, attrs, backend=gpu, constants=constants, atol=tolerance)
+    np.testing.assert_allclose(parts, whole, atol=tolerance)
+    halves = [x.astype(np.float16) for x in inputs]
+    check(op, halves, attrs, backend=gpu, constants=constants, atol=tolerance, rtol=2**-11)
+
+
+# The same of quantised tensors: op, shapes, attributes, constants, iterations.
+INTEGERS: list[tuple[str, Sequence[tuple[int, ...]], Mapping[str, Any], Sequence[int], int]] = [
+    ("conv2d", [(2, 5, 6, 6), (3, 3, 2, 6), (3,)], SAME, (), 30),
+    ("conv2d", [(1, 5, 6, 9), (3, 3, 2, 3)], {"stride": (2, 1)}, (1,), 17),
+    ("depthwise_conv2d", [(1, 7, 9, 4), (1, 5, 4, 4), (4,)], SAME, (1, 2), 15),
+    ("depthwise_conv2d", [(1, 7, 9, 3), (1, 2, 4, 3)], {"stride": (2, 3)}, (), 13),
+    ("fully_connected", [(3, 41), (5, 41), (5,)], {}, (), 20),
+    ("batch_matmul", [(2, 5, 33), (2, 33, 7)], {}, (), 12),
+    ("transpose_conv2d", [(2, 3, 4, 11), (5, 3, 2, 11)], {"size": (7, 8), "stride": (2, 2)}, (1,), 60),
+]
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "constants", "most"), INTEGERS, ids=[case[0] for case in INTEGERS]
+)
+def test_sums_of_integers(
+    op: str,
+    shapes: Sequence[tuple[int, ...]],
+    attrs: Mapping[str, Any],
+    constants: Sequence[int],
+    most: int,
+    dtype: DType,
+    gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit_device(monkeypatch, max_loop_iterations=most)
+    types = [
+        quantized(dtype, shapes[0], 0.1, 3),
+        quantized(dtype, shapes[1], 0.2, 0 if dtype is DType.INT8 else 7),
+    ]
+    values: list[Array] = [stored(1, types[0]), stored(2, types[1])]
+    if len(shapes) > 2:
+        types.append(
+            TensorType(
+                DType.INT32, shapes[2], Quantization((float(np.float32(0.1) * np.float32(0.2)),), (0,))
+            )
+        )
+        values.append(np.random.default_rng(3).integers(-9000, 9000, shapes[2], dtype=np.int32))
+    check_integer(op, values, types, attrs, Quantization((9.0,), (4,)), constants, backend=gpu)
+
+
+def test_products_of_plain_integers(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_device(monkeypatch, max_loop_iterations=12)
+    a, b = (
+        np.random.default_rng(k).integers(-128, 128, shape).astype(np.int8)
+        for k, shape in enumerate([(3, 50), (50, 6)])
+    )
+    (found,) = check("batch_matmul", [a, b], {}, backend=gpu)
+    np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
