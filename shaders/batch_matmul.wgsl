@@ -1,10 +1,9 @@
 //!use flat walk
 // y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n].
-// Expects a, b, y; the functions of lib/real.wgsl and lib/chain.wgsl; p.count, the V's of y; p.M, p.N (V's of a row of y); p.first.x and p.end.x, the
-// k to add up here; p.batch
-// (extents of the batch dimensions), p.a_batch and p.b_batch (strides along them); p.a_step and p.b_step, whose first
-// two numbers are the strides along the rows and along the columns of a matrix. Strides of b count V's. An invocation
-// computes one V.
+// Expects a, b, y; the functions of lib/real.wgsl and lib/chain.wgsl; p.count, the V's of y; p.M, p.N (V's of a row of
+// y); p.first.x and p.end.x, the k to add up here; p.batch (extents of the batch dimensions), p.a_batch and p.b_batch
+// (strides along them); p.a_step and p.b_step, whose first two numbers are the strides along the rows and along the
+// columns of a matrix. Strides of b count V's. An invocation computes one V.
 
 fn compute(i: u32) {
   let line = i / p.N;

@@ -2,32 +2,39 @@
 // A pool over height and width: finish(s, n), where s combines start() with all cells of the window inside the input,
 // and n is the number of these cells.
 // Expects x [batch, H, W, C] and y [batch, OH, OW, C], C counts V's; start(), enter(v), combine(s, v), finish(s, n);
-// p.KH, p.KW, p.C, p.SIZE (V's of y); joined(at, part) of lib/pool_alone.wgsl if GROUP_SIZE is 1, else of
-// lib/pool_shared.wgsl; what lib/window.wgsl expects. A cooperative group (lib/cooperative.wgsl) shares one output
-// pixel of one V of channels; each member takes every GROUP_SIZE-th row of the window.
-
-// The combination of some cells, and their number.
-struct Pooled { s: V, count: u32 }
+// resume(s, before), which chooses s, or what a dispatch before this one has combined; before, of y's shape or absent;
+// p.first and p.end, the rows and columns of the window to combine here; p.KH, p.KW, p.C, p.SIZE (V's of y); joined(at,
+// s) of lib/pool_alone.wgsl if GROUP_SIZE is 1, else of lib/pool_shared.wgsl; what lib/window.wgsl expects. A
+// cooperative group (lib/cooperative.wgsl) shares one output pixel of one V of channels; each member takes every
+// GROUP_SIZE-th row of the window.
 
 fn compute(at: Member) {
   let i = at.group;
   let m = i / p.C;
   let c = i - m * p.C;
   let upper_left = corner(m);
-  let rows = select(0u, p.KH, i < p.SIZE);
+  let begins = vec2<u32>(p.first.xy);
+  let ends = vec2<u32>(p.end.xy);
+  let rows = select(0u, ends.x, i < p.SIZE);
   var s = startv();
-  var count = 0u;
-  for (var ky = at.rank; ky < rows; ky += GROUP_SIZE) {
-    for (var kx = 0u; kx < p.KW; kx++) {
+  if (at.rank == 0u) { s = resumev(s, loadv_before(i)); }
+  for (var ky = begins.x + at.rank; ky < rows; ky += GROUP_SIZE) {
+    for (var kx = begins.y; kx < ends.y; kx++) {
       let pixel = cell(upper_left, ky, kx);
       if (pixel != OUTSIDE) {
         s = combinev(s, enterv(loadv_x(pixel * p.C + c)));
-        count += 1u;
       }
     }
   }
-  let all = joined(at, Pooled(s, count));
+  let all = joined(at, s);
   if (at.rank == 0u && i < p.SIZE) {
-    storev_y(i, applyv(finishv(all.s, V(T(all.count)))));
+    let cells = inside(upper_left.row, p.KH, p.H) * inside(upper_left.column, p.KW, p.W);
+    storev_y(i, applyv(finishv(all, V(T(cells)))));
   }
+}
+
+// How many of `size` places from `first` on, which may lie before 0, are below `extent`.
+fn inside(first: u32, size: u32, extent: u32) -> u32 {
+  let begin = i32(first);
+  return u32(max(min(begin + i32(size), i32(extent)) - max(begin, 0), 0));
 }

@@ -1,11 +1,11 @@
 //!use flat
 // Transposed convolution over height and width.
 // Expects x [batch, H, W, C], w [KH, KW, C, N] without a zero point, bias [N] and y [batch, OH, OW, N]; N counts V's;
-// the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW (stride), p.PT, p.PL (padding), p.C,
-// p.N, p.TILES (of a row, a multiple of SW), p.count (N * TILES * batch * OH); p.first.z and p.end.z, the channels to add
-// up here. An invocation computes 4 output pixels,
-// a stride apart along x, of one V of channels: the same cells of the window reach all four, each from one of four
-// neighbouring input pixels. Numbers of invocations count V's, then tiles, then rows.
+// the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW (stride), p.PT, p.PL
+// (padding), p.C, p.N, p.TILES (of a row, a multiple of SW), p.count (N * TILES * batch * OH); p.first.z and p.end.z,
+// the channels to add up here. An invocation computes 4 output pixels, a stride apart along x, of one V of channels:
+// the same cells of the window reach all four, each from one of four neighbouring input pixels. Numbers of invocations
+// count V's, then tiles, then rows.
 // Places before the first column wrap to large numbers, so one comparison tells inside from outside.
 
 fn fetch(base: u32, column: u32, c: u32) -> V {

@@ -155,7 +155,7 @@ CASES: list[Case] = [
     ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
-OTHER_BODIES = {  # of integers, of float32 alone, or for devices that limit loops (test_scan.py)
+OTHER_BODIES = {  # of integers, of float32 alone, or for devices that limit loops (see test_chained_rows.py)
     "check_ranges",
     "cumsum_part",
     "dequantize_axis",
@@ -168,6 +168,8 @@ OTHER_BODIES = {  # of integers, of float32 alone, or for devices that limit loo
     "quantize",
     "resize_bilinear_bytes",
     "rotated_crop_matrix",
+    "row_finish",
+    "row_part",
     "table",
 }
 

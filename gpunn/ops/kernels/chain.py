@@ -9,21 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Unsupported, Write, nested
+from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Unsupported, Write, ceil_div, nested
 from gpunn.ops.call import Call
 from gpunn.types import DType, TensorType
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A range of each of up to three loops inside one another, from the outermost on."""
+    """A range of each of up to three loops inside one another, from the outermost on.
+
+    `share` invocations divide the outermost one among them.
+    """
 
     ranges: tuple[range, ...]
+    share: int = 1
 
     @property
     def iterations(self) -> int:
-        """Count the iterations of its loops."""
-        return nested(*map(len, self.ranges)).iterations if self.ranges else 0
+        """Count the iterations of the loops of an invocation."""
+        if not self.ranges:
+            return 0
+        outermost, *others = map(len, self.ranges)
+        return nested(ceil_div(outermost, self.share), *others).iterations
 
     @property
     def params(self) -> dict[str, Param]:
@@ -37,27 +44,32 @@ class Box:
 NO_LOOPS = Box(())
 
 
-def boxes(size: Sequence[int], most: int | None) -> list[Box]:
+def boxes(size: Sequence[int], most: int | None, share: int = 1) -> list[Box]:
     """Divide loops inside one another into boxes of up to `most` iterations each, in the order of the terms.
 
-    Raises Unsupported if a single term takes more.
+    `share`: as of Box. Raises Unsupported if a single term takes more.
     """
-    whole = Box(tuple(map(range, size)))
+    whole = Box(tuple(map(range, size)), share)
     if most is None or whole.iterations <= most:
         return [whole]
-    return [*_boxes((), tuple(size), most)]
+    return [*_boxes(Box((), share), tuple(size), most)]
 
 
-def _boxes(outer: tuple[range, ...], size: tuple[int, ...], most: int) -> Iterator[Box]:
+def _boxes(outer: Box, size: tuple[int, ...], most: int) -> Iterator[Box]:
     inner = tuple(map(range, size[1:]))
-    one, two = (Box((*outer, range(n), *inner)).iterations for n in (1, 2))
+
+    def box(of: range) -> Box:
+        return replace(outer, ranges=(*outer.ranges, of, *inner))
+
+    at_once = 1 if outer.ranges else outer.share
+    one, two = box(range(at_once)).iterations, box(range(2 * at_once)).iterations
     if one <= most:
-        count = (most - one) // (two - one) + 1
+        count = ((most - one) // (two - one) + 1) * at_once
         for first in range(0, size[0], count):
-            yield Box((*outer, range(first, min(first + count, size[0])), *inner))
+            yield box(range(first, min(first + count, size[0])))
     elif inner:
         for k in range(size[0]):
-            yield from _boxes((*outer, range(k, k + 1)), size[1:], most)
+            yield from _boxes(replace(outer, ranges=(*outer.ranges, range(k, k + 1))), size[1:], most)
     else:
         raise Unsupported(f"{one} loop iterations for a single term are over the device's limit of {most}")
 
@@ -68,6 +80,7 @@ def chained(
     """Make the kernels that add up the terms of each part, of one that adds up all.
 
     Its body begins with resume(sum, before), where operand `before` has the sums so far, of type `sums`.
+    Instead of a sum it may be anything that is combined term by term.
     `as_summed`: the functions with which it stores sums as they are.
     """
     (write,) = kernel.writes

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expec
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
+from gpunn.ops.normalization.long_rows import long_rows
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -41,25 +41,39 @@ _PARAMETERS = {
 }
 
 
-def _row_kernel(call: Call, functions: Mapping[str, str], **params: Param) -> Kernel:
-    """Make the kernel of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl."""
+def _row_kernels(
+    call: Call,
+    functions: Mapping[str, str],
+    libraries: tuple[str, ...] = (),
+    tables: tuple[Read, ...] = (),
+    **params: Param,
+) -> Sequence[Kernel]:
+    """Make the kernels of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl.
+
+    `libraries`, `tables`: what the functions need.
+    """
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
     group = cooperative_group(rows, shape[axis])
     functions = {"lowest": "T(-3.4028234e38)", **functions}
-    return Kernel(
+    kernel = Kernel(
         body="normalize",
         threads=group.threads,
         workgroup=group.workgroup,
         any_width=group.size == 1,
-        reads=(Read("x", 0),),
+        reads=(Read("x", 0), *tables),
+        libraries=libraries,
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
         constants=group.constants,
         functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
         loop_iterations=3 * ceil_div(shape[axis], group.size),
         reason=f"rows of {shape[axis]}: {group.reason}",
     )
+    most = call.device.max_loop_iterations
+    if most is None or kernel.loop_iterations <= most:
+        return [kernel]
+    return long_rows(call, kernel, group, shape[axis])
 
 
 def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quantized:
@@ -74,14 +88,13 @@ def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quan
             return through_reals(call, next(o.reference for o in OPS if o.name == call.op), x)
         return how.reference(call, x)
 
-    def kernel(call: Call) -> Kernel:
+    def kernel(call: Call) -> Sequence[Kernel]:
         how = of(call)
         reason = how.why_not(call)
         if reason:
             raise Unsupported(reason)
-        rows = _row_kernel(call, how.functions(call), **how.params(call))
         tables = () if how.table is None else (Read("table", None, value=how.table(call)),)
-        return replace(rows, reads=(*rows.reads, *tables), libraries=how.libraries)
+        return _row_kernels(call, how.functions(call), how.libraries, tables, **how.params(call))
 
     return Quantized(reference, kernel, dtypes=QUANTIZED if sixteen is not None else EIGHT_BITS)
 
@@ -111,7 +124,7 @@ _SOFTMAX = {
 
 @op(
     _infer_softmax,
-    lambda call: _row_kernel(call, _SOFTMAX, beta=float(call["beta"])),
+    lambda call: _row_kernels(call, _SOFTMAX, beta=float(call["beta"])),
     dtypes=(DType.FLOAT16,),
     quantized=_as_integers(softmax_integer.INTEGER, softmax_int16.INTEGER),
     precise=True,
@@ -150,7 +163,7 @@ def _log_softmax_error(evaluation: Evaluation) -> Array:
 
 @op(
     _infer_log_softmax,
-    lambda call: _row_kernel(call, _LOG_SOFTMAX),
+    lambda call: _row_kernels(call, _LOG_SOFTMAX),
     quantized=_as_integers(log_softmax_integer.INTEGER),
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),
@@ -184,7 +197,7 @@ _L2 = {
 
 @op(
     _infer,
-    lambda call: replace(_row_kernel(call, _L2), libraries=("nearer",)),
+    lambda call: _row_kernels(call, _L2, ("nearer",)),
     quantized=_as_integers(l2_integer.INTEGER),
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS),

@@ -21,10 +21,8 @@ from gpunn.kernel import (
     Read,
     Unsupported,
     Write,
-    ceil_div,
     fits_i32,
     keep_nan,
-    nested,
     vec_width,
 )
 from gpunn.ops.accuracy import BASIC, Accuracy, sums
@@ -33,6 +31,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, store
+from gpunn.ops.kernels.chain import boxes, chained
 from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.ops.kernels.tiling import shares
 from gpunn.ops.kernels.window import (
@@ -50,7 +49,7 @@ from gpunn.ops.kernels.window import (
 from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction.gradients import pools
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
 
@@ -138,19 +137,19 @@ def _infer(call: Call) -> TensorType:
     return call.x.with_shape((call.x.shape[0], *window.out, call.x.shape[3]))
 
 
-def _kernel(call: Call) -> Kernel:
-    return _pool_kernel(call, POOLS[call.op], activation_function(call))
+def _kernels(call: Call) -> list[Kernel]:
+    return _pool_kernels(call, POOLS[call.op], activation_function(call), DType.FLOAT32)
 
 
-def _integer_kernel(call: Call) -> Kernel:
+def _integer_kernels(call: Call) -> list[Kernel]:
     low, high = _integer_bounds(call)
-    kernel = _pool_kernel(
-        call, INTEGER_POOLS[call.op], {"apply": Function(("x",), "clamp(x, p.bounds.x, p.bounds.y)")}
-    )
-    return replace(kernel, params={**kernel.params, "bounds": (low, high, 0, 0)})
+    apply = {"apply": Function(("x",), "clamp(x, p.bounds.x, p.bounds.y)")}
+    kernels = _pool_kernels(call, INTEGER_POOLS[call.op], apply, DType.INT32)
+    return [replace(k, params={**k.params, "bounds": (low, high, 0, 0)}) for k in kernels]
 
 
-def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
+def _pool_kernels(call: Call, pool: Pool, apply: dict[str, Function], partial: DType) -> list[Kernel]:
+    """Make the kernels of a pool: one, or several that combine parts of the window, as `partial`."""
     window = pool_window(call)
     _, height, width, channels = call.x.shape
     lanes = vec_width(channels)
@@ -158,27 +157,29 @@ def _pool_kernel(call: Call, pool: Pool, apply: dict[str, Function]) -> Kernel:
         raise Unsupported("more elements than the shaders can count")
     results = call.y.size // lanes
     group = CooperativeGroup(results, shares(results, window.size[0], call.device))
-    return Kernel(
+    functions = {
+        "start": Function((), pool.wgsl_start),
+        "enter": Function(("v",), pool.wgsl_enter),
+        "combine": Function(("s", "v"), pool.wgsl_combine),
+        "finish": Function(("s", "n"), pool.wgsl_finish),
+    }
+    kernel = Kernel(
         body="pool2d",
         threads=group.threads,
         workgroup=group.workgroup,
         reads=(Read("x", 0, lanes),),
         writes=(Write(width=lanes),),
         params={**window_params(window, height, width), "SIZE": results, "C": channels // lanes},
-        functions={
-            **apply,
-            "start": Function((), pool.wgsl_start),
-            "enter": Function(("v",), pool.wgsl_enter),
-            "combine": Function(("s", "v"), pool.wgsl_combine),
-            "finish": Function(("s", "n"), pool.wgsl_finish),
-        },
+        functions={**functions, **apply},
         constants=group.constants,
         libraries=("pool_shared" if group.size > 1 else "pool_alone",),
         lanes=lanes,
-        loop_iterations=nested(ceil_div(window.size[0], group.size), window.size[1]).iterations,
         reason=f"one output pixel x {lanes} channels"
         + (f", rows in {group.size} shares" if group.size > 1 else ""),
     )
+    parts = boxes(window.size, call.device.max_loop_iterations, group.size)
+    as_combined = {**functions, "finish": Function(("s", "n"), "s")}
+    return chained(kernel, TensorType(partial, call.y.shape), parts, as_combined)
 
 
 def _integer_bounds(call: Call) -> tuple[int, int]:
@@ -230,13 +231,13 @@ def _declare(name: str, pool: Pool) -> Op:
     ANEURALNETWORKS_{name.upper().replace("POOL2D", "POOL_2D")}; TFLite schema, Pool2DOptions.
     """
     quantized = (
-        Quantized(_integer, _integer_kernel, _integer_bounds, QUANTIZED, plain=True)
+        Quantized(_integer, _integer_kernels, _integer_bounds, QUANTIZED, plain=True)
         if name in INTEGER_POOLS
         else None
     )
     return op(
         _infer,
-        _kernel,
+        _kernels,
         name=name,
         flops=_flops,
         unbounded=True,

@@ -1,0 +1,10 @@
+//!use flat
+// y = finish(relative(x, top), sum), where top and sum are those of the element's row: the last loop of
+// shaders/normalize.wgsl for rows that one dispatch does not take.
+// Expects x, y; top and sum, of an element for each row; p.count; p.length, p.inner, relative and finish, as
+// shaders/normalize.wgsl says, and what they call. An invocation computes one element.
+
+fn compute(i: u32) {
+  let row = i / (p.inner * p.length) * p.inner + i % p.inner;
+  store_y(i, finish(relative(load_x(i), load_top(row)), load_sum(row)));
+}
