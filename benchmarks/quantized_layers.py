@@ -180,6 +180,18 @@ def unary(operator: str, options: Mapping[str, Any], version: int) -> Draw:
     return draw
 
 
+def pair(operator: str, about: float, *, alike: bool = False) -> Draw:
+    """Return what draws a function of two tensors; `alike`: all have one quantisation."""
+
+    def draw(drawing: Drawing) -> Layer:
+        x = drawing.input(drawing.between(3000, 6000))
+        drawing.input(*x.shape, like=x if alike else None)
+        y = x if alike else drawing.type(*x.shape, about=about)
+        return drawing.layer(operator, y, {}, 2)
+
+    return draw
+
+
 def leaky_relu(drawing: Drawing) -> Layer:
     """Draw LEAKY_RELU."""
     return unary("LEAKY_RELU", {"alpha": float(drawing.rng.uniform(0, 2))}, 2)(drawing)
@@ -244,6 +256,14 @@ def resize_bilinear(drawing: Drawing) -> Layer:
     return drawing.layer("RESIZE_BILINEAR", x.with_shape((2, tall, wide, x.shape[3])), mode, 3)
 
 
+# Functions of two tensors of int16, of which a file cannot have all pairs.
+WIDE: Mapping[str, Draw] = {
+    "ADD": pair("ADD", 0.05),
+    "SUB": pair("SUB", 0.05),
+    "MUL": pair("MUL", 50),
+    "MAXIMUM": pair("MAXIMUM", 0, alike=True),
+    "MINIMUM": pair("MINIMUM", 0, alike=True),
+}
 LAYERS: Mapping[str, Draw] = {
     "CONV_2D": conv2d,
     "DEPTHWISE_CONV_2D": depthwise,
@@ -269,5 +289,5 @@ LAYERS: Mapping[str, Draw] = {
 
 
 def drawn_layer(rng: np.random.Generator, name: str, dtype: DType) -> Layer:
-    """Draw a layer of LAYERS."""
-    return LAYERS[name](Drawing(rng, dtype))
+    """Draw a layer of LAYERS, or of WIDE."""
+    return {**LAYERS, **WIDE}[name](Drawing(rng, dtype))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import gpunn
-from benchmarks.quantized_layers import LAYERS, drawn_layer
+from benchmarks.quantized_layers import LAYERS, WIDE, drawn_layer
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.tflite_builder import litert_run, single_op
 
@@ -61,7 +61,7 @@ def compared(
     rng: np.random.Generator, operator: str, dtype: DType
 ) -> tuple[Sequence[TensorType], Sequence[Array], tuple[Array, Array]]:
     """Draw a set; return the types and values of a function's operands, and what gpunn and LiteRT give."""
-    if operator in LAYERS:
+    if operator in LAYERS or (operator in WIDE and dtype is DType.INT16):
         layer = drawn_layer(rng, operator, dtype)
         return (), (), results(layer.file, layer.inputs)
     types, arrays = drawn(rng, operator, dtype)

@@ -186,3 +186,20 @@ def test_first_extent_of_a_reshape_follows_the_batch() -> None:
         assert reshaped.outputs[0].type.shape == (batch, 6)
     with pytest.raises(ModelError, match="cannot take shape"):
         model.reshaped({model.inputs[0].name: (1, 4, 3)})
+
+
+@pytest.mark.parametrize(
+    ("extents", "shape", "expected"),
+    [
+        ((1, -1, 2), (4, 3, 8), (4, 12, 2)),  # the samples of a detector stay apart
+        ((1, -1, 2), (1, 5, 8), (1, 20, 2)),
+        ((1, -1, 2), (3, 5, 8), (1, 60, 2)),  # what belongs to a sample is not known
+        ((-1, 12, 2), (4, 3, 8), (4, 12, 2)),
+    ],
+)
+def test_first_extent_of_a_reshape_beside_an_open_one(
+    extents: tuple[int, ...], shape: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    model = load(single_op("RESHAPE", [float32(1, 3, 8), ints(*extents)], [float32(1, 12, 2)]))
+    assert model.outputs[0].type.shape == (1, 12, 2)
+    assert model.reshaped({model.inputs[0].name: shape}).outputs[0].type.shape == expected

@@ -83,7 +83,8 @@ def reshape(node: Node) -> Step:
     """Translate RESHAPE: the shape is the second input if it is a vector, else the option new_shape.
 
     One extent may be -1. Old converters wrote a scalar's shape as the option [0]. Files of a fixed batch
-    state it here, too: a first extent that only repeats the batch follows the input.
+    state it here, too: a first extent that only repeats the batch follows the input, also beside -1 where
+    the result that the file states has as many elements for each sample.
     """
     x = node.operand(0)
     if len(node.inputs) > 1 and node.operand(1).type.rank == 1:
@@ -91,9 +92,10 @@ def reshape(node: Node) -> Step:
     else:
         shape = node.options("ReshapeOptions").ints("NewShape")
         shape = () if shape == (0,) else shape
-    sample = x.type.shape[1:]
-    if shape and -1 not in shape and x.type.rank and math.prod(shape[1:]) == math.prod(sample):
-        shape = (x.type.shape[0], *shape[1:])
+    result = node.outputs[0] if node.outputs else None
+    stated = result.shape if result is not None and -1 in shape[1:] else shape
+    if stated and -1 not in stated and x.type.rank and math.prod(stated[1:]) == math.prod(x.type.shape[1:]):
+        shape = (x.type.shape[0], *stated[1:])
     return Step("reshape", (x,), {"shape": shape})
 
 
