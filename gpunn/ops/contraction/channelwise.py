@@ -6,15 +6,17 @@ several neighbouring pixels count as one of more channels.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.kernels.window import Window, pad_input, seen
+from gpunn.ops.kernels.window import Window, pad_input, strided, window_steps
 from gpunn.ops.memory import empty
 from gpunn.types import Array
 
 LONG = 1024  # elements that numpy works on at a time: they stay in the cache
+FEW = 128  # channels, up to which several pixels together take less time than one of them
 
 
 def wide(pixels: Array, channels: int) -> tuple[Array, Array]:
@@ -52,9 +54,13 @@ class ChannelSums:
     """
 
     def __init__(self, filter: Array, window: Window) -> None:
-        self._window = window
         *self._size, channels = filter.shape
-        _, width = window.out
+        down, right = window.stride
+        self._step = right if channels * right <= FEW else 1
+        width = max(0, (window.out[1] - 1) * self._step + 1)
+        if self._step > 1:  # then the sums between are computed, too, and left out
+            window = replace(window, stride=(down, 1), out=(window.out[0], width))
+        self._window = window
         together = ceil_div(width, ceil_div(width * channels, LONG)) if window.stride[1] == 1 < width else 1
         rest = width % together
         spans = [(0, width - rest, together), *([(width - rest, width, rest)] if rest else ())]
@@ -62,17 +68,22 @@ class ChannelSums:
 
     def __call__(self, x: Array) -> Array:
         """Return the sums [N, OH, OW, C] of x [N, H, W, C], of its dtype."""
+        sums = self._sums(x)
+        return sums if self._step == 1 else np.ascontiguousarray(sums[:, :, :: self._step])
+
+    def _sums(self, x: Array) -> Array:
         batch, *_, channels = x.shape
         height, width = self._window.out
-        sight = seen(pad_input(x, self._window), self._window)
         result = empty((batch, height, width, channels), x.dtype)
         if not result.size:
             return result
+        padded = np.ascontiguousarray(pad_input(x, self._window))
+        batch_step, row, column, *cells = window_steps(padded, self._window)
         for first, last, pixels, filter in self._parts:
-            part = sight if last - first == width else sight[:, :, first:last]
             shape = (batch, height, (last - first) // pixels)
-            steps = (*sight.strides[:2], pixels * sight.strides[2], *sight.strides[3:])
-            wide = as_strided(part, (*shape, *self._size, pixels * channels), steps, writeable=False)
+            wide = (*shape, *self._size, pixels * channels)
+            steps = (batch_step, row, pixels * column, *cells)
+            part = strided(padded, wide, steps, first * column)
             sums = result[:, :, first:last].reshape(*shape, pixels * channels)
-            np.einsum("nyxhwc,hwc->nyxc", wide, filter, out=sums)
+            np.einsum("nyxhwc,hwc->nyxc", part, filter, out=sums)
         return result

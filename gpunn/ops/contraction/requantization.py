@@ -42,6 +42,8 @@ def by_block(call: Call, sums: Array, conversion: Conversion) -> Array:
         return result
     channels = sums.shape[-1]
     for rows, results in zip(wide(sums, channels), wide(result, channels), strict=True):
+        if not len(rows):
+            continue
         block = max(1, BLOCK // rows.shape[1])
         room = empty((min(block, len(rows)), rows.shape[1]), conversion.computed)
         for start in range(0, len(rows), block):
@@ -114,7 +116,7 @@ class RealSteps:
         width = sums.shape[1]
         sums *= self.factor[:width]
         sums += self.summand[:width]
-        np.clip(sums, *self.bounds, out=sums)
+        sums.clip(*self.bounds, out=sums)
         unsigned = result.view(f"u{result.itemsize}")
         np.copyto(unsigned, sums, casting="unsafe")  # the floor, of what is not negative
         if self.offset:
@@ -171,7 +173,7 @@ class IntegerSteps:
             sums += sign
             sums += self.last[:width]
         sums >>= self.right[:width]
-        np.clip(sums, *self.bounds, out=sums)
+        sums.clip(*self.bounds, out=sums)
         if self.zero:
             sums += self.zero
         np.copyto(result, sums, casting="unsafe")

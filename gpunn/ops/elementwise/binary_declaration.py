@@ -20,7 +20,7 @@ from gpunn.ops.elementwise.binary_integer import INTEGER, Combine
 from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.fixed_point.affine import through_reals
-from gpunn.ops.fixed_point.tables import every_value
+from gpunn.ops.fixed_point.tables import by_pairs, pair_table
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
@@ -92,7 +92,12 @@ def _kernel(line: Binary) -> Callable[[Call], Kernel]:
 def _facet(line: Binary) -> Quantized | None:
     if line.name in INTEGER:
         reference, combine, dtypes = INTEGER[line.name]
-        return Quantized(reference, lambda call: pairwise(call, combine(call)), dtypes=dtypes)
+        return Quantized(
+            reference,
+            lambda call: pairwise(call, combine(call)),
+            dtypes=dtypes,
+            prepare=by_pairs(reference),
+        )
     return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
 
 
@@ -108,14 +113,11 @@ def _by_pairs(line: Binary) -> Quantized:
         return through_reals(call, meaning, a, b)
 
     def kernel(call: Call) -> Kernel:
-        values = every_value(call.x)
-        with np.errstate(all="ignore"):
-            results = reference(call, np.repeat(values, len(values)), np.tile(values, len(values)))
         pair = "load_table(((u32(a) & 255u) << 8u) | (u32(b) & 255u))"
-        table = Read("table", None, value=results.reshape(-1))
+        table = Read("table", None, value=pair_table(call, reference))
         return pairwise(call, Combine({"combine": Function(("a", "b"), pair)}, tables=(table,)))
 
-    return Quantized(reference, kernel)
+    return Quantized(reference, kernel, prepare=by_pairs(reference))
 
 
 def _by_rows(meaning: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
-from gpunn.ops.op import Quantized
+from gpunn.ops.op import EIGHT_BITS, Quantized
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
@@ -104,7 +104,40 @@ def rescale_table(
 
 def read_table(x: Array, table: Array) -> Array:
     """Look stored values up in a table."""
-    return np.asarray(table[x.view(f"u{x.itemsize}")])
+    return table.take(x.view(f"u{x.itemsize}"))
+
+
+def pair_table(call: Call, reference: Callable[..., Array]) -> Array:
+    """List the stored results of all pairs of stored values of 8 bits, by the bits of the first, then of the
+    second.
+    """
+    values = every_value(call.x)
+    with np.errstate(all="ignore"):
+        return reference(call, np.repeat(values, len(values)), np.tile(values, len(values))).reshape(-1)
+
+
+def by_pairs(reference: Callable[..., Array]) -> Callable[[Call], Callable[..., Array]]:
+    """Make Quantized.prepare: a call of 8 bits makes a table as soon as it has given as many results."""
+
+    def prepare(call: Call) -> Callable[..., Array]:
+        if call.x.dtype not in EIGHT_BITS:
+            return functools.partial(reference, call)
+        table: Array | None = None
+        left = 2**16
+
+        def compute(a: Array, b: Array) -> Array:
+            nonlocal table, left
+            left -= call.y.size
+            if table is None and left > 0:
+                return reference(call, a, b)
+            if table is None:
+                table = pair_table(call, reference)
+            pairs = a.view(np.uint8).astype(np.uint16) << 8
+            return table.take(pairs | b.view(np.uint8))
+
+        return compute
+
+    return prepare
 
 
 def last_entry(dtype: DType) -> int:

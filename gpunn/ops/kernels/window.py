@@ -108,16 +108,22 @@ def pad_input(x: Array, window: Window, value: float = 0.0) -> Array:
 
 def seen(padded: Array, window: Window) -> Array:
     """Return what each cell of the result sees: a view [N, OH, OW, KH, KW, C] of the padded input."""
+    shape = (padded.shape[0], *window.out, *window.size, padded.shape[3])
+    return strided(padded, shape, window_steps(padded, window))
+
+
+def window_steps(padded: Array, window: Window) -> tuple[int, ...]:
+    """Return the bytes between neighbours along the axes of seen()."""
     (sy, sx), (dy, dx) = window.stride, window.dilation
     batch, row, column, channel = padded.strides
-    shape = (padded.shape[0], *window.out, *window.size, padded.shape[3])
-    return strided(padded, shape, (batch, sy * row, sx * column, dy * row, dx * column, channel))
+    return batch, sy * row, sx * column, dy * row, dx * column, channel
 
 
-def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-    """Return a view of x with a shape and steps in bytes along its axes, from the first element on."""
+def strided(x: Array, shape: Sequence[int], steps: Sequence[int], first: int = 0) -> Array:
+    """Return a view of x with a shape and steps in bytes along its axes; of dense x from byte `first` on."""
     if x.flags.c_contiguous and x.size:  # in a fifth of the time, and numpy checks where the view ends
-        return np.ndarray(shape, x.dtype, x, 0, steps)
+        return np.ndarray(shape, x.dtype, x, first, steps)
+    assert first == 0
     return as_strided(x, shape, steps, writeable=False)
 
 

@@ -9,6 +9,7 @@ steps of 2^(n - 31).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from gpunn.ops.fixed_point.affine import (
     scale_of,
     store,
 )
+from gpunn.ops.fixed_point.tables import KEPT
 from gpunn.ops.normalization.rows import IntegerRows
 from gpunn.types import Array
 
@@ -45,8 +47,14 @@ def _why_not(call: Call) -> str:
 
 def differences(call: Call) -> tuple[Array, Array]:
     """List 0, -1, ... -255 steps below a row's maximum, with DIFFERENCE_BITS, and which of them count."""
-    scale, _ = scale_of(call, call.x)
-    beta = float(call.attrs.get("beta", 1.0))
+    return _differences(*_scales(call))
+
+
+def _scales(call: Call) -> tuple[float, float]:
+    return scale_of(call, call.x)[0], float(call.attrs.get("beta", 1.0))
+
+
+def _differences(scale: float, beta: float) -> tuple[Array, Array]:
     factor = min(beta * float(np.float32(scale)) * 2 ** (31 - DIFFERENCE_BITS), ONE)
     multiplier, shift = quantize_multiplier(factor)
     radius = math.floor(float((2**DIFFERENCE_BITS - 1) * 2 ** (31 - DIFFERENCE_BITS)) / 2.0**shift)
@@ -57,8 +65,14 @@ def differences(call: Call) -> tuple[Array, Array]:
 
 def exponentials(call: Call) -> Array:
     """List exp of 0, -1, ... -255 steps below a row's maximum, as int32 with no integer bits."""
-    scaled, known = differences(call)
+    return _exponentials(*_scales(call))
+
+
+@lru_cache(KEPT)
+def _exponentials(scale: float, beta: float) -> Array:
+    scaled, known = _differences(scale, beta)
     table: Array = np.where(known, _exp(scaled), 0).astype(np.int32)
+    table.flags.writeable = False  # whoever asks gets this array
     return table
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.model import Model
+from gpunn.ops.call import Call
 from gpunn.ops.elementwise.binary_integer import COMPARISONS
 from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.ops.fixed_point.tables import by_pairs
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.elementwise.test_quantized_unary import UNARY
 from tests.ops.quantized import (
@@ -204,3 +206,39 @@ def test_operands_of_a_sum_of_bytes_are_rounded_down(backend: str) -> None:
     (got,) = check_integer("add", values, [a, b], {}, y.quantization, backend=backend)
     np.testing.assert_array_equal(got, expected)
     assert got[150 * 256 + 117] == 127
+
+
+@pytest.mark.parametrize("op", ["add", "mul", "maximum", "less", "div"])
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+def test_later_runs_look_results_up(op: str, dtype: DType) -> None:
+    shapes = ((64, 40, 12), (1, 12))
+    types = [quantized(dtype, shape, 0.1 * (k + 1), 3 + k) for k, shape in enumerate(shapes)]
+    model = Model(op)
+    operands = [model.input(name, t) for name, t in zip("ab", types, strict=True)]
+    result = [] if op == "less" else [Quantization((0.2,), (5,))]
+    model.output(*model.add(op, operands, quantization=result))
+    given = [[stored(seed + k, t) for k, t in enumerate(types)] for seed in (1, 5, 9)]
+    directly = model.operations[0]
+    with model.compile("cpu") as compiled:
+        for values in (*given, given[0]):  # 30,720 results each, and a table has 65,536
+            facet = directly.definition.quantized
+            assert facet is not None
+            with np.errstate(all="ignore"):
+                expected = facet.reference(directly.call(), *values)
+            np.testing.assert_array_equal(compiled(*values), expected)
+
+
+def test_tables_of_pairs_are_made_when_they_pay() -> None:
+    made: list[int] = []
+
+    def reference(call: Call, a: Array, b: Array) -> Array:
+        made.append(np.broadcast(a, b).size)
+        return np.asarray(a.astype(np.int64) - b, np.int8)
+
+    kind = quantized(DType.INT8, (100, 100), 0.1)
+    call = Call("test", "test", (kind, kind), {}, (kind,))
+    compute = by_pairs(reference)(call)
+    a, b = (stored(seed, kind) for seed in (0, 1))
+    for _ in range(10):
+        np.testing.assert_array_equal(compute(a, b), (a.astype(int) - b).astype(np.int8))
+    assert made == [10_000] * 6 + [2**16]
