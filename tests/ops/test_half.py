@@ -87,7 +87,11 @@ CASES: list[Case] = [
     *(("conv2d", [half(1, 1, h, 5, 8), half(2, 5, 1, 1, 8)], {}, (1,)) for h in (6, 1)),
     *(
         ("conv3d", [half(1, 1, 3, 4, 5, c), half(2, 2, 2, 2, c, n), half(3, n)], {"padding": "same"}, given)
-        for c, n, given in ((3, 4, ()), (3, 3, ()), (3, 5, (1, 2)), (4, 8, (1, 2)))
+        for c, n, given in ((3, 4, ()), (3, 3, ()), (3, 8, ()), (3, 5, (1, 2)), (4, 8, (1, 2)))
+    ),
+    *(
+        ("conv3d", [half(1, 1, 3, 4, 5, 6), half(2, 2, 2, 2, 3, n), half(3, n)], {"groups": 2}, ())
+        for n in (8, 6)
     ),
     *(
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from gpunn.kernel import (
     Pack,
     Param,
     Read,
+    Scratch,
     Unsupported,
     Write,
     ceil_div,
@@ -29,11 +31,12 @@ from gpunn.ops.contraction.matmul import pack_bias
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.chain import boxes, real_sums
+from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.ops.kernels.window import MAX_PADDED, along
 from gpunn.ops.op import Op, op
 from gpunn.ops.parts import by_batch
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, DType, TensorType
 
 Triple = tuple[int, int, int]
 Span = tuple[int, int, int]  # padding before, padding after, output length
@@ -114,20 +117,21 @@ def _params(call: Call) -> dict[str, Param]:
 def _kernels(call: Call) -> Iterator[Candidate]:
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
-    reason = "the filter is not a constant" if call["groups"] == 1 else f"{call['groups']} groups"
-    if call["groups"] == 1 and constants_only(call):
-        depth, height, width = call.input(1).shape[:3]
-        rows = {"KROWS": height}
-        kernel = tile_kernel(call, (depth * height, width), _params(call), _packed(call), "volume", rows)
-        yield Candidate([kernel], "tiles of cells and channels")
-        reason = "one output cell an invocation"
     depth, height, width, channels = call.input(1).shape[:4]
-    parts = boxes((depth * height, width, channels), call.device.max_loop_iterations)
+    rows = depth * height
+    if call["groups"] == 1:
+        constant = constants_only(call)
+        copies, reads = ([], _packed(call)) if constant else _padded(call)
+        kernel = tile_kernel(call, (rows, width), _params(call), reads, "volume", {"KROWS": height})
+        reason = "tiles of cells and channels" + ("" if constant else "; the filter is not a constant")
+        yield Candidate([*copies, kernel], reason)
+    reason = "one output cell an invocation"
+    parts = boxes((rows, width, channels), call.device.max_loop_iterations)
     yield Candidate(real_sums(call, _cell_kernel(call, reason), parts), reason)
 
 
 def _packed(call: Call) -> tuple[Read, Read]:
-    """Return the filter and the bias, with channels padded for tiles."""
+    """Return the filter and the bias, constants, with channels padded for tiles."""
     channels = call.y.shape[4]
     filter = call.input(1)
     nbytes = filter.nbytes // max(channels, 1) * ceil_div(channels, COLUMNS) * COLUMNS
@@ -138,6 +142,33 @@ def _packed(call: Call) -> tuple[Read, Read]:
 def _pack_filter(filter: Array) -> Array:
     """Pad the channels of the result to a multiple of COLUMNS."""
     return np.pad(filter, [*[(0, 0)] * 4, (0, -filter.shape[4] % COLUMNS)])
+
+
+def _padded(call: Call) -> tuple[list[Kernel], tuple[Read, Read]]:
+    """Return kernels that pad the channels of filter and bias for tiles, and what these read.
+
+    What lies in the padding does not matter: sums of these channels are not stored.
+    """
+    copies: list[Kernel] = []
+    reads: list[Read] = []
+    for name, operand in (("w", 1), ("bias", 2)):
+        if not call.has(operand) or call.input(operand).shape[-1] % COLUMNS == 0:
+            reads.append(Read(name, operand if call.has(operand) else None, 4))
+            continue
+        *outer, channels = call.input(operand).shape
+        rows, padded = math.prod(outer), ceil_div(channels, COLUMNS) * COLUMNS
+        to = Scratch(TensorType(DType.FLOAT32, (rows, padded)))
+        copy = strided_copy(
+            Read("x", operand),
+            (rows, channels),
+            (channels, 1),
+            (padded, 1),
+            reason="channels padded for tiles",
+        )
+        copies.append(replace(copy, writes=(Write(output=to, width=copy.lanes),)))
+        reads.append(Read(name, to, 4))
+    filter, bias = reads
+    return copies, (filter, bias)
 
 
 def _cell_kernel(call: Call, reason: str) -> Kernel:

@@ -44,12 +44,16 @@ def test_constant_filters(attrs: dict[str, Any], channels: int, outputs: int, ba
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_only_filters_of_one_group_that_are_constants_are_packed(groups: int, gpu: str) -> None:
-    given = [random(0, 1, 3, 4, 5, 8), random(1, 2, 2, 2, 8 // groups, 8)]
-    for constants in ((), (1,)):
+def test_filters_of_one_group_take_tiles(groups: int, gpu: str) -> None:
+    """Without constants, channels that do not fill tiles are padded on the device."""
+    for constants, channels in (((), 8), ((), 6), ((1,), 6)):
+        given = [random(0, 1, 3, 4, 5, 8), random(1, 2, 2, 2, 8 // groups, channels)]
         with model_of("conv3d", given, {"groups": groups}, constants).compile(gpu) as compiled:
-            (row,) = compiled.plan_rows()
-        assert row.kernel.body == ("conv_tile" if constants and groups == 1 else "conv3d")
+            *copies, row = compiled.plan_rows()
+        assert row.kernel.body == ("conv_tile" if groups == 1 else "conv3d")
+        assert [c.kernel.body for c in copies] == ["strided_copy"] * (
+            groups == 1 and not constants and channels == 6
+        )
 
 
 def test_empty_batches(backend: str) -> None:
