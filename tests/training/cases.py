@@ -155,4 +155,26 @@ REDUCTION: list[Case] = [
     ),
 ]
 
-CASES = [*ELEMENTWISE, *MOVEMENT, *CONTRACTION, *REDUCTION]
+INDEXING: list[Case] = [
+    ("gather", [distinct(1, 4, 3), ints(2, 0, 2)], {}),
+    ("gather", [distinct(1, 2, 4, 3), ints(3, 1, 1, 0).reshape(2, 2)], {"axis": 1}),
+    ("gather", [distinct(1, 2, 3, 4), ints(3, 1, 3, 0).reshape(2, 2)], {"axis": 2, "batch_dims": 1}),
+    ("gather_nd", [distinct(1, 3, 4, 2), ints(2, 0, 1, 3, 2, 0).reshape(3, 2)], {}),
+    ("scatter_nd", [ints(2, 0, 2).reshape(3, 1), distinct(1, 3, 2)], {"shape": (4, 2)}),
+    ("embedding_lookup", [ints(3, 1, 3), distinct(1, 4, 5)], {}),
+    ("reverse", [distinct(1, 2, 3, 2), ints(0, 2)], {}),
+    ("reverse_sequence", [distinct(1, 3, 4), ints(2, 4, 0)], {"axis": 1}),
+    ("cumsum", [distinct(1, 2, 4)], {"axis": 1}),
+    ("cumsum", [distinct(1, 2, 4)], {"axis": 0, "exclusive": True, "reverse": True}),
+    *(
+        (op, [distinct(1, 2, 3, 4, 2)], {"size": size, **mode})
+        for op in ("resize_bilinear", "resize_nearest")
+        for size, mode in (
+            ((5, 2), {}),
+            ((6, 7), {"half_pixel_centers": True}),
+            ((1, 9), {"align_corners": True}),
+        )
+    ),
+]
+
+CASES = [*ELEMENTWISE, *MOVEMENT, *CONTRACTION, *REDUCTION, *INDEXING]

@@ -60,8 +60,7 @@ WITHOUT: dict[str, tuple[str, ...]] = {
         ),
         *("concat_embeddings", "embedding_lookup_sparse", "table_lookup", "rnn", "svdf", "recurrence"),
         *("gru_recurrence", "lstm_recurrence", "lstm", "basic_lstm", "dynamic_slice", "dynamic_update_slice"),
-        *("cumsum", "gather", "gather_nd", "scatter_nd", "segment_sum", "embedding_lookup", "reverse"),
-        *("reverse_sequence", "resize_bilinear", "resize_nearest"),
+        "segment_sum",
     ),
 }
 BEGIN, END = "<!-- begin of the table -->\n", "<!-- end of the table -->\n"

@@ -26,6 +26,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
+from gpunn.ops.contraction.computed_filter import packed_reads
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import channel_reads, product
@@ -41,6 +42,7 @@ from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
+from gpunn.ops.kernels.tiling import ROWS
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
@@ -90,6 +92,7 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
     if form.groups > 1:
         reason = f"{form.groups} groups"
     elif not constants_only(call):
+        yield from _of_computed_filter(call, form)
         reason = "the filter is not a constant"
     else:
         if form.window.pointwise and form.depth % 4 == 0:
@@ -100,6 +103,20 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         yield Candidate([kernel], "tiles of pixels and channels")
         reason = "one output value an invocation"
     yield Candidate(real_sums(call, one_by_one(call, form, reason), form.boxes(call)), reason)
+
+
+def _of_computed_filter(call: Call, form: Form) -> Iterator[Candidate]:
+    """Yield the ways that pack a computed filter of real numbers first, which pays off for several pixels."""
+    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
+    if rows < ROWS or call.input(1).quantization is not None or not call.input(1).size:
+        return
+    packs, reads = packed_reads(call)
+    if form.window.pointwise and form.depth % 4 == 0:
+        kernel = product(call, rows, form.depth, channels, reads)
+        yield Candidate([*packs, kernel], "a product of matrices, of a filter that is packed before")
+    params = window_params(form.window, *form.spatial)
+    kernel = tile_kernel(call, form.window.size, params, reads, "window", {})
+    yield Candidate([*packs, kernel], "tiles of pixels and channels, of a filter that is packed before")
 
 
 def _form(call: Call) -> Form:

@@ -52,8 +52,13 @@ def channel_reads(call: Call, pack: Callable[[Array], Array] = pack_filter) -> t
     return Read("w", 1, 4, Pack(pack), nbytes=nbytes), bias
 
 
-def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
-    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias); w is constant."""
+def product(
+    call: Call, rows: int, depth: int, channels: int, reads: tuple[Read, Read] | None = None
+) -> Kernel:
+    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias).
+
+    reads: the packed filter, and the bias, if these are not constants; then 4 divides the depth.
+    """
     packed = ceil_div(channels, COLUMNS) * COLUMNS
     tiled = rows >= ROWS
     steps = ceil_div(depth, 4)
@@ -62,7 +67,7 @@ def product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
         body="matmul_tile" if tiled else "matmul_row",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=(Read("x", 0, vec_width(depth)), *channel_reads(call, pack_deep_filter)),
+        reads=(Read("x", 0, vec_width(depth)), *(reads or channel_reads(call, pack_deep_filter))),
         writes=(Write(width=vec_width(channels)),),
         params={"M": rows, "K": depth, "K4": steps, "N": channels, "N4": packed // 4, **grid.params},
         constants={"SPLITS": grid.splits},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_ints
 from gpunn.ops.contraction import gradients
+from gpunn.ops.contraction.computed_filter import spread_reads
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
@@ -99,7 +101,7 @@ def _kernel(call: Call) -> Kernel:
     window = _window(call)
     _, height, width, depth = call.x.shape
     batch, out_height, out_width, channels = call.y.shape
-    if not constants_only(call):
+    if not constants_only(call) and (call.input(1).quantization is not None or not call.input(1).size):
         raise Unsupported("the filter is not a constant")
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
@@ -130,6 +132,14 @@ def _kernel(call: Call) -> Kernel:
         lanes=lanes,
         reason=f"{PIXELS} pixels x {lanes} channels in registers",
     )
+
+
+def _kernels(call: Call) -> list[Kernel]:
+    """Return the kernel for real numbers, behind one that packs the filter if that is computed."""
+    kernel = _kernel(call)
+    x, filter, bias = kernel.reads
+    packs, filter = spread_reads(call, filter)
+    return [*packs, replace(kernel, reads=(x, filter, bias))]
 
 
 _ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else call.y.shape[-1])
@@ -171,8 +181,8 @@ def transpose_conv2d(
     x [N, H, W, I]; filter [O, KH, KW, I]; bias [O]; result [N, size[0], size[1], O]. Each input pixel times
     the filter is added to a window of the result: the window that conv2d, with this stride and padding, would
     read for that pixel. dtype: float32, float16, or quantised uint8, int8 or int16, in integers; on the GPU
-    with a constant filter. Raises ModelError for other dtypes and shapes, and unless such a convolution of
-    `size` gives x's height and width. TFLite schema, TransposeConvOptions.
+    these need a constant filter. Raises ModelError for other dtypes and shapes, and unless such a convolution
+    of `size` gives x's height and width. TFLite schema, TransposeConvOptions.
     """
     channels, height, width, _ = filter.shape
     batch, rows, columns, _ = x.shape

@@ -10,6 +10,7 @@ from gpunn.kernel import Kernel, Param, Read, Write, flat_threads, size_of, vec_
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_ints, expect_unquantised
 from gpunn.ops.guard import Guard
+from gpunn.ops.indexing import gradients
 from gpunn.ops.indexing.gather import rows_kernel
 from gpunn.ops.kernels.by_row import SEARCH, Updates
 from gpunn.ops.kernels.strides import dense
@@ -52,7 +53,14 @@ def _rows_of(operand: int) -> Callable[[Call], list[range]]:
     return lambda call: [range(call.input(operand).shape[0])]
 
 
-@op(_infer_embedding, _embedding_kernel, guards=(Guard(0, _rows_of(1)),), raw=True, strings=True)
+@op(
+    _infer_embedding,
+    _embedding_kernel,
+    guards=(Guard(0, _rows_of(1)),),
+    raw=True,
+    strings=True,
+    gradient=gradients.EMBEDDING_LOOKUP,
+)
 def embedding_lookup(indices: Array, values: Array) -> Array:
     """Select the slices of `values` along its first dimension that `indices` name: values[indices].
 

@@ -16,6 +16,7 @@ from gpunn.ops.axes import Axes, Space, each_axis
 from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_int, expect_unquantised
 from gpunn.ops.guard import Guard
+from gpunn.ops.indexing import gradients
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, Shape, TensorType
@@ -107,6 +108,7 @@ def _prepare_gather(call: Call) -> Callable[..., Array] | None:
     strings=True,
     algebra=Algebra(axes=Axes(space=_space, axis=("axis",), fixed=(1,))),
     prepare=_prepare_gather,
+    gradient=gradients.GATHER,
 )
 def gather(x: Array, indices: Array, *, axis: int = 0, batch_dims: int = 0) -> Array:
     """Select the slices of x along `axis` that the indices name; their dimensions replace the axis.
@@ -163,7 +165,14 @@ def _extents(call: Call) -> list[range]:
     return [range(n) for n in call.x.shape[: call.input(1).shape[-1]]]
 
 
-@op(_infer_gather_nd, _gather_nd_kernel, guards=(Guard(1, _extents),), raw=True, strings=True)
+@op(
+    _infer_gather_nd,
+    _gather_nd_kernel,
+    guards=(Guard(1, _extents),),
+    raw=True,
+    strings=True,
+    gradient=gradients.GATHER_ND,
+)
 def gather_nd(x: Array, indices: Array) -> Array:
     """Select the slices of x that rows of numbers name: y[...] = x[indices[..., 0], indices[..., 1], ...].
 

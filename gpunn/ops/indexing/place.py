@@ -14,6 +14,7 @@ from gpunn.kernel import Kernel, Loop, Read, Unsupported, Write, flat_threads, s
 from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_bool, expect_entries, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.guard import ANY_NUMBER, Guard
+from gpunn.ops.indexing import gradients
 from gpunn.ops.kernels.copies import whole_copy
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge, space_constants, space_params
 from gpunn.ops.op import Op, op
@@ -55,6 +56,7 @@ def _reverse_kernel(call: Call) -> Kernel:
     guards=(Guard(1, _reversible_axes, "axes"),),
     raw=True,
     strings=True,
+    gradient=gradients.REVERSE,
 )
 def reverse(x: Array, axes: Array) -> Array:
     """Reverse the order of x's elements along each of `axes`, as values say.
@@ -103,7 +105,13 @@ def _lengths(call: Call) -> list[range]:
     return [range(call.x.shape[call.axis(call["axis"], call.x.rank)] + 1)]
 
 
-@op(_infer_sequence, _sequence_kernel, guards=(Guard(1, _lengths, "lengths"),), raw=True)
+@op(
+    _infer_sequence,
+    _sequence_kernel,
+    guards=(Guard(1, _lengths, "lengths"),),
+    raw=True,
+    gradient=gradients.REVERSE_SEQUENCE,
+)
 def reverse_sequence(x: Array, lengths: Array, *, axis: int, batch_axis: int = 0) -> Array:
     """Reverse the first lengths[i] slices of x along `axis`, for each i along `batch_axis`.
 

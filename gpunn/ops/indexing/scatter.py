@@ -15,6 +15,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, NUMBERS, expect_ints, expect_unquantised
 from gpunn.ops.elementwise.binary import joining
 from gpunn.ops.guard import Guard
+from gpunn.ops.indexing import gradients
 from gpunn.ops.kernels.by_row import Updates
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import EIGHT_BITS, Op, op
@@ -97,6 +98,7 @@ def _slices(call: Call) -> list[range]:
     guards=(Guard(0, _slices),),
     dtypes=EIGHT_BITS,
     flops=lambda call: call.input(1).size,
+    gradient=gradients.SCATTER_ND,
 )
 def scatter_nd(indices: Array, updates: Array, *, shape: Sequence[int]) -> Array:
     """Add updates[i] to zeros of `shape`, at the slices that indices[i] name.

@@ -13,6 +13,7 @@ from gpunn.kernel import (
     Kernel,
     Param,
     Read,
+    Scratch,
     Write,
     flat_threads,
     number_param,
@@ -40,15 +41,15 @@ def strided_copy(
     *,
     x_start: int = 0,
     y_start: int = 0,
-    output: int = 0,
+    output: int | Scratch = 0,
     functions: Mapping[str, Function] | None = None,
     tables: tuple[Read, ...] = (),
     reason: str,
 ) -> Kernel:
     """Make a kernel that copies a space of `sizes`, walking x and y by their strides from their starts.
 
-    y is result `output`. `functions` may contain a function for every element, `tables` the tables that it
-    reads.
+    y is result `output`, or a tensor for later kernels. `functions` may contain a function for every element,
+    `tables` the tables that it reads.
     """
     sizes, x, y = merge(sizes, x, y)
     fours = aligned(sizes, x, y) and not splat(x) and x_start % 4 == y_start % 4 == 0

@@ -23,6 +23,7 @@ from gpunn.ops.check import (
 from gpunn.ops.guard import Guard
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
+from gpunn.ops.reduction.gradients import CUMSUM
 from gpunn.types import Array, DType, TensorType
 
 
@@ -117,6 +118,7 @@ def _kernel(call: Call) -> Kernels:
     guards=(Guard(1, _axes, "the axis"),),
     algebra=Algebra(axes=Axes(space=_space, axis=("axis",))),
     accuracy=sums(lambda call: max(_lengths(call))),
+    gradient=CUMSUM,
 )
 def cumsum(
     x: Array,

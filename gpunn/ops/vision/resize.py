@@ -22,7 +22,7 @@ from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
 from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
-from gpunn.ops.vision import resize_bytes
+from gpunn.ops.vision import gradients, resize_bytes
 from gpunn.ops.vision.image import expect_image, image_params, picked
 from gpunn.types import Array, DType, TensorType
 
@@ -163,12 +163,18 @@ def _integer_resize_kernel(call: Call) -> Kernel:
     return _resample(call, ratios, {"part": part, "joined": _SUM, "apply": rounded})
 
 
+def _meaning(name: str) -> Callable[..., Array]:
+    """Return the meaning of an op of this module."""
+    return next(op.reference for op in OPS if op.name == name)
+
+
 @op(
     _infer_resize_bilinear,
     _resize_bilinear_kernel,
     divide=by_batch,
     quantized=Quantized(_integer_resize, _integer_resize_kernel, dtypes=QUANTIZED, plain=True),
     accuracy=sums(lambda call: 4, interpolates=True),
+    gradient=gradients.resize(_meaning),
 )
 def resize_bilinear(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
@@ -228,7 +234,13 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_resize_nearest, _resize_nearest_kernel, divide=by_batch, raw=True)
+@op(
+    _infer_resize_nearest,
+    _resize_nearest_kernel,
+    divide=by_batch,
+    raw=True,
+    gradient=gradients.resize(_meaning),
+)
 def resize_nearest(
     x: Array, *, size: Sequence[int], align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:

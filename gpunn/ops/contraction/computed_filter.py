@@ -1,0 +1,54 @@
+"""Filters and biases that are computed, packed on the device as constants are when a model is compiled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunn.kernel import Kernel, Read, Scratch, ceil_div
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.matmul import channel_reads
+from gpunn.ops.kernels.copies import strided_copy
+from gpunn.ops.kernels.tiling import COLUMNS
+from gpunn.types import Shape
+
+_REASON = "packs what is computed"
+
+
+def packed_reads(call: Call) -> tuple[list[Kernel], tuple[Read, Read]]:
+    """Return the reads of channel_reads() for tensors that may be computed, and the kernels that pack these.
+
+    The kernels leave open what lies behind the last channel; nobody stores the sums there.
+    """
+    filter, bias = channel_reads(call)
+    channels = call.input(1).shape[0]
+    padded = ceil_div(channels, COLUMNS) * COLUMNS
+    kernels: list[Kernel] = []
+    if not call.constant[1]:
+        depth = call.input(1).size // max(channels, 1)
+        filter = _packed(kernels, call, filter, (depth, channels), (1, depth), (depth, padded))
+    if call.has(2) and not call.constant[2]:
+        bias = _packed(kernels, call, bias, (channels,), (1,), (padded,))
+    return kernels, (filter, bias)
+
+
+def spread_reads(call: Call, constant: Read) -> tuple[list[Kernel], Read]:
+    """Return the read of a filter [O, KH, KW, I] as [KH, KW, I, O], and the kernels that pack it so.
+
+    `constant` is the read of a constant one.
+    """
+    if call.constant[1]:
+        return [], constant
+    channels = call.input(1).shape[0]
+    depth = call.input(1).size // max(channels, 1)
+    kernels: list[Kernel] = []
+    return kernels, _packed(kernels, call, constant, (depth, channels), (1, depth), (depth, channels))
+
+
+def _packed(kernels: list[Kernel], call: Call, read: Read, sizes: Shape, walk: Shape, shape: Shape) -> Read:
+    """Add the kernel that copies a tensor of `sizes`, walked so, into rows of `shape`; return its read."""
+    assert isinstance(read.operand, int)
+    target = Scratch(call.input(read.operand).with_shape(shape))
+    steps = (shape[-1], 1) if len(shape) > 1 else (1,)
+    source = Read("x", read.operand)
+    kernels.append(strided_copy(source, sizes, walk, steps, output=target, reason=_REASON))
+    return replace(read, operand=target, pack=None, nbytes=0)
