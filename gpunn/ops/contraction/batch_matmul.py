@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, dims4, fits_i32, flat_threads, size_of, vec_width
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Read,
+    Unsupported,
+    Write,
+    dims4,
+    fits_i32,
+    flat_threads,
+    size_of,
+    vec_width,
+)
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.integer_product import integer_product
+from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.strides import broadcast_strides, merge
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
 
@@ -101,6 +115,18 @@ def _real_kernel(call: Call) -> Kernel:
         lanes=lanes,
         reason=f"{lanes} columns of a row in an invocation",
     )
+
+
+def _kernels(call: Call) -> Iterator[Candidate]:
+    """Yield ways for real numbers; a computed matrix that lies as products take filters needs no packing."""
+    rows, columns = math.prod(call.y.shape[:-1]), call.y.shape[-1]
+    b, plain = call.input(1), not (call["adj_a"] or call["adj_b"] or _plain(call))
+    one = size_of(b.shape[:-2]) == 1 and not call.constant[1]
+    fits = rows >= ROWS and columns and columns % COLUMNS == 0 and _depth(call) and _depth(call) % 4 == 0
+    if plain and one and fits and fits_i32(call.x.size, call.y.size):
+        reads = (Read("w", 1, 4), Read("bias", None))
+        yield Candidate([product(call, rows, _depth(call), columns, reads)], "tiles of one product")
+    yield Candidate([_kernel(call)], "one matrix of the stack for each")
 
 
 def _steps(shape: Shape, adjoint: bool) -> tuple[int, int]:

@@ -53,6 +53,9 @@ def _conv2d_input(back: Backward) -> Symbol:
     window, filter = _window(back), back.input(1)
     channels, height, width, depth = filter.shape
     groups = back.x.shape[3] // depth
+    if groups == 1 and window.pointwise:
+        rows = back.g.reshaped((-1, channels)).of("batch_matmul", filter.reshaped((channels, depth)))
+        return rows.reshaped(back.x.shape)
     if groups == 1 and window.stride != (1, 1) and window.dilation == (1, 1):
         attrs = {"size": back.x.shape[1:3], "stride": window.stride, "padding": back["padding"]}
         return back.g.of("transpose_conv2d", filter.of("transpose", perm=(3, 1, 2, 0)), **attrs)
