@@ -41,7 +41,7 @@ from gpunn.ops.kernels.window import (
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
 
-OUTPUTS = 8  # output channels whose sums an invocation keeps, of four input channels each
+TILE = 8  # input and output channels whose sums an invocation keeps
 _LEAST, _MOST = 32, 4096  # pixels of a part: more would round more often
 _MOST_BYTES = 1 << 26  # of the sums over parts
 
@@ -126,7 +126,7 @@ def _conv2d_kernels(call: Call) -> list[Kernel]:
     _, height, width, channels = call.x.shape
     outputs, groups, depth = call.y.shape[0], call["groups"], call.y.shape[3]
     of_group = outputs // groups
-    across, blocks = ceil_div(depth, 4), ceil_div(of_group, OUTPUTS)
+    across, blocks = ceil_div(depth, TILE), ceil_div(of_group, TILE)
     fours = {"X_FOURS": vec_width(depth), "G_FOURS": vec_width(of_group)}
     kernel = Kernel(
         body="conv2d_filter_gradient",
@@ -144,7 +144,7 @@ def _conv2d_kernels(call: Call) -> list[Kernel]:
             "BLOCKS": blocks,
         },
         constants={**fours, "POINTWISE": int(window.pointwise)},
-        reason=f"4 input x {OUTPUTS} output channels of a cell in registers",
+        reason=f"{TILE} input x {TILE} output channels of a cell in registers",
     )
     return _in_parts(call, kernel, across * blocks * groups * math.prod(window.size))
 
