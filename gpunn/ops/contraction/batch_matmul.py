@@ -65,7 +65,7 @@ def _plain(call: Call) -> bool:
     return call.x.dtype is DType.INT8 and call.x.quantization is None
 
 
-def _kernels(call: Call) -> list[Kernel]:
+def _one_by_one(call: Call) -> list[Kernel]:
     real = _real_kernel(call)
     if not _plain(call):
         return real_sums(call, real, _boxes(call))
@@ -126,7 +126,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
     if plain and one and fits and fits_i32(call.x.size, call.y.size):
         reads = (Read("w", 1, 4), Read("bias", None))
         yield Candidate([product(call, rows, _depth(call), columns, reads)], "tiles of one product")
-    yield Candidate([_kernel(call)], "one matrix of the stack for each")
+    yield Candidate(_one_by_one(call), "one matrix of the stack for each")
 
 
 def _steps(shape: Shape, adjoint: bool) -> tuple[int, int]:

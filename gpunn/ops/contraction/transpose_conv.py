@@ -82,7 +82,11 @@ def _infer(call: Call) -> TensorType:
 
 
 def _kernels(call: Call) -> list[Kernel]:
-    return real_sums(call, _kernel(call), _boxes(call))
+    """Return the kernels for real numbers, behind one that packs the filter if that is computed."""
+    kernel = _kernel(call)
+    x, filter, bias = kernel.reads
+    packs, filter = spread_reads(call, filter)
+    return [*packs, *real_sums(call, replace(kernel, reads=(x, filter, bias)), _boxes(call))]
 
 
 def _boxes(call: Call) -> list[Box]:
@@ -132,14 +136,6 @@ def _kernel(call: Call) -> Kernel:
         lanes=lanes,
         reason=f"{PIXELS} pixels x {lanes} channels in registers",
     )
-
-
-def _kernels(call: Call) -> list[Kernel]:
-    """Return the kernel for real numbers, behind one that packs the filter if that is computed."""
-    kernel = _kernel(call)
-    x, filter, bias = kernel.reads
-    packs, filter = spread_reads(call, filter)
-    return [*packs, replace(kernel, reads=(x, filter, bias))]
 
 
 _ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else call.y.shape[-1])
