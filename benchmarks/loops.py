@@ -1,8 +1,9 @@
 """Recurrent layers as Keras exports them, a WHILE over the steps, beside LiteRT: python -m benchmarks.loops
 
-A line is a layer. Its times are the medians of single runs, in ms; the backends and LiteRT (one thread,
-default delegates) take turns, run by run. time / litert: the median of the ratios within the turns.
-compile ms: of the first compilation on the GPU, of an empty pipeline cache in this process.
+A line is a layer; with "last" it gives only its last state. Its times are the medians of single runs, in ms;
+the backends and LiteRT (one thread, default delegates) take turns, run by run. time / litert: the median of
+the ratios within the turns. compile ms: of the first compilation on the GPU, of an empty pipeline cache in
+this process.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def measure(layer: Layer, runs: int, device: str | None = None) -> tuple[str, ..
                 row.time()
     times = [number(1e3 * statistics.median(rows[name].seconds), 3) for name in (LITERT, *BACKENDS)]
     ratios = [number(quotient(rows[name].seconds, rows[LITERT].seconds), 1) for name in BACKENDS]
-    title = f"{layer.cell} {layer.steps} x {layer.features} -> {layer.units}"
+    title = f"{layer.cell} {layer.steps} x {layer.features} -> {layer.units}{'' if layer.every else ', last'}"
     return title, *times, *ratios, str(submits), number(1e3 * compiling, 0)
 
 
@@ -104,8 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     described = Conditions.now().described()
     lines = tuple(
-        measure(Layer(cell, steps, options.features, options.units), options.runs, options.device)
+        measure(Layer(cell, steps, options.features, options.units, every), options.runs, options.device)
         for cell in CELLS
+        for every in (True, False)
         for steps in options.steps
     )
     named = options.device is None

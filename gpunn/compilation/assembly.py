@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from gpunn.ops.control import some_rounds, while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
+from gpunn.passes.rounds import several_rounds
 from gpunn.planning.join import join
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 
 ROUNDS_AHEAD = 64  # of a loop whose end only a run tells, before the host asks whether there are more
+LEAST_AHEAD = 4
+MAX_WORK_AHEAD = 1 << 12  # workgroups times loop iterations of rounds that may be too much: some ms
 
 
 def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> LocalCompilation:
@@ -191,7 +195,16 @@ def _rounds_ahead(operation: Operation, gpu: Device | None) -> Graph | None:
     from gpunn.backends.webgpu.lower import lower
 
     (loop,) = made.operations
-    return None if isinstance(lower(loop, gpu.properties), str) else made
+    if not isinstance(lower(loop, gpu.properties), str):
+        return made
+    condition, body = graphs
+    one = several_rounds(condition, body, 1, operation.origin)
+    kernels = lower(one.operations[0], gpu.properties)
+    if isinstance(kernels, str):
+        return None
+    work = sum(math.prod(k.groups) * (1 + k.loop_iterations) for k in kernels)
+    rounds = max(LEAST_AHEAD, min(ROUNDS_AHEAD, MAX_WORK_AHEAD // work))
+    return several_rounds(condition, body, rounds, operation.origin)
 
 
 def _held(model: Graph, section: Section, operations: Sequence[Operation], count: int) -> list[Operand]:

@@ -61,6 +61,48 @@ def test_what_is_too_much_is_not_computed(limit: float, gpu: str, monkeypatch: p
         np.testing.assert_array_equal(y, z)
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 64, 65, 200])
+def test_rounds_as_dispatches_are_asked_once_for_many(
+    rounds: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 0)
+    x = np.zeros(70, np.float32)
+    (i, y), compiled = ran(asked(1, rounds), [x])
+    assert (i, y.tolist()) == (rounds, x.tolist())
+    assert compiled.stats.submits == max(1, -(-rounds // 64))
+
+
+@pytest.mark.parametrize("limit", [0.5, 100, 1e30])
+def test_rounds_that_are_too_much_leave_the_state(
+    limit: float, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = asked(limit, 1000), np.full(70, 1 / 70, np.float32)
+    with monkeypatch.context() as patch:
+        by_rounds(patch)
+        expected, _ = ran(model, [x])
+    monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 0)
+    found, compiled = ran(model, [x])
+    assert compiled.stats.submits <= 2
+    for y, z in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(y, z)
+
+
+def test_heavier_rounds_are_asked_more_often(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 0)
+    monkeypatch.setattr("gpunn.compilation.assembly.MAX_WORK_AHEAD", 1)
+    (i, _), compiled = ran(asked(1, 9), [np.zeros(70, np.float32)])
+    assert (i, compiled.stats.submits) == (9, 3), "at least 4 rounds in each submission"
+
+
+def test_a_loop_without_end_of_dispatches_can_be_stopped(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 0)
+    model = asked(1, 2**31 - 1)
+    with model.compile(gpu) as compiled:
+        x = np.zeros(70, np.float32)
+        with pytest.raises(gpunn.RunTimeoutError):
+            compiled.run({i.name: x for i in model.inputs}, timeout=0.5)
+
+
 def test_a_condition_that_checks_values_is_asked_in_each_round(gpu: str) -> None:
     x = np.zeros(70, np.float32)
     (i, _), compiled = ran(asked(1, 3, gathers=True), [x])
