@@ -46,6 +46,25 @@ def test_many_rounds_are_one_submission_with_the_bindings_of_two(gpu: str) -> No
     assert bindings[0] == bindings[1]
 
 
+def test_what_takes_too_much_workgroup_memory(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight convolutions have shaders of their own, each with memory that invocations share."""
+    monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 1 << 20)
+    attrs = {"padding": "same"}
+    activations = (None, "relu", "relu6", "relu1", "tanh", "logistic", "sign_bit", "hard_swish")
+
+    def convolve(body: Model, s: Sequence[Operand]) -> list[Operand]:
+        filter = body.constant("w", random(0, 4, 3, 3, 4))
+        x = s[1]
+        for name in activations:
+            (x,) = body.add("conv2d", [x, filter], {**attrs, "activation": name})
+        return [x]
+
+    model = looped(2, [float32(1, 8, 8, 4)], convolve)
+    agree(model, [random(1, 1, 8, 8, 4)], monkeypatch)
+    _, compiled = ran(model, [random(1, 1, 8, 8, 4)])
+    assert compiled.stats.dispatches == 2 * len(activations) + 2
+
+
 def test_a_result_that_two_states_share(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """(a, b, c) -> (a + b, the same flat, b)."""
 

@@ -66,6 +66,8 @@ def _kernels(
         writer.decide(condition.outputs[0])
     writer.operations(body, resized)
     writer.hand_on()
+    if writer.shared_bytes > device.limit("max-compute-workgroup-storage-size"):
+        raise Unsupported(f"a round takes {writer.shared_bytes} bytes of workgroup memory")
     per_round, once = writer.iterations, writer.iterations_once
     if rounds * writer.work > MAX_LOOP_WORK:
         raise Unsupported("its rounds are more than one submission should do")

@@ -206,6 +206,11 @@ class Writer:
         """Count the iterations of what happens before and after all rounds."""
         return sum(ceil_div(count_words(i), self.width) + 3 for i in (*self.body.inputs, *self.body.inputs))
 
+    @property
+    def shared_bytes(self) -> int:
+        """Return the most bytes of workgroup memory that its shaders take."""
+        return sum(map(workgroup_bytes, self._texts))
+
     def kernel(self, rounds: int, first: bool, last: bool) -> Kernel:
         """Return the dispatch of some rounds."""
         if self._scratch is None:
@@ -220,7 +225,7 @@ class Writer:
             reads=self._reads,
             writes=writes,
             params={"rounds": rounds, "first": int(first), "last": int(last)},
-            workgroup_bytes=sum(map(workgroup_bytes, self._texts)),
+            workgroup_bytes=self.shared_bytes,
             loop_iterations=rounds * self.iterations + self.iterations_once,
             generated=self._finished,
             reason=f"one workgroup runs {rounds} rounds",

@@ -150,17 +150,24 @@ def loop(node: Node, names: Sequence[str], scope: Scope) -> tuple[Operand, ...]:
     if open and not waits:
         _expect_stateless(bodies)
     named = [n for i, n in enumerate(names) if i not in fixed]
+    writes = any(kind(condition).written for kind in (_tensors, _resources))
+    if writes and open:
+        raise RefusedError("its condition changes variables, and its shapes follow from what runs")
     for kind in _tensors, _resources:
-        carried = _go_round(condition, body, kind)
+        carried = _go_round(condition, body, kind, writes)
         state += map(kind(around).get, carried)
         named += (kind(body).start(k).name for k in carried)
     _expect_change(state)
     named = [around.names.unique(n) for n in named]
     graphs = {"condition": condition.model, "body": body.model}
+    if writes:
+        state, graphs = _turned(around, state, condition.model, body.model, node.origin)
+        named.insert(0, around.names.unique("goes on"))
     attrs = _attributes(graphs, _Open(() if waits else templates) if open else None)
-    last = around.model.add("while_loop", state, attrs, origin=node.origin, names=named)
+    last = around.model.add("while_loop", state, attrs, origin=node.origin, names=named)[writes:]
     after = zip(carried, last[len(last) - len(carried) :], strict=True)  # those of resources
-    around.resources.written.update((k, o) for k, o in after if k in body.resources.written)
+    changed = {*condition.resources.written, *body.resources.written}
+    around.resources.written.update((k, o) for k, o in after if k in changed)
     results = iter(last)
     return tuple(a if i in fixed else next(results) for i, a in enumerate(arguments))
 
@@ -182,16 +189,47 @@ def _begin_alike(bodies: Sequence[Target], kind: Callable[[Target], States]) -> 
     return keys
 
 
-def _go_round(condition: Target, body: Target, kind: Callable[[Target], States]) -> list[Key]:
-    """Let a loop's body take state of a kind as its last inputs and give it as its last outputs; its keys."""
+def _go_round(condition: Target, body: Target, kind: Callable[[Target], States], writes: bool) -> list[Key]:
+    """Let a loop's body take state of a kind as its last inputs and give it as its last outputs; its keys.
+
+    The condition gives it, too, if it writes state.
+    """
     states = kind(body)
-    if kind(condition).written:
-        raise RefusedError("its condition changes variables")
-    for key in states.written:
+    for key in (*states.written, *kind(condition).written):
         states.start(key)
     keys = _begin_alike((condition, body), kind)
     body.model.output(*map(states.get, keys))
+    if writes:
+        condition.model.output(*map(kind(condition).get, keys))
     return keys
+
+
+def _turned(
+    around: Target, state: Sequence[Operand], condition: Graph, body: Graph, origin: str
+) -> tuple[list[Operand], dict[str, Graph]]:
+    """Return the state and the graphs of a loop whose condition writes state.
+
+    The condition is asked before the loop and at the end of each round, as a body that runs once. Its
+    decision is a part of the state, and that is what the new condition looks at.
+    """
+    given, (decision, *written) = list(condition.inputs), condition.outputs
+    kept = given[: len(given) - len(written)]
+    before = condition.input("goes on", decision.type)
+    condition.inputs[:] = [before, *given]
+    condition.outputs[:] = []
+    condition.output(decision, *kept, *written)
+    asked = {"condition": None, "body": condition, "rounds": 1}
+    begin = around.model.constant(around.names.unique("not asked"), np.ones(before.type.shape, bool))
+    first = around.model.add("while_loop", [begin, *state], asked, origin=origin)
+    goes_on, round = Graph(condition.name), Graph(body.name)
+    for graph in (goes_on, round):
+        for operand in condition.inputs:
+            graph.input(operand.name, operand.type)
+    goes_on.output(goes_on.inputs[0])
+    once = {"condition": None, "body": body, "rounds": 1}
+    after = round.add("while_loop", round.inputs[1:], once, origin=origin)
+    round.output(*round.add("while_loop", [round.inputs[0], *after], asked, origin=origin))
+    return list(first), {"condition": goes_on, "body": round}
 
 
 @dataclass(frozen=True, slots=True)

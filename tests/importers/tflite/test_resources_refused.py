@@ -18,7 +18,6 @@ from tests.importers.tflite.test_resources import (
     first,
     negating,
     once,
-    one,
     read,
     using,
     variable,
@@ -84,16 +83,6 @@ def once_in_a_branch() -> Sub:
     return graph, outputs
 
 
-def deciding() -> bytes:
-    """Return a file with a loop whose condition assigns a variable."""
-    main, (condition, (count,)), body = Graph(), adding(), negating()
-    goes_on = condition.add("LESS", [count, condition.constant(one(9))], [TensorType(DType.BOOL, (1,))])
-    x = main.input(ONE)
-    once(main)
-    y = main.add("WHILE", [x], [ONE], {"cond_subgraph_index": 2, "body_subgraph_index": 3})
-    return main.build(list(y), called=[first(), (condition, goes_on), body])
-
-
 def long_name() -> bytes:
     graph = Graph()
     return graph.build([read(graph, variable(graph, b"n" * 1025))])
@@ -145,7 +134,6 @@ REFUSED = {
         "which resource it stands for is computed",
     ),
     "a handle that is chosen": (choosing_a_handle(), UnsupportedError, "IF v1: .*is computed"),
-    "a condition that counts": (deciding(), UnsupportedError, "WHILE v1: its condition changes variables"),
     "a long name": (long_name(), FormatError, "option 1 has 1025 bytes, at most 1024 make a name"),
 }
 
