@@ -197,7 +197,7 @@ def test_running_out_of_host_memory_is_a_device_error(monkeypatch: pytest.Monkey
 
     model = Model()
     model.output(*model.add("relu", [model.input("x", float32(2))], origin="the file"))
-    monkeypatch.setattr(Operation, "prepared", lambda _: fail)
+    monkeypatch.setattr(Operation, "direct", lambda _: fail)
     compilation = model.compile("cpu")
     with pytest.raises(gpunn.DeviceError, match=r"out of memory: relu \(the file\): no 8 GiB"):
         compilation(np.ones(2, np.float32))
