@@ -28,10 +28,6 @@ from gpunn.types import Array, DType, TensorType
 
 _T = TypeVar("_T")
 
-MAX_BATCH = 32  # small operations between two looks at whether the run shall end
-MAX_SMALL = 1 << 14  # elements of a tensor of such an operation
-MAX_SMALL_FLOPS = 1 << 20
-
 
 def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
     """Run an operation on the host; `values` contains the known values and receives the results.
@@ -50,11 +46,11 @@ def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
 
 
 def run_steps(steps: Iterable[Step], values: Values) -> None:
-    """Run operations on numbered values; raise what run_operation() raises, checked once."""
-    check()
+    """Run operations on numbered values; raise what run_operation() raises, before each of them."""
     step = None
     try:
         for step in steps:
+            check()
             step.run(values)
     except MemoryError as error:
         if step is None:
@@ -78,19 +74,15 @@ def widened_constants(operations: Iterable[Operation]) -> dict[Operand, Array]:
 
 
 def _batches(steps: Iterable[tuple[Step, int]]) -> Iterator[tuple[list[Step], int]]:
-    """Yield small operations together that use as many threads, each other one by itself."""
+    """Yield consecutive operations that use as many threads together."""
     batch: list[Step] = []
     in_use = 0
     for step, threads in steps:
-        small = _is_small(step.operation)
-        if batch and (not small or len(batch) == MAX_BATCH or 0 < threads != in_use > 0):
+        if 0 < threads != in_use > 0:
             yield batch, in_use
             batch, in_use = [], 0
-        if small:
-            batch.append(step)
-            in_use = in_use or threads
-        else:
-            yield [step], threads
+        batch.append(step)
+        in_use = in_use or threads
     if batch:
         yield batch, in_use
 
@@ -102,15 +94,6 @@ def _with_hosted(operations: Iterable[Operation]) -> Iterator[Operation]:
         for body in operation.attrs.values():
             if isinstance(body, HostBody):
                 yield from body.graph.operations
-
-
-def _is_small(operation: Operation) -> bool:
-    """Tell whether an operation surely ends within about a millisecond."""
-    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-    known = operation.custom is None and not operation.definition.unbounded
-    if not known or any(t.size > MAX_SMALL or t.dtype is DType.STRING for t in types):
-        return False
-    return operation.definition.count_flops(operation.call()) <= MAX_SMALL_FLOPS
 
 
 class HostBody:
