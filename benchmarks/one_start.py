@@ -4,7 +4,7 @@
 
 The only gpunn here is the one that PYTHONPATH names, and only its public API is used, so that the file serves
 commits old and new. It prints one line of JSON: first_s, the time from before the import to the first answer;
-first_cpu_s, its CPU time; run_s and cpu_s, the medians of a run; host_us, host time for each dispatch;
+first_cpu_s, its CPU time; run_s, cpu_s and host_us, medians of a run, the last for each of its dispatches;
 dispatches and uploaded, of one run; arena_bytes; answers, a digest of all outputs.
 """
 
@@ -47,19 +47,21 @@ def _runs(compiled: gpunn.Compilation, inputs: list[np.ndarray], count: int) -> 
     """Return the medians of `count` runs, and the counters of one."""
     compiled(*inputs)  # the second run may still prepare something
     stats = compiled.stats
-    encoded, dispatches, uploaded = stats.encode_seconds, stats.dispatches, stats.bytes_uploaded
-    wall, cpu = [], []
+    dispatches, uploaded = stats.dispatches, stats.bytes_uploaded
+    wall, cpu, host = [], [], []
     for _ in range(count):
+        encoded = compiled.stats.encode_seconds
         start, cpu_start = time.perf_counter(), time.process_time()
         compiled(*inputs)
         wall.append(time.perf_counter() - start)
         cpu.append(time.process_time() - cpu_start)
+        host.append(compiled.stats.encode_seconds - encoded)
     stats = compiled.stats
     done = stats.dispatches - dispatches
     return {
         "run_s": statistics.median(wall),
         "cpu_s": statistics.median(cpu),
-        "host_us": 1e6 * (stats.encode_seconds - encoded) / done if done else 0.0,
+        "host_us": 1e6 * statistics.median(host) * count / done if done else 0.0,
         "dispatches": done / count,
         "uploaded": (stats.bytes_uploaded - uploaded) / count,
         "arena_bytes": stats.arena_bytes,
