@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -16,7 +16,6 @@ from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
 from gpunn.graph.scores import Scoring
 from gpunn.importers import Source, read
-from gpunn.isolation.compilation import isolated
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Shape
 
@@ -70,7 +69,9 @@ class Model(Graph):
         For the other arguments and the errors see gpunn.compilation.compiler.compile_model.
         """
         model = self.reshaped(shapes) if shapes else self
-        make = isolated if isolate else compile_model
+        make: Callable[..., Compilation] = compile_model
+        if isolate:
+            from gpunn.isolation.compilation import isolated as make  # which most programs do without
         return make(
             model,
             backend,

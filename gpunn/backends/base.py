@@ -87,6 +87,13 @@ class DeviceMemory:
     parameters: int = 0
     cached: int = 0
 
+    def plus(self, other: DeviceMemory | None) -> DeviceMemory:
+        """Return the bytes of both, which are on the same device."""
+        if other is None:
+            return self
+        kinds = [field.name for field in fields(self) if field.name != "device"]
+        return DeviceMemory(self.device, *(getattr(self, k) + getattr(other, k) for k in kinds))
+
     @property
     def total(self) -> int:
         """Return the sum."""

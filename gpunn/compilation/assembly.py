@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -218,11 +218,19 @@ def _held(model: Graph, section: Section, operations: Sequence[Operation], count
     return [o for k, o in enumerate(model.outputs) if k not in section.cut.asked and o not in read]
 
 
+def _graph(found: Graph) -> Graph:
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _CompiledBody:
     """A body made ready (gpunn.ops.control.Body)."""
 
     compilation: LocalCompilation
+
+    def __reduce__(self) -> tuple[Callable[[Graph], Graph], tuple[Graph]]:
+        """Pickle the graph that it was made of, for an operation in a list of placements."""
+        return _graph, (self.compilation.model,)
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -165,13 +166,21 @@ def capabilities(device: Device) -> Capabilities:
     )
 
 
+memory_elsewhere: list[Callable[[], Iterable[DeviceMemory]]] = []  # what other processes have
+
+
 def memory() -> tuple[DeviceMemory, ...]:
     """Return what gpunn has on each GPU that it has opened, in bytes, for all compilations together.
 
-    What forgotten compilations have left is freed before.
+    Worker processes count, too. What forgotten compilations have left is freed before.
     """
-    gpus = sys.modules.get("gpunn.backends.webgpu.device")  # without it nothing is open
-    return () if gpus is None else tuple(undisturbed(gpus.opened_memory))
+    gpus = sys.modules.get("gpunn.backends.webgpu.device")  # without it nothing is open here
+    here = () if gpus is None else undisturbed(gpus.opened_memory)
+    found = {m.device: m for m in here}
+    for tell in memory_elsewhere:
+        for more in tell():
+            found[more.device] = more.plus(found.get(more.device))
+    return tuple(found.values())
 
 
 def devices() -> tuple[DeviceInfo, ...]:

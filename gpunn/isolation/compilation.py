@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from gpunn.backends import fork
-from gpunn.backends.base import Stats, Trace
+from gpunn.backends.base import DeviceMemory, Stats, Trace
 from gpunn.backends.interrupt import Stop, directly, holding
 from gpunn.backends.worker import Job
+from gpunn.compilation import compiler
 from gpunn.compilation.base import Compilation
-from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.event import Event
 from gpunn.errors import DeviceError, ModelError, RunTimeoutError
 from gpunn.graph.graph import Graph
-from gpunn.isolation.messages import Kind
+from gpunn.isolation.messages import MEMORY, Kind
 from gpunn.isolation.process import GRACE, Call, Worker
 from gpunn.planning.partition import Placement
 from gpunn.types import Array
@@ -30,13 +32,26 @@ def isolated(model: Graph, *arguments: Any, **options: Any) -> IsolatedCompilati
     process cannot be started or ends.
     """
     try:
-        recipe = pickle.dumps(partial(compile_model, model, *arguments, **options))
+        recipe = pickle.dumps(partial(compiler.compile_model, model, *arguments, **options))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         advice = "functions of custom operators must be in a module that another process can import"
         raise ModelError(f"isolate=True needs a model that can be pickled: {error}; {advice}") from error
     made = IsolatedCompilation(model, recipe)
     made.recipe = partial(isolated, model, *arguments, **options)
+    _living.add(made)
     return made
+
+
+_living: weakref.WeakSet[IsolatedCompilation] = weakref.WeakSet()
+
+
+def _memory() -> Iterator[DeviceMemory]:
+    """Yield what worker processes have on each GPU."""
+    for compiled in tuple(_living):
+        yield from compiled.memory()
+
+
+compiler.memory_elsewhere.append(_memory)
 
 
 class IsolatedCompilation(Compilation):
@@ -52,7 +67,7 @@ class IsolatedCompilation(Compilation):
         self._lock = fork.lock()
         self._closed = False
         self._stats = Stats()
-        self._worker = Worker(recipe)
+        self._worker = self._started()
         made = self._worker.made
         self.backend, self.device, self.frames = made.backend, made.device, made.frames
 
@@ -77,16 +92,28 @@ class IsolatedCompilation(Compilation):
         found: dict[Hashable, int] = self._told("constants")
         return found
 
+    def memory(self) -> tuple[DeviceMemory, ...]:
+        """Return what the worker process has on each GPU, in bytes; nothing if it has ended."""
+        found: tuple[DeviceMemory, ...] = ()
+        if self._worker.alive and not self._closed:
+            with suppress(DeviceError):  # it may end now
+                found = self._told(MEMORY)
+        return found
+
     def answer(self, arrays: Sequence[Array], *, timeout: float | None = None) -> tuple[Array, ...]:
         """Return the results of a run; see Compilation."""
         worker = self._running()
         call = worker.ask(Kind.RUN, arrays, results=self._room(), timeout=timeout)
-        stop = None if timeout is None else Stop(timeout + GRACE)
+        limits = self.model.limits
+        longest = min((s for s in (timeout, limits.run_seconds) if s is not None), default=None)
+        stop = None if longest is None else Stop(longest + GRACE)
         try:
             results: tuple[Array, ...] = self._wait(worker, call, stop)
         except RunTimeoutError as error:
             if worker.alive:
                 raise
+            if timeout is None or timeout != longest:
+                raise limits.late("run_seconds", "the run")() from error
             late = f"the run has not ended after {timeout:g} s, and its worker process was ended"
             raise RunTimeoutError(late) from error
         worker.expect(results)
@@ -136,7 +163,7 @@ class IsolatedCompilation(Compilation):
             if self._closed:
                 raise DeviceError("this compilation has been closed")
             self._worker.kill()
-            self._worker = Worker(self._recipe)
+            self._worker = self._started()
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
         if self.recipe is not None and not self._closed:
@@ -151,8 +178,16 @@ class IsolatedCompilation(Compilation):
                 if self.model.variables:
                     advice = "and the values of variables are gone; call recover()"
                     raise DeviceError(f"the worker process has ended, {advice}")
-                self._worker = Worker(self._recipe)
+                self._worker = self._started()
             return self._worker
+
+    def _started(self) -> Worker:
+        """Start a worker process."""
+        limits = self.model.limits
+        try:
+            return Worker(self._recipe, limits.compile_seconds)
+        except RunTimeoutError as error:
+            raise limits.late("compile_seconds", "the compile")() from error
 
     def _room(self) -> int:
         """Return the bytes of results, as far as they are known before a run."""

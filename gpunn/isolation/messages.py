@@ -14,6 +14,7 @@ from gpunn.isolation.shared import Region, Stored
 from gpunn.types import Array
 
 HEADER = 8  # bytes of a length
+MEMORY = "memory"  # a name of Kind.TELL: gpunn.memory() of the process
 AT_ONCE = 4096  # bytes that a pipe takes as a whole or not at all (PIPE_BUF of Linux)
 
 

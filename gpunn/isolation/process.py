@@ -19,13 +19,14 @@ from typing import Any
 
 from gpunn.backends import fork
 from gpunn.backends.base import copied
-from gpunn.backends.interrupt import holding
+from gpunn.backends.interrupt import Stop, holding
 from gpunn.backends.worker import Job, to_the_end
 from gpunn.errors import DeviceError
 from gpunn.isolation.messages import AT_ONCE, Kind, Made, Reply, Request, framed, packed, read, write
 from gpunn.isolation.shared import Lease, SharedMemory, Stored, fetch, needed, store
 from gpunn.types import Array
 
+START = 60.0  # seconds that a process may take for its start, beside those of the compile
 GRACE = 5.0  # seconds that a process has to end a run that was cancelled, or whose time is over
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from gpunn.isolation.worker import main"
@@ -117,11 +118,12 @@ def _ended(code: int) -> str:
 class Worker:
     """A process that has compiled a model."""
 
-    def __init__(self, recipe: bytes) -> None:
+    def __init__(self, recipe: bytes, seconds: float | None = None) -> None:
         """Start the process, and wait until it has compiled.
 
-        recipe: a pickled function that compiles the model. Raises what it raises, and DeviceError if the
-        process cannot be started or ends.
+        recipe: a pickled function that compiles the model in `seconds`, if it must end in time. Raises what
+        it raises, DeviceError if the process cannot be started or ends, and RunTimeoutError if it does not
+        answer in time.
         """
         if getattr(sys, "frozen", False):
             raise DeviceError(
@@ -138,7 +140,8 @@ class Worker:
         threading.Thread(target=self._link.listen, name="gpunn-replies", daemon=True).start()
         try:
             self._send(framed(recipe))
-            self.made: Made = hello.outcome.result()
+            stop = Stop() if seconds is None else Stop(START + seconds + GRACE)
+            self.made: Made = stop.carry(hello.outcome.result)
         except BaseException:
             self.kill()
             raise

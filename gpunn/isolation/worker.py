@@ -18,8 +18,9 @@ from typing import Any
 
 from gpunn.backends.interrupt import Stop
 from gpunn.compilation.base import Compilation
+from gpunn.compilation.compiler import memory
 from gpunn.errors import ModelError, RunCancelledError
-from gpunn.isolation.messages import Kind, Made, Reply, Request, failure, packed, read, write
+from gpunn.isolation.messages import MEMORY, Kind, Made, Reply, Request, failure, packed, read, write
 from gpunn.isolation.shared import Region, fetch, mapped, store
 from gpunn.ops.op import as_tuple
 from gpunn.types import Array
@@ -145,7 +146,7 @@ class _Server:
         return Reply(request.number)
 
     def _tell(self, request: Request) -> Reply:
-        found = getattr(self._compiled, request.name)
+        found = memory if request.name == MEMORY else getattr(self._compiled, request.name)
         return Reply(request.number, found() if callable(found) else found)
 
     def _close(self, request: Request) -> Reply:

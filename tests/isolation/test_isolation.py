@@ -28,7 +28,9 @@ from gpunn.model import Model
 from gpunn.types import DType, TensorType, float32
 from tests.compilation.test_bounds import relu, summing
 from tests.compilation.test_control_flow import doubling
+from tests.compilation.test_memory import SIDE, heavy
 from tests.resources import ROOT
+from tests.web_server import endless
 
 ONES = np.ones(4, np.float32)
 ENDLESS = ONES * 0
@@ -224,3 +226,41 @@ def test_compiles_and_ends_leave_nothing() -> None:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
         raise ChildProcessError
+
+
+def test_memory_of_workers_is_counted(gpu: str) -> None:
+    def constants() -> int:
+        gc.collect()
+        return sum(m.constants for m in gpunn.memory())
+
+    before = constants()
+    with isolated(heavy(17), gpu) as compiled:
+        assert compiled(np.ones((1, SIDE), np.float32))[0, 0] == 17 * SIDE
+        assert constants() == before + 4 * SIDE * SIDE
+        assert [m.constants for m in compiled.memory()] == [4 * SIDE * SIDE]
+    assert constants() == before
+
+
+def test_placements_of_loops_come_back() -> None:
+    with isolated(doubling()) as compiled:
+        compiled(ONES)
+        assert [p.operation.op for p in compiled.placement if not p.depth] == ["while_loop"]
+        assert compiled.trace(ONES).outputs[0].tolist() == [128] * 4
+
+
+def test_limits_hold_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.isolation.compilation.GRACE", 0.3)
+    monkeypatch.setattr(process, "GRACE", 0.3)
+    limits = gpunn.Limits(run_seconds=0.5)
+    model = gpunn.load(endless(), limits=limits)
+    with isolated(model) as compiled:
+        x = np.ones(model.inputs[0].type.shape, np.float32)
+        for stop in (False, True):
+            if stop:
+                os.kill(process_of(compiled).pid, 19)  # SIGSTOP
+            with pytest.raises(gpunn.LimitError, match=r"run has not ended after 0\.5 s") as caught:
+                compiled(x)
+            assert caught.value.limit == "run_seconds"
+    monkeypatch.setattr(process, "START", -1e9)
+    with pytest.raises(gpunn.LimitError, match="compile has not ended"):
+        isolated(gpunn.load(endless(), limits=gpunn.Limits(compile_seconds=1)))
