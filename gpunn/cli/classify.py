@@ -25,6 +25,7 @@ from gpunn.cli.show import (
     KINDS,
     BackendName,
     DeviceName,
+    Isolate,
     PreferenceName,
     Relaxed,
     duration,
@@ -117,6 +118,7 @@ def classify(
     ] = None,
     device: DeviceName = None,
     relaxed: Relaxed = False,
+    isolate: Isolate = False,
     batch: Annotated[
         int | None,
         typer.Option(
@@ -144,7 +146,7 @@ def classify(
     given = vision.score_output(loaded)
     names = vision.class_labels(loaded, labels)
     start = time.perf_counter()
-    with loaded.compile(backend, chosen, relaxed=relaxed, device=device) as compiled:
+    with loaded.compile(backend, chosen, relaxed=relaxed, device=device, isolate=isolate) as compiled:
         compiled_at = time.perf_counter()
         report = _Report(
             model=loaded.name,

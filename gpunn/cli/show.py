@@ -42,6 +42,13 @@ DeviceName = Annotated[
     ),
 ]
 AllColumns = Annotated[bool, typer.Option("--all", help="Print all columns of the tables.")]
+Isolate = Annotated[
+    bool,
+    typer.Option(
+        "--isolate",
+        help="Run in a worker process, so that a driver that crashes is an error and not the end.",
+    ),
+]
 Relaxed = Annotated[
     bool,
     typer.Option(

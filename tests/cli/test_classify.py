@@ -57,6 +57,13 @@ def test_json(run: Run, photo: Path) -> None:
     assert all(labels[guess["index"]] == guess["label"] for guess in result["top"])
 
 
+def test_a_worker_process_gives_the_same_answer(run: Run, photo: Path) -> None:
+    here, isolated = (
+        run("classify", photo, "--backend", "cpu", "--json", *flag).json for flag in ((), ("--isolate",))
+    )
+    assert isolated["photos"] == here["photos"]
+
+
 def test_relaxed_answers_are_nearly_the_same(run: Run, photo: Path) -> None:
     exact, relaxed = (
         [guess["score"] for guess in run("classify", photo, *flag, "--json").json["photos"][0]["top"]]
