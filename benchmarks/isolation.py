@@ -1,4 +1,4 @@
-"""What compile(isolate=True) costs: python -m benchmarks.isolation [--runs N] [--device D]
+"""The cost of compile(isolate=True): python -m benchmarks.isolation [--runs N] [--device D]
 
 A line is a model: relu of n numbers, which is hardly more than its transfers, and gpunn's own classifier.
 Runs here and in a worker process take turns; `here` and `isolated` are the least times of a run, which other

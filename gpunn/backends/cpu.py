@@ -96,6 +96,11 @@ def _with_hosted(operations: Iterable[Operation]) -> Iterator[Operation]:
                 yield from body.graph.operations
 
 
+def itself(graph: Graph) -> Graph:
+    """Return a graph: what a body becomes that is pickled in a list of placements."""
+    return graph
+
+
 class HostBody:
     """A body that a program of the CPU runs within its own runs, round by round (gpunn.ops.control.Body).
 
@@ -108,6 +113,9 @@ class HostBody:
         self._products = HostProducts(graph.operations, threads)
         steps = ((step, self._products.threads(step.operation)) for step in self._prepared.steps)
         self._batches = list(_batches(steps))
+
+    def __reduce__(self) -> tuple[Callable[[Graph], Graph], tuple[Graph]]:
+        return itself, (self.graph,)
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:

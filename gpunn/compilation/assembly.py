@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpunn.backends.base import Program
-from gpunn.backends.cpu import CpuProgram, HostBody
+from gpunn.backends.cpu import CpuProgram, HostBody, itself
 from gpunn.backends.interrupt import Stop, check
 from gpunn.compilation.host_memory import needed_on_host
 from gpunn.compilation.runtime import LocalCompilation
@@ -218,10 +218,6 @@ def _held(model: Graph, section: Section, operations: Sequence[Operation], count
     return [o for k, o in enumerate(model.outputs) if k not in section.cut.asked and o not in read]
 
 
-def _graph(found: Graph) -> Graph:
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _CompiledBody:
     """A body made ready (gpunn.ops.control.Body)."""
@@ -229,8 +225,7 @@ class _CompiledBody:
     compilation: LocalCompilation
 
     def __reduce__(self) -> tuple[Callable[[Graph], Graph], tuple[Graph]]:
-        """Pickle the graph that it was made of, for an operation in a list of placements."""
-        return _graph, (self.compilation.model,)
+        return itself, (self.compilation.model,)
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
