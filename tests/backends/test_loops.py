@@ -94,6 +94,7 @@ SHORT = {
     "take_slice",
     "top_k",
 }
+DIVIDED = {"conv2d_filter_gradient", "depthwise_filter_gradient"}  # filter_gradient.py counts their parts
 
 
 def has_loop(body: str) -> bool:
@@ -115,4 +116,4 @@ def test_loops_are_counted() -> None:
                 bodies = {text for text in texts if has_loop(text)}
                 chained = any(getattr(n, "value", "") in ("chain", "pool_alone") for n in ast.walk(call))
                 silent |= bodies if "loop_iterations" not in named and not chained else set()
-    assert silent == SHORT
+    assert silent == SHORT | DIVIDED
