@@ -12,6 +12,7 @@ from gpunn.compilation.preference import Preference
 from gpunn.custom import CustomOperator
 from gpunn.errors import (
     DeviceError,
+    DivergenceError,
     FormatError,
     GpunnError,
     LimitError,
@@ -37,8 +38,12 @@ if TYPE_CHECKING:
     from gpunn.comparison.result import Comparison
     from gpunn.profiling import Profile, profile
     from gpunn.training.gradients import gradients
+    from gpunn.training.optimizers import SGD, Adam
+    from gpunn.training.trainer import Progress, Trainer
 
 __all__ = [
+    "SGD",
+    "Adam",
     "Comparison",
     "Compilation",
     "CustomOperator",
@@ -46,6 +51,7 @@ __all__ = [
     "DeviceError",
     "DeviceInfo",
     "DeviceMemory",
+    "DivergenceError",
     "Event",
     "FormatError",
     "GpunnError",
@@ -60,12 +66,14 @@ __all__ = [
     "Operation",
     "Preference",
     "Profile",
+    "Progress",
     "Quantization",
     "ResultCode",
     "RunCancelledError",
     "RunTimeoutError",
     "Stats",
     "TensorType",
+    "Trainer",
     "UnsupportedError",
     "compare",
     "dequantize",
@@ -81,8 +89,12 @@ __all__ = [
 
 # Modules that most programs do without, by the public names that come from them.
 _LATER = {
+    "Adam": "gpunn.training.optimizers",
     "Comparison": "gpunn.comparison.result",
     "Profile": "gpunn.profiling",
+    "Progress": "gpunn.training.trainer",
+    "SGD": "gpunn.training.optimizers",
+    "Trainer": "gpunn.training.trainer",
     "compare": "gpunn.comparison.compare",
     "gradients": "gpunn.training.gradients",
     "nnapi": "gpunn.nnapi",

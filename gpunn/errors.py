@@ -8,6 +8,7 @@ GpunnError
 |- UnsupportedError (NotImplementedError)   known, but cannot be done; lists all such operations
 |- DeviceError (RuntimeError)               no adapter, over a limit, out of memory, device lost, ...
 |  `- LimitError                            a model wants more than its gpunn.Limits allow
+|- DivergenceError (ArithmeticError)        a training whose loss is not finite; `step` says where
 |- RunTimeoutError (TimeoutError)           a run, or a wait for it, took longer than allowed
 |- RunCancelledError (CancelledError)       a run was ended by cancel() or Ctrl-C
 `- NnapiError                               a call of gpunn.nnapi failed; `code` is its ResultCode
@@ -93,6 +94,21 @@ class LimitError(DeviceError):
         self.limit = limit
         self.allowed = allowed
         self.wanted = wanted
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DivergenceError(GpunnError, ArithmeticError):
+    """A training whose loss became infinite or NaN.
+
+    step: the number of the step, from 1; first: what in it was first not finite, None if that is unknown.
+    """
+
+    def __init__(self, message: str, step: int, first: str | None = None) -> None:
+        super().__init__(message, step, first)
+        self.step = step
+        self.first = first
 
     def __str__(self) -> str:
         return str(self.args[0])

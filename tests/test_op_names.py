@@ -88,6 +88,8 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "what losses are written in; softmax, whose logarithm is computed from its operand",
         {"log", "log_softmax", "mean", "mul", "reduce_sum", "softmax", "squared_difference"},
     ),
+    "gpunn/training/optimizers.py": ("what updates are written in", {"sqrt", "square"}),
+    "gpunn/training/step.py": ("copies a weight", {"maximum"}),
     "gpunn/passes/clamp.py": ("writes them", {"maximum", "minimum", "neg"}),
     "gpunn/passes/combine.py": ("writes them", {"reshape", "transpose"}),
     "gpunn/passes/dilate.py": (

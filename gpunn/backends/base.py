@@ -13,6 +13,8 @@ from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
 from gpunn.types import Array
 
+NO_VALUES: Mapping[str, Array] = {}
+
 
 @dataclass(slots=True)
 class Stats:
@@ -125,6 +127,11 @@ class Trace:
     outputs: tuple[Array, ...]
 
 
+def beginning(initial: Mapping[Operand, Array], values: Mapping[str, Array]) -> dict[Operand, Array]:
+    """Return what variables begin with: copies of `values`, by name, and initial values for the others."""
+    return {v: np.array(values[v.name]) if v.name in values else value for v, value in initial.items()}
+
+
 def copied(array: Array) -> Array:
     """Copy an array that goes from or to the caller. Raises DeviceError if memory runs out."""
     try:
@@ -168,8 +175,8 @@ class Program(Protocol):
         These may share memory with one another and with the inputs, so nobody may change them.
         """
 
-    def reset_state(self) -> None:
-        """Give variables their initial values, after the runs that were started before."""
+    def reset_state(self, values: Mapping[str, Array] = NO_VALUES) -> None:
+        """Give variables their initial values, or those of `values`, by name, after the runs before."""
 
     def state(self) -> Mapping[Operand, Array]:
         """Return copies of the values of its graph's variables, after the runs that were started before."""

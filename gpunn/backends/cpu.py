@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.backends.base import Span, Stats, Trace, copied
+from gpunn.backends.base import NO_VALUES, Span, Stats, Trace, beginning, copied
 from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import check, check_not_reentered, holding
 from gpunn.backends.queue import RunQueue
@@ -231,8 +232,8 @@ class CpuProgram:
         outputs = self._run(inputs, spans)
         return Trace(tuple(spans), "host clock", outputs)
 
-    def reset_state(self) -> None:
-        self._in_order(self._reset)
+    def reset_state(self, values: Mapping[str, Array] = NO_VALUES) -> None:
+        self._in_order(partial(self._reset, values))
 
     def state(self) -> Mapping[Operand, Array]:
         return self._in_order(self._copied_state)
@@ -247,9 +248,9 @@ class CpuProgram:
         with holding(self._lock):
             return {variable: copied(value) for variable, value in self._state.items()}
 
-    def _reset(self) -> None:
+    def _reset(self, values: Mapping[str, Array]) -> None:
         with holding(self._lock):
-            self._state.update(self._initial)
+            self._state.update(beginning(self._initial, values))
 
     def _after_fork(self) -> None:
         self._queue = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from gpunn.compilation.specialise import Build, Specialisation, Specialisations,
 from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.parts import walk
+from gpunn.graph.tensors import expect_type
 from gpunn.ops.control import while_loop
 from gpunn.ops.op import as_tuple
 from gpunn.planning.partition import Placement
@@ -108,9 +109,14 @@ class LocalCompilation(Compilation):
         tracer, arrays = Tracer(), self._arrays(inputs)
         return tracer.trace(undisturbed(lambda: self.answer(arrays, tracer)))
 
-    def reset_state(self) -> None:
-        """Give variables their initial values; see Compilation."""
-        self._after_submitted(self._reset)
+    def reset_state(self, values: Mapping[str, Array] | None = None) -> None:
+        """Give variables their initial values, or other ones; see Compilation."""
+        types = {v.name: v.type for v in self.model.variables}
+        for name, value in (values or {}).items():
+            if name not in types:
+                raise ModelError(f"model {self.model.name!r} has no variable {name!r}")
+            expect_type(f"variable {name!r}", value, types[name])
+        self._after_submitted(partial(self._reset, values or {}))
 
     def variables(self) -> dict[str, Array]:
         """Return the values of variables; see Compilation."""
@@ -223,14 +229,14 @@ class LocalCompilation(Compilation):
         with holding(self._one_at_a_time), self._specialisations.lend(self._shapes) as last:
             return last.values(self.model.variables)
 
-    def _reset(self) -> None:
-        """Give the variables of what ran last their initial values."""
+    def _reset(self, values: Mapping[str, Array]) -> None:
+        """Give the variables of what ran last their initial values, apart from those named in `values`."""
         with (
             holding(self._one_at_a_time),
             self._specialisations.lend(self._shapes) as last,
             holding(self._lock),
         ):
-            last.reset_state()
+            last.reset_state(self.model.variables, values)
 
     def _stop(self, timeout: float | None) -> Stop | None:
         """Return what ends a run after `timeout` seconds, or those of the model's limits; None if nothing."""

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from gpunn.backends import fork
-from gpunn.backends.base import Program, Span, Stats, Trace
+from gpunn.backends.base import NO_VALUES, Program, Span, Stats, Trace
 from gpunn.compilation.lending_cache import LendingCache, Loan
 from gpunn.compilation.sections import Path, Section, Sections, run_operations
 from gpunn.errors import DeviceError
@@ -109,10 +109,13 @@ class Specialisation:
         # The passes make constants of variables that never change.
         return {v.name: found.get(v.name, np.array(value)) for v, value in variables.items()}
 
-    def reset_state(self) -> None:
-        """Give variables their initial values."""
-        self.program.reset_state()
+    def reset_state(self, variables: Iterable[Operand] = (), values: Mapping[str, Array] = NO_VALUES) -> None:
+        """Give a model's variables their initial values, apart from those named in `values`."""
+        self.program.reset_state(values)
         self.state[:] = self.initial
+        if not self.whole:
+            for k, variable in enumerate(variables):
+                self.state[k] = values.get(variable.name, self.state[k])
         for body in self.bodies:
             body.reset_state()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from gpunn.backends.worker import Job
 from gpunn.compilation import compiler
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.event import Event
-from gpunn.errors import DeviceError, ModelError, RunTimeoutError
+from gpunn.errors import DeviceError, ModelError, RunTimeoutError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.isolation.messages import MEMORY, Kind
 from gpunn.isolation.process import GRACE, Call, Worker
@@ -132,8 +132,10 @@ class IsolatedCompilation(Compilation):
         found: Trace = self._wait(worker, worker.ask(Kind.TRACE, arrays))
         return found
 
-    def reset_state(self) -> None:
+    def reset_state(self, values: Mapping[str, Array] | None = None) -> None:
         """Give variables their initial values; see Compilation."""
+        if values is not None:
+            raise UnsupportedError("variables in a worker process begin with their initial values only")
         worker = self._running()
         self._wait(worker, worker.ask(Kind.RESET))
 

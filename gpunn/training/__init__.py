@@ -1,1 +1,1 @@
-"""Training: gradients of graphs, and losses."""
+"""Training: gradients of graphs, losses, optimisers, and the trainer."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from gpunn.backends.base import Stats, Trace, copied
+from gpunn.backends.base import NO_VALUES, Stats, Trace, beginning, copied
 from gpunn.backends.interrupt import check, check_not_reentered, holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.executor import Executor
@@ -89,12 +89,12 @@ class WebGpuProgram:
             results = self.run(results)
         return results
 
-    def reset_state(self) -> None:
+    def reset_state(self, values: Mapping[str, Array] = NO_VALUES) -> None:
         self._check_usable()
         with holding(self._lock):
             self._check_usable()
             self._recover()
-            self._change(self._initialise)
+            self._change(partial(self._initialise, values))
 
     def state(self) -> Mapping[Operand, Array]:
         self._check_usable()
@@ -168,9 +168,9 @@ class WebGpuProgram:
         self.stats.runs += 1
         return run
 
-    def _initialise(self) -> None:
-        """Give variables their initial values."""
-        state = dict(self.plan.model.variables)
+    def _initialise(self, values: Mapping[str, Array] = NO_VALUES) -> None:
+        """Give variables their initial values, or those of `values`, by name."""
+        state = beginning(self.plan.model.variables, values)
         self._executor.set_variables({v: state.pop(v) for v in self.plan.resident})
         self._state = state
 

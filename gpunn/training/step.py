@@ -1,0 +1,175 @@
+"""A training step as a graph: forward, loss, gradients, and weights that change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpunn.errors import ModelError
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
+from gpunn.ops.gradient import Symbol
+from gpunn.passes.expand import GraphExpansion
+from gpunn.passes.rewrite import replace_inputs
+from gpunn.training.differentiate import differentiate
+from gpunn.training.losses import cross_entropy, mean_squared_error
+from gpunn.training.optimizers import Optimizer
+from gpunn.types import Array, DType, TensorType
+
+TARGET = "target"
+LOSSES = ("mean_squared_error", "cross_entropy")
+_SCALAR = TensorType(DType.FLOAT32, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A weight to train: a constant of a model, under the name that its variable has.
+
+    `place` says which operation of the model reads it first, and as which operand. `value` is what it begins
+    with.
+    """
+
+    name: str
+    place: tuple[int, int]
+    value: Array
+
+    @property
+    def before(self) -> str:
+        """Return the name of the variable that has the value before the last step."""
+        return f"{self.name} before the step"
+
+    def operand_of(self, model: Graph) -> Operand:
+        """Return the constant in a model that has the same operations, perhaps for inputs of other shapes."""
+        operation, index = self.place
+        found = model.operations[operation].inputs[index] if operation < len(model.operations) else None
+        if found is None or found.value is None or found.type.shape != self.value.shape:
+            raise ModelError(
+                f"weight {self.name!r} has another place in the model for inputs of these shapes"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss by its name, of an output by its number; cross entropy adds up along an axis."""
+
+    kind: str
+    output: int = 0
+    axis: int = -1
+
+    def add(self, graph: Graph) -> Operand:
+        """Add the input "target" and the loss to a graph; return the loss."""
+        predicted = graph.outputs[self.output]
+        target = graph.input(TARGET, predicted.type)
+        if self.kind == "cross_entropy":
+            return cross_entropy(graph, predicted, target, self.axis)
+        return mean_squared_error(graph, predicted, target)
+
+
+def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, ...]:
+    """Return the weights that are chosen: constants or their names.
+
+    Raises ModelError for names that the model does not have, or has several times, and for what is no float32
+    constant.
+    """
+    operands, found = model.operands(), list[Weight]()
+    for number, name in enumerate(chosen):
+        operand = _chosen(model, operands, name)
+        if operand.value is None or operand.type.dtype is not DType.FLOAT32:
+            raise ModelError(f"only float32 constants can be trained, {operand!r} is none")
+        place = next(
+            (k, operation.inputs.index(operand))
+            for k, operation in enumerate(model.operations)
+            if operand in operation.inputs
+        )
+        if place in [weight.place for weight in found]:
+            raise ModelError(f"{operand!r} is named twice among the trainable weights")
+        found.append(Weight(f"weight {number}: {operand.name}", place, operand.value))
+    if not found:
+        raise ModelError("there is nothing to train: no weight is named")
+    return tuple(found)
+
+
+def _chosen(model: Graph, operands: Sequence[Operand], name: str | Operand) -> Operand:
+    found = [o for o in operands if (o is name if isinstance(name, Operand) else o.name == name)]
+    if len(found) != 1:
+        count = "no operand" if not found else f"{len(found)} operands"
+        raise ModelError(f"model {model.name!r} has {count} {name if isinstance(name, str) else name.name!r}")
+    return found[0]
+
+
+def with_values(model: Graph, weights: Iterable[Weight], values: Mapping[str, Array]) -> Graph:
+    """Return a model with other values of weights, by their names."""
+    exchange = {}
+    for weight in weights:
+        operand = weight.operand_of(model)
+        exchange[operand] = model.constant(operand.name, values[weight.name], operand.type)
+    changed = model.with_operations(replace_inputs(o, exchange) for o in model.operations)
+    changed.outputs = [exchange.get(o, o) for o in changed.outputs]
+    changed.updates = {v: exchange.get(o, o) for v, o in changed.updates.items()}
+    return changed
+
+
+def loss_graph(model: Graph, weights: Sequence[Weight], loss: Loss) -> tuple[Graph, tuple[Operand, ...]]:
+    """Return a model with a loss, which is its only output, and its weights, under the names of `weights`."""
+    exchange = {}
+    for weight in weights:
+        operand = weight.operand_of(model)
+        exchange[operand] = model.constant(weight.name, weight.value, operand.type)
+    graph = model.with_operations(replace_inputs(o, exchange) for o in model.operations)
+    found = loss.add(graph)
+    graph.outputs = [found]
+    return graph, tuple(exchange.values())
+
+
+def step_graph(model: Graph, weights: Sequence[Weight], loss: Loss, optimizer: Optimizer) -> Graph:
+    """Return the graph of a training step, whose output is the loss before the weights change.
+
+    Its inputs are those of the model, the target, and the scalars of the optimiser. Its variables are the
+    weights, their values before the step, and the optimiser's moments. Raises what differentiate() raises.
+    """
+    forward, constants = loss_graph(model, weights, loss)
+    found = differentiate(forward, forward.outputs[0], constants)
+    graph = found.graph
+    graph.output(found.loss)
+    to = GraphExpansion(graph, "update", "optimizer")
+    names = [f"scalar {k} of the optimizer" for k in range(optimizer.scalars)]
+    scalars = [Symbol(to, graph.input(name, _SCALAR, rounds=True)) for name in names]
+    for weight, parameter, gradient in zip(weights, found.parameters, found.gradients, strict=True):
+        names = [f"moment {k} of {weight.name}" for k in range(optimizer.moments)]
+        moments = [graph.variable(name, parameter.type) for name in names]
+        before = graph.variable(weight.before, parameter.type, weight.value)
+        symbols, now = [Symbol(to, moment) for moment in moments], Symbol(to, parameter)
+        changed, after = optimizer.changed(now, Symbol(to, gradient), symbols, scalars)
+        # The copy is an op, because a variable that is itself the next value of another stays on the host.
+        copy = now.of("maximum", now)
+        for variable, value in zip((parameter, before, *moments), (changed, copy, *after), strict=True):
+            assert isinstance(value.tensor, Operand)
+            graph.update(variable, value.tensor)
+    return graph
+
+
+def first_not_finite(graph: Graph, inputs: Sequence[Array], weights: Mapping[str, Array]) -> str | None:
+    """Compute a graph on the host, with these weights, and say what is first not finite; None if all is."""
+    values = {**graph.variables, **dict(zip(graph.inputs, inputs, strict=True))}
+    for operand in graph.inputs:
+        if not _finite(values[operand]):
+            return f"input {operand.name!r}"
+    for operation in graph.operations:
+        known = [None if i is None else values.get(i, weights.get(i.name, i.value)) for i in operation.inputs]
+        for given, value in zip(operation.inputs, known, strict=True):
+            if given is not None and given.name in weights and value is not None and not _finite(value):
+                return f"{given.name!r}, before the step, which {operation.op} ({operation.origin}) reads"
+        with np.errstate(all="ignore"):
+            results = operation.evaluate(known)
+        for operand, value in zip(operation.outputs, results, strict=True):
+            if not _finite(value):
+                return f"{operand.name!r}, the result of {operation.op} ({operation.origin})"
+            values[operand] = value
+    return None
+
+
+def _finite(value: Array) -> bool:
+    return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())

@@ -1,0 +1,249 @@
+"""Trainer: changes the weights of a model so that a loss becomes less."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from gpunn.compilation.base import Compilation
+from gpunn.errors import DivergenceError, ModelError
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
+from gpunn.graph.reshape import as_input
+from gpunn.model import Model
+from gpunn.training.optimizers import Optimizer, check_rate
+from gpunn.training.step import (
+    LOSSES,
+    Loss,
+    first_not_finite,
+    loss_graph,
+    step_graph,
+    weights_of,
+    with_values,
+)
+from gpunn.types import Array, DType, Shape
+
+Batch = tuple[Any, Any]  # inputs and the target
+Rate = float | Callable[[int], float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of Trainer.fit() after a mini-batch: numbers of epoch and batch, from 0, and the loss."""
+
+    epoch: int
+    batch: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A training step for inputs of some shapes: compiled, and the graph up to its loss."""
+
+    compiled: Compilation
+    forward: Graph
+
+
+class Trainer:
+    """Trains weights of a model on a device, on which weights and moments stay from step to step.
+
+    A step is one submission for a mini-batch and reads back its loss. Steps for other shapes of inputs, such
+    as a last, smaller mini-batch, are compiled when they come first, and take over the weights. Two trainings
+    with the same batches on one device give the same bits. Close it, or use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        loss: str,
+        optimizer: Optimizer,
+        trainable: Sequence[str | Operand],
+        output: str | None = None,
+        axis: int = -1,
+        backend: str = "auto",
+        device: str | int | None = None,
+    ) -> None:
+        """Prepare to train a model.
+
+        loss: "mean_squared_error", or "cross_entropy" of probabilities along `axis`; of a softmax's results
+        it is computed from the softmax's operand. Both are means over the mini-batch. `output` names the
+        output that the loss is of; None: the only one. trainable: float32 constants of the model, or their
+        names. backend, device: as for Model.compile().
+
+        Raises ModelError for other names. Steps raise UnsupportedError if operations between a weight and the
+        loss have no gradient (docs/training.md).
+        """
+        if loss not in LOSSES:
+            raise ModelError(f"a loss is one of {', '.join(LOSSES)}, got {loss!r}")
+        self._model = model
+        self._optimizer = optimizer
+        self._loss = Loss(loss, _output(model, output), axis)
+        self._weights = weights_of(model, trainable)
+        self._backend, self._device = backend, device
+        self._prepared: dict[tuple[Shape, ...], _Prepared] = {}
+        self._last: tuple[Shape, ...] | None = None
+        self._steps = 0
+
+    def step(self, inputs: Any, target: Any, *, learning_rate: float | None = None) -> float:
+        """Change the weights by one mini-batch; return the loss before the change.
+
+        inputs: an array, a sequence of arrays in the order of the model's inputs, or a mapping by name.
+        target: of the shape of the output, float32; for cross entropy also integers, the numbers of classes,
+        of the output's shape without the axis. learning_rate: for this step, instead of the optimiser's.
+
+        Raises ModelError for arrays of other shapes or dtypes, for an empty mini-batch and for a learning
+        rate out of range; DivergenceError if the loss is not finite.
+        """
+        rate = self._optimizer.learning_rate if learning_rate is None else learning_rate
+        check_rate(rate)
+        arrays = self._arrays(inputs)
+        shapes = tuple(array.shape for array in arrays)
+        prepared = self._prepare(shapes)
+        count = len(self._model.inputs)
+        operands = prepared.compiled.model.inputs
+        given = [as_input(o, a) for o, a in zip(operands[:count], arrays, strict=True)]
+        given.append(self._target(operands[count], target))
+        if shapes != self._last and self._last is not None:
+            prepared.compiled.reset_state(self._prepared[self._last].compiled.variables())
+        scalars = self._optimizer.values(self._steps + 1, rate)
+        found = float(np.reshape(prepared.compiled(*given, *map(np.float32, scalars)), ()))
+        self._last, self._steps = shapes, self._steps + 1
+        if not math.isfinite(found):
+            self._diverged(prepared, given, found)
+        return found
+
+    def fit(
+        self,
+        batches: Iterable[Batch],
+        *,
+        epochs: int = 1,
+        learning_rate: Rate = None,
+        on_progress: Callable[[Progress], bool | None] | None = None,
+    ) -> tuple[Progress, ...]:
+        """Train on all mini-batches, pairs of inputs and target, in each epoch; return all losses.
+
+        learning_rate: for all epochs, or a function of the epoch's number, from 0; None: the optimiser's.
+        on_progress: called after each mini-batch; if it returns False, the training stops there.
+
+        Raises what step() raises, and ModelError if an epoch has no mini-batch, as the second one of a
+        generator has none.
+        """
+        if epochs < 1:
+            raise ModelError(f"the number of epochs must be 1 or more, got {epochs}")
+        told: list[Progress] = []
+        for epoch in range(epochs):
+            rate = learning_rate(epoch) if callable(learning_rate) else learning_rate
+            before = len(told)
+            for number, batch in enumerate(batches):
+                inputs, target = _pair(batch)
+                told.append(Progress(epoch, number, self.step(inputs, target, learning_rate=rate)))
+                if on_progress is not None and on_progress(told[-1]) is False:
+                    return tuple(told)
+            if len(told) == before:
+                again = " (batches must be such that they can be gone through again)" if epoch else ""
+                raise ModelError(f"epoch {epoch} has no mini-batch{again}")
+        return tuple(told)
+
+    def weights(self) -> tuple[Array, ...]:
+        """Return the weights as they are now, read back from the device, in the order of `trainable`."""
+        state = self._state()
+        return tuple(state[weight.name] for weight in self._weights)
+
+    def model(self) -> Model:
+        """Return the model with the weights as they are now, for inputs of the shapes that it had."""
+        return Model.of(with_values(self._model, self._weights, self._state()))
+
+    def close(self) -> None:
+        """Free what is on the device; model() and weights() raise DeviceError afterwards."""
+        for prepared in self._prepared.values():
+            prepared.compiled.close()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _state(self) -> Mapping[str, Array]:
+        if self._last is None:
+            return {weight.name: weight.value for weight in self._weights}
+        return self._prepared[self._last].compiled.variables()
+
+    def _arrays(self, inputs: Any) -> list[Array]:
+        """Return the model's inputs in order, as arrays of any shape."""
+        names = [i.name for i in self._model.inputs]
+        if isinstance(inputs, Mapping):
+            if {*inputs} != {*names}:
+                raise ModelError(f"the model's inputs are {names}, got {[*inputs]}")
+            inputs = [inputs[name] for name in names]
+        elif isinstance(inputs, np.ndarray) or (len(names) == 1 and not isinstance(inputs, tuple)):
+            inputs = [inputs]
+        arrays = [np.asarray(value) for value in inputs]
+        if len(arrays) != len(names):
+            raise ModelError(f"the model takes {len(names)} inputs, got {len(arrays)}")
+        for name, array in zip(names, arrays, strict=True):
+            if not array.size:
+                raise ModelError(f"the mini-batch is empty: input {name!r} has shape {list(array.shape)}")
+        return arrays
+
+    def _target(self, operand: Operand, target: Any) -> Array:
+        """Return the target in the form of the output; classes become rows with a one."""
+        values = np.asarray(target)
+        shape, axis = operand.type.shape, self._loss.axis
+        if self._loss.kind == "cross_entropy" and values.dtype.kind in "iu":
+            axis %= len(shape)
+            if values.shape == (*shape[:axis], *shape[axis + 1 :]):
+                return _one_hot(values, shape[axis], axis)
+        return as_input(operand, target)
+
+    def _prepare(self, shapes: tuple[Shape, ...]) -> _Prepared:
+        """Return the step for inputs of these shapes."""
+        if shapes not in self._prepared:
+            model, names = self._model, [i.name for i in self._model.inputs]
+            if shapes != tuple(i.type.shape for i in model.inputs):
+                model = model.reshaped(dict(zip(names, shapes, strict=True)))
+            forward, _ = loss_graph(model, self._weights, self._loss)
+            graph = Model.of(step_graph(model, self._weights, self._loss, self._optimizer))
+            self._prepared[shapes] = _Prepared(graph.compile(self._backend, device=self._device), forward)
+        return self._prepared[shapes]
+
+    def _diverged(self, prepared: _Prepared, inputs: Sequence[Array], loss: float) -> None:
+        """Raise DivergenceError, which says what in this step was first not finite on the host."""
+        state = prepared.compiled.variables()
+        before = {weight.name: state[weight.before] for weight in self._weights}
+        first = first_not_finite(prepared.forward, inputs, before)
+        seen = f": first not finite is {first}" if first else "; the host computes finite values"
+        raise DivergenceError(f"the loss is {loss} in step {self._steps}{seen}", self._steps, first)
+
+
+def _output(model: Graph, name: str | None) -> int:
+    names = [o.name for o in model.outputs]
+    if len(names) != 1 if name is None else names.count(name) != 1:
+        raise ModelError(f"the model's outputs are {names}: which one is the loss of? Got {name!r}")
+    return 0 if name is None else names.index(name)
+
+
+def _pair(batch: Any) -> Batch:
+    try:
+        inputs, target = batch
+    except (TypeError, ValueError):
+        raise ModelError("a mini-batch is a pair of inputs and target") from None
+    return inputs, target
+
+
+def _one_hot(classes: Array, count: int, axis: int) -> Array:
+    """Return rows along an axis with a one at the class. Raises ModelError for classes out of range."""
+    if classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < count:
+        raise ModelError(
+            f"classes must be from 0 to {count - 1}, got {int(classes.min())} to {int(classes.max())}"
+        )
+    rows: Array = np.expand_dims(classes, axis) == np.arange(count).reshape(-1, *(1,) * (classes.ndim - axis))
+    return np.asarray(rows, DType.FLOAT32.numpy)
