@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.compilation.runtime import LocalCompilation
 from gpunn.nnapi import (
     Compilation,
     Execution,
@@ -91,7 +92,7 @@ def test_failures_of_the_device(error: Exception, code: ResultCode, monkeypatch:
     execution = Execution(compilation)
     execution.set_input(0, np.zeros(2, np.float32))
     execution.set_output(0, empty(2))
-    monkeypatch.setattr(gpunn.Compilation, "submit", fail)
+    monkeypatch.setattr(LocalCompilation, "submit", fail)
     event = execution.start_compute()
     with expect(code):
         event.wait()
