@@ -87,7 +87,7 @@ def _index(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _prepare_strided_slice(call: Call) -> Callable[[Array], Array]:
     index = _index(call.attrs)
-    return lambda x: np.ascontiguousarray(x[index])
+    return lambda x: np.asarray(x[index], order="C")
 
 
 @op(

@@ -97,6 +97,12 @@ def test_slices_are_python_slices(backend: str) -> None:
         np.testing.assert_array_equal(y, x[tuple(index)])
 
 
+def test_a_slice_may_be_a_single_number(backend: str) -> None:
+    attrs = {"begin": (1,), "end": (2,), "strides": (1,), "shrink_axes": (0,)}
+    (y,) = check("strided_slice", [random(0, 3)], attrs, backend=backend, **EXACT)
+    assert y.shape == ()
+
+
 def test_slices_in_fours(backend: str) -> None:
     attrs = {"begin": (1, None, 8), "end": (None, None, -4), "strides": (1, -1, 1)}
     check("strided_slice", [random(0, 3, 4, 16)], attrs, backend=backend, **EXACT)
