@@ -92,7 +92,8 @@ def _converted(operand: Operand, array: Array, literal: bool) -> Array:
     numbers = "biufc" if target.kind == "c" else "biuf"
     if dtype.kind not in numbers or (dtype.kind == "b") != (target.kind == "b"):
         raise ModelError(wrong)
-    if target.kind == "f" and dtype in _PIXELS and array.ndim >= _PICTURE_RANK and not operand.rounds:
+    pixels = dtype in _PIXELS and array.ndim >= _PICTURE_RANK and not literal
+    if target.kind == "f" and pixels and not operand.rounds:
         raise ModelError(
             f"{wrong}; gpunn.vision.preprocess() scales a picture as a classifier wants it, "
             f"and astype({target.name!r}) converts other arrays"

@@ -48,6 +48,7 @@ class Foreign:
         (np.arange(6, dtype=np.uint8).reshape(2, 3), DType.FLOAT32),
         (np.arange(12, dtype=np.float32).reshape(2, 2, 3).T, DType.FLOAT32),
         (memoryview(b"ab"), DType.UINT8),
+        ([[[[0.1], [2]]]], DType.FLOAT32),
         (range(3), DType.INT64),
     ],
 )

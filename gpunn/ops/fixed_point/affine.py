@@ -44,7 +44,7 @@ def dequantize(stored: Array, type: TensorType) -> Array:
     single = scale.astype(np.float32)
     if stored.itemsize <= 2 and (single == scale).all():  # float32 holds the difference, and rounds once
         reals: Array = np.subtract(stored, zero.astype(np.float32), dtype=np.float32)
-        return np.multiply(reals, single, out=reals)
+        return np.multiply(reals, single, out=reals if reals.ndim == single.ndim else None)
     return np.asarray(((stored.astype(np.int64) - zero) * scale).astype(np.float32))
 
 

@@ -95,6 +95,13 @@ def test_quantize_rounds_clamps_and_undoes_dequantize() -> None:
     assert np.array_equal(quantize(dequantize(stored, every), every), stored)
 
 
+def test_stored_integers_broadcast_to_the_type() -> None:
+    one = TensorType(DType.INT8, (3, 2), Quantization((0.5,), (3,)))
+    assert dequantize(np.int8([5]), one).tolist() == [[1]]
+    two = TensorType(DType.INT8, (3, 2), Quantization((0.5, 0.25), (3,), 1))
+    assert dequantize(np.int8([5]), two).tolist() == [[1, 0.5]]
+
+
 def test_scales_along_an_axis() -> None:
     kind = TensorType(DType.INT8, (2, 3), Quantization((0.5, 2.0), (0, 0), 0))
     assert dequantize(np.full((2, 3), 4, np.int8), kind).tolist() == [[2, 2, 2], [8, 8, 8]]
