@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gpunn.comparison.compare import compare
     from gpunn.comparison.result import Comparison
     from gpunn.profiling import Profile, profile
+    from gpunn.training.coreml import update
     from gpunn.training.gradients import gradients
     from gpunn.training.optimizers import SGD, Adam
     from gpunn.training.trainer import Progress, Trainer
@@ -84,6 +85,7 @@ __all__ = [
     "nnapi",
     "profile",
     "quantize",
+    "update",
     "vision",
 ]
 
@@ -99,6 +101,7 @@ _LATER = {
     "gradients": "gpunn.training.gradients",
     "nnapi": "gpunn.nnapi",
     "profile": "gpunn.profiling",
+    "update": "gpunn.training.coreml",
     "vision": "gpunn.vision",
 }
 

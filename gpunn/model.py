@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -10,6 +11,7 @@ from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.preference import Preference
 from gpunn.custom import CustomOperator
+from gpunn.errors import UnsupportedError
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
 from gpunn.graph.pixels import PixelScale
@@ -49,6 +51,20 @@ class Model(Graph):
         shapes that do not fit the operations, UnsupportedError where these cannot run on them.
         """
         return Model.of(reshaped(self, shapes))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file that the model was loaded from: of an updated model the one with the new weights.
+
+        Raises UnsupportedError if the model is of no file, or was changed after it was loaded, and OSError if
+        the file cannot be written.
+        """
+        if self.template is None or self.template.contents is None:
+            raise UnsupportedError(
+                f"model {self.name!r} is of no file, or was changed: there is nothing to save"
+            )
+        data, _ = self.template.contents()
+        with open(path, "wb") as file:
+            file.write(data)
 
     def compile(
         self,

@@ -58,6 +58,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         ACTIVATIONS_OF_A_FORMAT,
         {"relu", "relu1", "relu6", "sign_bit", "tanh"},
     ),
+    "gpunn/importers/coreml/updates.py": (
+        "names of layers and fields of the format",
+        {"range", "softmax", "tanh"},
+    ),
     "gpunn/importers/tflite/control.py": (
         "rules of operators that call subgraphs",
         {"if_else", "while_loop"},

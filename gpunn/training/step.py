@@ -53,15 +53,19 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss by its name, of an output by its number; cross entropy adds up along an axis."""
+    """A loss by its name, of a result; cross entropy adds up along an axis.
+
+    `place` says which operation of the model computes the result, and the number of the result there.
+    """
 
     kind: str
-    output: int = 0
+    place: tuple[int, int]
     axis: int = -1
 
     def add(self, graph: Graph) -> Operand:
         """Add the input "target" and the loss to a graph; return the loss."""
-        predicted = graph.outputs[self.output]
+        operation, index = self.place
+        predicted = graph.operations[operation].outputs[index]
         target = graph.input(TARGET, predicted.type)
         if self.kind == "cross_entropy":
             return cross_entropy(graph, predicted, target, self.axis)

@@ -64,7 +64,7 @@ class Trainer:
         loss: str,
         optimizer: Optimizer,
         trainable: Sequence[str | Operand],
-        output: str | None = None,
+        output: str | Operand | None = None,
         axis: int = -1,
         backend: str = "auto",
         device: str | int | None = None,
@@ -72,9 +72,9 @@ class Trainer:
         """Prepare to train a model.
 
         loss: "mean_squared_error", or "cross_entropy" of probabilities along `axis`; of a softmax's results
-        it is computed from the softmax's operand. Both are means over the mini-batch. `output` names the
-        output that the loss is of; None: the only one. trainable: float32 constants of the model, or their
-        names. backend, device: as for Model.compile().
+        it is computed from the softmax's operand. Both are means over the mini-batch. `output` is what the
+        loss is of: the name of an output, or any result; None: the only output. trainable: float32 constants
+        of the model, or their names. backend, device: as for Model.compile().
 
         Raises ModelError for other names. Steps raise UnsupportedError if operations between a weight and the
         loss have no gradient (docs/training.md).
@@ -83,7 +83,7 @@ class Trainer:
             raise ModelError(f"a loss is one of {', '.join(LOSSES)}, got {loss!r}")
         self._model = model
         self._optimizer = optimizer
-        self._loss = Loss(loss, _output(model, output), axis)
+        self._loss = Loss(loss, _place(model, output), axis)
         self._weights = weights_of(model, trainable)
         self._backend, self._device = backend, device
         self._prepared: dict[tuple[Shape, ...], _Prepared] = {}
@@ -210,6 +210,9 @@ class Trainer:
             model, names = self._model, [i.name for i in self._model.inputs]
             if shapes != tuple(i.type.shape for i in model.inputs):
                 model = model.reshaped(dict(zip(names, shapes, strict=True)))
+            if [o.op for o in model.operations] != [o.op for o in self._model.operations]:
+                given = ", ".join(str([*shape]) for shape in shapes)
+                raise ModelError(f"inputs of shapes {given} need other operations: train a reshaped() model")
             forward, _ = loss_graph(model, self._weights, self._loss)
             graph = Model.of(step_graph(model, self._weights, self._loss, self._optimizer))
             self._prepared[shapes] = _Prepared(graph.compile(self._backend, device=self._device), forward)
@@ -224,11 +227,18 @@ class Trainer:
         raise DivergenceError(f"the loss is {loss} in step {self._steps}{seen}", self._steps, first)
 
 
-def _output(model: Graph, name: str | None) -> int:
-    names = [o.name for o in model.outputs]
-    if len(names) != 1 if name is None else names.count(name) != 1:
-        raise ModelError(f"the model's outputs are {names}: which one is the loss of? Got {name!r}")
-    return 0 if name is None else names.index(name)
+def _place(model: Graph, output: str | Operand | None) -> tuple[int, int]:
+    """Return which operation computes an output, and as which result. Raises ModelError if there is none."""
+    found = [o for o in model.outputs if output is None or o.name == output]
+    if isinstance(output, Operand):
+        found = [output]
+    if len(found) != 1:
+        names = [o.name for o in model.outputs]
+        raise ModelError(f"the model's outputs are {names}: which one is the loss of? Got {output!r}")
+    for number, operation in enumerate(model.operations):
+        if found[0] in operation.outputs:
+            return number, operation.outputs.index(found[0])
+    raise ModelError(f"no operation of model {model.name!r} computes {found[0]!r}")
 
 
 def _pair(batch: Any) -> Batch:

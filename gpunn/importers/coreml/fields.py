@@ -7,14 +7,15 @@ file is an unknown field, which is skipped.
 """
 
 FIELDS = """
-Model: specificationVersion=1:int32 description=2:ModelDescription neuralNetwork=500:NeuralNetwork^Type
+Model: specificationVersion=1:int32 description=2:ModelDescription isUpdatable=10:bool
+    neuralNetwork=500:NeuralNetwork^Type
     neuralNetworkClassifier=403:NeuralNetworkClassifier^Type
     neuralNetworkRegressor=303:NeuralNetworkRegressor^Type pipelineClassifier=200:PipelineOf^Type
     pipelineRegressor=201:PipelineOf^Type pipeline=202:Pipeline^Type
 PipelineOf: pipeline=1:Pipeline
 Pipeline: models=1:Model* names=2:string*
 ModelDescription: input=1:FeatureDescription* output=10:FeatureDescription* predictedFeatureName=11:string
-    predictedProbabilitiesName=12:string
+    predictedProbabilitiesName=12:string trainingInput=50:FeatureDescription*
 FeatureDescription: name=1:string shortDescription=2:string type=3:FeatureType
 FeatureType: int64Type=1:Empty^Type doubleType=2:Empty^Type stringType=3:Empty^Type
     imageType=4:ImageFeatureType^Type multiArrayType=5:ArrayFeatureType^Type dictionaryType=6:Empty^Type
@@ -34,7 +35,7 @@ ArrayFeatureType.EnumeratedShapes: shapes=1:ArrayFeatureType.Shape*
 ArrayFeatureType.Shape: shape=1:int64*
 ArrayFeatureType.ShapeRange: sizeRanges=1:SizeRange*
 NeuralNetwork: layers=1:NeuralNetworkLayer* preprocessing=2:NeuralNetworkPreprocessing*
-    arrayInputShapeMapping=5:int32 imageInputShapeMapping=6:int32
+    arrayInputShapeMapping=5:int32 imageInputShapeMapping=6:int32 updateParams=10:NetworkUpdateParameters
 NeuralNetworkLayer: name=1:string input=2:string* output=3:string* isUpdatable=10:bool
     convolution=100:ConvolutionLayerParams^layer pooling=120:PoolingLayerParams^layer
     activation=130:ActivationParams^layer innerProduct=140:InnerProductLayerParams^layer
@@ -317,11 +318,27 @@ NeuralNetworkImageScaler: channelScale=10:float blueBias=20:float greenBias=21:f
 NeuralNetworkMeanImage: meanImage=1:packed
 Int64Set: values=1:int64*
 NeuralNetworkClassifier: layers=1:NeuralNetworkLayer* preprocessing=2:NeuralNetworkPreprocessing*
-    arrayInputShapeMapping=5:int32 imageInputShapeMapping=6:int32
+    arrayInputShapeMapping=5:int32 imageInputShapeMapping=6:int32 updateParams=10:NetworkUpdateParameters
     stringClassLabels=100:StringVector^ClassLabels int64ClassLabels=101:Int64Vector^ClassLabels
     labelProbabilityLayerName=200:string
 StringVector: vector=1:string*
 Int64Vector: vector=1:int64*
 NeuralNetworkRegressor: layers=1:NeuralNetworkLayer* preprocessing=2:NeuralNetworkPreprocessing*
-    arrayInputShapeMapping=5:int32 imageInputShapeMapping=6:int32
+    arrayInputShapeMapping=5:int32 imageInputShapeMapping=6:int32 updateParams=10:NetworkUpdateParameters
+NetworkUpdateParameters: lossLayers=1:LossLayer* optimizer=2:Optimizer epochs=3:Int64Parameter
+    shuffle=10:BoolParameter seed=20:Int64Parameter
+LossLayer: name=1:string
+    categoricalCrossEntropyLossLayer=10:CategoricalCrossEntropyLossLayer^LossLayerType
+    meanSquaredErrorLossLayer=11:MeanSquaredErrorLossLayer^LossLayerType
+CategoricalCrossEntropyLossLayer: input=1:string target=2:string
+MeanSquaredErrorLossLayer: input=1:string target=2:string
+Optimizer: sgdOptimizer=10:SGDOptimizer^OptimizerType adamOptimizer=11:AdamOptimizer^OptimizerType
+SGDOptimizer: learningRate=1:DoubleParameter miniBatchSize=2:Int64Parameter momentum=3:DoubleParameter
+AdamOptimizer: learningRate=1:DoubleParameter miniBatchSize=2:Int64Parameter beta1=3:DoubleParameter
+    beta2=4:DoubleParameter eps=5:DoubleParameter
+DoubleParameter: defaultValue=1:double range=10:DoubleRange^AllowedValues
+DoubleRange: minValue=1:double maxValue=2:double
+Int64Parameter: defaultValue=1:int64 range=10:Int64Range^AllowedValues set=11:Int64Set^AllowedValues
+Int64Range: minValue=1:int64 maxValue=2:int64
+BoolParameter: defaultValue=1:bool
 """
