@@ -243,3 +243,53 @@ def test_layers_that_nothing_goes_back_through() -> None:
     network.layers.insert(1, network.layers.pop())
     with pytest.raises(gpunn.FormatError, match="layer 1 'the unary', unary is of the type unary: between"):
         update_of(made.SerializeToString(), "file")
+
+
+def photos() -> Message:
+    """A convolution and an inner product that tell three classes of photos of 6 by 5 pixels."""
+    random, made = np.random.default_rng(0), builder.model()
+    image = made.description.input[0].type.imageType
+    image.height, image.width, image.colorSpace = 6, 5, 20
+    params = builder.layer(made, "convolution", ["x"], ["c"])
+    params.outputChannels, params.kernelChannels, params.nGroups = 4, 3, 1
+    params.kernelSize.extend((3, 3))
+    params.valid.SetInParent()
+    filter = random.normal(size=(4, 3, 3, 3), scale=0.01).astype(np.float32)
+    weighted(made, params, weights=filter, bias=np.zeros(4, np.float32))
+    builder.layer(made, "activation", ["c"], ["r"]).ReLU.SetInParent()
+    builder.layer(made, "flatten", ["r"], ["f"])
+    params = builder.layer(made, "innerProduct", ["f"], ["z"])
+    params.inputChannels, params.outputChannels = 48, 3
+    weighted(
+        made,
+        params,
+        weights=random.normal(size=(3, 48), scale=0.01).astype(np.float32),
+        bias=np.zeros(3, np.float32),
+    )
+    builder.layer(made, "softmax", ["z"], ["y"])
+    return updatable(made, "categoricalCrossEntropyLossLayer", size=4)
+
+
+def test_photos_of_three_colours(backend: str) -> None:
+    """Red, green and blue photos are told apart after some epochs, those of the last mini-batch as well."""
+    pixels = np.repeat(np.eye(3, dtype=np.uint8)[:, None, None] * 200, 2, axis=0)
+    x, wanted = np.broadcast_to(pixels, (6, 6, 5, 3)), np.array([0, 0, 1, 1, 2, 2])
+    updated = gpunn.update(
+        loaded(photos()), {"x": x, "wanted": wanted}, epochs=20, learning_rate=0.001, backend=backend
+    )
+    with updated.compile(backend) as compiled:
+        assert [int(np.argmax(compiled(x[k : k + 1]))) for k in range(6)] == wanted.tolist()
+
+
+def test_damaged_files_raise_errors_of_gpunn() -> None:
+    data, random = classifier().SerializeToString(), np.random.default_rng(0)
+    examples = {"x": np.ones((3, 2), np.float32), "wanted": np.arange(3)}
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(data)
+        damaged[random.integers(len(data))] = random.choice([0, 1, 127, 128, 255])
+        try:
+            gpunn.update(gpunn.load(bytes(damaged)), examples, epochs=1, backend="cpu")
+        except gpunn.GpunnError:
+            refused += 1
+    assert 0 < refused < 400

@@ -283,3 +283,23 @@ def test_states_of_variables_can_be_set(backend: str) -> None:
             compiled.reset_state({"sum": values})
         with pytest.raises(gpunn.ModelError, match="variable 'total' should be"):
             compiled.reset_state({"total": values[:1]})
+
+
+def test_states_in_a_worker_process_are_refused() -> None:
+    model = Model()
+    total = model.variable("total", float32(2))
+    model.output(total)
+    with (
+        model.compile("cpu", isolate=True) as compiled,
+        pytest.raises(gpunn.UnsupportedError, match="in a worker process begin with their initial values"),
+    ):
+        compiled.reset_state({"total": np.ones(2, np.float32)})
+
+
+def test_a_trained_model_compares() -> None:
+    with gpunn.Trainer(
+        classifier(), loss="cross_entropy", optimizer=ADAM, trainable=WEIGHTS, backend="webgpu"
+    ) as trainer:
+        trainer.fit(batches())
+        made = trainer.model()
+    assert gpunn.compare(made, [batches()[0][0]]).ok

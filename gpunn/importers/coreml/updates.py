@@ -5,6 +5,7 @@ Meaning: NeuralNetwork.proto, NetworkUpdateParameters; constraints: Core ML's ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -189,7 +190,7 @@ class _Reading:
         ):
             self.network.fail(f"{place}: updatable {field} must be float32, not quantised or float16")
         try:
-            return weights(message, int(np.prod(shape)), shape[0], self.network.chunks).reshape(shape)
+            return weights(message, math.prod(shape), shape[0], self.network.chunks).reshape(shape)
         except FormatError as error:
             self.network.fail(f"{place}: {field}: {error}")
 
