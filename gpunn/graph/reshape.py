@@ -67,7 +67,7 @@ def _as_input(operand: Operand, value: Any) -> Array:
     if operand.type.dtype is DType.STRING:
         array = as_strings(value, f"input {name!r}")
     else:
-        array = _numbers(name, value)
+        array = as_numbers(name, value)
     if operand.rounds and not array.shape and operand.type.size == 1:
         array = array.reshape(operand.type.shape)
     if not wanted.admits(array.shape):
@@ -78,7 +78,8 @@ def _as_input(operand: Operand, value: Any) -> Array:
     return np.asarray(array, target, order="C")
 
 
-def _numbers(name: str, value: Any) -> Array:
+def as_numbers(name: str, value: Any) -> Array:
+    """Return the value of an input as an array of any shape and dtype. Raises ModelError if it is none."""
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:

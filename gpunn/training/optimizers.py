@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from gpunn.errors import ModelError
 from gpunn.ops.gradient import Symbol
 
@@ -31,7 +33,7 @@ class SGD:
 
     def __post_init__(self) -> None:
         check_rate(self.learning_rate)
-        _check_share("momentum", self.momentum)
+        _check_number("momentum", self.momentum, 1)
 
     @property
     def moments(self) -> int:
@@ -74,10 +76,9 @@ class Adam:
 
     def __post_init__(self) -> None:
         check_rate(self.learning_rate)
-        _check_share("beta1", self.beta1)
-        _check_share("beta2", self.beta2)
-        if not (math.isfinite(self.eps) and self.eps >= 0):
-            raise ModelError(f"eps must be 0 or more, got {self.eps!r}")
+        _check_number("beta1", self.beta1, 1)
+        _check_number("beta2", self.beta2, 1)
+        _check_number("eps", self.eps, math.inf)
 
     def values(self, step: int, learning_rate: float) -> tuple[float, ...]:
         """Return the numbers of a step, counted from 1, that changed() reads."""
@@ -99,10 +100,11 @@ Optimizer = SGD | Adam
 
 def check_rate(rate: float) -> None:
     """Raise ModelError unless a number can be a learning rate."""
-    if not (math.isfinite(rate) and rate >= 0):
-        raise ModelError(f"a learning rate must be 0 or more, got {rate!r}")
+    _check_number("a learning rate", rate, math.inf)
 
 
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ModelError(f"{name} must be 0 or more, and less than 1, got {value!r}")
+def _check_number(name: str, value: float, end: float) -> None:
+    """Raise ModelError unless a value is a number from 0 to an end, without the end."""
+    if not isinstance(value, (int, float, np.number)) or not 0 <= value < end:
+        less = "" if math.isinf(end) else f", and less than {end:g}"
+        raise ModelError(f"{name} must be 0 or more{less}, got {value!r}")

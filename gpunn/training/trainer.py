@@ -14,9 +14,9 @@ from gpunn.compilation.base import Compilation
 from gpunn.errors import DivergenceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.reshape import as_input
+from gpunn.graph.reshape import as_input, as_numbers
 from gpunn.model import Model
-from gpunn.training.optimizers import Optimizer, check_rate
+from gpunn.training.optimizers import SGD, Adam, Optimizer, check_rate
 from gpunn.training.step import (
     LOSSES,
     Loss,
@@ -81,6 +81,10 @@ class Trainer:
         """
         if loss not in LOSSES:
             raise ModelError(f"a loss is one of {', '.join(LOSSES)}, got {loss!r}")
+        if not isinstance(optimizer, (SGD, Adam)):
+            raise ModelError(f"an optimizer is a gpunn.SGD or gpunn.Adam, got {optimizer!r}")
+        if isinstance(trainable, str):
+            raise ModelError(f"trainable is a list of weights, got {trainable!r}")
         self._model = model
         self._optimizer = optimizer
         self._loss = Loss(loss, _place(model, output), axis)
@@ -186,9 +190,9 @@ class Trainer:
             inputs = [inputs[name] for name in names]
         elif isinstance(inputs, np.ndarray) or (len(names) == 1 and not isinstance(inputs, tuple)):
             inputs = [inputs]
-        arrays = [np.asarray(value) for value in inputs]
-        if len(arrays) != len(names):
-            raise ModelError(f"the model takes {len(names)} inputs, got {len(arrays)}")
+        arrays = [as_numbers(name, value) for name, value in zip(names, inputs, strict=False)]
+        if len(inputs) != len(names):
+            raise ModelError(f"the model takes {len(names)} inputs, got {len(inputs)}")
         for name, array in zip(names, arrays, strict=True):
             if not array.size:
                 raise ModelError(f"the mini-batch is empty: input {name!r} has shape {list(array.shape)}")
@@ -196,7 +200,7 @@ class Trainer:
 
     def _target(self, operand: Operand, target: Any) -> Array:
         """Return the target in the form of the output; classes become rows with a one."""
-        values = np.asarray(target)
+        values = as_numbers(operand.name, target)
         shape, axis = operand.type.shape, self._loss.axis
         if self._loss.kind == "cross_entropy" and values.dtype.kind in "iu":
             axis %= len(shape)

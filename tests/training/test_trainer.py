@@ -202,11 +202,13 @@ def test_an_infinite_input_is_named() -> None:
         (X[:0], TARGET[:0], None, "the mini-batch is empty"),
         (X, TARGET, -1.0, "a learning rate must be 0 or more, got -1.0"),
         (X, TARGET, math.nan, "a learning rate must be 0 or more, got nan"),
+        (X, TARGET, "quick", "a learning rate must be 0 or more, got 'quick'"),
+        ([[1, 2], [3]], TARGET, None, "input 'x' cannot be made an array"),
         ((X, X), TARGET, None, "the model takes 1 inputs, got 2"),
         ({"y": X}, TARGET, None, r"the model's inputs are \['x'\], got \['y'\]"),
     ],
 )
-def test_nonsense_in_a_step(inputs: Any, target: Array, rate: float | None, match: str) -> None:
+def test_nonsense_in_a_step(inputs: Any, target: Array, rate: Any, match: str) -> None:
     with (
         gpunn.Trainer(
             line(), loss="mean_squared_error", optimizer=SGD, trainable=["w"], backend="cpu"
@@ -237,6 +239,8 @@ def test_nonsense_in_a_training() -> None:
     [
         ({"loss": "hinge"}, "a loss is one of mean_squared_error, cross_entropy, got 'hinge'"),
         ({"trainable": []}, "there is nothing to train"),
+        ({"trainable": "w"}, "trainable is a list of weights, got 'w'"),
+        ({"optimizer": "adam"}, "an optimizer is a gpunn.SGD or gpunn.Adam, got 'adam'"),
         ({"trainable": ["nothing"]}, "no operand 'nothing'"),
         ({"trainable": ["x"]}, "only float32 constants can be trained"),
         ({"trainable": ["w", "w"]}, "named twice"),
