@@ -230,7 +230,7 @@ def test_a_loop_that_slices_by_its_counter_compiles_nothing_after_its_first_roun
     data = build((main, list(last)), condition(20), summing(operator))
     with gpunn.load(data).compile(backend) as compiled:
         plans = len(planned)
-        assert plans == 3, "the model, the condition and the body"
+        assert plans == (2 if backend == "cpu" else 3), "model and rounds; on webgpu condition and body apart"
         compiled(np.int32(19), np.zeros((4, 6), np.float32), X)
         before = compiled.stats
         made = before.pipelines, before.bind_groups  # the second round creates the buffers of the state
