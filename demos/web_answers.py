@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter, OrderedDict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ class Compiled:
             start = time.perf_counter()
             key = choice.model, choice.backend, choice.preference
             known = self._kept.get(key)
-            model = known.model if known else gpunn.load(choice.model, limits=self._limits)
+            model = known.model if known else gpunn.load(choice.model, limits=self._limits_of(choice.model))
             scale = vision.RANGES[choice.pixels] if choice.pixels else (None, None)
             wanted, output = vision.photo_input(model, *scale), vision.score_output(model)
             labels = vision.class_labels(model, choice.labels)
@@ -134,6 +134,12 @@ class Compiled:
             placement=placement(compiled),
             thumbnail=thumbnail(picture),
         )
+
+    def _limits_of(self, model: Path) -> gpunn.Limits | None:
+        """Return the limits of a model; the packaged one was not uploaded, so its file may have any size."""
+        if self._limits is None or model != vision.default_model():
+            return self._limits
+        return replace(self._limits, file_bytes=None)
 
     def _run(self, compiled: gpunn.Compilation, x: Any) -> Any:
         (name,) = (operand.name for operand in vision.mandatory(compiled.model))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -89,10 +90,13 @@ def test_a_worker_that_hangs_or_ends_or_grows_is_replaced(
 
 
 def test_models_of_the_page_have_limits(answers: ModuleType, tmp_path: Path) -> None:
-    choice = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
+    packaged = answers.Choice(vision.default_model(), None, "cpu", gpunn.Preference.LOW_POWER)
+    choice = replace(packaged, model=tmp_path / "uploaded.tflite")
+    choice.model.write_bytes(packaged.model.read_bytes())
     size = choice.model.stat().st_size
     worker = answers.Worker(60.0, 8 << 30, size - 1)
     try:
+        assert worker.ask(packaged, noise(tmp_path)).best, "it was not uploaded"
         with pytest.raises(
             answers.NoAnswerError, match=f"has {size} bytes, the limit file_bytes is {size - 1}"
         ):

@@ -55,7 +55,8 @@ def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
 
     Quantised types: every stored integer. Real numbers and both parts of complex ones: -1 to 1, for grey
     images 0 to 1. Integers: those that the operations which check them allow, as they do row numbers of a
-    table, else 0 to 9. bool: both. All are evenly distributed.
+    table, else 0 to 9. bool: both. All are evenly distributed. Raises ModelError for inputs of strings, and
+    where no integer is allowed.
     """
     ranges = {o: _range(model, o) for o in model.inputs}
     parts = [f"{o.name} {o.type} in {low:g} to {high:g}" for o, (low, high) in ranges.items()]
@@ -87,7 +88,10 @@ def _range(model: Graph, operand: Operand) -> tuple[float, float]:
     if type.dtype is DType.BOOL:
         return 0, 1
     bounds = (bound for reader in consumers(model).get(operand, []) for bound in _bounds(reader, operand))
-    return 0, min(bounds, default=10) - 1
+    bound = min(bounds, default=10)
+    if bound < 1 and type.size:
+        raise ModelError(f"no value of input {operand.name!r} is allowed: it counts what is empty")
+    return 0, max(bound - 1, 0)
 
 
 def _bounds(reader: Operation, operand: Operand) -> Iterator[int]:

@@ -158,3 +158,11 @@ def test_named_file_that_is_no_photo(folder: Path) -> None:
         file_source(model, [folder / "empty"])
     with pytest.raises(gpunn.FormatError, match="is no folder"):
         file_source(model, [], truth=folder / "absent")
+
+
+def test_numbers_of_rows_that_do_not_exist_are_not_drawn() -> None:
+    model = gpunn.Model("empty table")
+    rows = model.input("rows", TensorType(DType.INT32, (3,)))
+    model.output(*model.add("embedding_lookup", [rows, model.input("table", float32(0, 4))]))
+    with pytest.raises(gpunn.ModelError, match="no value of input 'rows' is allowed"):
+        random_source(model)

@@ -129,6 +129,7 @@ def test_ctrl_c_goes_to_the_parent_and_the_worker_goes_on() -> None:
         def interrupt(*_):
             os.killpg(0, signal.SIGINT)  # as a terminal does
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background processes ignore it
         with isolated(doubling()) as compiled:
             before = process_of(compiled).pid
             signal.signal(signal.SIGALRM, interrupt)
