@@ -1,14 +1,9 @@
-//!use flat
+//!use flat reach
 // y = x where the position that a window names lies, and 0 elsewhere.
 // Expects x, positions (row * p.KW + column in the window), both [batch, H, W, C], and y [batch, H * KH, W * KW, C];
 // p.count, the V's of y; p.C in V's; p.H, p.W; p.KH, p.KW, the window; p.SH, p.SW, how far apart windows begin; p.PT,
 // p.PL, how far above and left of y the first one begins. An invocation computes one V: it looks at all windows that
 // the pixel is in, and the last one with its position here counts.
-
-// The first window along an axis that reaches `place`, which counts from the start of the first window.
-fn first_window(place: u32, size: u32, stride: u32) -> u32 {
-  return select(0u, (place - size) / stride + 1u, place >= size);
-}
 
 fn compute(i: u32) {
   let pixel = i / p.C;

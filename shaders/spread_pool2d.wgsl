@@ -1,13 +1,8 @@
-//!use flat
+//!use flat reach
 // y = the sum of x over all windows that a pixel is in, or over those whose position names the pixel.
 // Expects x, positions (row * p.KW + column in the window; absent unless CHOOSES is 1), both [batch, OH, OW, C], and y
 // [batch, H, W, C]; p.count, the V's of y; p.C in V's; p.H, p.W, p.OH, p.OW, p.KH, p.KW, p.SH, p.SW (stride), p.PT and
 // p.PL (padding). An invocation computes one V.
-
-// The first window along an axis that reaches `place`, which counts from the start of the first window.
-fn first_window(place: u32, size: u32, stride: u32) -> u32 {
-  return select(0u, (place - size) / stride + 1u, place >= size);
-}
 
 fn compute(i: u32) {
   let pixel = i / p.C;

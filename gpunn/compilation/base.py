@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from gpunn.backends.base import Stats, Trace
+from gpunn.closing import Closing
 from gpunn.compilation.event import Event, results_in_order, single
 from gpunn.errors import ModelError
 from gpunn.graph.graph import Graph
@@ -27,7 +27,7 @@ class PlanRow:
     kernel: Kernel
 
 
-class Compilation(ABC):
+class Compilation(Closing):
     """A model compiled for a backend. Safe to use from several threads; also a context manager.
 
     Inputs may have any extents where the model leaves these open, and shapes may depend on values: what was
@@ -171,14 +171,6 @@ class Compilation(ABC):
         Submitted runs that have not ended are given up, and variables begin with their initial values. Raises
         DeviceError if there is no device, or if this compilation has been closed.
         """
-
-    def __enter__(self) -> Compilation:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @abstractmethod
     def answer(self, arrays: Sequence[Array], *, timeout: float | None = None) -> tuple[Array, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import NoReturn
 
+from gpunn.closing import Closing
 from gpunn.compilation import base, compiler, preference
 from gpunn.compilation.lending_cache import LendingCache
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
@@ -37,7 +37,7 @@ class Specialisation:
     compiled: base.Compilation
 
 
-class Compilation:
+class Compilation(Closing):
     """A model and how to run it (ANeuralNetworksCompilation). Once finished, safe for several threads.
 
     backend: "auto", "webgpu" or "cpu"; device: part of an adapter's name, as in gpunn.Model.compile(). Raises
@@ -99,14 +99,6 @@ class Compilation:
         self.valid = False
         self._kept.close()
         self._translations.close()
-
-    def __enter__(self) -> Compilation:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self, binding: Binding, check: Callable[[Translation], None]) -> Outcome:
         """Start a run with bound inputs; for Execution.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from gpunn.closing import Closing
 from gpunn.compilation.base import Compilation
 from gpunn.errors import DivergenceError, ModelError
 from gpunn.graph.graph import Graph
@@ -49,7 +49,7 @@ class _Prepared:
     forward: Graph
 
 
-class Trainer:
+class Trainer(Closing):
     """Trains weights of a model on a device, on which weights and moments stay from step to step.
 
     A step is one submission for a mini-batch and reads back its loss. Steps for other shapes of inputs, such
@@ -167,14 +167,6 @@ class Trainer:
         """Free what is on the device; model() and weights() raise DeviceError afterwards."""
         for prepared in self._prepared.values():
             prepared.compiled.close()
-
-    def __enter__(self) -> Trainer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _state(self) -> Mapping[str, Array]:
         if self._last is None:
