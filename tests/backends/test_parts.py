@@ -13,7 +13,8 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import EPS, check, limit_device, model_of, random
-from tests.ops.quantized import check_integer, integer_model, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model
+from tests.ops.quantized import quantized, stored
 
 LIMIT = 4096
 WINDOW = {"stride": (1, 1), "padding": "same"}

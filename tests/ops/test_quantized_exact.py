@@ -12,7 +12,8 @@ from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
 from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, round_half_away
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
-from tests.ops.quantized import integer_model, litert_integer, quantized
+from tests.ops.integer_checks import integer_model, litert_integer
+from tests.ops.quantized import quantized
 
 # ---- the reference against Python's integers
 

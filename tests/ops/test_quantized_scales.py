@@ -8,13 +8,8 @@ import pytest
 from gpunn.types import DType, Quantization, float32
 from tests.ops.elementwise.test_quantized_binary import BINARY
 from tests.ops.elementwise.test_quantized_unary import attributes
-from tests.ops.quantized import (
-    both,
-    check_integer,
-    every_width,
-    quantized,
-    stored,
-)
+from tests.ops.integer_checks import check_integer
+from tests.ops.quantized import both, every_width, quantized, stored
 
 FAR = (1e-44, 1e-20, 1.0, 1e20, 1e38)
 

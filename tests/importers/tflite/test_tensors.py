@@ -13,7 +13,7 @@ from gpunn.model import load
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.importers.tflite.case import ints, values
 from tests.importers.tflite.cases_tensors import I32, IMAGE, MATRIX, int32
-from tests.ops.quantized import litert_integer
+from tests.ops.integer_checks import litert_integer
 from tests.tflite_builder import Graph, single_op
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType
-from tests.ops.quantized import check_integer, integer_model, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model
+from tests.ops.quantized import quantized, stored
 
 U8, I8 = DType.UINT8, DType.INT8
 DTYPES = {"uint8": (U8, U8), "int8": (I8, I8), "int8 per channel": (I8, I8), "uint8 x int8": (U8, I8)}

@@ -13,7 +13,8 @@ from gpunn.ops.check import QUANTIZED
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
-from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model, litert_integer
+from tests.ops.quantized import quantized, stored
 
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
     # Batch dimensions of a and of b; rows, depth, columns.

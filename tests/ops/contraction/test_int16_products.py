@@ -10,7 +10,8 @@ import pytest
 from gpunn.ops.contraction.conv import conv2d
 from gpunn.ops.fixed_point.affine import dequantize
 from gpunn.types import Array, DType, Quantization, TensorType
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.integer_checks import check_integer
+from tests.ops.quantized import quantized, stored
 
 I16, I8, I32, I64 = DType.INT16, DType.INT8, DType.INT32, DType.INT64
 WINDOWS: list[dict[str, Any]] = [

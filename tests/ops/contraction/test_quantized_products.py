@@ -10,7 +10,8 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.types import DType, Quantization, TensorType
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, I8, U8, Case
-from tests.ops.quantized import check_integer, integer_model, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model
+from tests.ops.quantized import quantized, stored
 
 CONVOLUTIONS = [
     ("conv2d", (2, 9, 11, 8), (12, 3, 3, 8), "integer_product"),

@@ -9,7 +9,8 @@ from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import check, check_litert, model_of, random, type_of
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.integer_checks import check_integer
+from tests.ops.quantized import quantized, stored
 
 REALS = np.array(
     [

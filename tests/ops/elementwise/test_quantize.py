@@ -12,20 +12,8 @@ from gpunn.model import Model
 from gpunn.ops.elementwise.quantize import thresholds
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import DType, Quantization, TensorType, float32
-from tests.ops.quantized import (
-    DTYPES,
-    Draw,
-    both,
-    check_integer,
-    every,
-    every_width,
-    litert_integer,
-    near,
-    quantized,
-    reals,
-    seeds,
-    stored,
-)
+from tests.ops.integer_checks import check_integer, litert_integer
+from tests.ops.quantized import DTYPES, Draw, both, every, every_width, near, quantized, reals, seeds, stored
 
 
 @seeds

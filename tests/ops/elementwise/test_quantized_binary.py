@@ -15,19 +15,8 @@ from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.fixed_point.tables import by_pairs
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.ops.elementwise.test_quantized_unary import UNARY
-from tests.ops.quantized import (
-    Draw,
-    both,
-    check_integer,
-    computed,
-    every_width,
-    litert_integer,
-    near,
-    quantized,
-    reals,
-    seeds,
-    stored,
-)
+from tests.ops.integer_checks import check_integer, computed, litert_integer
+from tests.ops.quantized import Draw, both, every_width, near, quantized, reals, seeds, stored
 
 BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "add": np.add,

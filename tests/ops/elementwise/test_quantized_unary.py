@@ -10,20 +10,8 @@ import pytest
 from gpunn.model import Model
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType
-from tests.ops.quantized import (
-    Draw,
-    both,
-    check_integer,
-    computed,
-    every,
-    every_width,
-    litert_integer,
-    near,
-    quantized,
-    reals,
-    seeds,
-    stored,
-)
+from tests.ops.integer_checks import check_integer, computed, litert_integer
+from tests.ops.quantized import Draw, both, every, every_width, near, quantized, reals, seeds, stored
 
 UNARY: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
     "relu": ("RELU", lambda x: np.maximum(x, 0)),

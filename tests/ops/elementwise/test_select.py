@@ -8,7 +8,8 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.types import Array, DType, TensorType
 from tests.ops.harness import check, check_litert, model_of, random
-from tests.ops.quantized import check_integer, integer_model, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model
+from tests.ops.quantized import quantized, stored
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 SHAPES: tuple[Shapes, ...] = (  # of the condition and the two choices

@@ -12,7 +12,8 @@ from gpunn.kernel import Unsupported, nested
 from gpunn.ops.kernels.chain import Box, boxes
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import EPS, check, limit_device, model_of, random
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.integer_checks import check_integer
+from tests.ops.quantized import quantized, stored
 
 
 @pytest.mark.parametrize("size", [(7,), (5, 4), (3, 4, 6), (1, 1, 9)])

@@ -10,7 +10,8 @@ import pytest
 
 from gpunn.types import DType, Quantization
 from tests.ops.harness import EPS, check, limit_device, model_of, random
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.integer_checks import check_integer
+from tests.ops.quantized import quantized, stored
 
 POOLS = ("average_pool2d", "max_pool2d", "l2_pool2d")
 SAME = {"stride": (1, 1), "padding": "same"}

@@ -7,18 +7,8 @@ import pytest
 
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import DType
-from tests.ops.quantized import (
-    Draw,
-    both,
-    check_integer,
-    computed,
-    every_width,
-    litert_integer,
-    near,
-    reals,
-    seeds,
-    stored,
-)
+from tests.ops.integer_checks import check_integer, computed, litert_integer
+from tests.ops.quantized import Draw, both, every_width, near, reals, seeds, stored
 
 
 @seeds

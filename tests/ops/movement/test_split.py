@@ -11,7 +11,8 @@ from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.types import Array, DType, float32
 from tests.ops.harness import check, check_litert, model_of, random
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.integer_checks import check_integer
+from tests.ops.quantized import quantized, stored
 
 EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
 DTYPES = (np.int32, np.uint8, np.int8, np.bool_)

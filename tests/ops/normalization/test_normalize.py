@@ -11,8 +11,9 @@ from gpunn.errors import ModelError
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.integer_checks import check_integer, integer_model, litert_integer
 from tests.ops.nnapi_cases import check_cases
-from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+from tests.ops.quantized import quantized, stored
 
 EIGHT_BITS = [DType.UINT8, DType.INT8]
 ROWS = (

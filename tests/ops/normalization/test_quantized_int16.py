@@ -13,7 +13,8 @@ from gpunn.model import load
 from gpunn.ops.fixed_point.affine import dequantize, quantize, rescale_int64
 from gpunn.ops.fixed_point.tables import every_value
 from gpunn.types import Array, DType, Quantization, TensorType, float32
-from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model, litert_integer
+from tests.ops.quantized import quantized, stored
 from tests.tflite_builder import Graph, litert_run
 
 I16, I8, I32, I64 = DType.INT16, DType.INT8, DType.INT32, DType.INT64

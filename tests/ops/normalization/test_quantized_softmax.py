@@ -7,16 +7,8 @@ import pytest
 
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import DType, Quantization
-from tests.ops.quantized import (
-    both,
-    check_integer,
-    computed,
-    litert_integer,
-    near,
-    quantized,
-    reals,
-    stored,
-)
+from tests.ops.integer_checks import check_integer, computed, litert_integer
+from tests.ops.quantized import both, near, quantized, reals, stored
 
 SOFTMAX = [(0.1, 1.0), (0.02, 1.0), (0.3, 0.5), (0.004, 1.0), (1.0, 2.0)]
 

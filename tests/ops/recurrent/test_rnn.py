@@ -12,8 +12,9 @@ from gpunn.errors import ModelError
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import ATOL, EPS, check, model_of, random
+from tests.ops.integer_checks import check_integer
 from tests.ops.nnapi_cases import FUSED, check_cases
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.quantized import quantized, stored
 
 ACTIVATIONS = (None, "relu", "relu1", "relu6", "tanh", "logistic")  # none is steeper than 1
 

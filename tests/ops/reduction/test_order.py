@@ -10,7 +10,8 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.types import Array, DType
 from tests.ops.harness import check, check_litert, model_of, random
-from tests.ops.quantized import check_integer, quantized, stored
+from tests.ops.integer_checks import check_integer
+from tests.ops.quantized import quantized, stored
 
 EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
 ARGS = pytest.mark.parametrize("op", ["arg_max", "arg_min"])

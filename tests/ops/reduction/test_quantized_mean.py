@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 from gpunn.types import DType, TensorType
-from tests.ops.quantized import (
-    SEEDS,
-    Draw,
-    both,
-    check_integer,
-    computed,
-    every_width,
-    litert_integer,
-    near,
-    quantized,
-    reals,
-)
+from tests.ops.integer_checks import check_integer, computed, litert_integer
+from tests.ops.quantized import SEEDS, Draw, both, every_width, near, quantized, reals
 
 MEANS = [
     ((2, 7, 7, 8), (1, 2), True),

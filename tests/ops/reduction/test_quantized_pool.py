@@ -10,7 +10,8 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.types import Array, DType, Quantization, TensorType
-from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model, litert_integer
+from tests.ops.quantized import quantized, stored
 
 POOLS = ["average_pool2d", "max_pool2d"]
 DTYPES = [DType.UINT8, DType.INT8]

@@ -10,7 +10,8 @@ from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.reduction import reduce_integer
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import limit_device
-from tests.ops.quantized import check_integer, integer_model, litert_integer, quantized, stored
+from tests.ops.integer_checks import check_integer, integer_model, litert_integer
+from tests.ops.quantized import quantized, stored
 from tests.ops.reduction.test_reduce import CASES, OPERATORS
 
 

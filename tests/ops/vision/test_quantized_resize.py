@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 from gpunn.types import DType, Quantization, TensorType, float32
-from tests.ops.quantized import (
-    Draw,
-    both,
-    check_integer,
-    computed,
-    every_width,
-    litert_integer,
-    near,
-    quantized,
-    reals,
-    stored,
-)
+from tests.ops.integer_checks import check_integer, computed, litert_integer
+from tests.ops.quantized import Draw, both, every_width, near, quantized, reals, stored
 
 RESIZES = [
     ((2, 5, 7, 3), (9, 12)),
