@@ -10,7 +10,6 @@ from typing import Any
 
 from gpunn.backends.base import Span, Trace
 from gpunn.comparison.inputs import array_sample, random_source
-from gpunn.comparison.walk import Progress
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.preference import Preference
@@ -19,6 +18,7 @@ from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
 from gpunn.model import Model
 from gpunn.planning.partition import ALIAS
+from gpunn.progress import Progress, untold
 from gpunn.types import Array
 
 
@@ -134,7 +134,7 @@ def profile(
         described, arrays = source.description, next(source.samples).arrays
     else:
         described, arrays = "given", array_sample(model, list(inputs), "inputs").arrays
-    tell = progress or (lambda what, done, total: None)
+    tell = progress or untold
     preference = preference or Preference.FAST_SINGLE_ANSWER
     began = time.perf_counter()
     with compile_model(model, backend, preference, relaxed=relaxed, device=device) as compiled:

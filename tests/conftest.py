@@ -42,7 +42,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep measurements of tests out of the user's cache folder, and those of the user out of tests."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpunn.performance.cache.cache_folder", lambda: folder)
+        patch.setattr("gpunn.cache.cache_folder", lambda: folder)
         yield
 
 

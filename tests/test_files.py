@@ -14,10 +14,10 @@ import pytest
 
 import gpunn
 from gpunn import vision
+from gpunn.cache import CacheFile, Key
 from gpunn.errors import FormatError, MissingFileError
 from gpunn.files import MAX_DIRECTORY_BYTES, Skipped, describe_skipped, files_in, open_regular, open_zip
 from gpunn.importers.tflite.labels import labels
-from gpunn.performance import cache
 from gpunn.types import float32
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
@@ -63,8 +63,9 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @posix
 def test_a_pipe_in_the_cache_counts_as_no_file(tmp_path: Path) -> None:
-    key = cache.Key("adapter", "driver", "api")
-    assert cache._read(pipe(tmp_path), key) is None
+    file = CacheFile(tmp_path, "times", Key("adapter", "driver", "api"), 100)
+    pipe(tmp_path, file.path.name)
+    assert file.read() is None
 
 
 @posix

@@ -20,7 +20,7 @@ from gpunn.bench.job import Job
 from gpunn.bench.peers import PEERS
 from gpunn.bench.result import Result
 from gpunn.bench.worker import COMMAND
-from gpunn.comparison.walk import Progress
+from gpunn.progress import Progress
 
 PAUSE = 0.05  # seconds between turns, in which the threads of the last peer stop spinning
 ENDING = 10.0  # seconds in which a worker must end after its input has

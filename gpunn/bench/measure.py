@@ -19,12 +19,12 @@ from gpunn.bench.result import Benchmark, Entrant, Result, names
 from gpunn.comparison.inputs import Sample, random_source
 from gpunn.comparison.litert import LitertSide, expect_tflite
 from gpunn.comparison.sides import CPU, Side, open_side
-from gpunn.comparison.walk import Progress
 from gpunn.compilation.preference import Preference
 from gpunn.errors import DeviceError, ModelError, UnsupportedError
 from gpunn.importers import bytes_of
 from gpunn.model import Model
 from gpunn.model import load as load_model
+from gpunn.progress import Progress, untold
 from gpunn.types import Array
 
 ALL = "all"  # stands for every other library
@@ -45,7 +45,7 @@ def benchmark(
     device: str | None = None,
     turns: Turns | None = None,
     seed: int = 0,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = untold,
 ) -> Benchmark:
     """Measure a model file on gpunn's backends with each preference and on other libraries, for each batch.
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gpunn.cli.show import stderr
-from gpunn.comparison.walk import Progress as Told
+from gpunn.progress import Progress as Told
 
 
 @contextmanager

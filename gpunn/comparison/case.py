@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from gpunn.comparison.arrays import read_arrays
-from gpunn.comparison.exact import evaluate, evaluations, narrow, start
+from gpunn.comparison.exact import evaluations, narrow, start
 from gpunn.comparison.inputs import Sample, array_sample
 from gpunn.comparison.parts import exact_parts, joined
 from gpunn.errors import FormatError, ModelError, UnsupportedError
+from gpunn.graph.exact import evaluate
 from gpunn.graph.operation import Operand, Operation
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType

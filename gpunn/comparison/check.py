@@ -8,8 +8,9 @@ import numpy as np
 
 from gpunn.comparison.metrics import LARGEST, Health, Tally, health
 from gpunn.comparison.result import Check, over
-from gpunn.comparison.sides import reals, stored
+from gpunn.comparison.sides import reals
 from gpunn.graph.operation import Operand
+from gpunn.graph.tolerance import stored
 from gpunn.types import Array, Shape
 
 

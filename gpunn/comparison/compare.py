@@ -29,7 +29,7 @@ from gpunn.comparison.parts import exact_parts, joined, path
 from gpunn.comparison.result import Comparison, Inputs
 from gpunn.comparison.sides import EXACT, Arithmetic, CompiledSide, Side, open_side, pick_names
 from gpunn.comparison.source import CompiledLayers, LayerSource
-from gpunn.comparison.walk import Progress, Walk, Walked
+from gpunn.comparison.walk import Walk, Walked
 from gpunn.comparison.whole import WholeRun
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
@@ -37,6 +37,7 @@ from gpunn.graph.pixels import Numbers
 from gpunn.importers import Source as File
 from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
+from gpunn.progress import Progress
 from gpunn.types import Array
 
 RANDOM_SAMPLES = 4  # if no inputs are given

@@ -6,30 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from gpunn.graph.exact import evaluate, widen
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.planning.liveness import last_uses
 from gpunn.types import Array
 
 
-def widen(value: Array) -> Array:
-    """Convert arrays of real numbers to float64, of complex ones to complex128; return others unchanged."""
-    if value.dtype.kind == "c":
-        return value.astype(np.complex128)
-    return value.astype(np.float64) if value.dtype.kind == "f" else value
-
-
 def narrow(value: Array, operand: Operand) -> Array:
     """Convert a value to the dtype of an operand, so that a backend can take it."""
     with np.errstate(over="ignore"):
         return np.asarray(value, operand.type.dtype.numpy, order="C")
-
-
-def evaluate(operation: Operation, values: Mapping[Operand, Array]) -> tuple[Array, ...]:
-    """Compute an operation's outputs for the inputs in `values`; the operation contains its constants."""
-    operands = operation.inputs
-    wide = [None if o is None else widen(values[o] if o.value is None else o.value) for o in operands]
-    return tuple(widen(np.asarray(result)) for result in operation.evaluate(wide))
 
 
 def renamed(

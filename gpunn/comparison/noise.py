@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpunn.comparison.exact import evaluate, renamed, start, widen
-from gpunn.comparison.sides import Arithmetic, stored
-from gpunn.comparison.tolerance import Bound, bounds
+from gpunn.comparison.exact import renamed, start
+from gpunn.comparison.sides import Arithmetic
+from gpunn.comparison.tolerance import bounds
+from gpunn.graph.exact import evaluate, widen
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import OpenBody
+from gpunn.graph.tolerance import Bound, stored
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array
 

@@ -151,11 +151,6 @@ def reals(value: Array, type: TensorType) -> Array:
     return (dequantize(value, type) if integers else value).astype(np.float64)
 
 
-def stored(type: TensorType) -> bool:
-    """Tell whether a tensor is compared in steps, as quantised integers are."""
-    return type.quantization is not None and type.dtype in (DType.UINT8, DType.INT8, DType.INT16, DType.INT32)
-
-
 def pick_names(backends: Sequence[str], reference: str, others: bool) -> list[str]:
     """Return the backends without the reference, each once; raise ModelError if nothing is left and `others`
     is false.

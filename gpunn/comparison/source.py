@@ -11,7 +11,7 @@ from gpunn.comparison.sides import WEBGPU, CompiledSide, SideInfo
 from gpunn.compilation.base import Compilation
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.passes.rewrite import replace_inputs
+from gpunn.passes.rewrite import single
 from gpunn.types import Array
 
 Values = Mapping[Operand, Array]
@@ -57,16 +57,6 @@ class LayerSource(Protocol):
 def _file(body: str) -> str:
     """Return the file of a kernel's body: in shaders/, unless the body is a path itself."""
     return body if body.endswith(".wgsl") else f"shaders/{body}.wgsl"
-
-
-def single(operation: Operation) -> tuple[Graph, tuple[Operand, ...]]:
-    """Make a model of one operation; also return the operands that its inputs stand for."""
-    sources = tuple(dict.fromkeys(o for o in operation.inputs if o is not None and o.value is None))
-    model = Graph(operation.origin or operation.op)
-    stand_ins = {o: model.input(o.name, o.type) for o in sources}
-    model = model.with_operations([replace_inputs(operation, stand_ins)])
-    model.output(*operation.outputs)
-    return model, sources
 
 
 class CompiledLayers:

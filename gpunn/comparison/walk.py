@@ -5,24 +5,24 @@ Only tensors that later layers read are kept, so memory does not grow with the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunn.comparison.check import Checked
-from gpunn.comparison.exact import evaluate, narrow, renamed, start
+from gpunn.comparison.exact import narrow, renamed, start
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Health, health
 from gpunn.comparison.noise import Chains, has_bodies
 from gpunn.comparison.result import Layer, LayerSide
-from gpunn.comparison.sides import Arithmetic, reals, stored
+from gpunn.comparison.sides import Arithmetic, reals
 from gpunn.comparison.source import LayerSource
 from gpunn.comparison.tolerance import bounds
+from gpunn.graph.exact import evaluate
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.tolerance import stored
 from gpunn.planning.liveness import last_uses
-
-Progress = Callable[[str, int, int | None], None]
-"""Told what is under way, how much of it is done, and how much there is, where that is known."""
+from gpunn.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

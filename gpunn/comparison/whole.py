@@ -16,10 +16,11 @@ from gpunn.comparison.classes import (
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Health, Tally, health
 from gpunn.comparison.result import Answer, OutputPair, Pair
-from gpunn.comparison.sides import Arithmetic, Side, reals, stored
+from gpunn.comparison.sides import Arithmetic, Side, reals
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
+from gpunn.graph.tolerance import stored
 from gpunn.types import Array
 from gpunn.vision import Guess
 

@@ -16,6 +16,7 @@ from gpunn.backends.adapter import SOFTWARE, DeviceInfo, rank
 from gpunn.backends.base import DeviceMemory
 from gpunn.backends.blas import choose_threads
 from gpunn.backends.worker import undisturbed
+from gpunn.cache import Key
 from gpunn.compilation.assembly import Settings, built, compilation
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.preference import FRAMES_IN_FLIGHT, Preference
@@ -23,7 +24,7 @@ from gpunn.compilation.sections import Section
 from gpunn.errors import DeviceError, ModelError
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
-from gpunn.performance import Capabilities, Energy, Key, PerformanceInfo, best, measure, remembered
+from gpunn.performance import Capabilities, Energy, PerformanceInfo, best, measure, remembered
 
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device

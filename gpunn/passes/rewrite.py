@@ -32,6 +32,16 @@ def replace_outputs(operation: Operation, exchange: Mapping[Operand, Operand]) -
     return replace(operation, outputs=tuple(exchange.get(o, o) for o in operation.outputs))
 
 
+def single(operation: Operation) -> tuple[Graph, tuple[Operand, ...]]:
+    """Make a model of one operation; also return the operands that its inputs stand for."""
+    sources = tuple(dict.fromkeys(o for o in operation.inputs if o is not None and o.value is None))
+    model = Graph(operation.origin or operation.op)
+    stand_ins = {o: model.input(o.name, o.type) for o in sources}
+    model = model.with_operations([replace_inputs(operation, stand_ins)])
+    model.output(*operation.outputs)
+    return model, sources
+
+
 def absorb(
     model: Graph, merge: Callable[[Operation, Private], tuple[Operation, tuple[Operation, ...]] | None]
 ) -> Graph:

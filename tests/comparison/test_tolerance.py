@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.comparison.exact import evaluate, widen
 from gpunn.comparison.sides import Arithmetic
-from gpunn.comparison.tolerance import Bound, bounds
+from gpunn.comparison.tolerance import bounds
+from gpunn.graph.exact import evaluate, widen
 from gpunn.graph.graph import Graph
+from gpunn.graph.tolerance import Bound
 from gpunn.ops import OPS
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL
 from gpunn.types import Array

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
-from gpunn.comparison.exact import widen
 from gpunn.device import DeviceProperties
+from gpunn.graph.exact import widen
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate, Kernel
 from gpunn.model import Model

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import gpunn
-from gpunn.comparison.exact import evaluate
 from gpunn.comparison.sides import Arithmetic
 from gpunn.comparison.tolerance import bounds
 from gpunn.custom import Algebra, Call, Kernel, like, op
 from gpunn.errors import DeviceError, ModelError
+from gpunn.graph.exact import evaluate
 from gpunn.importers.tflite.rules.table import OPERATORS, plain
 from gpunn.kernel import Read
 from gpunn.ops import OPS

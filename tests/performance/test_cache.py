@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from gpunn.cache import CacheFile, Key
 from gpunn.errors import DeviceError
-from gpunn.performance import Capabilities, Key, PerformanceInfo, cache, remembered
+from gpunn.performance import Capabilities, PerformanceInfo, cache, remembered
 
 KEY = Key("an adapter", "its driver", "Vulkan")
 
@@ -60,6 +61,7 @@ def test_measured_once_in_a_process_and_once_on_a_machine(
         {"driver": "its next"},
         {"api": "Metal"},
         {"version": "0.0.1"},
+        {"wgpu": "0.0.1"},
         {"machine": "abacus"},
         {"processors": 100},
     ],
@@ -129,7 +131,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(
 
 
 def test_a_file_that_cannot_be_replaced_leaves_no_other_file(measure: Measurement, tmp_path: Path) -> None:
-    (tmp_path / cache._name(KEY)).mkdir()
+    CacheFile(tmp_path, "performance", KEY, 1).path.mkdir()
     assert remembered(KEY, measure, tmp_path) == of(1)
     assert [path.is_dir() for path in tmp_path.iterdir()] == [True]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
-from gpunn.comparison.exact import evaluate
 from gpunn.comparison.sides import Arithmetic
 from gpunn.comparison.tolerance import bounds
 from gpunn.errors import ModelError
+from gpunn.graph.exact import evaluate
 from gpunn.ops.recurrent.lstm import HOST
 from gpunn.types import Array
 from tests.ops.harness import assert_close, check, model_of, random
