@@ -1,7 +1,7 @@
 """gpunn: neural networks on any GPU, through WGSL compute shaders."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpunn.backends.adapter import DeviceInfo
 from gpunn.backends.base import DeviceMemory, Stats
@@ -28,6 +28,7 @@ from gpunn.errors import (
 from gpunn.graph.operation import Operand, Operation
 from gpunn.limits import Limits
 from gpunn.model import Model, load
+from gpunn.model import update_by as _update_by
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.types import DType, Quantization, TensorType
 from gpunn.version import __version__ as __version__
@@ -104,6 +105,16 @@ _LATER = {
     "update": "gpunn.training.coreml",
     "vision": "gpunn.vision",
 }
+
+
+def _update(*args: Any, **options: Any) -> Model:
+    """Call update(), of a module that is imported when a model is first updated."""
+    from gpunn.training.coreml import update
+
+    return update(*args, **options)
+
+
+_update_by(_update)
 
 if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every attribute
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, overload
 
 from gpunn.compilation.base import Compilation
 from gpunn.compilation.compiler import compile_model
 from gpunn.compilation.preference import Preference
 from gpunn.custom import CustomOperator
-from gpunn.errors import UnsupportedError
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
 from gpunn.graph.scores import Scoring
-from gpunn.importers import Source, read
+from gpunn.importers import Source, contents_of, read
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Shape
+
+# What Model.update() calls. Training stands below this module, so `gpunn` puts it here.
+_updater: list[Callable[..., Model]] = []
+
+
+def update_by(updater: Callable[..., Model]) -> None:
+    """Let Model.update() call a function with the model and its own arguments."""
+    _updater[:] = [updater]
 
 
 @dataclass(slots=True, repr=False)
@@ -53,18 +61,45 @@ class Model(Graph):
         return Model.of(reshaped(self, shapes))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file that the model was loaded from: of an updated model the one with the new weights.
+        """Write the file that the model was loaded from; of a trained model with its new weights.
 
-        Raises UnsupportedError if the model is of no file, or was changed after it was loaded, and OSError if
-        the file cannot be written.
+        All else of the file stays. Weights that it has as float16 are rounded to the nearest. Raises
+        UnsupportedError if the model is of no file, as those that NNAPI or calls have made; if it was changed
+        otherwise than by training; and if trained weights are quantised in the file. Raises OSError if the
+        file cannot be written.
         """
-        if self.template is None or self.template.contents is None:
-            raise UnsupportedError(
-                f"model {self.name!r} is of no file, or was changed: there is nothing to save"
-            )
-        data, _ = self.template.contents()
+        data, _ = contents_of(self)
         with open(path, "wb") as file:
             file.write(data)
+
+    @overload
+    def update(self, variable: Operand, operand: Operand) -> None: ...
+
+    @overload
+    def update(
+        self,
+        batches: Any,
+        *,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        mini_batch_size: int | None = None,
+        shuffle: bool | None = None,
+        seed: int | None = None,
+        on_progress: Callable[..., bool | None] | None = None,
+        backend: str = "auto",
+        device: str | int | None = None,
+    ) -> Model: ...
+
+    def update(self, *args: Any, **options: Any) -> Model | None:
+        """Train the updatable network of an .mlmodel file as the file says, and return the updated model.
+
+        batches: examples, or mini-batches of them. For arguments and errors see gpunn.update(), which this
+        calls. While a model is built, update(variable, operand) says what a variable takes after each run:
+        see Graph.update().
+        """
+        if len(args) + len({"variable", "operand"} & {*options}) == 2:
+            return super(Model, self).update(*args, **options)  # a dataclass with slots is another class
+        return _updater[0](self, *args, **options)
 
     def compile(
         self,

@@ -36,7 +36,8 @@ class Graph:
     photos, the `scoring` of classes. `warnings` say where it contradicts itself. `updates` give the next
     values of `variables`. `pending` operations wait for what only a run knows. `values` are known values of
     operands. `template` is the graph with all pending; its `contents` gives its file, bytes and options.
-    `limits` hold for whoever compiles and runs it.
+    `trained_from` is the graph of a file that differs from this one in the values of constants only. `limits`
+    hold for whoever compiles and runs it.
     """
 
     name: str = "model"
@@ -54,6 +55,7 @@ class Graph:
     values: dict[Operand, Array] = field(default_factory=dict, repr=False)
     template: Graph | None = field(default=None, repr=False)
     contents: Callable[[], tuple[bytes, Mapping[str, Any]]] | None = field(default=None, repr=False)
+    trained_from: Graph | None = field(default=None, repr=False)
     limits: Limits = UNLIMITED
     _known: set[Operand] = field(default_factory=set, repr=False)
     _unknown: set[Operand] = field(default_factory=set, repr=False)

@@ -40,7 +40,7 @@ def rebuilt(model: Graph, shapes: Sequence[Shape]) -> Graph:
     """Return the model for inputs of these shapes: its template completed, or its operations repeated."""
     types = [i.type.with_shape(shape) for i, shape in zip(model.inputs, shapes, strict=True)]
     made = complete(model.template or model, types)
-    made.template = model.template
+    made.template, made.trained_from = model.template, model.trained_from
     return made
 
 

@@ -6,8 +6,9 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from gpunn.errors import FormatError, MissingFileError, ModelError, ModelFileError
+from gpunn.errors import FormatError, MissingFileError, ModelError, ModelFileError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.parts import constant_bytes
 from gpunn.importers import coreml, tflite
@@ -50,6 +51,27 @@ def read(source: Source, options: Mapping[str, object] | None = None, limits: Li
         if made is not None:
             made.limits = limits
     return graph
+
+
+def contents_of(graph: Graph) -> tuple[bytes, Mapping[str, Any]]:
+    """Return the bytes of a graph's file, with the constants of the graph, and the options to read it with.
+
+    Raises UnsupportedError if the graph is of no file, if it was changed otherwise than by training, and for
+    constants that the file cannot have.
+    """
+    read = graph if graph.trained_from is None else graph.trained_from
+    if read.template is None or read.template.contents is None:
+        raise UnsupportedError(
+            f"model {graph.name!r} is of no file, or was changed: there is no file format for models that "
+            "calls or NNAPI have made"
+        )
+    data, options = read.template.contents()
+    if graph.trained_from is not None:
+        format = next(f for f in FORMATS if f.recognise(data))
+        if format.with_constants is None:
+            raise UnsupportedError(f"model {graph.name!r}: {format.name} files are not written")
+        data = format.with_constants(data, graph.name, options, graph)
+    return data, options
 
 
 def bytes_of(source: Source, limits: Limits = UNLIMITED) -> bytes:

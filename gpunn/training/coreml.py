@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import numpy as np
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
+from gpunn.importers import contents_of
 from gpunn.importers.coreml import recognise
-from gpunn.importers.coreml.updates import UpdatableWeight, Update, update_of, with_weights
+from gpunn.importers.coreml.updates import UpdatableWeight, Update, update_of
 from gpunn.model import Model, load
 from gpunn.training.optimizers import SGD, Adam, Optimizer
 from gpunn.training.trainer import Progress, Trainer
@@ -25,7 +27,7 @@ _ORDERS = {4: ((0, 2, 3, 1), (1, 2, 3, 0))}
 
 def update(
     model: Model,
-    examples: Mapping[str, Any],
+    batches: Mapping[str, Any] | Iterable[Any],
     *,
     epochs: int | None = None,
     learning_rate: float | None = None,
@@ -38,60 +40,65 @@ def update(
 ) -> Model:
     """Train an updatable network of an .mlmodel file as the file says, and return the updated model.
 
-    examples: arrays by the names of the model's inputs and of the target, whose rows are the examples. For
+    batches: arrays by the names of the model's inputs and of the target, whose rows are the examples. For
     cross entropy the target is the number of the class, or its name if the file says that the target is the
     predicted class. Mini-batches are rows in order; with `shuffle` in another order in each epoch, which
-    follows from the seed. The last mini-batch of an epoch may be smaller. Other arguments are those of the
-    file if they are None, or must be among those that the file allows.
+    follows from the seed. The last mini-batch of an epoch may be smaller. Or `batches` are the mini-batches
+    of an epoch in their order, each such arrays by name, or a pair of inputs and target. Other arguments are
+    those of the file if they are None, or must be among those that the file allows.
     on_progress: called after each mini-batch; if it returns False, the training stops there.
 
     Raises UnsupportedError if the model is not of an updatable network, FormatError if the file contradicts
     itself, ModelError for examples that do not fit and for values that the file does not allow,
     DivergenceError if the loss is not finite. Source: NeuralNetwork.proto, NetworkUpdateParameters.
     """
-    data, options = _contents(model)
+    data = _contents(model)
     stated = update_of(data, model.name)
-    size = _whole(stated, "miniBatchSize", mini_batch_size)
     count = _whole(stated, "epochs", epochs)
-    rows = _rows(model, stated, examples)
-    total = len(rows[stated.target])
-    seeded = int(stated.parameters["seed"].chosen(seed))
-    order = _Order(total, size, np.random.default_rng(abs(seeded)) if _mixed(stated, shuffle) else None)
-    shapes = {i.name: _batched(model, i, min(size, total)) for i in model.inputs}
-    whole = model.reshaped(shapes)
+    size = _whole(stated, "miniBatchSize", mini_batch_size)
+    source: Iterable[Mapping[str, Array]]
+    if isinstance(batches, Mapping):
+        rows = _rows(model, stated, batches)
+        size = min(size, len(rows[stated.target]))
+        seeded = int(stated.parameters["seed"].chosen(seed))
+        mixing = np.random.default_rng(abs(seeded)) if _mixed(stated, shuffle) else None
+        source = _Slices(rows, size, mixing)
+    else:
+        if not mini_batch_size is shuffle is seed is None:
+            raise ModelError("mini-batches are given: leave out mini_batch_size, shuffle and seed")
+        source = _Given.of(model, stated, batches)
+        size = source.size
+    whole = model.reshaped({i.name: _batched(model, i, size) for i in model.inputs})
     result = _result(whole, stated)
     trainer = Trainer(
         whole,
         loss=stated.loss,
         optimizer=_optimizer(stated, learning_rate),
-        trainable=[_constant(whole, weight)[0] for weight in stated.weights],
+        trainable=[_constant(whole, weight) for weight in stated.weights],
         output=result,
         axis=-3 if result.type.rank >= 3 else -1,
         backend=backend,
         device=device,
     )
     with trainer:
-        trainer.fit(_Batches(model, stated, rows, order, result), epochs=count, on_progress=on_progress)
-        found = trainer.weights()
-    changed = []
-    for weight, value in zip(stated.weights, found, strict=True):
-        perm = _constant(whole, weight)[1]
-        changed.append((weight, value.transpose(np.argsort(perm)) if perm else value))
-    made = load(with_weights(data, changed), **options)
+        trainer.fit(_Batches(model, stated, source, result), epochs=count, on_progress=on_progress)
+        data, options = contents_of(trainer.model())
+    made = load(data, **options)
     made.name = model.name
     return made
 
 
-def _contents(model: Model) -> tuple[bytes, Mapping[str, Any]]:
-    contents = model.template.contents if model.template is not None else None
-    if contents is None:
-        raise UnsupportedError(f"model {model.name!r} is of no file: gpunn.Trainer trains any model")
-    data, options = contents()
+def _contents(model: Model) -> bytes:
+    """Return the file of a model, which must say how to train."""
+    try:
+        data, _ = contents_of(model)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{error}; gpunn.Trainer trains any model") from None
     if not recognise(data):
         raise UnsupportedError(
             f"{model.name}: only .mlmodel files say how to train: gpunn.Trainer trains any"
         )
-    return data, options
+    return data
 
 
 def _whole(stated: Update, name: str, value: int | None) -> int:
@@ -151,8 +158,8 @@ def _result(model: Graph, stated: Update) -> Operand:
     return found[-1].outputs[0]
 
 
-def _constant(model: Graph, weight: UpdatableWeight) -> tuple[Operand, Shape]:
-    """Return the constant of a model that has a weight of the file, and in which order of axes."""
+def _constant(model: Graph, weight: UpdatableWeight) -> Operand:
+    """Return the constant of a model that has a weight of the file."""
     for operation in model.operations:
         if not operation.origin.endswith(f": {weight.place}"):
             continue
@@ -164,48 +171,88 @@ def _constant(model: Graph, weight: UpdatableWeight) -> tuple[Operand, Shape]:
                     and operand.value is not None
                     and np.array_equal(operand.value, stored)
                 ):
-                    return operand, perm
+                    return operand
     raise UnsupportedError(f"{weight.place}: its {weight.field} are computed with in another form")
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """Numbers of the examples of each mini-batch, in an order that a generator may mix for each epoch."""
+class _Slices:
+    """Examples cut into mini-batches, in an order that a generator may mix for each epoch."""
 
-    total: int
+    rows: Mapping[str, Array]
     size: int
     mixing: np.random.Generator | None
 
-    def batches(self) -> Iterator[Array]:
-        rows = np.arange(self.total) if self.mixing is None else self.mixing.permutation(self.total)
-        for k in range(math.ceil(self.total / self.size)):
-            yield rows[k * self.size : (k + 1) * self.size]
+    def __iter__(self) -> Iterator[Mapping[str, Array]]:
+        total = len(next(iter(self.rows.values())))
+        order = np.arange(total) if self.mixing is None else self.mixing.permutation(total)
+        for start in range(0, total, self.size):
+            yield {name: rows[order[start : start + self.size]] for name, rows in self.rows.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Mini-batches as they were given; `size` is that of the first one."""
+
+    model: Model
+    stated: Update
+    batches: Iterable[Any]
+    size: int
+
+    @classmethod
+    def of(cls, model: Model, stated: Update, batches: Iterable[Any]) -> _Given:
+        iterator = iter(batches)
+        first = next(iterator, None)
+        if first is None:
+            raise ModelError("epoch 0 has no mini-batch")
+        again = chain([first], iterator) if iterator is batches else batches  # a generator goes on
+        return cls(
+            model, stated, again, len(_rows(model, stated, cls._named(model, stated, first))[stated.target])
+        )
+
+    @staticmethod
+    def _named(model: Model, stated: Update, batch: Any) -> Mapping[str, Any]:
+        """Return a mini-batch by names."""
+        if isinstance(batch, Mapping):
+            return batch
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise ModelError("a mini-batch is a mapping by name, or a pair of inputs and target")
+        inputs, target = batch
+        if not isinstance(inputs, Mapping):
+            several = isinstance(inputs, (tuple, list)) and len(model.inputs) > 1
+            values = inputs if several else [inputs]
+            inputs = dict(zip((i.name for i in model.inputs), values, strict=False))
+        return {**inputs, stated.target: target}
+
+    def __iter__(self) -> Iterator[Mapping[str, Array]]:
+        for batch in self.batches:
+            rows = _rows(self.model, self.stated, self._named(self.model, self.stated, batch))
+            if len(rows[self.stated.target]) >= self.size:  # the last one may be smaller
+                _whole(self.stated, "miniBatchSize", len(rows[self.stated.target]))
+            yield rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Batches:
-    """The mini-batches of an epoch, anew with each iteration."""
+    """The mini-batches of an epoch in the shapes of the network, anew with each iteration."""
 
     model: Model
     stated: Update
-    rows: Mapping[str, Array]
-    order: _Order
+    source: Iterable[Mapping[str, Array]]
     result: Operand
 
     def __iter__(self) -> Iterator[tuple[dict[str, Array], Array]]:
-        for chosen in self.order.batches():
-            inputs = {i.name: self._input(i, chosen) for i in self.model.inputs}
-            yield inputs, self._target(chosen)
+        for rows in self.source:
+            inputs = {i.name: self._input(i, rows[i.name]) for i in self.model.inputs}
+            yield inputs, self._target(rows[self.stated.target])
 
-    def _input(self, operand: Operand, chosen: Array) -> Array:
-        shape = _batched(self.model, operand, len(chosen))
-        return _reshaped(operand.name, self.rows[operand.name][chosen], shape)
+    def _input(self, operand: Operand, rows: Array) -> Array:
+        return _reshaped(operand.name, rows, _batched(self.model, operand, len(rows)))
 
-    def _target(self, chosen: Array) -> Array:
+    def _target(self, rows: Array) -> Array:
         name, shape = self.stated.target, self.result.type.shape
-        rows = self.rows[name][chosen]
         batch = 1 if len(shape) == 5 else 0
-        whole = (*shape[:batch], len(chosen), *shape[batch + 1 :])
+        whole = (*shape[:batch], len(rows), *shape[batch + 1 :])
         if self.stated.loss == "mean_squared_error":
             return _reshaped(name, rows.astype(np.float32), whole)
         if not np.array_equal(rows, np.floor(rows)):

@@ -44,7 +44,7 @@ class Weight:
         """Return the constant in a model that has the same operations, perhaps for inputs of other shapes."""
         operation, index = self.place
         found = model.operations[operation].inputs[index] if operation < len(model.operations) else None
-        if found is None or found.value is None or found.type.shape != self.value.shape:
+        if found is None or _value(model, found) is None or found.type.shape != self.value.shape:
             raise ModelError(
                 f"weight {self.name!r} has another place in the model for inputs of these shapes"
             )
@@ -75,13 +75,15 @@ class Loss:
 def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, ...]:
     """Return the weights that are chosen: constants or their names.
 
-    Raises ModelError for names that the model does not have, or has several times, and for what is no float32
+    A constant may also be computed of others by one operation: weights that a file has as float16. Raises
+    ModelError for names that the model does not have, or has several times, and for what is no float32
     constant.
     """
     operands, found = model.operands(), list[Weight]()
     for number, name in enumerate(chosen):
         operand = _chosen(model, operands, name)
-        if operand.value is None or operand.type.dtype is not DType.FLOAT32:
+        value = _value(model, operand)
+        if value is None or operand.type.dtype is not DType.FLOAT32:
             raise ModelError(f"only float32 constants can be trained, {operand!r} is none")
         place = next(
             (k, operation.inputs.index(operand))
@@ -90,10 +92,21 @@ def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, .
         )
         if place in [weight.place for weight in found]:
             raise ModelError(f"{operand!r} is named twice among the trainable weights")
-        found.append(Weight(f"weight {number}: {operand.name}", place, operand.value))
+        found.append(Weight(f"weight {number}: {operand.name}", place, value))
     if not found:
         raise ModelError("there is nothing to train: no weight is named")
     return tuple(found)
+
+
+def _value(model: Graph, operand: Operand) -> Array | None:
+    """Return the value of a constant, or of what is computed of constants, as float32 from float16."""
+    if operand.value is not None:
+        return operand.value
+    maker = next((o for o in model.operations if operand in o.outputs), None)
+    known = [] if maker is None else [i.value for i in maker.inputs if i is not None]
+    if maker is None or len(known) != len(maker.inputs) or any(value is None for value in known):
+        return None
+    return maker.stored(maker.evaluate(known))[maker.outputs.index(operand)]
 
 
 def _chosen(model: Graph, operands: Sequence[Operand], name: str | Operand) -> Operand:

@@ -160,8 +160,14 @@ class Trainer(Closing):
         return tuple(state[weight.name] for weight in self._weights)
 
     def model(self) -> Model:
-        """Return the model with the weights as they are now, for inputs of the shapes that it had."""
-        return Model.of(with_values(self._model, self._weights, self._state()))
+        """Return the model with the weights as they are now, for inputs of the shapes that it had.
+
+        Of a model that was loaded, save() writes the same file with these weights.
+        """
+        made = Model.of(with_values(self._model, self._weights, self._state()))
+        if self._model.template is not None and self._model.template.contents is not None:
+            made.trained_from = self._model
+        return made
 
     def close(self) -> None:
         """Free what is on the device; model() and weights() raise DeviceError afterwards."""

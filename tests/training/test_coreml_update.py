@@ -168,15 +168,15 @@ def test_orders_follow_from_the_seed() -> None:
         ({"learning_rate": 2.0}, "learningRate must be from 0 to 1, got 2"),
         ({"mini_batch_size": 3}, r"miniBatchSize must be one of \[1, 2\], got 3"),
         ({"epochs": 0}, "epochs must be 1 or more, got 0"),
-        ({"examples": {"x": X}}, r"examples are of \['wanted', 'x'\], got \['x'\]"),
-        ({"examples": {"x": X, "wanted": TARGET[:1]}}, "one row for each example"),
-        ({"examples": {"x": X[:0], "wanted": TARGET[:0]}}, "one row for each example"),
-        ({"examples": {"x": X, "wanted": np.ones((2, 2))}}, "'wanted' must have 1 values for an example"),
-        ({"examples": {"x": np.ones((2, 3)), "wanted": TARGET}}, "'x' must have 1 values for an example"),
+        ({"batches": {"x": X}}, r"examples are of \['wanted', 'x'\], got \['x'\]"),
+        ({"batches": {"x": X, "wanted": TARGET[:1]}}, "one row for each example"),
+        ({"batches": {"x": X[:0], "wanted": TARGET[:0]}}, "one row for each example"),
+        ({"batches": {"x": X, "wanted": np.ones((2, 2))}}, "'wanted' must have 1 values for an example"),
+        ({"batches": {"x": np.ones((2, 3)), "wanted": TARGET}}, "'x' must have 1 values for an example"),
     ],
 )
 def test_what_the_file_does_not_allow(options: dict[str, Any], match: str) -> None:
-    stated = {"examples": {"x": X, "wanted": TARGET}, "backend": "cpu", **options}
+    stated = {"batches": {"x": X, "wanted": TARGET}, "backend": "cpu", **options}
     with pytest.raises(gpunn.ModelError, match=match):
         gpunn.update(loaded(line()), **stated)
 
@@ -293,3 +293,50 @@ def test_damaged_files_raise_errors_of_gpunn() -> None:
         except gpunn.GpunnError:
             refused += 1
     assert 0 < refused < 400
+
+
+def test_a_model_updates_itself_by_mini_batches(backend: str) -> None:
+    """As gpunn.update() does with the same rows; as pairs, by name, and of a generator for one epoch."""
+    x, wanted = np.array([[1, 2], [3, 1], [0, 1]], np.float32), np.array([0, 2, 1])
+    model = loaded(classifier())
+    expected = stored(gpunn.update(model, {"x": x, "wanted": wanted}, backend=backend))
+    pairs: list[Any] = [(x[:2], wanted[:2]), ({"x": x[2:]}, wanted[2:])]
+    named = [{"x": x[:2], "wanted": wanted[:2]}, {"x": x[2:], "wanted": wanted[2:]}]
+    for batches in (pairs, named, iter(pairs), {"x": x, "wanted": wanted}):
+        found = stored(model.update(batches, backend=backend))
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    told = list[gpunn.Progress]()
+    model.update(pairs, epochs=2, learning_rate=0.0, on_progress=told.append, backend="cpu")  # type: ignore[arg-type]
+    assert [(p.epoch, p.batch) for p in told] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    stopped = model.update(pairs, epochs=2, on_progress=lambda p: p.batch < 1, backend="cpu")
+    assert not np.array_equal(stored(stopped)[0], stored(model)[0])
+    again = model.update(pairs, backend="cpu").update(pairs, backend="cpu")
+    assert not np.array_equal(stored(again)[0], expected[0])
+
+
+@pytest.mark.parametrize(
+    ("batches", "options", "match"),
+    [
+        ([], {}, "epoch 0 has no mini-batch"),
+        ([np.ones(3)], {}, "a mini-batch is a mapping by name, or a pair"),
+        ([(X, TARGET)], {"shuffle": True}, "leave out mini_batch_size, shuffle and seed"),
+        ([(np.ones((3, 1)), np.ones((3, 1)))], {}, r"miniBatchSize must be one of \[1, 2\], got 3"),
+        ([(X, TARGET[:1])], {}, "one row for each example"),
+        (iter([(X, TARGET)]), {"epochs": 2}, "epoch 1 has no mini-batch"),
+    ],
+)
+def test_mini_batches_that_do_not_fit(batches: Any, options: dict[str, Any], match: str) -> None:
+    with pytest.raises(gpunn.ModelError, match=match):
+        loaded(line()).update(batches, backend="cpu", **options)
+
+
+def test_update_still_says_what_a_variable_takes() -> None:
+    model = gpunn.Model()
+    count = model.variable("count", gpunn.TensorType(gpunn.DType.FLOAT32, (1,)))
+    (after,) = model.add("add", [count, model.constant("one", np.ones(1, np.float32))])
+    model.update(variable=count, operand=after)
+    model.output(after)
+    with model.compile("cpu") as compiled:
+        assert [compiled().item() for _ in range(2)] == [1, 2]
+    with pytest.raises(gpunn.UnsupportedError, match=r"gpunn\.Trainer trains any model"):
+        model.update([(X, TARGET)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpunn.graph.graph import Graph
 
@@ -26,6 +27,9 @@ class Format:
     folders: the usual ends of the names of folders that hold such a file.
     file_in: the file to read in a folder of the format, None for any other folder. It raises FormatError for
         a folder that contradicts itself.
+    with_constants: the bytes of a file whose weights are the constants of a graph of it, from the old bytes,
+        the file's name, the options and limits that it was read with, and the graph. It raises
+        UnsupportedError for constants that the file cannot have. None: files are not written.
     """
 
     name: str
@@ -38,3 +42,4 @@ class Format:
     options: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     file_in: Callable[[Path], Path | None] | None = None
+    with_constants: Callable[[bytes, str, Mapping[str, Any], Graph], bytes] | None = None

@@ -6,6 +6,7 @@ So are .mlpackage folders, which hold one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
@@ -38,6 +39,13 @@ def read(data: bytes, name: str, limits: Limits, custom: Mapping[str, CustomOper
     return read_model(data, name, limits, custom or {})
 
 
+def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Graph) -> bytes:
+    """Return the file with the constants of a graph; see rewriting.with_constants()."""
+    from gpunn.importers.coreml import rewriting
+
+    return rewriting.with_constants(data, name, options, graph)
+
+
 FORMAT = Format(
     name="Core ML",
     suffixes=(".mlmodel",),
@@ -49,4 +57,5 @@ FORMAT = Format(
     folders=(SUFFIX,),
     file_in=model_in,
     options=("custom",),
+    with_constants=with_constants,
 )

@@ -1,4 +1,4 @@
-"""The training that an .mlmodel file states for its network, and the same file with other weights.
+"""The training that an .mlmodel file states for its network.
 
 Meaning: NeuralNetwork.proto, NetworkUpdateParameters; constraints: Core ML's checks of updatable networks.
 """
@@ -6,15 +6,13 @@ Meaning: NeuralNetwork.proto, NetworkUpdateParameters; constraints: Core ML's ch
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers.common.names import shown
 from gpunn.importers.coreml.file import Network, decoded, model_of, place_of
-from gpunn.importers.coreml.messages import Message, model_class
+from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.weights import weights
 from gpunn.types import Array, Shape
 
@@ -241,16 +239,3 @@ def _shapes(kind: str, params: Message) -> dict[str, Shape]:
     else:
         shape = (outputs, int(params.kernelChannels), *map(int, params.kernelSize or (3, 3)))
     return {"weights": shape, "bias": (outputs,)} if params.hasBias else {"weights": shape}
-
-
-def with_weights(data: bytes, changed: Sequence[tuple[UpdatableWeight, Array]]) -> bytes:
-    """Return an .mlmodel file with other weights; all else of it stays, as far as fields are concerned."""
-    message = model_class().FromString(data)
-    network = getattr(message, message.WhichOneof("Type"))
-    for weight, value in changed:
-        layer = network.layers[weight.layer]
-        stored = getattr(getattr(layer, layer.WhichOneof("layer")), weight.field)
-        stored.DiscardUnknownFields()  # floats that are not packed
-        del stored.floatValue[:]
-        stored.floatValue.append(np.ascontiguousarray(value, "<f4").tobytes())
-    return bytes(message.SerializeToString(deterministic=True))

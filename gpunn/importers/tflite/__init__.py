@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
@@ -28,6 +29,13 @@ def read(data: bytes, name: str, limits: Limits, custom: Mapping[str, CustomOper
     return read_model(data, name, limits, custom or {})
 
 
+def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Graph) -> bytes:
+    """Return the file with the constants of a graph; see rewriting.with_constants()."""
+    from gpunn.importers.tflite import rewriting
+
+    return rewriting.with_constants(data, name, options, graph)
+
+
 FORMAT = Format(
     name="TensorFlow Lite",
     suffixes=(".tflite",),
@@ -37,4 +45,5 @@ FORMAT = Format(
     mark=f"{IDENTIFIER.decode()!r} at byte 4",
     found=lambda data: repr(data[4:8]),
     options=("custom",),
+    with_constants=with_constants,
 )

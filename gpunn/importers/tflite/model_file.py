@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.classes import only_scores
@@ -10,7 +10,7 @@ from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers.common.names import Names
-from gpunn.importers.common.template import checked, template
+from gpunn.importers.common.template import Read, checked, template
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.custom import CUSTOM_OPERATORS
 from gpunn.importers.tflite.file import TfliteFile
@@ -30,6 +30,29 @@ def read_model(data: bytes, name: str, limits: Limits, custom: Mapping[str, Cust
     Raises FormatError, ModelError, LimitError, and UnsupportedError with everything that is unsupported at
     once.
     """
+    file, unread, read_operators = opened(data, name, limits, custom)
+    model = complete(unread, unread.input_types)
+    model.labels = labels(data, [o.type for o in model.outputs])
+    model.classes = only_scores(model.labels, model.outputs)
+    model.pixel_scale = pixel_scale(file, tuple(operand.type for operand in model.inputs))
+    model.scoring = scoring(file, data, [operand.type for operand in model.outputs])
+    model.warnings = file.tell_warnings()
+    model.template = template(name, unread.inputs, checked(read_operators), model)
+    model.template.contents = lambda: (data, {"custom": custom, "limits": limits})
+    return model
+
+
+def opened(
+    data: bytes,
+    name: str,
+    limits: Limits,
+    custom: Mapping[str, CustomOperator],
+    begun: Callable[[Context], object] = lambda context: None,
+) -> tuple[TfliteFile, Graph, Read]:
+    """Return a file, a graph of its inputs in which all operators are pending, and what reads them.
+
+    Whenever they are read, `begun` is told the context first. Arguments and errors are those of read_model().
+    """
     file, operators = TfliteFile(data, name), {**CUSTOM_OPERATORS, **custom}
     graph = file.graph(0)
     taken = [graph.tensors[i] for i in graph.inputs if graph.tensors[i].type is not None]
@@ -39,20 +62,11 @@ def read_model(data: bytes, name: str, limits: Limits, custom: Mapping[str, Cust
         # The file's shapes hold as long as only extents that it leaves open are others.
         as_stored = all(t.open.admits(o.type.shape) for t, o in zip(taken, given, strict=True))
         context = Context(file, operators, as_stored, limits)
+        begun(context)
         Reader(context, graph, Target.outer(context, model)).read_model(given)
         return ()
 
-    inputs = _inputs(file, graph)
-    unread = template(name, inputs, read_operators)
-    model = complete(unread, unread.input_types)
-    model.labels = labels(data, [o.type for o in model.outputs])
-    model.classes = only_scores(model.labels, model.outputs)
-    model.pixel_scale = pixel_scale(file, tuple(operand.type for operand in model.inputs))
-    model.scoring = scoring(file, data, [operand.type for operand in model.outputs])
-    model.warnings = file.tell_warnings()
-    model.template = template(name, inputs, checked(read_operators), model)
-    model.template.contents = lambda: (data, {"custom": custom, "limits": limits})
-    return model
+    return file, template(name, _inputs(file, graph), read_operators), read_operators
 
 
 def _inputs(file: TfliteFile, graph: FileGraph) -> Sequence[Operand]:

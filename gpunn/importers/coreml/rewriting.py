@@ -1,0 +1,142 @@
+"""An .mlmodel file with the constants of a graph.
+
+Rules transpose weights, put them together and divide them. So the file is read again with numbers in the
+place of weights, which say where each element went.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpunn.errors import UnsupportedError
+from gpunn.graph.graph import Graph
+from gpunn.importers.common.rewriting import Changed, changed_constants, read_alike
+from gpunn.importers.coreml.chunks import NO_CHUNKS
+from gpunn.importers.coreml.file import PIPELINES
+from gpunn.importers.coreml.messages import Message, model_class
+from gpunn.importers.coreml.model_file import read_model
+from gpunn.importers.coreml.weights import all_weights
+from gpunn.types import Array
+
+NAME = "model"  # of the files that are read here
+_LAYER = re.compile(rf"{NAME}: layer (\d+) ")
+_DIGIT = 4096  # elements are numbered in two digits, each of which float32 holds exactly
+_FORMS = {"floatValue": "<f4", "float16Value": "<f2"}  # that are written
+
+
+def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Graph) -> bytes:
+    """Return an .mlmodel file in which weights have the values of a graph's constants, float32 or float16.
+
+    The graph is of the same file. Values for float16 weights are rounded to the nearest. All else of the file
+    stays, as far as fields are concerned. Raises UnsupportedError for a pipeline, if a constant is stored in
+    another form or does not consist of weights, and if the graph has other operations.
+    """
+    message = model_class().FromString(data)
+    kind = message.WhichOneof("Type")
+    if kind in PIPELINES:
+        raise UnsupportedError(f"{name}: weights are written into networks, not into pipelines")
+    changes = changed_constants(_read(message, options, graph), graph)
+    layers = getattr(message, kind).layers
+    stored = [_Stored.of(m) for k in sorted(_layers(name, changes)) for m in _weights_in(layers[k])]
+    starts = [0, *accumulate(s.values.size for s in stored)]
+    old = np.concatenate([np.zeros(0, np.float32), *(s.values for s in stored)])
+    numbers = np.zeros(old.size, np.int64) + np.arange(old.size)
+    digits = []
+    for digit in (numbers % _DIGIT, numbers // _DIGIT):
+        for start, weights in zip(starts, stored, strict=False):
+            weights.put(digit[start : start + weights.values.size], "floatValue")
+        digits.append(_read(message, options, graph))
+    new = old.copy()
+    for change in changes:
+        low, high = (_constant(read, change) for read in digits)
+        _put(name, change, low + _DIGIT * high, old, new)
+    for start, weights in zip(starts, stored, strict=False):
+        weights.put(new[start : start + weights.values.size], weights.form)
+    return bytes(message.SerializeToString(deterministic=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stored:
+    """A WeightParams message, with its values and the form in which they were stored."""
+
+    message: Message
+    values: Array
+    form: str
+
+    @classmethod
+    def of(cls, message: Message) -> _Stored:
+        form = "float16Value" if message.float16Value else "floatValue"
+        return cls(message, all_weights(message, NO_CHUNKS), form)
+
+    def put(self, values: Array, form: str) -> None:
+        """Store other values."""
+        self.message.DiscardUnknownFields()  # floats that are not packed
+        for field in _FORMS:
+            self.message.ClearField(field)
+        with np.errstate(over="ignore"):
+            stored = values.astype(_FORMS[form]).tobytes()
+        if form == "floatValue":
+            self.message.floatValue.append(stored)
+        else:
+            self.message.float16Value = stored
+
+
+def _read(message: Message, options: Mapping[str, Any], graph: Graph) -> Graph:
+    """Return the graph of a file's message, for inputs of the types that another graph has."""
+    made = read_model(message.SerializeToString(), NAME, options["limits"], options["custom"] or {})
+    assert made.template is not None
+    return read_alike(made.template, graph)
+
+
+def _layers(name: str, changes: Iterable[Changed]) -> set[int]:
+    """Return the numbers of the layers that read changed constants."""
+    found = set()
+    for change in changes:
+        match = _LAYER.match(change.operation.origin)
+        if match is None:
+            _fail(name, change, "no layer of the file has it")
+        found.add(int(match[1]))
+    return found
+
+
+def _weights_in(message: Message) -> Iterator[Message]:
+    """Yield the float32 and float16 weights in a message and in those in it."""
+    if message.DESCRIPTOR.name == "WeightParams":
+        if not (message.HasField("quantization") or message.rawValue or message.int8RawValue):
+            yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in value if not hasattr(value, "DESCRIPTOR") else (value,):
+                yield from _weights_in(inner)
+
+
+def _constant(read: Graph, change: Changed) -> Array:
+    """Return what a graph that was read of other weights has in the place of a changed constant."""
+    operand = read.operations[change.number].inputs[change.index]
+    assert operand is not None
+    return np.zeros(0) if operand.value is None else operand.value.astype(np.float64)
+
+
+def _put(name: str, change: Changed, numbers: Array, old: Array, new: Array) -> None:
+    """Put a changed constant into the weights, whose elements with these numbers it consists of."""
+    was, value = change.operand.value, change.value
+    places = numbers.astype(np.int64)
+    fits = was is not None and places.shape == was.shape and np.array_equal(places, numbers)
+    fits = fits and bool(np.all((places >= 0) & (places < old.size)))
+    if was is None or not fits or not np.array_equal(old[places], was, equal_nan=True):
+        _fail(name, change, "the file has it quantised, or gpunn computes with it in another form")
+    new[places] = value
+    if not np.array_equal(new[places], value, equal_nan=True):
+        _fail(name, change, "it has elements of the file several times")
+
+
+def _fail(name: str, change: Changed, why: str) -> NoReturn:
+    what = f"{change.operand.name!r}, which {change.operation.op} ({change.operation.origin}) reads"
+    raise UnsupportedError(f"{name}: {what}, cannot be written back: {why}")

@@ -1,0 +1,70 @@
+"""A .tflite file with the constants of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from gpunn.errors import UnsupportedError
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand
+from gpunn.importers.common.rewriting import Changed, changed_constants, read_alike
+from gpunn.importers.tflite.context import Context
+from gpunn.importers.tflite.file import TfliteFile
+from gpunn.importers.tflite.model_file import opened
+from gpunn.importers.tflite.patch import Key, with_contents
+from gpunn.importers.tflite.subgraph import FileTensor
+from gpunn.types import Array, DType
+
+_STORED: Mapping[DType, npt.DTypeLike] = {DType.FLOAT32: np.dtype("<f4"), DType.FLOAT16: np.dtype("<f2")}
+
+
+def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Graph) -> bytes:
+    """Return a .tflite file in which tensors have the values of a graph's constants, float32 or float16.
+
+    The graph is of the same file. Values for float16 tensors are rounded to the nearest. Raises
+    UnsupportedError if a constant is stored in another form, and if the graph has other operations.
+    """
+    contexts: list[Context] = []
+    file, unread, _ = opened(data, name, options["limits"], options["custom"] or {}, contexts.append)
+    read = read_alike(unread, graph)
+    keys = {operand: key for context in contexts for key, operand in context.constants.items()}
+    contents: dict[Key, bytes] = {}
+    for change in changed_constants(read, graph):
+        operand = _stored_operand(read, change)
+        key = keys.get(operand)
+        if key is None:
+            _fail(file, change, "the file has no tensor with it as it is")
+        contents[key] = _content(file, file.graph(key[0]).tensors[key[1]], change)
+    return with_contents(data, contents)
+
+
+def _stored_operand(read: Graph, change: Changed) -> Operand:
+    """Return the constant of the file that a changed one is, or that was widened to it from float16."""
+    maker = next((o for o in read.operations if change.operand in o.outputs), None)
+    source = None if maker is None or len(maker.inputs) != 1 else maker.inputs[0]
+    if maker is None or source is None or source.value is None or source.type.dtype is not DType.FLOAT16:
+        return change.operand
+    widened = maker.evaluate([source.value])[0]
+    return source if np.array_equal(widened, source.value, equal_nan=True) else change.operand
+
+
+def _content(file: TfliteFile, tensor: FileTensor, change: Changed) -> bytes:
+    """Return a value as a tensor stores it."""
+    dtype = None if tensor.dtype is None else _STORED.get(tensor.dtype)
+    if dtype is None or tensor.sparsity is not None or tensor.quantization is not None:
+        form = "sparse" if tensor.sparsity is not None else tensor.type_name
+        _fail(file, change, f"the file has it as {form}, and only FLOAT32 and FLOAT16 are written")
+    with np.errstate(over="ignore"):
+        stored: Array = change.value.astype(dtype)
+    if np.isinf(stored).any() and not np.isinf(change.value).any():
+        _fail(file, change, "values are too large for FLOAT16")
+    return stored.tobytes()
+
+
+def _fail(file: TfliteFile, change: Changed, why: str) -> NoReturn:
+    what = f"{change.operand.name!r}, which {change.operation.op} ({change.operation.origin}) reads"
+    raise UnsupportedError(f"{file.name}: {what}, cannot be written back: {why}")
