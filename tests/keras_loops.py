@@ -1,4 +1,5 @@
-"""Recurrent layers as the converter of TensorFlow writes those of Keras: a WHILE over the steps of the input.
+"""Recurrent layers as the converter of TensorFlow writes those of Keras: a WHILE over the steps of the input,
+or the operators of all steps one after the other.
 
 Main hands a loop two counters of rounds, the list of results, the states, and the input by steps. The body
 takes a row of the input (GATHER), computes a cell, and puts the new state into the list: either by cutting
@@ -26,6 +27,7 @@ class Layer:
     """A recurrent layer of `units` over `steps` rows of `features`.
 
     `every`: it gives the states of all steps. `updates`: rows are written by DYNAMIC_UPDATE_SLICE.
+    `unrolled`: there is no loop.
     """
 
     cell: str
@@ -34,6 +36,7 @@ class Layer:
     units: int = 8
     every: bool = True
     updates: bool = False
+    unrolled: bool = False
     seed: int = 0
 
     @property
@@ -49,6 +52,8 @@ class Layer:
 
 def layer_file(layer: Layer) -> bytes:
     """Return a file that computes a layer for x [1, steps, features]: the list as [1, rows, units]."""
+    if layer.unrolled:
+        return _unrolled_file(layer)
     state, rows = float32(1, layer.units), float32(layer.rows, 1, layer.units)
     given = float32(layer.steps, 1, layer.features)
     states = [state, state] if layer.cell == "lstm" else [state]
@@ -64,6 +69,22 @@ def layer_file(layer: Layer) -> bytes:
     last = main.add("WHILE", [*begin, by_step], types, options)
     (y,) = main.add("TRANSPOSE", [last[2], order], [float32(1, layer.rows, layer.units)])
     return build((main, [y]), _condition(types, layer.steps), _body(layer, types))
+
+
+def _unrolled_file(layer: Layer) -> bytes:
+    """Return the file of a layer without a loop."""
+    graph, state = Graph(), float32(1, layer.units)
+    x = graph.input(float32(1, layer.steps, layer.features), "x")
+    rows = [float32(1, layer.features)] * layer.steps
+    cell = _Cell(graph, layer)
+    states = [graph.constant(np.zeros(state.shape, np.float32))] * (2 if layer.cell == "lstm" else 1)
+    made = []
+    for row in graph.add("UNPACK", [x], rows, {"num": layer.steps, "axis": 1}):
+        states = _CELLS[layer.cell](cell, row, states)
+        made.append(states[0])
+    listed = made if layer.every else made[-1:]
+    options = {"values_count": layer.rows, "axis": 1}
+    return build((graph, list(graph.add("PACK", listed, [float32(1, layer.rows, layer.units)], options))))
 
 
 def _condition(types: Sequence[TensorType], steps: int) -> tuple[Graph, list[int]]:

@@ -150,7 +150,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         for verb, (kind, statement) in forms.items():
             if f"{verb}_{binding.name}" in names:
                 body = _in_segment(binding, verb, lanes, "v") if segments else statement
-                body = _in_rows(binding, _count(verb, lanes)) if binding.rows else body
+                body = in_rows(binding, _count(verb, lanes)) if binding.rows else body
                 yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {body} }}"
         return
     scalar = result if binding.dtype is None else element_type(binding.dtype)
@@ -189,7 +189,7 @@ def _row_stores(binding: Binding, one: str, four: str) -> Iterator[str]:
     yield f"fn put4_{name}(i: u32, v: {vector_type(element)}) {{ {four} }}"
 
 
-def _in_rows(binding: Binding, several: int) -> str:
+def in_rows(binding: Binding, several: int) -> str:
     """Write statements that store one element or four, in rows of a larger tensor."""
     name = binding.name
     if several == binding.rows:

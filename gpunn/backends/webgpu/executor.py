@@ -127,7 +127,8 @@ class Executor:
             kept = [self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
             if recorder is not None:
                 recorder.host("upload", start)
-                number = recorder.submit(stage, [*kept, *self._copies(stage, slot)], before)
+                alone = self._resources.one_by_one(stage)
+                number = recorder.submit(stage, alone, [*kept, *self._copies(stage, slot)], before)
             elif before or kept:  # which differ from run to run
                 copies = [*kept, *self._copies(stage, slot)]
                 number = submit(self.device.wgpu, stage.dispatches, copies, before)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from gpunn.backends.webgpu.calls import resized
 from gpunn.backends.webgpu.loop_rounds import dispatches
-from gpunn.backends.webgpu.loop_shader import WIDTH, with_width
+from gpunn.backends.webgpu.loop_shader import NARROW, WIDTH
 from gpunn.backends.webgpu.loop_writer import Writer
 from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
@@ -23,7 +24,6 @@ from gpunn.ops.control import some_rounds
 # submission, and drivers end dispatches of seconds: a dispatch takes up to 30 ms, and a loop 2 s.
 MAX_DISPATCH_WORK = 1 << 16
 MAX_LOOP_WORK = 1 << 22
-NARROW = 8  # invocations that lavapipe computes at once; those of a workgroup that are idle take as long
 
 Lower = Callable[[Operation], tuple[Kernel, ...] | str]
 
@@ -56,15 +56,15 @@ def _kernels(
     device: DeviceProperties,
 ) -> tuple[Kernel, ...]:
     """Return the dispatches of a loop by a workgroup of that many invocations."""
-    resized = {o: [_with_width(o, kernel, width) for kernel in ks] for o, ks in lowered.items()}
+    fitting = {o: [resized(o, kernel, width) for kernel in ks] for o, ks in lowered.items()}
     condition, body = loop.attrs["condition"], loop.attrs["body"]
     bindings = len({*loop.inputs}) + len(loop.outputs) + 3
     fours = bindings <= device.limit("max-storage-buffers-per-shader-stage")
     writer = Writer(loop, condition, body, width, fours)
     if condition is not None:
-        writer.operations(condition, resized)
+        writer.operations(condition, fitting)
         writer.decide(condition.outputs[0])
-    writer.operations(body, resized)
+    writer.operations(body, fitting)
     writer.hand_on()
     if writer.shared_bytes > device.limit("max-compute-workgroup-storage-size"):
         raise Unsupported(f"a round takes {writer.shared_bytes} bytes of workgroup memory")
@@ -93,13 +93,3 @@ def _lowered(operation: Operation, lower: Lower) -> Sequence[Kernel]:
     if isinstance(kernels, str):
         raise Unsupported(f"{operation.op}: {kernels}")
     return kernels
-
-
-def _with_width(operation: Operation, kernel: Kernel, width: int) -> Kernel:
-    """Return a kernel of an operation for workgroups of that many invocations."""
-    reads, writes = kernel.reads, kernel.writes
-    divided = any(r.window or r.segments for r in reads) or any(w.window or w.segments for w in writes)
-    resized = None if divided or kernel.generated else with_width(kernel, width)
-    if resized is None:
-        raise Unsupported(f"{operation.op}: {kernel.name} needs other workgroups")
-    return resized

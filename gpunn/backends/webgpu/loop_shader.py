@@ -9,12 +9,21 @@ are.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
-from gpunn.backends.webgpu.accessors import HALF, PACKED_TYPES, WORD_TYPES, Binding, element_type, vector_type
+from gpunn.backends.webgpu.accessors import (
+    HALF,
+    PACKED_TYPES,
+    WORD_TYPES,
+    Binding,
+    element_type,
+    in_rows,
+    vector_type,
+)
 from gpunn.backends.webgpu.shader import ShaderKey, parts, read_body, with_dependencies
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries, without_comments
 from gpunn.kernel import Kernel, Unsupported, flat_threads
@@ -22,12 +31,13 @@ from gpunn.types import DType
 
 MEMORY, TABLE, FOURS = "memory", "table", "fours"
 WIDTH = 64  # invocations of the workgroup, as of nearly all kernels
+NARROW = 8  # invocations that lavapipe computes at once; those of a workgroup that are idle take as long
 _ELEMENT_BYTES = 32
 _NAMED = re.compile(r"\b(?:fn|const|alias|struct|override|var(?:\s*<[^>]*>)?)\s+([^\W\d]\w*)")
 _IDENTIFIER = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _ENTRY = re.compile(r"@compute\s*@workgroup_size\([^)]*\)|@builtin\([^)]*\)")
 _BUFFER = re.compile(r"^@group\(0\) @binding\(\d+\) var<(storage|uniform)[^>]*> (\w+): ([^;]*);$")
-_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?)_(\w+)\(")
+_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?|put4?)_(\w+)\(")
 
 
 def words(dtype: DType) -> int:
@@ -52,18 +62,24 @@ def with_width(kernel: Kernel, width: int) -> Kernel | None:
     """Return a kernel for workgroups of so many invocations; None if its body needs others."""
     if kernel.workgroup == (width, 1, 1):
         return kernel
-    if "flat" in with_dependencies(used_libraries(read_body(kernel.body))):
+    if _is_flat(kernel.body):
         count = kernel.params["count"]
         assert isinstance(count, int)
         return replace(kernel, threads=flat_threads(count, width), workgroup=(width, 1, 1))
     return replace(kernel, workgroup=(width, 1, 1)) if kernel.any_width else None
 
 
+@functools.cache
+def _is_flat(body: str) -> bool:
+    """Tell whether the invocations of a body are independent of each other (lib/flat.wgsl)."""
+    return "flat" in with_dependencies(used_libraries(read_body(body)))
+
+
+@functools.lru_cache(maxsize=256)
 def functions(variant: Variant, prefix: str) -> str:
     """Return the shader of a variant as functions; `<prefix>main(at)` runs an invocation.
 
-    Raises Unsupported for a shader that looks at the words of its operands, or shares words between
-    invocations.
+    Raises Unsupported for a shader with an entry point of its own, and for complex numbers.
     """
     key = variant.key
     text = "\n".join(without_comments(part.text) for part in parts(key))
@@ -78,6 +94,15 @@ def functions(variant: Variant, prefix: str) -> str:
     result = next(element_type(b.dtype) for b in key.bindings if b.stored and b.dtype is not None)
     accessors = [a for b in key.bindings for a in _accessors(b, result, variant, names)]
     return _prefixed(_ENTRY.sub("", "\n".join((*kept, *accessors))), prefix)
+
+
+def has_form(variant: Variant) -> bool:
+    """Tell whether functions() can write a variant."""
+    try:
+        functions(variant, "")
+    except Unsupported:
+        return False
+    return True
 
 
 def _declaration(line: str, operands: Set[str]) -> str | None:
@@ -105,15 +130,13 @@ def _prefixed(text: str, prefix: str) -> str:
 def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset[str]) -> Iterator[str]:
     """Write the functions of an operand that a shader names (see shaders/README.md)."""
     name, dtype = binding.name, binding.dtype
-    if f"word_{name}" in names:
-        raise Unsupported("a kernel looks at the words of an operand")
     scalar = result if dtype is None else element_type(dtype)
     lanes = variant.key.lanes
     if dtype is not None:
         yield f"var<private> {name}_at: u32;"
     if binding.stored:
         assert dtype is not None
-        yield from _stores(name, dtype, result, lanes, names)
+        yield from _stores(binding, dtype, result, lanes, names)
         return
     vector = vector_type(scalar)
     four = f"{vector}({', '.join(f'load_{name}(4u * i + {k}u)' for k in range(4))})"
@@ -128,10 +151,23 @@ def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset
         "loadv": (vector, four) if lanes == 4 else (scalar, one),
         "splat": (vector, same) if lanes == 4 else (scalar, one),
         "int": ("i32", f"i64_to_i32({one})" if scalar == "I64" else f"i32({one})"),
+        "word": ("u32", _word(name, dtype)),
     }
     for verb, (kind, expression) in forms.items():
         if f"{verb}_{name}" in names:
             yield f"fn {verb}_{name}(i: u32) -> {kind} {{ return {expression}; }}"
+
+
+def _word(name: str, dtype: DType | None) -> str:
+    """Write word i of an operand as it lies in a buffer of its own: several elements of less than a word."""
+    if dtype in PACKED_TYPES:
+        elements = ", ".join(f"load_{name}(4u * i + {k}u)" for k in range(4))
+        return f"pack4xU8(vec4<u32>(vec4<i32>({elements})))"
+    halves = [f"load_{name}(2u * i + {k}u)" for k in range(2)]
+    if dtype is HALF:
+        return f"pack2x16float(vec2<f32>({', '.join(halves)}))"
+    low, high = (f"u32({half})" for half in halves)
+    return f"(({low} & 0xffffu) | ({high} << 16u))"
 
 
 def _load(binding: Binding, scalar: str, variant: Variant) -> str:
@@ -145,19 +181,26 @@ def _load(binding: Binding, scalar: str, variant: Variant) -> str:
     return word if scalar == "i32" else f"bitcast<{scalar}>({word})"
 
 
-def _stores(name: str, dtype: DType, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
+def _stores(binding: Binding, dtype: DType, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
+    """Write the functions that store a result, also those that accessors() calls for one in rows."""
+    name = binding.name
     word = f"{MEMORY}_data[{name}_at + i]"
     if dtype is DType.INT64:
         place = f"{MEMORY}_data[{name}_at + 2u * i"
         store = f"{place}] = bitcast<i32>(v.x); {place} + 1u] = bitcast<i32>(v.y);"
     else:
         store = f"{word} = {_stored(dtype)};"
-    yield f"fn store_{name}(i: u32, v: T) {{ {store} }}"
-    four = " ".join(f"store_{name}(4u * i + {k}u, v[{k}]);" for k in range(4))
+    one = "put" if binding.rows else "store"
+    several = " ".join(f"{one}_{name}(4u * i + {k}u, v[{k}]);" for k in range(4))
+    yield f"fn {one}_{name}(i: u32, v: T) {{ {store} }}"
+    if binding.rows:
+        yield f"fn put4_{name}(i: u32, v: {vector_type(result)}) {{ {several} }}"
+        yield f"fn store_{name}(i: u32, v: T) {{ {in_rows(binding, 1)} }}"
+        several = in_rows(binding, 4)
     if f"store4_{name}" in names:
-        yield f"fn store4_{name}(i: u32, v: {vector_type(result)}) {{ {four} }}"
+        yield f"fn store4_{name}(i: u32, v: {vector_type(result)}) {{ {several} }}"
     if f"storev_{name}" in names:
-        yield f"fn storev_{name}(i: u32, v: V) {{ {four if lanes == 4 else f'store_{name}(i, v);'} }}"
+        yield f"fn storev_{name}(i: u32, v: V) {{ {several if lanes == 4 else f'store_{name}(i, v);'} }}"
 
 
 def _stored(dtype: DType) -> str:

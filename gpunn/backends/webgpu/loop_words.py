@@ -18,34 +18,46 @@ def words_of(value: Array) -> Array:
     return flat.view(np.int32)
 
 
-def unpacking(dtype: DType, data: str, place: int) -> str:
-    """Write WGSL that puts element i of a buffer into memory, from `place` on."""
-    memory = f"memory_data[{place}u + i]"
+def unpacking(dtype: DType, data: str, place: str, first: str = "") -> str:
+    """Write WGSL that puts element i of a tensor into memory, from `place` on.
+
+    data: the buffer that the tensor is in. first: the word where it begins, followed by " + ", if the buffer
+    has u32s.
+    """
+    memory = f"memory_data[{place} + i]"
     if dtype is DType.INT64:
-        pair = f"memory_data[{place}u + 2u * i"
+        pair = f"memory_data[{place} + 2u * i"
         return f"{pair}] = bitcast<i32>({data}[i].x); {pair} + 1u] = bitcast<i32>({data}[i].y);"
     if dtype is HALF:
-        return f"{memory} = bitcast<i32>(unpack2x16float({data}[i >> 1u] >> ((i & 1u) * 16u)).x);"
+        word = f"{data}[{first}(i >> 1u)]"
+        return f"{memory} = bitcast<i32>(unpack2x16float({word} >> ((i & 1u) * 16u)).x);"
     if dtype in PAIRED_TYPES:
-        return f"{memory} = extractBits(bitcast<i32>({data}[i >> 1u]), (i & 1u) * 16u, 16u);"
+        word = f"bitcast<i32>({data}[{first}(i >> 1u)])"
+        return f"{memory} = extractBits({word}, (i & 1u) * 16u, 16u);"
     if dtype in PACKED_TYPES:
-        kind = PACKED_TYPES[dtype][1]
-        return f"{memory} = i32(extractBits(bitcast<{kind}>({data}[i >> 2u]), (i & 3u) * 8u, 8u));"
-    return f"{memory} = bitcast<i32>({data}[i]);"
+        word = f"bitcast<{PACKED_TYPES[dtype][1]}>({data}[{first}(i >> 2u)])"
+        return f"{memory} = i32(extractBits({word}, (i & 3u) * 8u, 8u));"
+    return f"{memory} = bitcast<i32>({data}[{first}i]);"
 
 
-def packing(dtype: DType, data: str, place: int) -> str:
-    """Write WGSL that puts word i of a buffer, of int64 element i, together from memory, from `place` on."""
+def packing(dtype: DType, data: str, place: str, first: str = "") -> str:
+    """Write WGSL that puts word i of a tensor, of int64 element i, together from memory, from `place` on.
+
+    data, first: as of unpacking().
+    """
+    target = f"{data}[{first}i]"
     if dtype is DType.INT64:
-        low, high = (f"bitcast<u32>(memory_data[{place}u + 2u * i{k}])" for k in ("", " + 1u"))
-        return f"{data}[i] = vec2<u32>({low}, {high});"
-    if dtype is HALF:
-        halves = ", ".join(f"bitcast<f32>(memory_data[{place}u + 2u * i + {k}u])" for k in range(2))
-        return f"{data}[i] = pack2x16float(vec2<f32>({halves}));"
+        low, high = (f"bitcast<u32>(memory_data[{place} + 2u * i{k}])" for k in ("", " + 1u"))
+        return f"{target} = vec2<u32>({low}, {high});"
     if dtype in PAIRED_TYPES or dtype in PACKED_TYPES:
         parts = 2 if dtype in PAIRED_TYPES else 4
         width = 32 // parts
-        elements = (f"memory_data[{place}u + {parts}u * i + {k}u]" for k in range(parts))
+        begin = f"let at = {place} + {parts}u * i;"
+        elements = [f"memory_data[at + {k}u]" for k in range(parts)]
+        if dtype is HALF:
+            halves = ", ".join(f"bitcast<f32>({e})" for e in elements)
+            return f"{begin} {target} = pack2x16float(vec2<f32>({halves}));"
         shifted = (f"((bitcast<u32>({e}) & {2**width - 1}u) << {k * width}u)" for k, e in enumerate(elements))
-        return f"{data}[i] = {' | '.join(shifted)};"
-    return f"{data}[i] = bitcast<{'f32' if dtype is DType.FLOAT32 else 'i32'}>(memory_data[{place}u + i]);"
+        return f"{begin} {target} = {' | '.join(shifted)};"
+    kind = "u32" if first else "f32" if dtype is DType.FLOAT32 else "i32"
+    return f"{target} = bitcast<{kind}>(memory_data[{place} + i]);"

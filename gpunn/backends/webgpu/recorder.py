@@ -40,15 +40,18 @@ class Recorder:
         """Note the host's work since `began` (time.perf_counter())."""
         self.spans.append(Span(name, began - self._started, time.perf_counter() - began, operation))
 
-    def submit(self, stage: Stage, copies: Iterable[Copy], before: Sequence[Copy]) -> int:
-        """Run copies, a stage's dispatches, more copies; the number of the last submission."""
+    def submit(
+        self, stage: Stage, dispatches: Sequence[Dispatch], copies: Iterable[Copy], before: Sequence[Copy]
+    ) -> int:
+        """Run copies, dispatches, more copies; the number of the last submission.
+
+        dispatches: one for each kernel of the stage.
+        """
         if before:
             submit(self._device.wgpu, (), before)
         began = time.perf_counter() - self._started
         timed = self._by_timestamps if self.method == "timestamps" else self._by_submissions
-        for (operation, kernel), (begin, seconds) in zip(
-            stage.dispatched, timed(stage.dispatches), strict=True
-        ):
+        for (operation, kernel), (begin, seconds) in zip(stage.dispatched, timed(dispatches), strict=True):
             self.spans.append(Span(kernel.name, began + begin, seconds, operation, kernel))
         return submit(self._device.wgpu, (), copies)
 

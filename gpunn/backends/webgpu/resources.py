@@ -4,6 +4,7 @@ buffers.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,8 @@ from typing import Any
 
 from gpunn.backends.base import Stats
 from gpunn.backends.interrupt import check
+from gpunn.backends.webgpu.bundle_writer import Bundle, Dispatched
+from gpunn.backends.webgpu.bundles import bundled
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import Constant, padded
 from gpunn.backends.webgpu.native import Copy, Dispatch
@@ -19,10 +22,13 @@ from gpunn.backends.webgpu.ring import Ring
 from gpunn.backends.webgpu.shader import key_of, param_block, source, target
 from gpunn.backends.webgpu.stage import Stage
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Note, Read, Scratch, Write
+from gpunn.kernel import Kernel, Note, Pack, Read, Scratch, Write
 from gpunn.planning.arenas import Slot, assign
 from gpunn.planning.liveness import Interval, device_intervals
 from gpunn.planning.plan import Plan
+from gpunn.types import Array
+
+_WORD = 4  # bytes
 
 
 class Resources:
@@ -43,6 +49,7 @@ class Resources:
         self._slots: dict[Operand | Scratch, Slot] = {}
         self.late_updates: tuple[Copy, ...] = ()
         self.recordings = Recordings()
+        self._one_by_one: dict[int, Sequence[Dispatch]] = {}
         before = device.pipeline_count
         with self._freed_on_error():
             self._lay_out_memory()
@@ -59,6 +66,15 @@ class Resources:
     def copy(self, tensor: Operand | Scratch, target: Any, offset: int) -> Copy:
         """Make the copy of a tensor into a buffer."""
         return Copy(*self.place(tensor), target, offset, device_bytes(tensor))
+
+    def one_by_one(self, stage: Stage) -> Sequence[Dispatch]:
+        """Return a dispatch for each kernel of a stage; those of bundles are made when they are asked for."""
+        if len(stage.dispatches) == len(stage.dispatched):
+            return stage.dispatches
+        if id(stage) not in self._one_by_one:
+            made = self._dispatches(stage.dispatched)
+            self._one_by_one[id(stage)] = [made[id(kernel)] for _, kernel in stage.dispatched]
+        return self._one_by_one[id(stage)]
 
     def ring(self, frames: int) -> Ring:
         """Make staging buffers for as many runs as may be in flight, each with room for any stage's
@@ -125,14 +141,16 @@ class Resources:
             [(p.operation, k) for p in segment.placements for k in p.kernels if 0 not in k.groups]
             for segment in self.plan.segments
         ]
-        alone = {id(k): (o, k) for recipe in recipes for o, k in recipe}  # the rounds of a loop share theirs
-        self._params, offsets = self._upload_params([k for _, k in alone.values()])
-        made = {number: self._dispatch(o, k, next(offsets)) for number, (o, k) in alone.items()}
+        units = bundled(recipes, self.plan, self._slots, self.device.properties)
+        made = self._dispatches([unit for listed in units for unit in listed if not isinstance(unit, Bundle)])
+        bundles = self._bundle_dispatches([u for listed in units for u in listed if isinstance(u, Bundle)])
         stages: list[Stage] = []
-        for segment, recipe in zip(self.plan.segments, recipes, strict=True):
-            dispatches = tuple(made[id(k)] for _, k in recipe)
+        for segment, recipe, listed in zip(self.plan.segments, recipes, units, strict=True):
+            dispatches: list[Dispatch] = []
+            for unit in listed:
+                dispatches += next(bundles) if isinstance(unit, Bundle) else (made[id(unit[1])],)
             readbacks = tuple(_packed(segment.readbacks))
-            stages.append(Stage(segment, dispatches, (), readbacks, tuple(recipe)))
+            stages.append(Stage(segment, tuple(dispatches), (), readbacks, tuple(recipe)))
         updates = tuple(self.copy(o, *self.place(v)) for v, o in self.plan.device_updates.items())
         hosts = self.plan.host_updates or any(s.notes for s in self.plan.segments)
         if stages and stages[-1].on_device and not hosts:
@@ -141,34 +159,63 @@ class Resources:
             self.late_updates = updates
         return stages
 
-    def _upload_params(self, kernels: list[Kernel]) -> tuple[Any, Iterator[tuple[int, int]]]:
-        """Put all kernels' parameter blocks into one uniform buffer; return it with each block's offset and
-        size.
-        """
+    def _dispatches(self, recipe: Sequence[Dispatched]) -> dict[int, Dispatch]:
+        """Return the dispatch of each kernel by its id; the rounds of a loop share theirs."""
+        alone = {id(k): (o, k) for o, k in recipe}
+        params = self._upload_params([param_block(k) for _, k in alone.values()])
+        return {number: self._dispatch(o, k, next(params)) for number, (o, k) in alone.items()}
+
+    def _upload_params(self, blocks: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+        """Put parameter blocks into one uniform buffer; yield the binding of each."""
         alignment = self.device.properties.limit("min-uniform-buffer-offset-alignment")
         data = bytearray()
         places: list[tuple[int, int]] = []
-        for kernel in kernels:
-            block = param_block(kernel)
+        for block in blocks:
             data.extend(bytes(-len(data) % alignment))
             places.append((len(data), len(block)))
             data.extend(block)
-        return self._keep(self._memory.uniform(bytes(data))), iter(places)
+        buffer = self._keep(self._memory.uniform(bytes(data)))
+        return ({"buffer": buffer, "offset": offset, "size": size} for offset, size in places)
 
-    def _dispatch(self, operation: Operation, kernel: Kernel, params: tuple[int, int]) -> Dispatch:
+    def _bundle_dispatches(self, bundles: Sequence[Bundle]) -> Iterator[list[Dispatch]]:
+        """Yield the dispatches of each bundle; all have the same memory, one after the other."""
+        if not bundles:
+            return
+        size = _WORD * max(bundle.words for bundle in bundles)
+        memory = self._keep(self._memory.arena(size))
+        self.stats.arena_bytes += padded(size)
+        blocks = [struct.pack("<4I", *found, 0, 0) for bundle in bundles for found in bundle.ranges]
+        params = self._upload_params(blocks)
+        for bundle in bundles:
+            check()
+            pipeline, layout = self.device.pipeline(bundle.key)
+            table = self._constant([bundle.table], None, "the table of a bundle")
+            buffers = [
+                *[table.buffer] * (1 + bundle.fours),
+                memory,
+                *(self._arenas[k] for k in bundle.arenas),
+            ]
+            bound = [{"buffer": buffer, "offset": 0, "size": buffer.size} for buffer in buffers]
+            yield [
+                Dispatch(pipeline, self._group(layout, [*bound, next(params)]), (1, 1, 1))
+                for _ in bundle.ranges
+            ]
+
+    def _group(self, layout: Any, resources: Sequence[dict[str, Any]]) -> Any:
+        """Make a bind group."""
+        self.stats.bind_groups += 1
+        entries = [{"binding": i, "resource": r} for i, r in enumerate(resources)]
+        return self.device.wgpu.create_bind_group(layout=layout, entries=entries)
+
+    def _dispatch(self, operation: Operation, kernel: Kernel, params: dict[str, Any]) -> Dispatch:
         check()
         key = key_of(kernel, operation)
         pipeline, layout = self.device.pipeline(key)
         resources = [b for r in kernel.reads if r.present for b in _bound(self._resource(operation, r), r)]
         for write in kernel.writes:
             resources += _bound(self._tensor(target(write, operation), write.window), write)
-        if kernel.params:
-            resources.append({"buffer": self._params, "offset": params[0], "size": params[1]})
-        group = self.device.wgpu.create_bind_group(
-            layout=layout, entries=[{"binding": i, "resource": r} for i, r in enumerate(resources)]
-        )
-        self.stats.bind_groups += 1
-        return Dispatch(pipeline, group, kernel.groups)
+        resources += [params] if kernel.params else []
+        return Dispatch(pipeline, self._group(layout, resources), kernel.groups)
 
     def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
         """Return the binding of an operand: its place in an arena, or a constant."""
@@ -179,11 +226,16 @@ class Resources:
         used = () if operand is None else (operand, *others)
         values = [None if o is None else o.value for o in used] or [read.value]
         what = f"a constant of {operation.op} ({operation.origin})"
-        constant, uploaded = self.device.constants.acquire(values, read.pack, what, self._memory)
-        self._constants.append(constant)
-        self.stats.constant_uploads += uploaded
+        constant = self._constant(values, read.pack, what)
         first, nbytes = read.window or (0, constant.nbytes)
         return {"buffer": constant.buffer, "offset": first, "size": padded(nbytes)}
+
+    def _constant(self, values: Sequence[Array | None], pack: Pack | None, what: str) -> Constant:
+        """Return a constant on the device, `what` for errors."""
+        constant, uploaded = self.device.constants.acquire(values, pack, what, self._memory)
+        self._constants.append(constant)
+        self.stats.constant_uploads += uploaded
+        return constant
 
     def _tensor(self, tensor: Operand | Scratch, window: tuple[int, int] | None) -> dict[str, Any]:
         """Return the binding of a tensor, or of a part of it."""

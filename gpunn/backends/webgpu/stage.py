@@ -15,9 +15,9 @@ from gpunn.planning.plan import Segment
 class Stage:
     """A segment made ready: host operations, or uploads, dispatches and read-backs.
 
-    `dispatched` has the operation and the kernel of each dispatch. `readbacks` pairs operands and notes with
-    their byte offset in the staging buffer. `updates` follow the dispatches: they give variables on the
-    device their next values.
+    `dispatched` has the operations and kernels that the dispatches run, in order; that of a bundle runs
+    several. `readbacks` pairs operands and notes with their byte offset in the staging buffer. `updates`
+    follow the dispatches: they give variables on the device their next values.
     """
 
     segment: Segment

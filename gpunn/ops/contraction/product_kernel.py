@@ -151,6 +151,7 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
         libraries=row_library(rows, channels),
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
+        any_width=few and grid.splits == 1,
         reason="integers, words of 4 input channels: "
         + ("few rows: one row x 4 channels" if few else f"{ROWS} pixels x {COLUMNS} channels in registers")
         + grid.reason,
