@@ -102,6 +102,7 @@ CASES: list[Case] = [
         )
         for c in (8, 5)
     ),
+    ("depthwise_conv2d", [half(1, 1, 6, 7, 8), half(2, 1, 1, 3, 8)], {}, (1,)),
     *(
         (
             "transpose_conv2d",

@@ -10,21 +10,14 @@ import numpy as np
 
 from gpunn.kernel import (
     Candidate,
-    Kernel,
-    Kernels,
-    Read,
     Unsupported,
-    Write,
-    ceil_div,
     fits_i32,
-    flat_threads,
-    vec_width,
 )
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.contraction import gradients
+from gpunn.ops.contraction import depthwise_kernel, gradients
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.computed_filter import packed_reads
 from gpunn.ops.contraction.conv_tile import tile_kernel
@@ -33,15 +26,12 @@ from gpunn.ops.contraction.matmul import channel_reads, product
 from gpunn.ops.contraction.prepared import Sums, constants_only, prepared
 from gpunn.ops.contraction.product_kernel import (
     Form,
-    centre_filter,
-    of_integers,
     one_by_one,
     product_kernels,
 )
-from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
-from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.filter import Filter, by_groups
-from gpunn.ops.kernels.chain import Box, boxes, real_sums
+from gpunn.ops.kernels.chain import real_sums
 from gpunn.ops.kernels.tiling import ROWS
 from gpunn.ops.kernels.window import (
     Padding,
@@ -57,8 +47,6 @@ from gpunn.ops.kernels.window import (
 from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
-
-DEPTHWISE_COLUMNS = 4  # output pixels along x of one invocation of depthwise_conv2d
 
 
 def _window(call: Call) -> Window:
@@ -225,47 +213,8 @@ def _infer_depthwise(call: Call) -> TensorType:
     return x.with_shape((x.shape[0], *_window(call).out, channels))
 
 
-def _depthwise_kernels(call: Call) -> list[Kernel]:
-    return real_sums(call, _depthwise_kernel(call), _depthwise_boxes(call))
-
-
-def _depthwise_boxes(call: Call) -> list[Box]:
-    """Return the parts of the sums of _depthwise_kernel()."""
-    return boxes(_window(call).size, call.device.max_loop_iterations)
-
-
-def _depthwise_kernel(call: Call) -> Kernel:
-    """Make the kernel that real_sums() or of_integers() completes for parts of a sum."""
-    window = _window(call)
-    _, height, width, depth = call.x.shape
-    batch, out_height, out_width, channels = call.y.shape
-    multiplier = channels // depth
-    lanes = vec_width(depth) if multiplier == 1 else 1
-    across = ceil_div(out_width, DEPTHWISE_COLUMNS)
-    if not fits_i32(call.x.size, call.y.size):
-        raise Unsupported("more elements than the shaders can count")
-    count = channels // lanes * across * batch * out_height
-    return Kernel(
-        body="depthwise_conv2d",
-        threads=flat_threads(count),
-        workgroup=(64, 1, 1),
-        reads=(Read("x", 0, lanes), Read("w", 1, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
-        writes=(Write(width=lanes),),
-        params={
-            **window_params(window, height, width),
-            "C": depth // lanes,
-            "N": channels // lanes,
-            "MULTIPLIER": multiplier,
-            "count": count,
-            "TILES": across,
-        },
-        constants={"SLIDE": int(window.stride[1] == window.dilation[1])},
-        functions=activation_function(call),
-        libraries=("real", "chain"),
-        lanes=lanes,
-        reason=f"{DEPTHWISE_COLUMNS} pixels x {lanes} channels in registers"
-        + ("" if lanes == 4 else f"; multiplier {multiplier}, {depth} input channels"),
-    )
+def _depthwise_kernels(call: Call) -> Iterator[Candidate]:
+    return depthwise_kernel.real_kernels(call, _window(call))
 
 
 _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else 0)
@@ -280,13 +229,11 @@ def _integer_depthwise(call: Call) -> Callable[..., Array]:
     return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING, how)
 
 
-def _integer_depthwise_kernels(call: Call) -> Kernels:
+def _integer_depthwise_kernels(call: Call) -> Iterator[Candidate]:
+    window = _window(call)
     if call.x.quantization is not None and constants_only(call):
-        cells = math.prod(call.input(1).shape[1:3])
-        how = rescaling(call, _DEPTHWISE_ROUNDING)
-        parts = _depthwise_boxes(call)
-        return of_integers(call, _depthwise_kernel(call), cells, how, parts, centre_filter)
-    form = Form(_window(call), _spatial(call.x), 1, call.x.shape[3], axis=3)
+        return depthwise_kernel.integer_kernels(call, window, _DEPTHWISE_ROUNDING)
+    form = Form(window, _spatial(call.x), 1, call.x.shape[3], axis=3)
     return product_kernels(call, form, _DEPTHWISE_ROUNDING)
 
 

@@ -238,7 +238,7 @@ def of_integers(
             "SCALES": call.y.shape[-1] // real.lanes,
         },
         functions={"finish": FINISH},
-        libraries=("requantize", *(() if parts[0] is NO_LOOPS else ("chain",))),
+        libraries=("requantize", *(name for name in real.libraries if name == "chain")),
         reason=f"integers: {real.reason}",
     )
     if not has_int64_sums(call):

@@ -1,0 +1,152 @@
+"""Kernels of depthwise convolutions: strips of pixels, and single rows of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Param,
+    Read,
+    Unsupported,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    nested,
+    vec_width,
+)
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.depthwise_strip import Strip, strip_of
+from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
+from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, real_sums
+from gpunn.ops.kernels.window import Window, window_params
+
+_COLUMNS = 4  # output pixels along x of an invocation that computes a part of a row
+
+# Completes a kernel of depthwise sums for reals or integers, for parts of the sums.
+Complete = Callable[[Kernel, Sequence[Box]], Sequence[Kernel]]
+
+
+def real_kernels(call: Call, window: Window) -> Iterator[Candidate]:
+    """Yield the ways to compute a depthwise convolution of reals. Raises Unsupported."""
+    return _kernels(call, window, lambda kernel, parts: real_sums(call, kernel, parts))
+
+
+def integer_kernels(call: Call, window: Window, rounding: Rounding) -> Iterator[Candidate]:
+    """Yield the ways to compute a quantised depthwise convolution with constants. Raises Unsupported."""
+    cells, how = math.prod(window.size), rescaling(call, rounding)
+    return _kernels(
+        call, window, lambda kernel, parts: of_integers(call, kernel, cells, how, parts, centre_filter)
+    )
+
+
+def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candidate]:
+    """Yield the way first that reads less: short strips, as of devices with many processors, save little."""
+    if not fits_i32(call.x.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+
+    def rows() -> Candidate:
+        parts = boxes(window.size, call.device.max_loop_iterations)
+        return Candidate(complete(_row_kernel(call, window), parts), f"{_COLUMNS} pixels of a row")
+
+    batch, channels = call.y.shape[0], call.y.shape[3]
+    values = max(1, batch * channels // _lanes(call))
+    strip = strip_of(window, ceil_div(call.device.parallel_invocations, values))
+    if strip is None:
+        yield rows()
+        return
+
+    def strips() -> Candidate:
+        kernels = complete(_strip_kernel(call, window, strip), [NO_LOOPS])
+        kernels = [replace(kernel, loop_iterations=_iterations(strip)) for kernel in kernels]
+        return Candidate(kernels, f"strips of {strip.rows} x {strip.columns} pixels")
+
+    ways = (strips, rows) if strip.reads < _reads_of_row(window) else (rows, strips)
+    yield from (way() for way in ways)
+
+
+def _lanes(call: Call) -> int:
+    depth, channels = call.x.shape[3], call.y.shape[3]
+    return vec_width(depth) if channels == depth else 1
+
+
+def _kernel(
+    call: Call, window: Window, body: str, count: int, params: Mapping[str, Param], reason: str
+) -> Kernel:
+    """Make a kernel of so many invocations for each V of channels, which a Complete completes."""
+    _, height, width, depth = call.x.shape
+    channels, lanes = call.y.shape[3], _lanes(call)
+    multiplier, invocations = channels // depth, channels // lanes * count
+    return Kernel(
+        body=body,
+        threads=flat_threads(invocations),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0, lanes), Read("w", 1, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
+        writes=(Write(width=lanes),),
+        params={
+            **window_params(window, height, width),
+            "C": depth // lanes,
+            "N": channels // lanes,
+            "MULTIPLIER": multiplier,
+            "count": invocations,
+            **params,
+        },
+        functions=activation_function(call),
+        libraries=("real", "chain"),
+        lanes=lanes,
+        reason=f"{reason} x {lanes} channels in registers"
+        + ("" if lanes == 4 else f"; multiplier {multiplier}, {depth} input channels"),
+    )
+
+
+def _row_kernel(call: Call, window: Window) -> Kernel:
+    """Make the kernel whose invocations compute some pixels of a row, for any part of the sums."""
+    across = ceil_div(window.out[1], _COLUMNS)
+    count = across * call.y.shape[0] * window.out[0]
+    kernel = _kernel(call, window, "depthwise_conv2d", count, {"TILES": across}, f"{_COLUMNS} pixels")
+    return replace(kernel, constants={"SLIDE": int(_slides(window))})
+
+
+def _slides(window: Window) -> bool:
+    """Tell whether windows of neighbouring pixels share all but one of their columns."""
+    return window.stride[1] == window.dilation[1]
+
+
+def _reads_of_row(window: Window) -> float:
+    """Return how many V's _row_kernel() loads for each one of the result."""
+    height, width = window.size
+    pixels = width + _COLUMNS - 1 if _slides(window) else width * _COLUMNS
+    return height * (pixels + width) / _COLUMNS
+
+
+def _strip_kernel(call: Call, window: Window, strip: Strip) -> Kernel:
+    """Make the kernel whose invocations walk down strips."""
+    down, across = strip.y.strips(strip.rows), strip.x.strips(strip.columns)
+    params: dict[str, Param] = {
+        "TILES": across,
+        "STRIPS": down,
+        "ROWS": strip.rows,
+        "APART": (strip.y.apart, strip.x.apart),
+        "TAPS": strip.taps,
+    }
+    reason = f"strips of {strip.rows} x {strip.columns} pixels"
+    count = across * down * call.y.shape[0]
+    constants = {
+        "COLUMNS": strip.columns,
+        "LIVE": strip.live,
+        "LINES": strip.y.step,
+        "TAPS_AT_ONCE": strip.taps_at_once,
+    }
+    kernel = _kernel(call, window, "depthwise_strip", count, params, reason)
+    return replace(kernel, constants=constants, generated=strip.wgsl)
+
+
+def _iterations(strip: Strip) -> int:
+    """Count the iterations of the loops of an invocation: over the taps, and down the strip."""
+    return nested(strip.taps // strip.taps_at_once).iterations + nested(strip.steps).iterations

@@ -1,0 +1,180 @@
+"""Depthwise convolutions in strips: the division into strips, and the WGSL that their shapes determine.
+
+An invocation walks down a strip of rows. It keeps the window and the sums of all rows that the next lines of
+the input enter, so each line is read once for all of them. All that has an index in registers is written out:
+shaders/depthwise_strip.wgsl has the rest. The terms of a sum have the order of depthwise_conv2d.wgsl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.kernels.window import Window
+
+_MOST_TAPS = 49  # a window of 7 x 7
+_MOST_SUMS = 15  # that an invocation keeps
+_MOST_COLUMNS = 4  # where each step reads one line; fewer where it reads several
+_LONG_LINE = 8  # pixels: wider strips read more of them at once, and save little
+_FEW_TAPS = 9  # are loaded one by one: compilers take long for each load of a shader
+_MOST_ROWS = 32  # of a strip: longer ones save little
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of the result, and how strips lie along it.
+
+    Its places are `apart` pixels from one another; each sees `size` pixels of the input, and the window of
+    the next place begins `step` of them further. `count` places in all.
+    """
+
+    size: int
+    step: int
+    apart: int
+    count: int
+
+    @property
+    def places(self) -> int:
+        """Count the places of a strip that goes from end to end."""
+        return ceil_div(self.count, self.apart)
+
+    def strips(self, places: int) -> int:
+        """Count the strips of so many places each."""
+        return ceil_div(self.places, places) * self.apart
+
+
+def axes(window: Window) -> tuple[Axis, Axis] | None:
+    """Return how strips lie along y and x; None if no step of a dilation leads to the next one."""
+    y, x = map(_axis, window.size, window.stride, window.dilation, window.out)
+    return None if y is None or x is None else (y, x)
+
+
+def _axis(size: int, stride: int, dilation: int, count: int) -> Axis | None:
+    if stride == 1:
+        return Axis(size, 1, min(dilation, max(count, 1)), count)
+    return Axis(size, stride // dilation, 1, count) if stride % dilation == 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A strip of `columns` x `rows` places along the axes x and y."""
+
+    y: Axis
+    x: Axis
+    columns: int
+    rows: int
+
+    @property
+    def live(self) -> int:
+        """Count the rows of the result that a line of the input may enter."""
+        return ceil_div(self.y.size, self.y.step)
+
+    @property
+    def length(self) -> int:
+        """Count the pixels of a line that a strip reads."""
+        return (self.columns - 1) * self.x.step + self.x.size
+
+    @property
+    def taps(self) -> int:
+        """Count the taps of the window."""
+        return self.y.size * self.x.size
+
+    @property
+    def taps_at_once(self) -> int:
+        """Count the taps that are loaded together."""
+        return 1 if self.taps <= _FEW_TAPS else self.x.size
+
+    @property
+    def steps(self) -> int:
+        """Count the steps down a strip: it also begins rows before the first that it stores."""
+        return self.rows + self.live - 1
+
+    @property
+    def reads(self) -> float:
+        """Return how many V's are loaded for each one of the result."""
+        lines = self.steps * min(self.y.step, self.y.size)
+        return (lines * self.length + self.taps) / (self.rows * self.columns)
+
+    @property
+    def count(self) -> int:
+        """Count the strips of an image."""
+        return self.y.strips(self.rows) * self.x.strips(self.columns)
+
+    @property
+    def wgsl(self) -> str:
+        """Write what shaders/depthwise_strip.wgsl leaves open."""
+        return "\n".join((*_types(self), *_taps(self), *_begin(self), *_lines(self), *_put(self)))
+
+
+def strip_of(window: Window, strips: int) -> Strip | None:
+    """Return the strip for a window; None if strips read nothing twice, or would keep too much in registers.
+
+    strips: how many an image should have for each V of channels.
+    """
+    both = axes(window)
+    if both is None:
+        return None
+    y, x = both
+    live = ceil_div(y.size, y.step)
+    fitting = max(1, (_LONG_LINE - x.size) // x.step + 1)
+    columns = min(_MOST_COLUMNS // y.step, fitting, _MOST_SUMS // live, max(1, x.places))
+    if live == 1 or columns == 0 or y.size * x.size > _MOST_TAPS:
+        return None
+    rows = ceil_div(y.places, max(1, strips // x.strips(columns)))
+    return Strip(y, x, columns, max(1, min(rows, _MOST_ROWS)))
+
+
+def _types(strip: Strip) -> Iterator[str]:
+    yield f"alias Taps = array<V, {strip.taps}>;"
+    yield f"alias Sums = array<Sum, {strip.live * strip.columns}>;"
+
+
+def _taps(strip: Strip) -> Iterator[str]:
+    """Write push_taps(), which moves the taps up and loads the next ones."""
+    yield "fn push_taps(taps: ptr<function, Taps>, k: u32, n: u32) {"
+    kept = strip.taps - strip.taps_at_once
+    yield from (f"(*taps)[{i}] = (*taps)[{i + strip.taps_at_once}];" for i in range(kept))
+    yield from (f"(*taps)[{kept + i}] = tap(k + {i}u, n);" for i in range(strip.taps_at_once))
+    yield "}"
+
+
+def _begin(strip: Strip) -> Iterator[str]:
+    """Write begin_row(), which lets go of the oldest row and begins a new one."""
+    kept = (strip.live - 1) * strip.columns
+    yield "fn begin_row(sums: ptr<function, Sums>, first: Sum) {"
+    yield from (f"(*sums)[{i}] = (*sums)[{i + strip.columns}];" for i in range(kept))
+    yield from (f"(*sums)[{kept + i}] = first;" for i in range(strip.columns))
+    yield "}"
+
+
+def _lines(strip: Strip) -> Iterator[str]:
+    """Write add_lines(), which adds the products with the lines of one step."""
+    yield "fn add_lines(sums: ptr<function, Sums>, taps: ptr<function, Taps>, first: Line) {"
+    yield "var line = first;"
+    for line in range(min(strip.y.step, strip.y.size)):
+        yield "{"
+        yield from (f"let x{i} = pixel(line, {i}u);" for i in range(strip.length))
+        for k in range(strip.live * strip.columns):
+            age, column = divmod(k, strip.columns)
+            row = line + strip.y.step * (strip.live - 1 - age)
+            if row < strip.y.size:
+                yield f"(*sums)[{k}] = {_sum(strip, f'(*sums)[{k}]', column, row)};"
+        yield "}"
+        yield "line.row += p.DH;"
+    yield "}"
+
+
+def _sum(strip: Strip, sum: str, column: int, row: int) -> str:
+    """Write a sum with the products of one row of the window."""
+    for k in range(strip.x.size):
+        sum = f"add({sum}, x{column * strip.x.step + k}, (*taps)[{row * strip.x.size + k}])"
+    return sum
+
+
+def _put(strip: Strip) -> Iterator[str]:
+    """Write put_row(), which stores the oldest row."""
+    yield "fn put_row(sums: ptr<function, Sums>, row: u32, column: u32, n: u32) {"
+    for column in range(strip.columns):
+        yield f"put_pixel(row, column + {column}u * p.APART.y, n, (*sums)[{column}]);"
+    yield "}"

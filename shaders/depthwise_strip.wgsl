@@ -1,0 +1,57 @@
+//!use flat
+// Depthwise convolution over height and width, in strips: an invocation computes COLUMNS columns of up to p.ROWS rows,
+// of one V of channels, and walks down its rows. It keeps the window in registers, and the sums of all LIVE rows that
+// the last lines of the input enter, so it reads each line once.
+// Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
+// the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.SH, p.SW (stride), p.DH, p.DW (dilation:
+// input pixels between neighbours of a line, and between lines), p.PT, p.PL (padding), p.C, p.N, p.MULTIPLIER;
+// p.APART (rows, columns of the result between those of a strip), p.TILES and p.STRIPS (strips along x and y), p.count
+// (N * TILES * STRIPS * batch); p.TAPS (KH * KW: compilers would write out a loop over a constant, and take long for
+// its loads); LINES (lines from one row of a strip to the next), TAPS_AT_ONCE; what
+// gpunn/ops/contraction/depthwise_strip.py writes: Taps, Sums, push_taps(), begin_row(), add_lines(), put_row().
+// Places before the first row or column wrap to large numbers, so one comparison tells inside from outside.
+
+// A line of the input: its row, the column where the strip's windows begin, the V of channels.
+struct Line { image: u32, row: u32, left: u32, c: u32 }
+
+// The pixel at a place of a line.
+fn pixel(line: Line, place: u32) -> V {
+  let column = line.left + place * p.DW;
+  let inside = line.row < p.H && column < p.W;
+  let i = ((line.image * p.H + line.row) * p.W + column) * p.C + line.c;
+  return select(V(), enter(loadv_x(select(0u, i, inside))), inside);
+}
+
+fn tap(k: u32, n: u32) -> V { return loadv_w(k * p.N + n); }
+
+// The first place of a strip along an axis.
+fn first_of(strip: u32, places: u32, apart: u32) -> u32 {
+  let group = strip / apart;
+  return group * places * apart + strip - group * apart;
+}
+
+fn compute(i: u32) {
+  let strip = i / p.N;
+  let n = i - strip * p.N;
+  let rest = strip / p.TILES;
+  let image = rest / p.STRIPS;
+  let oy = first_of(rest - image * p.STRIPS, p.ROWS, p.APART.x);
+  let ox = first_of(strip - rest * p.TILES, COLUMNS, p.APART.y);
+  let rows = min(p.ROWS, select(0u, p.OH - oy + p.APART.x - 1u, oy < p.OH) / p.APART.x);
+  var taps = Taps();
+  for (var k = 0u; k < p.TAPS; k += TAPS_AT_ONCE) { push_taps(&taps, k, n); }
+  var sums = Sums();
+  let first = begin(0u, n);
+  var line = Line(image, oy * p.SH - p.PT, ox * p.SW - p.PL, n / p.MULTIPLIER);
+  for (var j = 0u; j < rows + LIVE - 1u; j++) {
+    begin_row(&sums, first);
+    add_lines(&sums, &taps, line);
+    line.row += LINES * p.DH;
+    if (j + 1u >= LIVE) { put_row(&sums, image * p.OH + oy + (j + 1u - LIVE) * p.APART.x, ox, n); }
+  }
+}
+
+// Stores the sum of a pixel of the result if there is such a pixel.
+fn put_pixel(row: u32, column: u32, n: u32, sum: Sum) {
+  if (column < p.OW) { put((row * p.OW + column) * p.N + n, n, sum); }
+}

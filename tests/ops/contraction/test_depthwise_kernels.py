@@ -1,0 +1,137 @@
+"""The kernels of depthwise_conv2d: strips and rows of pixels, whichever lowering prefers."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from gpunn.ops.contraction.depthwise_strip import Strip, axes, strip_of
+from gpunn.ops.kernels.window import Window, resolve
+from gpunn.types import Array
+from tests.ops.contraction.quantized_product import Case
+from tests.ops.contraction.test_conv import tolerance
+from tests.ops.harness import check, limit_device, model_of, random, take_candidate
+
+STRIPS, ROWS = "depthwise_strip", "depthwise_conv2d"
+MANY = 1 << 15  # invocations that occupy a large GPU
+
+# Input, filter and attributes: windows of every kind, borders, ends of strips, vectors and single channels.
+CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 9, 11, 8), (3, 3, 8), {"padding": "same", "activation": "relu6"}),
+    ((1, 36, 5, 4), (3, 3, 4), {"padding": "same"}),
+    ((1, 13, 9, 5), (3, 3, 5), {"padding": "same", "stride": (2, 2)}),
+    ((1, 12, 10, 4), (3, 3, 12), {"padding": ((0, 2), (3, 1)), "stride": (2, 2), "activation": "tanh"}),
+    ((2, 7, 10, 3), (5, 5, 6), {"padding": "same", "activation": "relu"}),
+    ((1, 14, 9, 4), (5, 5, 4), {"padding": "valid", "stride": (2, 2)}),
+    ((1, 9, 8, 4), (7, 7, 4), {"padding": "same"}),
+    ((1, 11, 10, 8), (3, 3, 8), {"padding": "same", "dilation": (2, 3)}),
+    ((1, 3, 2, 4), (3, 3, 4), {"padding": "same", "dilation": (4, 3)}),
+    ((1, 9, 12, 4), (3, 3, 4), {"padding": "valid", "stride": (2, 4), "dilation": (2, 2)}),
+    ((1, 10, 7, 6), (4, 2, 6), {"padding": ((1, 0), (2, 3)), "stride": (3, 1), "dilation": (1, 2)}),
+    ((3, 17, 1, 4), (9, 1, 8), {"padding": "same"}),
+    ((1, 5, 6, 1), (2, 3, 1), {"padding": "valid", "stride": (1, 3)}),
+)
+
+
+def operands(shape: tuple[int, ...], filter: tuple[int, ...], bias: bool) -> list[Array]:
+    found = [random(1, *shape), random(2, 1, *filter)]
+    return [*found, random(3, filter[-1])] if bias else found
+
+
+def bodies(inputs: list[Array], attrs: dict[str, Any], gpu: str) -> list[str]:
+    with model_of("depthwise_conv2d", inputs, attrs, (1, 2)).compile(gpu) as compiled:
+        return [row.kernel.body for row in compiled.plan_rows()]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_strips_and_rows_have_the_same_bits(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, filter, attrs = case
+    inputs = operands(shape, filter, bias=filter[0] != 5)
+    atol = tolerance(inputs[0], inputs[1].reshape(-1, filter[-1]).T)
+    ways, found = set(), set()
+    for place in range(2):
+        take_candidate(monkeypatch, place)
+        ways.update(bodies(inputs, attrs, gpu))
+        (y,) = check("depthwise_conv2d", inputs, attrs, backend=gpu, constants=(1, 2), atol=atol)
+        found.add(y.tobytes())
+    assert ways == {STRIPS, ROWS}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "shape", "filter", "attrs"),
+    [
+        ("uint8", (2, 9, 11, 8), (1, 3, 3, 8), {"padding": "same", "activation": "relu6"}),
+        ("int8 per channel", (1, 11, 9, 5), (1, 3, 3, 5), {"padding": "same", "stride": (2, 2)}),
+        ("int8", (1, 9, 7, 4), (1, 5, 5, 8), {"padding": "valid"}),
+        ("uint8 x int8", (1, 9, 8, 4), (1, 3, 3, 4), {"padding": "same", "dilation": (2, 2)}),
+    ],
+)
+def test_quantised_strips_and_rows(
+    kind: str,
+    shape: tuple[int, ...],
+    filter: tuple[int, ...],
+    attrs: dict[str, Any],
+    place: int,
+    gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take_candidate(monkeypatch, place)
+    case = Case("depthwise_conv2d", kind, shape, filter)
+    assert case.body(attrs) == (STRIPS, ROWS)[place]
+    case.check(gpu, attrs)
+
+
+def test_short_strips_occupy_a_device_of_many_processors(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are read once more for each strip, so short ones do not pay."""
+    attrs = {"padding": "same"}
+    for channels, body in ((8, ROWS), (256, STRIPS)):
+        inputs = operands((1, 24, 20, channels), (3, 3, channels), bias=True)
+        limit_device(monkeypatch, parallel_invocations=1 << 12)
+        assert bodies(inputs, attrs, gpu) == [body]
+        check("depthwise_conv2d", inputs, attrs, backend=gpu, constants=(1, 2))
+
+
+def window(spatial: tuple[int, int], size: tuple[int, int], **attrs: Any) -> Window:
+    return resolve(spatial, size, **{"stride": (1, 1), "dilation": (1, 1), "padding": "same", **attrs})
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [((2, 3), (1, 1)), ((1, 1), (3, 2)), ((4, 1), (2, 5))])
+@pytest.mark.parametrize(("places", "columns"), [(1, 4), (3, 2), (32, 3)])
+def test_strips_cover_each_pixel_once(
+    stride: tuple[int, int], dilation: tuple[int, int], places: int, columns: int
+) -> None:
+    found = axes(window((23, 17), (3, 3), stride=stride, dilation=dilation))
+    assert found is not None
+    for axis, length in zip(found, (places, columns), strict=True):
+        seen = []
+        for strip, place in product(range(axis.strips(length)), range(length)):
+            group, first = divmod(strip, axis.apart)
+            seen.append((group * length + place) * axis.apart + first)
+        assert sorted(n for n in seen if n < axis.count) == list(range(axis.count))
+
+
+def test_windows_that_strips_do_not_suit() -> None:
+    assert axes(window((20, 20), (3, 3), stride=(2, 2), dilation=(3, 3))) is None
+    assert strip_of(window((20, 20), (3, 3), stride=(2, 2), dilation=(3, 3)), 1) is None
+    assert strip_of(window((20, 20), (1, 3)), 1) is None  # no row is read twice
+    assert strip_of(window((20, 20), (3, 3), stride=(3, 3)), 1) is None
+    assert strip_of(window((20, 20), (8, 7)), 1) is None  # too many taps
+
+
+def test_a_strip_reads_each_line_once() -> None:
+    """Worked by hand: 10 lines of 6 pixels and 9 taps for 8 x 4 results; 5 pairs of lines of 5 for 4 x 2."""
+    strip = strip_of(window((8, 16), (3, 3)), 1)
+    assert strip is not None
+    assert (strip.rows, strip.columns, strip.reads) == (8, 4, (10 * 6 + 9) / 32)
+    strip = strip_of(window((8, 16), (3, 3), stride=(2, 2)), 1)
+    assert strip is not None
+    assert (strip.rows, strip.columns, strip.reads) == (4, 2, (5 * 2 * 5 + 9) / 8)
+
+
+def test_many_strips_are_short() -> None:
+    found = [strip_of(window((64, 64), (3, 3)), strips) for strips in (1, 16, 64, MANY)]
+    assert [strip.rows for strip in found if isinstance(strip, Strip)] == [32, 32, 16, 1]
