@@ -5,98 +5,17 @@ benchmarks/quantized_sweep.py compares what gpunn and LiteRT make of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpunn.types import Array, DType, Quantization, TensorType
-from tests.ops.quantized import stored
-from tests.tflite_builder import Graph
+from benchmarks.quantized_drawing import I32, Drawing, Layer
+from benchmarks.quantized_states import STATES
+from gpunn.types import DType, Quantization, TensorType
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 MODES: tuple[Mapping[str, Any], ...] = ({}, {"align_corners": True}, {"half_pixel_centers": True})
-I32 = DType.INT32
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A file with one operator, and the values of its inputs."""
-
-    file: bytes
-    inputs: Sequence[Array]
-
-
-class Drawing:
-    """A file with one operator in the making: tensors of random scales, in one element type."""
-
-    def __init__(self, rng: np.random.Generator, dtype: DType) -> None:
-        self.rng, self.dtype = rng, dtype
-        self.graph, self.numbers, self.values = Graph(), list[int](), list[Array]()
-
-    def between(self, low: int, high: int) -> int:
-        """Draw a number, ends included."""
-        return int(self.rng.integers(low, high, endpoint=True))
-
-    def type(self, *shape: int, about: float = 0.05, dtype: DType | None = None) -> TensorType:
-        """Draw a scale, up to four times smaller or larger than `about`, and a zero point; 0 for int16."""
-        dtype = dtype or self.dtype
-        limits = np.iinfo(dtype.numpy)
-        zero = 0 if dtype is DType.INT16 else self.between(limits.min, limits.max)
-        scale = float(np.float32(about * 2.0 ** self.rng.uniform(-2, 2)))
-        return TensorType(dtype, shape, Quantization((scale,), (zero,)))
-
-    def fill(self, type: TensorType) -> Array:
-        """Draw stored values."""
-        return stored(self.between(0, 2**31), type)
-
-    def input(self, *shape: int, like: TensorType | None = None) -> TensorType:
-        """Add an input of the operator."""
-        type = self.type(*shape) if like is None else like.with_shape(shape)
-        self.numbers.append(self.graph.input(type))
-        self.values.append(self.fill(type))
-        return type
-
-    def constant(self, value: Array) -> None:
-        """Add a constant input without scale."""
-        self.numbers.append(self.graph.constant(value))
-
-    def filter(self, x: TensorType, *shape: int, axis: int = 0, channels: bool = True) -> float:
-        """Add a filter and a bias for an input; return the scale of the largest products.
-
-        channels: int8 has a scale for each channel.
-        """
-        assert x.quantization is not None
-        count = shape[axis]
-        if self.dtype is DType.UINT8:
-            kind = self.type(*shape, about=0.02)
-        else:
-            number = count if channels else 1
-            scales = tuple(float(np.float32(v)) for v in 0.02 * 2.0 ** self.rng.uniform(-2, 2, number))
-            kind = TensorType(DType.INT8, shape, Quantization(scales, (0,) * number, axis))
-        self.numbers.append(self.graph.tensor(kind, data=self.fill(kind).tobytes()))
-        assert kind.quantization is not None
-        steps = tuple(float(np.float32(x.quantization.scale[0] * s)) for s in kind.quantization.scale)
-        wide = self.dtype is DType.INT16
-        bias = TensorType(DType.INT64 if wide else I32, (count,), Quantization(steps, (0,) * len(steps)))
-        values = self.rng.integers(-5000, 5000, count).astype(bias.dtype.numpy)
-        self.numbers.append(self.graph.tensor(bias, data=values.tobytes()))
-        return max(steps)
-
-    def sums(self, shape: Sequence[int], step: float, terms: int) -> TensorType:
-        """Draw the type of sums of so many products in such steps: random values take most of its range."""
-        return self.type(*shape, about=90 * step * math.sqrt(terms))
-
-    def layer(self, operator: str, y: TensorType, options: Mapping[str, Any], version: int = 1) -> Layer:
-        """Return the layer."""
-        return Layer(
-            self.graph.build(self.graph.add(operator, self.numbers, [y], options, version=version)),
-            self.values,
-        )
-
-
 Draw = Callable[[Drawing], Layer]
 
 
@@ -133,6 +52,21 @@ def depthwise(drawing: Drawing) -> Layer:
     step = drawing.filter(x, 1, size, size, channels, axis=3)
     y = drawing.sums((1, *extents, channels), step, size * size)
     return drawing.layer("DEPTHWISE_CONV_2D", y, {**options, "depth_multiplier": multiplier}, 3)
+
+
+def transpose_conv(drawing: Drawing) -> Layer:
+    """Draw TRANSPOSE_CONV."""
+    depth, channels, size, stride = (drawing.between(1, most) for most in (9, 40, 4, 2))
+    same = bool(drawing.between(0, 1))
+    extents = [n * stride if same else (n - 1) * stride + size for n in (12, 10)]
+    drawing.constant(np.array([1, *extents, channels], np.int32))
+    x = drawing.input(1, 12, 10, depth)
+    step = drawing.filter(x, channels, size, size, depth)
+    shape, image, filter, bias = drawing.numbers
+    drawing.numbers[:] = [shape, filter, image, bias]
+    y = drawing.sums((1, *extents, channels), step, max(1, depth * size * size // stride**2))
+    options = {"padding": "SAME" if same else "VALID", "stride_w": stride, "stride_h": stride}
+    return drawing.layer("TRANSPOSE_CONV", y, options, 3)
 
 
 def fully_connected(drawing: Drawing) -> Layer:
@@ -247,6 +181,19 @@ def quantize(drawing: Drawing) -> Layer:
     return drawing.layer("QUANTIZE", drawing.type(*x.shape, dtype=to), {}, 2)
 
 
+def quantize_wide(drawing: Drawing) -> Layer:
+    """Draw QUANTIZE of int16 to int32, of int32 to 16 or 8 bits."""
+    wide = drawing.dtype is I32
+    x = drawing.type(drawing.between(3000, 6000), about=1e-4 if wide else 0.05)
+    assert x.quantization is not None
+    if wide:
+        x = TensorType(I32, x.shape, Quantization(x.quantization.scale, (0,)))
+    drawing.input(*x.shape, like=x)
+    to = (DType.INT8, DType.INT16)[drawing.between(0, 1)] if wide else I32
+    y = drawing.type(*x.shape, about=1000 if to is DType.INT8 else 10, dtype=to)
+    return drawing.layer("QUANTIZE", y, {}, 2)
+
+
 def resize_bilinear(drawing: Drawing) -> Layer:
     """Draw RESIZE_BILINEAR."""
     height, width, tall, wide = (drawing.between(1, 40) for _ in range(4))
@@ -267,6 +214,7 @@ WIDE: Mapping[str, Draw] = {
 LAYERS: Mapping[str, Draw] = {
     "CONV_2D": conv2d,
     "DEPTHWISE_CONV_2D": depthwise,
+    "TRANSPOSE_CONV": transpose_conv,
     "FULLY_CONNECTED": fully_connected,
     "BATCH_MATMUL": batch_matmul,
     "AVERAGE_POOL_2D": pool("AVERAGE_POOL_2D"),
@@ -284,7 +232,9 @@ LAYERS: Mapping[str, Draw] = {
     "L2_NORMALIZATION": l2_normalization,
     "CONCATENATION": concatenation,
     "QUANTIZE": quantize,
+    "QUANTIZE_WIDE": quantize_wide,
     "RESIZE_BILINEAR": resize_bilinear,
+    **STATES,
 }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.prepared import Sums, kept
-from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, rescaling
+from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, Steps, rescaling
 from gpunn.ops.contraction.requantization import Conversion, ManySteps, by_block, few_steps
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
@@ -29,6 +29,8 @@ from gpunn.ops.fixed_point.affine import (
     dequantize,
     rescale,
     rescale_int64,
+    rescale_upwards,
+    rescale_whole,
     scale_of,
 )
 from gpunn.ops.memory import empty
@@ -79,8 +81,7 @@ def _check_bias(call: Call, products: Array) -> None:
     if not call.has(2):
         return
     bias = call.input(2)
-    allowed = [DType.INT32] if call.input(1).dtype is not DType.INT16 else []
-    allowed += [DType.INT64] if call.x.dtype is DType.INT16 else []
+    allowed = [DType.INT32, *([DType.INT64] if call.x.dtype is DType.INT16 else [])]
     if bias.dtype not in allowed:
         names = " or ".join(d.value for d in allowed)
         call.fail(f"the bias of a quantised operation must be {names}, got {bias}")
@@ -171,7 +172,7 @@ class _Weights:
         biases = np.zeros(1, np.int64) if bias is None else bias.astype(np.int64)
         exact = centred.astype(np.float32 if reach < 2**24 else np.float64, copy=False)
         conversion: Conversion
-        if has_int64_sums(call):
+        if how.steps is not Steps.TWICE:
             conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))
         elif reach + float(np.abs(biases).max(initial=0)) < 2**31 and (how.shift <= 0).all():
             conversion = few_steps(call, how, biases)
@@ -180,13 +181,15 @@ class _Weights:
         return cls(exact.dtype, sums(exact), conversion)
 
 
-def has_int64_sums(call: Call) -> bool:
-    """Tell whether sums have 64 bits: those of 16-bit inputs, except with a 32-bit bias."""
-    return call.x.dtype is DType.INT16 and not (call.has(2) and call.input(2).dtype is DType.INT32)
-
-
 def _rescaled_int64(how: Rescaling, bias: Array, total: Array) -> Array:
-    return rescale_int64(total + bias, how.multiplier, how.shift)
+    return _RESCALE_INT64[how.steps](total + bias, how.multiplier, how.shift)
+
+
+_RESCALE_INT64 = {
+    Steps.SHORT: rescale_int64,
+    Steps.WHOLE: rescale_whole,
+    Steps.UPWARDS: rescale_upwards,
+}
 
 
 def _rescaled(how: Rescaling, bias: Array, total: Array) -> Array:

@@ -133,7 +133,7 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> lis
     return kernels
 
 
-_ROUNDING = Rounding(lambda call: call.y.shape[-1], single=True)
+_ROUNDING = Rounding(lambda call: call.y.shape[-1], single=True, product16=True)
 
 
 def _integer(call: Call) -> Callable[..., Array]:

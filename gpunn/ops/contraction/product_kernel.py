@@ -28,14 +28,15 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.integer_product import MIXED, has_int64_sums
+from gpunn.ops.contraction.integer_product import MIXED
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_rescaling import (
     AS_SUMMED,
     FINISH,
-    FINISH_INT64,
     Rescaling,
     Rounding,
+    Steps,
+    finish_int64,
     rescaling,
 )
 from gpunn.ops.elementwise.unary import activation_function
@@ -210,7 +211,9 @@ def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -
         reason="sums of products with lower and with upper bytes",
     )
     (joined,) = of_integers(call, real, terms, how, [NO_LOOPS])
-    return replace(joined, constants={**joined.constants, "SPLIT": 8}) if has_int64_sums(call) else joined
+    if how.steps is Steps.TWICE:
+        return joined
+    return replace(joined, constants={**joined.constants, "SPLIT": 8})
 
 
 def of_integers(
@@ -241,7 +244,7 @@ def of_integers(
         libraries=("requantize", *(name for name in real.libraries if name == "chain")),
         reason=f"integers: {real.reason}",
     )
-    if not has_int64_sums(call):
+    if how.steps is Steps.TWICE:
         return chained(kernel, TensorType(DType.INT32, call.y.shape), parts, {"finish": AS_SUMMED})
     widened = _widened(call, kernel, how, terms)
     if len(parts) > 1:
@@ -257,13 +260,17 @@ def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
         if not call.constant[2]:
             raise Unsupported("a bias of int64 is computed")
         bias = replace(bias, pack=Pack(pack_halves), dtype=DType.INT32)
-    short = replace(how, multiplier=short_multiplier(how.multiplier))
+    if how.steps is Steps.SHORT:
+        how = replace(how, multiplier=short_multiplier(how.multiplier))
     split = _split(call, how, terms)
     return replace(
         kernel,
-        reads=(x, w, bias, replace(scales, value=short.table())),
+        reads=(x, w, bias, replace(scales, value=how.table())),
         constants={**kernel.constants, "SPLIT": split},
-        functions={"finish": FINISH_INT64, "above": Function(("product",), f"product >> {split}u")},
+        functions={
+            "finish": finish_int64(how.steps),
+            "above": Function(("product",), f"product >> {split}u"),
+        },
         libraries=("requantize_int64",),
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -21,12 +22,24 @@ FINISH = Function(
     "clamp(rescale(sum, multiplier, shift, away != 0), p.bounds.x, p.bounds.y) + p.zeros.z",
 )
 AS_SUMMED = Function(FINISH.params, "sum")
-# The same of a sum of 64 bits, in parts: lib/requantize_int64.wgsl.
-FINISH_INT64 = Function(
-    ("low", "high", "bias_low", "bias_high", "multiplier", "shift"),
-    "clamp(rescale_int64(whole(low, high, bias_low, bias_high), multiplier, shift), p.bounds.x, p.bounds.y)"
-    " + p.zeros.z",
-)
+
+
+class Steps(Enum):
+    """The function that makes results of sums, in fixed_point/affine.py and in shaders/lib."""
+
+    TWICE = "rescale"  # of sums of 32 bits; the others of 64
+    SHORT = "rescale_int64"  # 15 bits of the factor
+    WHOLE = "rescale_whole"  # 31 bits
+    UPWARDS = "rescale_upwards"  # 31 bits, rounded twice
+
+
+def finish_int64(steps: Steps) -> Function:
+    """Return FINISH for a sum of 64 bits, in parts: lib/requantize_int64.wgsl."""
+    return Function(
+        ("low", "high", "bias_low", "bias_high", "multiplier", "shift"),
+        f"clamp({steps.value}(whole(low, high, bias_low, bias_high), multiplier, shift),"
+        " p.bounds.x, p.bounds.y) + p.zeros.z",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,7 @@ class Rescaling:
     shift: Array
     upwards: int
     bounds: tuple[int, int]
+    steps: Steps = Steps.TWICE
 
     def table(self, multiple: int = 1) -> Array:
         """Return multipliers, then shifts, both padded to a multiple of that many channels: int32 for the
@@ -66,14 +80,16 @@ class Rounding:
     """The rounding of LiteRT's default kernels of one op, on x86-64 (AVX2 and later), found by experiment.
 
     upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix product
-    does, and its vector instructions, which take eight channels at a time. The others, and all of 16 bits,
-    round halves away from zero, as its reference kernels do. single: scales of input and of a filter that has
-    one scale are multiplied in float32 (as in GetQuantizedConvolutionMultipler), as those of uint8 always
-    are; else in float64 (as in PopulateConvolutionQuantizationParams).
+    does, and its vector instructions, which take eight channels at a time. The others round halves away from
+    zero, as its reference kernels do, and so do all of 16 bits, unless these go through the matrix product,
+    too (`product16`). single: scales of input and of a filter that has one scale are multiplied in float32
+    (as in GetQuantizedConvolutionMultipler), as those of uint8 always are; else in float64 (as in
+    PopulateConvolutionQuantizationParams).
     """
 
     upwards: Callable[[Call], int]
     single: bool = False
+    product16: bool = False
 
 
 def eights(call: Call) -> int:
@@ -88,11 +104,24 @@ def rescaling(call: Call, rounding: Rounding) -> Rescaling:
     scale_y, zero_y = scale_of(call, call.y)
     quantization = call.input(1).quantization
     assert quantization is not None
-    products = scale_x * np.asarray(quantization.scale)
-    if call.x.dtype is DType.UINT8 or (rounding.single and quantization.per_tensor):
+    products, steps = scale_x * np.asarray(quantization.scale), _steps(call, rounding)
+    single = rounding.single and quantization.per_tensor and steps is not Steps.WHOLE
+    if call.x.dtype is DType.UINT8 or single:
         products = products.astype(np.float32).astype(np.float64)
     factors = [quantize_multiplier(float(p / scale_y)) for p in products]
     multiplier, shift = np.broadcast_to(np.asarray(factors, np.int64).T, (2, call.y.shape[-1]))
     bounds = activation_bounds(call, call.y)
-    upwards = 0 if call.x.dtype is DType.INT16 else rounding.upwards(call)
-    return Rescaling(zero_x, quantization.zero_point[0], zero_y, multiplier, shift, upwards, bounds)
+    upwards = 0 if call.x.dtype is DType.INT16 and not rounding.product16 else rounding.upwards(call)
+    return Rescaling(zero_x, quantization.zero_point[0], zero_y, multiplier, shift, upwards, bounds, steps)
+
+
+def _steps(call: Call, rounding: Rounding) -> Steps:
+    """Return the arithmetic for a call; only sums of 16-bit inputs have 64 bits."""
+    if call.x.dtype is not DType.INT16:
+        return Steps.TWICE
+    if call.input(1).dtype is DType.INT16:
+        return Steps.SHORT
+    bias = call.input(2).dtype if call.has(2) else call.x.dtype
+    if rounding.product16:
+        return {DType.INT64: Steps.WHOLE, DType.INT32: Steps.TWICE}.get(bias, Steps.UPWARDS)
+    return Steps.TWICE if bias is DType.INT32 else Steps.SHORT

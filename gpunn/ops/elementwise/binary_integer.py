@@ -25,6 +25,7 @@ from gpunn.ops.fixed_point.affine import (
     quantize_multiplier,
     ratio,
     rescale,
+    rescale_whole,
     scale_of,
     store,
     times,
@@ -62,6 +63,7 @@ class Fixed:
     expression: str
     dtypes: tuple[DType, ...] = QUANTIZED
     alike: str = ""
+    libraries: tuple[str, ...] = ("affine",)
 
 
 def _sum_factors(a: float, b: float, y: float, left: int) -> tuple[float, float, float]:
@@ -77,6 +79,10 @@ def _add_unsigned(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
     (first, shift), (second, other) = by[:2]  # both factors are 1/2 or less, so both shifts go to the right
     steps = (high_multiply(a << left, first) >> -shift) + (high_multiply(b << left, second) >> -other)
     return rescale(steps, *by[2])
+
+
+def _add_sixteen(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
+    return rescale(rescale_whole(a << left, *by[0]) + rescale_whole(b << left, *by[1]), *by[2])
 
 
 def _sub(a: Array, b: Array, by: Sequence[Factor], left: int) -> Array:
@@ -118,6 +124,10 @@ _SHIFTED_A, _SHIFTED_B = (
     f"(high_multiply({{{name}}} << {{left}}u, p.{factor}.y) >> u32(-p.{factor}.z))"
     for name, factor in (("a", "first"), ("b", "second"))
 )
+_ROUNDED_ONCE = (
+    f"rescale_whole(i64_from_i32({{{name}}} << {{left}}u), p.{factor}.y, p.{factor}.z)"
+    for name, factor in (("a", "first"), ("b", "second"))
+)
 _DIFFERENCE = f"({_DIFFERENT_A} - {_DIFFERENT_B})"
 _PRODUCT = _scaled("({a} * {b})", "result")
 
@@ -153,6 +163,16 @@ FIXED = {
 # TFLite's kernel of vector instructions for uint8 rounds the operands down, that for int8 to nearest
 # (optimized_ops.h, AddElementwise). It computes all but the last n mod 8 elements.
 UNSIGNED = {"add": Fixed(_sum_factors, _add_unsigned, _scaled(f"{_SHIFTED_A} + {_SHIFTED_B}", "result"))}
+# That for int16 rounds each operand once. It computes all but the last n mod 16 elements, and none where an
+# operand is broadcast.
+SIXTEEN = {
+    "add": Fixed(
+        _sum_factors,
+        _add_sixteen,
+        _scaled(" + ".join(_ROUNDED_ONCE), "result"),
+        libraries=("affine", "affine_int64"),
+    )
+}
 # not_equal holds where equality does not: of a NaN, too.
 COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "equal": (np.equal, "i32({a} == {b})"),
@@ -166,8 +186,10 @@ COMPARISONS: Mapping[str, tuple[Callable[..., Any], str]] = {
 
 def _line(call: Call) -> Fixed:
     """Return the line of a call's op."""
-    unsigned = UNSIGNED.get(call.op) if call.x.dtype is DType.UINT8 else None
-    return unsigned or FIXED[call.op]
+    special = UNSIGNED if call.x.dtype is DType.UINT8 else {}
+    if call.x.dtype is DType.INT16 and call.x.shape == call.input(1).shape:
+        special = SIXTEEN
+    return special.get(call.op, FIXED[call.op])
 
 
 def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:
@@ -195,7 +217,7 @@ def _fixed(call: Call) -> Combine:
     low, high = (b - zeros[2] for b in activation_bounds(call, call.y))
     expression = f"clamp({centred}, p.bounds.x, p.bounds.y) + p.result.x"
     params = {**_fields(zeros, factors), "bounds": (low, high, 0, 0)}
-    return Combine({"combine": Function(("a", "b"), expression)}, params, ("affine",))
+    return Combine({"combine": Function(("a", "b"), expression)}, params, line.libraries)
 
 
 def _fields(zeros: Sequence[int], factors: Sequence[Factor]) -> dict[str, Param]:

@@ -31,7 +31,7 @@ from gpunn.ops.accuracy import BASIC, Accuracy
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise import fake_quant
-from gpunn.ops.elementwise.unary_declaration import Fused, Unary, declare
+from gpunn.ops.elementwise.unary_declaration import Fused, Table, Unary, declare
 from gpunn.ops.fixed_point import interpolation
 from gpunn.ops.fixed_point.affine import CLAMPS, LIMITS
 from gpunn.ops.fixed_point.tables import (
@@ -40,6 +40,8 @@ from gpunn.ops.fixed_point.tables import (
     log_table,
     logistic_table,
     rescale_table,
+    rsqrt_table,
+    sqrt_table,
     tanh_table,
 )
 from gpunn.ops.op import Op
@@ -146,6 +148,13 @@ _SHORT = (*_SIGNED, DType.INT16)
 _INT64_SIGN = "i64_from_i32((i32(x.y) >> 31u) | i32(any(x != T())))"
 
 
+def _root(
+    name: str, meaning: Callable[[Array], Array], expression: str, table: Table, table16: Table
+) -> Unary:
+    """Make the line of a root, with its tables of 8 and of 16 bits."""
+    return Unary(name, meaning, expression, (-1, 1e4), table=table, table16=table16, library="elementary")
+
+
 def _between(name: str, low: int, high: int | None, domain: tuple[float, float]) -> Unary:
     """Make the line of an activation that clips, for all numbers."""
     above = f"i64_max(x, i64_from_i32({low}))"
@@ -166,7 +175,6 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
 
 _CLAMP = keep_nan("clamp(x, T({0}), T({1}))", "x")
 
-_RSQRT_TABLE16 = interpolation.table(_rsqrt, 1, single=_rsqrt)
 _GELU_TABLE16 = interpolation.table(_gelu, single=interpolation.gelu)
 _GELU_TANH_TABLE16 = interpolation.table(_gelu_tanh, single=interpolation.gelu_tanh)
 
@@ -274,10 +282,10 @@ TABLE = (
         table16=interpolation.table(np.log, 0),
         library="elementary",
     ),
+    _root("sqrt", _leave(np.sqrt), "root(x)", sqrt_table, sqrt_table),
+    _root("rsqrt", _rsqrt, "inverse_root(x)", rsqrt_table, interpolation.table(_rsqrt, 1, single=_rsqrt)),
     Unary("sin", _leave(np.sin), "wave(x, 0u)", (-3e4, 3e4), library="elementary"),
     Unary("cos", _leave(np.cos), "wave(x, 1u)", (-3e4, 3e4), library="elementary"),
-    Unary("sqrt", _leave(np.sqrt), "root(x)", (-1, 1e4), library="elementary"),
-    Unary("rsqrt", _rsqrt, "inverse_root(x)", (-1, 1e4), table16=_RSQRT_TABLE16, library="elementary"),
     Unary("elu", _elu, "select(exponential_less_one(x), x, x >= 0.0)", (-100, 100), library="elementary"),
     Unary("gelu", _gelu, "gaussian_unit(x)", (-30, 30), table16=_GELU_TABLE16, library="elementary"),
     Unary(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from gpunn.kernel import Kernel, Param, keep_nan
 from gpunn.ops.accuracy import PROMISE, Accuracy
@@ -23,6 +23,8 @@ from gpunn.ops.fixed_point.tables import (
 )
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.types import Array, DType, TensorType
+
+Table: TypeAlias = Callable[[Call], Array]  # all results of a quantised call, by the bits of x
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,8 @@ class Unary:
     fused: Fused | None = None
     nan: bool = False
     integer: bool = False
-    table: Callable[[Call], Array] | None = None
-    table16: Callable[[Call], Array] | None = None
+    table: Table | None = None
+    table16: Table | None = None
     output: tuple[float, int] | None = None
     dtypes: tuple[DType, ...] = FLOATS
     params: Callable[[Call], Mapping[str, Param]] | None = None

@@ -165,6 +165,29 @@ def rescale_int64(x: Array, m: Array | int, shift: Array | int) -> Array:
     return np.asarray((x * short_multiplier(m) + (np.int64(1) << (down - 1))) >> down)
 
 
+def rescale_whole(x: Array, m: Array | int, shift: Array | int) -> Array:
+    """Multiply x (int64) by m / 2^31 * 2^shift, rounded once, halves upwards.
+
+    x is clamped to 47 bits, and to 31 bits for factors from 2^14 on: the results are far outside 16 bits.
+    """
+    down, m = 31 - np.asarray(shift, np.int64), np.asarray(m, np.int64)
+    few, many = np.minimum(down, 16), np.maximum(down, 17)
+    near = (np.clip(x, *LIMITS[DType.INT32]) * m + (np.int64(1) << (few - 1))) >> few
+    # The lower 16 bits of the product are dropped first, so that nothing leaves 64 bits.
+    x = np.clip(x, 1 - 2**47, 2**47 - 1)
+    product = (x >> 16) * m + (((x & 0xFFFF) * m) >> 16)
+    return np.asarray(np.where(down < 17, near, (product + (np.int64(1) << (many - 17))) >> (many - 16)))
+
+
+def rescale_upwards(x: Array, m: Array | int, shift: Array | int) -> Array:
+    """Multiply x (int64 of 47-bit values) by m / 2^31 * 2^shift, rounded twice as by rescale().
+
+    Halves go upwards both times.
+    """
+    right = np.maximum(-np.asarray(shift, np.int64), 0)
+    return np.asarray((rescale_whole(x, m, np.maximum(shift, 0)) + (np.int64(1) << right >> 1)) >> right)
+
+
 def high_multiply(a: Array, b: Array | int) -> Array:
     """Compute a * b / 2^31, rounded to nearest, halves upwards (SaturatingRoundingDoublingHighMul).
 

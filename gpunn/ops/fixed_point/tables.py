@@ -7,6 +7,7 @@ unsigned dtypes: 256 results, or 65,536.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpunn.ops.fixed_point.affine import (
     LIMITS,
     clamp_bounds,
     divide_by_power,
+    inverse_root,
     quantize,
     quantize_multiplier,
     ratio,
@@ -32,6 +34,7 @@ from gpunn.ops.op import EIGHT_BITS, Quantized
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
+_ROOT_BITS = 20  # of the fraction of inverse roots
 KEPT = 32  # tables of each op that have lately been made
 
 
@@ -63,6 +66,27 @@ def log_table(call: Call) -> Array:
 def logistic_table(call: Call) -> Array:
     """List the results of logistic: an exp, a sum and a quotient that are each rounded to float32."""
     return _single_table(call, lambda x: np.float32(1) / (np.float32(1) + _rounded(np.exp, -x)))
+
+
+def sqrt_table(call: Call) -> Array:
+    """List the results of sqrt, computed in float32 and then without their fraction."""
+    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    x = np.maximum(every_value(call.x) - zero, 0)
+    roots = np.sqrt(np.float32(scale) * x.astype(np.float32)) / np.float32(to_scale)
+    return store(roots.astype(np.int64) + to_zero, call.y, LIMITS[call.y.dtype])
+
+
+def rsqrt_table(call: Call) -> Array:
+    """List the results of rsqrt on 8 bits, in fixed point (TFLite's elementwise.cc, RsqrtEvalQuantized)."""
+    (scale, zero), (to_scale, to_zero) = scale_of(call, call.x), scale_of(call, call.y)
+    x = every_value(call.x) - zero
+    m, shift = inverse_root(np.maximum(x, 1))
+    roots = rescale(np.ones_like(x), m, shift + _ROOT_BITS)
+    factor, exponent = quantize_multiplier(1 / (math.sqrt(scale) * to_scale))
+    found = rescale(roots, factor, exponent - _ROOT_BITS) + to_zero
+    # 1 / 0 is infinite; there is no root below 0, and NaN is stored as 0.
+    found = np.select([x > 0, x == 0], [found, np.full_like(x, LIMITS[call.y.dtype][1])], to_zero)
+    return store(found, call.y, LIMITS[call.y.dtype])
 
 
 def tanh_table(call: Call) -> Array:

@@ -16,6 +16,9 @@ from gpunn.ops.fixed_point.affine import (
     quantize,
     quantize_multiplier,
     rescale,
+    rescale_int64,
+    rescale_upwards,
+    rescale_whole,
     wrap32,
 )
 from gpunn.types import DType, Quantization, TensorType
@@ -120,3 +123,30 @@ def test_real_numbers_are_exact_products_rounded_once(dtype: DType, seed: int) -
         reals = dequantize(stored, TensorType(dtype, stored.shape, Quantization((scale,), (zero,))))
     assert reals.dtype == np.float32
     np.testing.assert_array_equal(reals.view(np.uint32), np.array(exact).view(np.uint32))
+
+
+def test_rescaling_of_64_bit_sums_by_hand() -> None:
+    """The factor is 3/4, in 15 bits 24576 / 2^15: 5 * 3/4 is 3.75, 2 * 3/4 * 2 is 3; halves go upwards."""
+    m = 3 << 29
+    x = np.array([5, -5, 2, -2, 2**40])
+    assert rescale_int64(x, m, 0).tolist() == [4, -4, 2, -1, 3 * 2**38]
+    assert rescale_int64(x, m, 1).tolist() == [8, -7, 3, -3, 3 * 2**39]
+    assert rescale_int64(np.array([2**20]), 2**31 - 1, -20).tolist() == [1]
+
+
+def test_whole_factors_of_64_bit_sums() -> None:
+    """Compare with Python's integers, of any length; halves go upwards."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 47, 2000)
+    x = rng.integers(-(2**47) + 1, 2**47, 2000) >> sizes
+    for factor in (2**-31, 3e-6, 0.4, 0.75, 1.5, 2.0**20):
+        m, shift = quantize_multiplier(factor)
+        down = 31 - shift
+        once = [(int(v) * m + (1 << (down - 1))) >> down for v in x]
+        right = max(-shift, 0)
+        first = [(int(v) * m + (1 << (30 - max(shift, 0)))) >> (31 - max(shift, 0)) for v in x]
+        twice = [(v + ((1 << right) >> 1)) >> right for v in first]
+        small = np.abs(np.array(once, np.float64)) < 2**31  # of larger results only the size matters
+        for found, wanted in ((rescale_whole, once), (rescale_upwards, twice)):
+            np.testing.assert_array_equal(found(x, m, shift)[small], np.array(wanted, object)[small])
+            assert (np.abs(found(x, m, shift)[~small]) >= 2**31 - 1).all()
