@@ -304,12 +304,13 @@ def flat_threads(count: int, workgroup: int = 64) -> Grid:
     return ceil_div(groups, rows) * workgroup, rows, 1
 
 
-def tile_grid(columns: int, rows: int, workgroup: int = 64) -> tuple[Grid, dict[str, int]]:
+def tile_grid(columns: int, rows: int, workgroup: int = 64, block: int = 0) -> tuple[Grid, dict[str, int]]:
     """Return threads and parameters for a grid of tiles, one for each invocation (lib/tiles.wgsl).
 
-    A workgroup takes up to 8 columns and as many rows as then fit: narrow grids waste no invocation.
+    A workgroup takes `block` columns, or up to 8 if that is 0, and as many rows as then fit: narrow grids
+    waste no invocation.
     """
-    block = min(8, workgroup, 1 << max(columns - 1, 0).bit_length())
+    block = block or min(8, workgroup, 1 << max(columns - 1, 0).bit_length())
     blocks = ceil_div(columns, block)
     groups = blocks * ceil_div(rows, workgroup // block)
     return flat_threads(groups * workgroup, workgroup), {"BLOCK": block, "BLOCKS": blocks}

@@ -229,6 +229,20 @@ def test_a_device_is_described_by_its_adapter(name: str, kind: str, parallel: in
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", (8, 8)),
+        ("llvmpipe (LLVM 15.0.6, 128 bits)", (4, 4)),
+        ("llvmpipe", None),
+        ("NVIDIA H200, 256 bits", None),
+    ],
+)
+def test_subgroups_of_lavapipe_are_its_vectors(name: str, sizes: tuple[int, int] | None) -> None:
+    info = DeviceInfo(name, "webgpu", "CPU", "a driver", "Vulkan", {}, ())
+    assert properties(info, [], {}, None).subgroup_sizes == sizes
+
+
 def test_the_contract_of_kernel_functions_has_every_property() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     _, _, contract = text.partition("\n## Contract of a kernel function\n")

@@ -108,6 +108,15 @@ def take_candidate(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
     monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
 
 
+def take_body(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """Make lowering take the first candidate with a kernel of that body."""
+
+    def chosen(candidates: Iterator[Candidate], device: DeviceProperties) -> Sequence[Kernel]:
+        return next(c.kernels for c in candidates if any(k.body == body for k in c.kernels))
+
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
+
+
 def over_loop_limit(backend: str) -> str:
     """Return a part of the reason why very long loops run on the host; empty if nothing limits them."""
     if backend == "cpu" or open_device(None, False).properties.max_loop_iterations is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from gpunn.backends.webgpu import shader
 from gpunn.backends.webgpu.lower import lower
-from gpunn.device import BASELINE
+from gpunn.device import BASELINE, SUBGROUPS
 from gpunn.kernel import Kernel
 from gpunn.model import Model
 from gpunn.types import Array, float32
@@ -34,6 +35,7 @@ def recurrent(*shapes: tuple[int, ...]) -> list[Array]:
 
 POSITIONS = np.random.default_rng(6).integers(0, 4, (1, 2, 3, 4)).astype(np.int32)
 MOVES = np.float32([[[0.5, 0.25, 0, 0.5], [0, 0.75, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]]])
+SHARING = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
 Case = tuple[str, list[Array], dict[str, Any], tuple[int, ...]]
 
 # op, inputs, attributes, which inputs are constant: every body in shaders/ that reals go through, with rows
@@ -83,6 +85,9 @@ CASES: list[Case] = [
     ("space_to_batch_nd", [half(1, 1, 3, 4, 3)], {"block_shape": (2, 2), "paddings": ((1, 0), (0, 0))}, ()),
     ("conv2d", [half(1, 2, 6, 7, 8), half(2, 13, 3, 3, 8), half(3, 13)], {"padding": "same"}, (1, 2)),
     ("conv2d", [half(1, 2, 6, 7, 3), half(2, 8, 3, 3, 3), half(3, 8)], {"activation": "relu"}, (1, 2)),
+    ("conv2d", [half(1, 2, 6, 7, 8), half(2, 30, 3, 3, 8), half(3, 30)], {"padding": "same"}, (1, 2)),
+    ("conv2d", [half(1, 2, 6, 7, 3), half(2, 32, 3, 3, 3), half(3, 32)], {"activation": "relu"}, (1, 2)),
+    ("conv2d", [half(1, 1, 6, 5, 8), half(2, 32, 1, 1, 8)], {}, (1,)),
     ("conv2d", [half(1, 1, 6, 5, 4), half(2, 4, 2, 2, 2)], {}, ()),
     *(("conv2d", [half(1, 1, h, 5, 8), half(2, 5, 1, 1, 8)], {}, (1,)) for h in (6, 1)),
     *(
@@ -189,8 +194,9 @@ def test_every_body_of_reals_has_a_case() -> None:
     root = Path(str(shader.shader_folder()))
     missing = {path.stem for path in root.glob("*.wgsl")} - OTHER_BODIES
     for op, inputs, attrs, constants in CASES:
-        kernels = lower(model_of(op, inputs, attrs, constants).operations[0], BASELINE)
-        missing -= {kernel.body for kernel in kernels if isinstance(kernel, Kernel)}
+        for device in (BASELINE, SHARING):
+            kernels = lower(model_of(op, inputs, attrs, constants).operations[0], device)
+            missing -= {kernel.body for kernel in kernels if isinstance(kernel, Kernel)}
     assert not missing, f"CASES has no operation that runs {', '.join(missing)} on float16"
 
 

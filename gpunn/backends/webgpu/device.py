@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -115,11 +116,21 @@ def properties(
     return DeviceProperties(
         features=frozenset(features),
         limits=limits,
-        subgroup_sizes=subgroup_sizes,
+        subgroup_sizes=subgroup_sizes or _lavapipe_subgroup(info.name),
         parallel_invocations=_PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
         software=info.kind == SOFTWARE,
         max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS if _LAVAPIPE in info.name.lower() else None,
     )
+
+
+def _lavapipe_subgroup(name: str) -> tuple[int, int] | None:
+    """Return the sizes of lavapipe's subgroups, which it does not tell, by the name of an adapter.
+
+    A subgroup is a vector of 32-bit lanes; "llvmpipe (LLVM 15.0.6, 256 bits)" has eight.
+    """
+    found = re.search(rf"{_LAVAPIPE}.*\b(\d+) bits", name.lower())
+    lanes = int(found[1]) // 32 if found else 0
+    return (lanes, lanes) if lanes else None
 
 
 def open_device(wanted: str | int | None, low_power: bool) -> Device:

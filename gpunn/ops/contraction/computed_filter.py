@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpunn.kernel import Kernel, Read, Scratch, ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.matmul import channel_reads
+from gpunn.ops.contraction.filter_packing import channel_reads
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.types import Shape

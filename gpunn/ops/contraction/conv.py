@@ -10,6 +10,7 @@ import numpy as np
 
 from gpunn.kernel import (
     Candidate,
+    Kernel,
     Unsupported,
     fits_i32,
 )
@@ -18,11 +19,13 @@ from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import depthwise_kernel, gradients
+from gpunn.ops.contraction.broadcast_tile import shared_product, shared_window, with_shared_rows
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.computed_filter import packed_reads
 from gpunn.ops.contraction.conv_tile import tile_kernel
+from gpunn.ops.contraction.filter_packing import channel_reads
 from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.matmul import channel_reads, product
+from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.prepared import Sums, constants_only, prepared
 from gpunn.ops.contraction.product_kernel import (
     Form,
@@ -83,14 +86,26 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         yield from _of_computed_filter(call, form)
         reason = "the filter is not a constant"
     else:
-        if form.window.pointwise and form.depth % 4 == 0:
-            rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
-            yield Candidate([product(call, rows, form.depth, channels)], "a product of matrices")
-        params = window_params(form.window, *form.spatial)
-        kernel = tile_kernel(call, form.window.size, params, channel_reads(call), "window", {})
-        yield Candidate([kernel], "tiles of pixels and channels")
+        yield from with_shared_rows(call, lambda: _shared(call, form), _of_constants(call, form))
         reason = "one output value an invocation"
     yield Candidate(real_sums(call, one_by_one(call, form, reason), form.boxes(call)), reason)
+
+
+def _of_constants(call: Call, form: Form) -> Iterator[Candidate]:
+    """Yield the ways in register tiles."""
+    if form.window.pointwise and form.depth % 4 == 0:
+        rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
+        yield Candidate([product(call, rows, form.depth, channels)], "a product of matrices")
+    params = window_params(form.window, *form.spatial)
+    kernel = tile_kernel(call, form.window.size, params, channel_reads(call), "window", {})
+    yield Candidate([kernel], "tiles of pixels and channels")
+
+
+def _shared(call: Call, form: Form) -> Kernel:
+    """Make the kernel of rows that subgroups share."""
+    if form.window.pointwise:
+        return shared_product(call, math.prod(call.y.shape[:3]), form.depth, call.y.shape[3])
+    return shared_window(call, form.window)
 
 
 def _of_computed_filter(call: Call, form: Form) -> Iterator[Candidate]:

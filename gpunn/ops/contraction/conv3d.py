@@ -27,7 +27,7 @@ from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.contraction.conv_tile import tile_kernel
-from gpunn.ops.contraction.matmul import pack_bias
+from gpunn.ops.contraction.filter_packing import pack_bias
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.chain import boxes, real_sums

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gpunn.kernel import Candidate, Kernel, Pack, Read, Scratch, Write, ceil_div, fits_i32, spans, vec_width
+from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write, ceil_div, fits_i32, spans, vec_width
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import gradients
+from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
+from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
@@ -23,33 +25,6 @@ from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
 from gpunn.types import Array, DType, Shape, TensorType
-
-
-def pack_filter(filter: Array) -> Array:
-    """Pack [O, ..., I] as [..., I, O padded to a multiple of COLUMNS]: output channels are the fast axis."""
-    matrix = filter.reshape(filter.shape[0], -1).T
-    return np.pad(matrix, [(0, 0), (0, -matrix.shape[1] % COLUMNS)])
-
-
-def pack_deep_filter(filter: Array) -> Array:
-    """Pack as pack_filter() does, with zeros behind the depth up to a multiple of 4."""
-    packed = pack_filter(filter)
-    return np.pad(packed, [(0, -packed.shape[0] % 4), (0, 0)])
-
-
-def pack_bias(bias: Array) -> Array:
-    """Pad [O] to a multiple of COLUMNS."""
-    return np.pad(bias, (0, -bias.size % COLUMNS))
-
-
-def channel_reads(call: Call, pack: Callable[[Array], Array] = pack_filter) -> tuple[Read, Read]:
-    """Return the packed filter (input 1) and bias (input 2, may be absent) of a call."""
-    bias = Read("bias", 2, 4, Pack(pack_bias)) if call.has(2) else Read("bias", None)
-    filter = call.input(1)
-    row = math.prod(filter.shape[1:])
-    depth = ceil_div(row, 4) * 4 if pack is pack_deep_filter else row
-    nbytes = ceil_div(filter.shape[0], COLUMNS) * COLUMNS * depth * filter.dtype.numpy.itemsize
-    return Read("w", 1, 4, Pack(pack), nbytes=nbytes), bias
 
 
 def product(
@@ -102,7 +77,8 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     rows = math.prod(call.y.shape[:-1])
     reason = "the filter is not a constant"
     if constants_only(call) and fits_i32(rows * depth):
-        yield Candidate([product(call, rows, depth, channels)], "a packed filter")
+        packed = Candidate([product(call, rows, depth, channels)], "a packed filter")
+        yield from with_shared_rows(call, lambda: shared_product(call, rows, depth, channels), (packed,))
         reason = "the filter as it is"
     yield Candidate(_plain(call, rows, depth, channels, reason), reason)
 

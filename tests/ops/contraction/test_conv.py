@@ -9,7 +9,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.types import Array
-from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random, take_body
 
 SAME, VALID = 0, 1  # TFLite schema, Padding
 
@@ -55,8 +55,14 @@ ATTRS: list[dict[str, Any]] = [
     ],
 )
 def test_conv2d(
-    backend: str, shape: tuple[int, ...], filter: tuple[int, ...], body: str, attrs: dict[str, Any]
+    backend: str,
+    shape: tuple[int, ...],
+    filter: tuple[int, ...],
+    body: str,
+    attrs: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    take_body(monkeypatch, body)
     bias = random(3, filter[0])
     assert run(backend, random(1, *shape), random(2, *filter), bias, attrs) == (
         "" if backend == "cpu" else body
@@ -69,8 +75,14 @@ def test_conv2d(
     [((1, 5, 7), 8, "matmul_tile"), ((2, 1, 3), 12, "matmul_row"), ((1, 4, 3), 6, "conv_direct")],
 )
 def test_a_pointwise_convolution_is_a_matrix_product(
-    backend: str, shape: tuple[int, int, int], depth: int, body: str, channels: int
+    backend: str,
+    shape: tuple[int, int, int],
+    depth: int,
+    body: str,
+    channels: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    take_body(monkeypatch, body)
     x, filter = random(1, *shape, depth), random(2, channels, 1, 1, depth)
     attrs = {"activation": "relu1"} if channels % 2 else {}
     bias = random(3, channels) if channels > 4 else None

@@ -1,0 +1,108 @@
+"""Products whose rows a subgroup shares (shaders/lib/broadcast_tile.wgsl), and when they come first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from gpunn.device import SUBGROUPS, DeviceProperties
+from gpunn.kernel import Candidate, Kernel, Param, Read, Write, ceil_div, nested, tile_grid, vec_width
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.filter_packing import BLOCK, STEP, block_extents, block_reads
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
+from gpunn.ops.kernels.window import Window, window_params
+
+SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup
+_GAIN = 2  # of full tiles over full register tiles on lavapipe: 1.6 with Mesa 22.3, 2.3 with Mesa 25
+_DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
+
+
+def with_shared_rows(
+    call: Call, kernel: Callable[[], Kernel], others: Iterable[Candidate]
+) -> Iterator[Candidate]:
+    """Yield ways to compute y [..., N], and the kernel of shared rows: before them where it is quicker."""
+    rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
+    deep = block_extents(call.input(1))[1] > _DEEPEST
+    first = not deep and _pays_off(rows, channels, call.device)
+    reason = f"{SHARED_ROWS} rows that a subgroup shares"
+    if first:
+        yield Candidate([kernel()], reason, frozenset({SUBGROUPS}))
+    yield from others
+    if not first and not deep and subgroup(call.device) and rows >= ROWS:
+        yield Candidate([kernel()], reason, frozenset({SUBGROUPS}))
+
+
+def subgroup(device: DeviceProperties) -> int:
+    """Return the invocations of a device's largest subgroups; 0 if rows cannot be shared in all of them."""
+    least, most = device.subgroup_sizes or (0, 0)
+    return most if least >= STEP and most <= WORKGROUP[0] else 0
+
+
+def _pays_off(rows: int, channels: int, device: DeviceProperties) -> bool:
+    """Tell whether a product is quicker than in register tiles, which are smaller.
+
+    It was measured where the CPU does the device's work. There must be tiles for the whole device, for sums
+    are not divided.
+    """
+    if subgroup(device) != STEP or not device.software:
+        return False
+
+    def computed(tile_rows: int, tile_channels: int) -> int:
+        return ceil_div(rows, tile_rows) * tile_rows * ceil_div(channels, tile_channels) * tile_channels
+
+    results = computed(SHARED_ROWS, BLOCK)
+    invocations = results // (4 * SHARED_ROWS)
+    return invocations >= device.parallel_invocations and results <= _GAIN * computed(ROWS, COLUMNS)
+
+
+def shared_product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
+    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias), for a constant filter."""
+    return _kernel(
+        call,
+        "matmul_broadcast",
+        {"K": depth},
+        {"ALIGNED": int(depth % STEP == 0)},
+        ceil_div(depth, STEP),
+        f"{rows} rows x depth {depth} x {channels} channels",
+    )
+
+
+def shared_window(call: Call, window: Window) -> Kernel:
+    """Compute a convolution with one group and a constant filter."""
+    _, height, width, depth = call.x.shape
+    params: dict[str, Param] = {**window_params(window, height, width), "C": depth}
+    if depth % STEP == 0:
+        loops = nested(*window.size, depth // STEP).iterations
+        return _kernel(call, "conv_broadcast", params, {}, loops, "window cells one after the other")
+    terms = depth * math.prod(window.size)
+    params |= {"K": terms, "inverse_c": 1 / depth, "inverse_kw": 1 / window.size[1]}
+    reason = "window cells and input channels in one row"
+    return _kernel(call, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
+
+
+def _kernel(
+    call: Call,
+    body: str,
+    params: Mapping[str, Param],
+    constants: Mapping[str, int],
+    loop_iterations: int,
+    reason: str,
+) -> Kernel:
+    rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
+    packed, depth = block_extents(call.input(1))
+    size = max(subgroup(call.device), STEP)
+    threads, grid = tile_grid(packed // 4, ceil_div(rows, SHARED_ROWS), WORKGROUP[0], size)
+    return Kernel(
+        body=body,
+        threads=threads,
+        workgroup=WORKGROUP,
+        reads=(Read("x", 0), *block_reads(call)),
+        writes=(Write(width=vec_width(channels)),),
+        params={**params, **grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4},
+        constants={"SPLITS": 1, **constants},
+        libraries=row_library(rows, channels),
+        functions=activation_function(call),
+        loop_iterations=loop_iterations,
+        reason=f"{reason}: {SHARED_ROWS} rows x 4 channels in registers, rows shared by {size} invocations",
+    )

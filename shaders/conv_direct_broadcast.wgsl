@@ -1,0 +1,33 @@
+//!use broadcast_tile window
+// Convolution over height and width for any number of input channels (3 of a photo, say), as a product whose rows, the
+// pixels, a subgroup shares (lib/broadcast_tile.wgsl). Its depth is that of all window cells and input channels
+// together: element k is input channel k % C of window cell k / C.
+// Expects x [batch, H, W, C]; w with the window cells, then the input channels, along its depth; p.C; p.K, the depth,
+// below 2^21; p.KW; p.inverse_c and p.inverse_kw: 1 / C and 1 / KW; what lib/broadcast_tile.wgsl and lib/window.wgsl
+// expect. An invocation computes 16 output pixels, along [batch, OH, OW] flattened, x 4 output channels.
+
+alias Start = Corner;
+alias Places = Starts;
+
+// An element of the windows: its distance from their corners, in rows, columns and elements of x.
+struct Step { row: u32, column: u32, distance: u32, inside: bool }
+
+fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, rank: u32) {
+  add_depth(sums, starts, p.DEPTH / STEP, q, rank);
+}
+
+fn start(m: u32) -> Start { return corner(m); }
+
+fn step_of(k: u32) -> Step {
+  let cell = u32((f32(k) + 0.5) * p.inverse_c);
+  let ky = u32((f32(cell) + 0.5) * p.inverse_kw);
+  let row = ky * p.DH;
+  let column = (cell - ky * p.KW) * p.DW;
+  return Step(row, column, (row * p.W + column) * p.C + k - cell * p.C, k < p.K);
+}
+
+fn factor_at(c: Corner, step: Step) -> T {
+  let inside = step.inside && c.row + step.row < p.H && c.column + step.column < p.W;
+  let i = (c.base + c.row * p.W + c.column) * p.C + step.distance;
+  return select(T(), load_x(select(0u, i, inside)), inside);
+}
