@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from gpunn import nnapi, vision
     from gpunn.comparison.compare import compare
     from gpunn.comparison.result import Comparison
+    from gpunn.compilation.tune import tune
     from gpunn.profiling import Profile, profile
     from gpunn.training.coreml import update
     from gpunn.training.gradients import gradients
     from gpunn.training.optimizers import SGD, Adam
     from gpunn.training.trainer import Progress, Trainer
+    from gpunn.tuning.result import Tuning
 
 __all__ = [
     "SGD",
@@ -76,6 +78,7 @@ __all__ = [
     "Stats",
     "TensorType",
     "Trainer",
+    "Tuning",
     "UnsupportedError",
     "compare",
     "dequantize",
@@ -86,6 +89,7 @@ __all__ = [
     "nnapi",
     "profile",
     "quantize",
+    "tune",
     "update",
     "vision",
 ]
@@ -98,10 +102,12 @@ _LATER = {
     "Progress": "gpunn.training.trainer",
     "SGD": "gpunn.training.optimizers",
     "Trainer": "gpunn.training.trainer",
+    "Tuning": "gpunn.tuning.result",
     "compare": "gpunn.comparison.compare",
     "gradients": "gpunn.training.gradients",
     "nnapi": "gpunn.nnapi",
     "profile": "gpunn.profiling",
+    "tune": "gpunn.compilation.tune",
     "update": "gpunn.training.coreml",
     "vision": "gpunn.vision",
 }

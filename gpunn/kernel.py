@@ -211,12 +211,14 @@ class Candidate:
     """One of several ways to compute an operation: kernels for consecutive dispatches.
 
     `reason` names the way and says what speaks for it. `needs`: features that the device must have
-    (gpunn.device).
+    (gpunn.device). `fallback`: it takes many times as long as the others and is for devices that support none
+    of these, so nobody measures it beside them.
     """
 
     kernels: Sequence[Kernel]
     reason: str
     needs: frozenset[str] = frozenset()
+    fallback: bool = False
 
 
 # A kernel function's result: a dispatch, consecutive ones, or ways to choose from, the preferred one first.

@@ -53,7 +53,7 @@ def test_on_the_cpu() -> None:
 @pytest.mark.parametrize("timestamps", [True, False])
 def test_on_the_gpu(gpu: str, timestamps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not timestamps:
-        monkeypatch.setattr("gpunn.backends.webgpu.recorder.TIMESTAMPS", "a feature that no device has")
+        monkeypatch.setattr("gpunn.backends.webgpu.stopwatch.TIMESTAMPS", "a feature that no device has")
     found = gpunn.profile(small_model(), backend=gpu, runs=6)
     check(found)
     assert found.method == ("timestamps" if timestamps else "submissions")
@@ -75,7 +75,7 @@ def test_a_traced_run_gives_the_same_state_and_counts_every_dispatch(gpu: str) -
 
 
 def test_more_dispatches_than_a_query_set_holds(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpunn.backends.webgpu.recorder._PASSES", 2)
+    monkeypatch.setattr("gpunn.backends.webgpu.stopwatch._PASSES", 2)
     model = Model("chain")
     y = model.input("x", float32(4))
     for _ in range(5):

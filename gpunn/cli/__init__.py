@@ -20,6 +20,7 @@ from gpunn.cli.inspect import inspect
 from gpunn.cli.paths import remove_copies, said
 from gpunn.cli.profile import profile
 from gpunn.cli.show import remark
+from gpunn.cli.tune import tune
 from gpunn.errors import GpunnError
 
 EXIT_ERROR = 2
@@ -36,6 +37,7 @@ app.command(short_help="Compare the answers of backends, layer by layer.")(compa
 app.command(cls=BenchCommand, short_help="Measure latency and throughput, beside other libraries.")(bench)
 app.command(short_help="Show a model's operators, shapes, placement and memory.")(inspect)
 app.command(short_help="Show the time of every operation of a model.")(profile)
+app.command(short_help="Measure and remember the quickest kernels for a model.")(tune)
 app.command(short_help="List GPU adapters and the CPU, with their limits.")(devices)
 
 

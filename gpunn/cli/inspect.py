@@ -20,6 +20,7 @@ from gpunn.cli.show import (
     DeviceName,
     ModelFile,
     Relaxed,
+    Shapes,
     input_shapes,
     json_text,
     plain,
@@ -42,15 +43,7 @@ def inspect(
         bool,
         typer.Option("--plan", help="Also list each GPU dispatch: kernel body, grid, why this variant."),
     ] = False,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape",
-            metavar="NAME=N,N,...",
-            show_default=False,
-            help="Another shape for an input than the file has; may be given for several inputs.",
-        ),
-    ] = None,
+    shapes: Shapes = None,
     wgsl: Annotated[
         int | None,
         typer.Option(

@@ -56,6 +56,15 @@ Relaxed = Annotated[
         help="Store float32 intermediates and weights as float16: half the memory, less accurate.",
     ),
 ]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=N,N,...",
+        show_default=False,
+        help="Another shape for an input than the file has; may be given for several inputs.",
+    ),
+]
 WIDE = 10**6  # columns of a file or a pipe, where nothing is broken, shortened or left out
 
 

@@ -13,13 +13,12 @@ from gpunn.comparison.arrays import SUFFIXES, read_arrays
 from gpunn.comparison.classes import true_class
 from gpunn.errors import FormatError, ModelError
 from gpunn.files import Skipped, files_in
-from gpunn.graph.consumers import consumers
+from gpunn.graph.draw import drawn, drawn_range
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.operation import Operand
 from gpunn.graph.pixels import Numbers
 from gpunn.graph.reshape import as_input
-from gpunn.ops.fixed_point.affine import LIMITS
-from gpunn.types import Array, DType
+from gpunn.types import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,63 +57,27 @@ def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
     table, else 0 to 9. bool: both. All are evenly distributed. Raises ModelError for inputs of strings, and
     where no integer is allowed.
     """
-    ranges = {o: _range(model, o) for o in model.inputs}
+    ranges = {o: drawn_range(model, o) for o in model.inputs}
     parts = [f"{o.name} {o.type} in {low:g} to {high:g}" for o, (low, high) in ranges.items()]
-    drawn = (_draw(ranges, seed + number, number) for number in range(count))
-    return Source(f"random, seed {seed}: {', '.join(parts)}", drawn, count)
+    samples = (_draw(ranges, seed + number, number) for number in range(count))
+    return Source(f"random, seed {seed}: {', '.join(parts)}", samples, count)
 
 
 def random_photos(model: Graph, wanted: vision.PhotoInput, count: int, seed: int) -> Source:
     """Draw seeded random pixels, evenly distributed, in the form that a model takes."""
 
-    def drawn() -> Iterator[Sample]:
+    def samples() -> Iterator[Sample]:
         for number in range(count):
             pixels = np.random.default_rng(seed + number).integers(0, 256, wanted.type.shape, np.uint8)
             yield Sample(completed(model, [wanted.stored(pixels)]), (f"random {number}",))
 
-    return Source(f"random pixels, seed {seed}, as {wanted.type}", drawn(), count)
-
-
-def _range(model: Graph, operand: Operand) -> tuple[float, float]:
-    type = operand.type
-    if type.dtype is DType.STRING:
-        raise ModelError(f"input {operand.name!r} takes strings, which are not drawn at random: give inputs")
-    if type.quantization is not None and type.dtype in LIMITS:
-        return LIMITS[type.dtype]
-    if type.dtype in (DType.FLOAT32, DType.FLOAT16):
-        return (0, 1) if type.rank == 4 and type.shape[3] == 1 else (-1, 1)
-    if type.dtype is DType.COMPLEX64:
-        return -1, 1
-    if type.dtype is DType.BOOL:
-        return 0, 1
-    bounds = (bound for reader in consumers(model).get(operand, []) for bound in _bounds(reader, operand))
-    bound = min(bounds, default=10)
-    if bound < 1 and type.size:
-        raise ModelError(f"no value of input {operand.name!r} is allowed: it counts what is empty")
-    return 0, max(bound - 1, 0)
-
-
-def _bounds(reader: Operation, operand: Operand) -> Iterator[int]:
-    """Return exclusive bounds of integers that an operation checks, for example of indices."""
-    for guard, guarded in reader.guarded:
-        if guarded is operand:
-            yield from (r.stop for r in guard.ranges(reader.call()) if r.stop < 2**31)
+    return Source(f"random pixels, seed {seed}, as {wanted.type}", samples(), count)
 
 
 def _draw(ranges: Mapping[Operand, tuple[float, float]], seed: int, number: int) -> Sample:
     generator = np.random.default_rng(seed)
-    arrays = []
-    for operand, (low, high) in ranges.items():
-        dtype, shape = operand.type.dtype, operand.type.shape
-        if dtype in (DType.FLOAT32, DType.FLOAT16):
-            arrays.append(generator.uniform(low, high, shape).astype(dtype.numpy))
-        elif dtype is DType.COMPLEX64:
-            parts = generator.uniform(low, high, (2, *shape))
-            arrays.append((parts[0] + 1j * parts[1]).astype(dtype.numpy))
-        else:
-            drawn = generator.integers(int(low), int(high), shape, endpoint=True)
-            arrays.append(drawn.astype(dtype.numpy))
-    return Sample(tuple(arrays), (f"random {number}",))
+    arrays = tuple(drawn(operand.type, bounds, generator) for operand, bounds in ranges.items())
+    return Sample(arrays, (f"random {number}",))
 
 
 def file_source(

@@ -38,6 +38,7 @@ from gpunn.types import Array, TensorType
 
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device
+    from gpunn.tuning.tuner import Tuner
 
 
 ROUNDS_AHEAD = 64  # of a loop whose end only a run tells, before the host asks whether there are more
@@ -57,7 +58,8 @@ class Settings:
     """The way in which all programs of a compilation are made: for a device, or for the CPU backend if None.
 
     At most `frames` submitted runs have not ended. relaxed: see gpunn.passes.relax. threads: of large
-    products on the host, see blas.choose_threads(). limits: what each program may take.
+    products on the host, see blas.choose_threads(). limits: what each program may take. tuner: chooses among
+    several kernels of an operation; None: the rule does.
     """
 
     gpu: Device | None
@@ -65,6 +67,7 @@ class Settings:
     relaxed: bool = False
     threads: int | None = None
     limits: Limits = UNLIMITED
+    tuner: Tuner | None = None
 
 
 @rare_collections()
@@ -100,7 +103,9 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
             placements = partition(ready, None)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
-            placements = _placed_on_gpu(ready, settings.gpu, {made[o]: found for o, found in loops.items()})
+            placements = _placed_on_gpu(
+                ready, settings.gpu, settings.tuner, {made[o]: found for o, found in loops.items()}
+            )
         placements, joined = join(ready, placements)
         plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
@@ -113,14 +118,20 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
 
 
 def _placed_on_gpu(
-    graph: Graph, gpu: Device, lowered: Mapping[Operation, tuple[Kernel, ...] | str]
+    graph: Graph,
+    gpu: Device,
+    tuner: Tuner | None,
+    lowered: Mapping[Operation, tuple[Kernel, ...] | str],
 ) -> tuple[Placement, ...]:
     """Return the placements of a graph on a GPU; those that are `lowered` have their kernels already."""
     from gpunn.backends.webgpu.lower import lower
 
+    others = (o for o in graph.operations if o not in lowered and not o.definition.alias)
+    decisions = {} if tuner is None else tuner.decisions(others)
+
     def place(operation: Operation) -> tuple[Kernel, ...] | str:
         check()
-        return lowered.get(operation) or lower(operation, gpu.properties)
+        return lowered.get(operation) or lower(operation, gpu.properties, decisions.get(operation))
 
     return partition(graph, place)
 

@@ -24,10 +24,12 @@ from gpunn.compilation.sections import Section
 from gpunn.errors import DeviceError, ModelError
 from gpunn.garbage import rare_collections
 from gpunn.graph.graph import Graph
+from gpunn.limits import Limits
 from gpunn.performance import Capabilities, Energy, PerformanceInfo, best, measure, remembered
 
 if TYPE_CHECKING:
     from gpunn.backends.webgpu.device import Device
+    from gpunn.tuning.tuner import Tuner
 
 BACKENDS = ("auto", "webgpu", "cpu")
 
@@ -87,7 +89,8 @@ def _compiled(
     gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
     given = [n for n in (limit, model.limits.device_bytes) if n is not None]
     limits = replace(model.limits, device_bytes=min(given, default=None))
-    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limits))
+    tuner = None if gpu is None or purpose is not Preference.SUSTAINED_SPEED else _tuner(gpu, limits)
+    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limits, tuner))
     made = compilation(model, build, gpu, frames)
     chosen = None if gpu is None else gpu.info.name
     made.recipe = partial(
@@ -101,6 +104,13 @@ def _compiled(
         device_memory_limit=limit,
     )
     return made
+
+
+def _tuner(gpu: Device, limits: Limits) -> Tuner:
+    """Return a tuner; under a limit of compile_seconds it takes what is known and measures nothing."""
+    from gpunn.tuning.tuner import Tuner
+
+    return Tuner(gpu, limit=limits.device_bytes, measures=limits.compile_seconds is None)
 
 
 def _purpose(preference: Preference | str | None) -> Preference:

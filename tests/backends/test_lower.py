@@ -169,6 +169,21 @@ def test_the_first_candidate_that_a_device_supports_is_taken() -> None:
     assert choose(ways([]), BASELINE) == [KERNEL, KERNEL]
 
 
+def test_others_may_decide_among_the_candidates_that_a_device_supports() -> None:
+    slow = Candidate([KERNEL] * 4, "one value an invocation", fallback=True)
+    offered: list[list[str]] = []
+
+    def decide(supported: Sequence[Candidate]) -> Sequence[Kernel]:
+        offered.append([candidate.reason for candidate in supported])
+        return supported[-1].kernels
+
+    roomy = replace(BASELINE, limits={**DEFAULT_LIMITS, "max-compute-workgroup-storage-size": 1 << 15})
+    assert choose(iter((*ways([]), slow)), roomy, decide) == [KERNEL, KERNEL]
+    assert choose(iter((*ways([]), slow)), BASELINE, decide) == [KERNEL, KERNEL]
+    assert choose(iter((slow, slow)), BASELINE, decide) == [KERNEL] * 4
+    assert offered == [["one pass", "two passes"]], "a single one needs no decision"
+
+
 def test_if_no_candidate_fits_the_reason_names_each() -> None:
     first_two = (candidate for candidate, _ in zip(ways([]), range(2), strict=False))
     assert choose(first_two, replace(BASELINE, features=frozenset({SUBGROUPS}))) == (

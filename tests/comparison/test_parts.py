@@ -98,7 +98,7 @@ def test_a_profile_has_all_operations(
     backend: str, timestamps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not timestamps:
-        monkeypatch.setattr("gpunn.backends.webgpu.recorder.TIMESTAMPS", "a feature that no device has")
+        monkeypatch.setattr("gpunn.backends.webgpu.stopwatch.TIMESTAMPS", "a feature that no device has")
     found = gpunn.profile(gpunn.load(model_file()), SAMPLES[:1], backend=backend, runs=4)
     count = litert_run(model_file(), SAMPLES[:1])[0].size
     assert [(row.op, row.shape) for row in found.rows] == layers(count)

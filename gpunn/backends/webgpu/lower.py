@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from gpunn.backends.webgpu.accessors import PACKED_TYPES, PAIRED_TYPES, WORD_TYPES
@@ -23,11 +23,17 @@ from gpunn.types import TensorType
 
 _COMPUTED = (Lifetime.TEMPORARY, Lifetime.VARIABLE)
 
+# Chooses among several candidates that a device supports, and returns the kernels of one.
+Decide = Callable[[Sequence[Candidate]], Sequence[Kernel]]
 
-def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] | str:
+
+def lower(
+    operation: Operation, device: DeviceProperties, decide: Decide | None = None
+) -> tuple[Kernel, ...] | str:
     """Return the kernels of an operation, or why a device with these properties cannot run it.
 
-    Raises ModelError if a constant contains values that the op must refuse.
+    decide: chooses among several candidates; None: the first one is taken, as in loops and in operations
+    that are computed in parts. Raises ModelError if a constant contains values that the op must refuse.
     """
     definition = operation.definition
     if definition in (while_loop, some_rounds):
@@ -51,7 +57,7 @@ def lower(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     try:
         guards = in_segments(call, [guard.kernel(call) for guard in computed])
         parts = _in_parts(call, definition.division, kernel) if large and definition.division else ()
-        chosen = _objection(guards, device) or parts or _choose(call, kernel(call))
+        chosen = _objection(guards, device) or parts or _choose(call, kernel(call), decide)
     except Unsupported as unsupported:
         chosen = str(unsupported)
     if isinstance(chosen, str):
@@ -79,29 +85,49 @@ def _in_parts(call: Call, divide: Divide, kernel: KernelFunction) -> tuple[Kerne
         return ()
 
 
-def _choose(call: Call, kernels: Kernels) -> Sequence[Kernel] | str:
+def candidates(operation: Operation, device: DeviceProperties) -> tuple[Candidate, ...]:
+    """Return the candidates among which lower() lets others decide: two or more, or none at all."""
+    found: list[Candidate] = []
+
+    def note(supported: Sequence[Candidate]) -> Sequence[Kernel]:
+        found.extend(supported)
+        return supported[0].kernels
+
+    lower(operation, device, note)
+    return tuple(found)
+
+
+def _choose(call: Call, kernels: Kernels, decide: Decide | None = None) -> Sequence[Kernel] | str:
     """Choose what the call's device runs, with tensors over its limit of a binding in segments."""
-    return choose(segmented(call, kernels), call.device)
+    return choose(segmented(call, kernels), call.device, decide)
 
 
-def choose(kernels: Kernels, device: DeviceProperties) -> Sequence[Kernel] | str:
-    """Choose what a device runs: of several candidates the first that it supports, or why it supports none.
+def choose(
+    kernels: Kernels, device: DeviceProperties, decide: Decide | None = None
+) -> Sequence[Kernel] | str:
+    """Choose what a device runs, or say why it can run none of the candidates.
 
-    No other function chooses: here a tuner can measure the candidates that a device supports.
+    Of several that it supports, take the first, or what `decide` says. No other function chooses.
     """
     if isinstance(kernels, Kernel):
         kernels = (kernels,)
     if not isinstance(kernels, Iterator):
         return _objection(kernels, device) or kernels
     refused: list[tuple[str, str]] = []
+    supported: list[Candidate] = []
     try:
         for candidate in kernels:
             objection = _missing(candidate, device) or _objection(candidate.kernels, device)
-            if not objection:
+            if objection:
+                refused.append((f"{candidate.reason}: ", objection))
+            elif decide is None:
                 return candidate.kernels
-            refused.append((f"{candidate.reason}: ", objection))
+            elif not (candidate.fallback and supported):
+                supported.append(candidate)
     except Unsupported as unsupported:
         refused.append(("", str(unsupported)))
+    if decide is not None and supported:
+        return decide(supported) if len(supported) > 1 else supported[0].kernels
     if len(refused) == 1:
         return refused[0][1]
     return "; ".join(way + objection for way, objection in refused) or "no candidate is offered"

@@ -14,6 +14,7 @@ from gpunn.backends.interrupt import check, check_not_reentered, holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.executor import Executor
 from gpunn.backends.webgpu.held import Held
+from gpunn.backends.webgpu.native import Dispatch
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.run import Run
 from gpunn.errors import DeviceError
@@ -64,6 +65,11 @@ class WebGpuProgram:
     def constants(self) -> Mapping[Hashable, int]:
         """Return the bytes of each constant."""
         return self._executor.constants
+
+    @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """Return the dispatches of a run, in their order."""
+        return tuple(dispatch for stage in self._executor.stages for dispatch in stage.dispatches)
 
     def submit(self, inputs: Sequence[Array]) -> Run:
         while True:

@@ -88,7 +88,8 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
     else:
         yield from with_shared_rows(call, lambda: _shared(call, form), _of_constants(call, form))
         reason = "one output value an invocation"
-    yield Candidate(real_sums(call, one_by_one(call, form, reason), form.boxes(call)), reason)
+    kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
+    yield Candidate(kernels, reason, fallback=True)
 
 
 def _of_constants(call: Call, form: Form) -> Iterator[Candidate]:

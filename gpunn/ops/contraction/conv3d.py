@@ -127,7 +127,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
         yield Candidate([*copies, kernel], reason)
     reason = "one output cell an invocation"
     parts = boxes((rows, width, channels), call.device.max_loop_iterations)
-    yield Candidate(real_sums(call, _cell_kernel(call, reason), parts), reason)
+    yield Candidate(real_sums(call, _cell_kernel(call, reason), parts), reason, fallback=True)
 
 
 def _packed(call: Call) -> tuple[Read, Read]:

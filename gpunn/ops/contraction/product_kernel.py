@@ -118,7 +118,8 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
         elif call.input(1).dtype in MIXED and 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
             yield Candidate(_by_planes(call, form, how, terms), "upper and lower bytes")
             reason = "one value at a time"
-    yield Candidate(of_integers(call, one_by_one(call, form, reason), terms, how, form.boxes(call)), reason)
+    kernels = of_integers(call, one_by_one(call, form, reason), terms, how, form.boxes(call))
+    yield Candidate(kernels, reason, fallback=True)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:

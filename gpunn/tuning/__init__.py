@@ -1,0 +1,1 @@
+"""The choice among candidates of kernel functions by measuring them on the device."""

@@ -1,0 +1,71 @@
+"""Records that are kept: in this process, and in a file of the user's cache folder (gpunn.cache)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpunn import cache
+from gpunn.cache import DAMAGE, CacheFile, Key
+from gpunn.tuning.result import Record
+
+MAX_BYTES = 1 << 21  # of a file
+MAX_RECORDS = 4096  # in a file: the last ones that were measured; each has some hundred bytes
+MAX_REASON = 200  # characters of why a candidate was dropped
+
+_known: dict[tuple[Key, Path], dict[str, Record]] = {}
+
+
+class Records:
+    """The records for an adapter by the keys of calls; threads take turns (see Tuner)."""
+
+    def __init__(self, key: Key, folder: Path | None = None) -> None:
+        """Read what is known. folder: instead of cache_folder()."""
+        folder = folder or cache.cache_folder()
+        self._file = CacheFile(folder, "tuning", key, MAX_BYTES)
+        self._here = _known.setdefault((key, folder), {})
+        for name, record in self._stored().items():
+            self._here.setdefault(name, record)
+
+    def get(self, key: str, count: int) -> Record | None:
+        """Return the record of a call with that many candidates; None if there is none."""
+        found = self._here.get(key)
+        return found if found is not None and len(found.seconds) == count else None
+
+    def remember(self, key: str, record: Record) -> None:
+        """Keep a record in this process."""
+        self._here[key] = record
+
+    def store(self, records: Mapping[str, Record]) -> None:
+        """Write records into the file, beside those that other processes have stored there."""
+        together = {k: v for k, v in self._stored().items() if k not in records}
+        together.update(records)
+        last = list(together.items())[-MAX_RECORDS:]
+        self._file.write({"records": {key: _entry(record) for key, record in last}})
+
+    def _stored(self) -> dict[str, Record]:
+        document = self._file.read()
+        try:
+            entries = {} if document is None else document["records"]
+            return {str(key): _record(entry) for key, entry in entries.items()}
+        except DAMAGE:
+            return {}
+
+
+def _entry(record: Record) -> list[Any]:
+    return [record.chosen, record.seconds, [reason[:MAX_REASON] for reason in record.dropped]]
+
+
+def _record(entry: Any) -> Record:
+    """Convert an entry of a file; raise ValueError or TypeError for an invalid one."""
+    chosen, seconds, dropped = entry
+    if type(chosen) is not int or not 0 <= chosen < len(seconds) or len(seconds) != len(dropped):
+        raise ValueError(f"{chosen!r} is no candidate")
+    for number in seconds:
+        if number is not None and not (isinstance(number, float) and 0 <= number < math.inf):
+            raise ValueError(f"{number!r} is no time")
+    if seconds[chosen] is None or dropped[chosen]:
+        raise ValueError("a candidate was chosen that cannot be")
+    return Record(chosen, tuple(seconds), tuple(map(str, dropped)))

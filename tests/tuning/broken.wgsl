@@ -1,0 +1,3 @@
+// A body that no compiler takes.
+
+fn compute(i: u32) { nothing }

@@ -1,0 +1,51 @@
+"""A made-up op with several candidates: much or little needless work, a wrong one, a rejected one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gpunn.custom import Call, Candidate, Kernel, Read, like, op
+from gpunn.kernel import flat_threads
+from gpunn.model import Model
+from gpunn.types import Array, float32
+
+HERE = Path(__file__).parent
+SIZE = 1 << 16  # elements, so that a call is not too small
+WAYS = ["slow"]  # the candidates that are offered, in this order
+_ROUNDS = {"slow": 300, "slower": 600, "quick": 1, "wrong": 1, "broken": 1}
+
+
+def _kernel(call: Call, way: str) -> Kernel:
+    return Kernel(
+        body=str(HERE / f"{'broken' if way == 'broken' else 'rounds'}.wgsl"),
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0),),
+        params={"count": call.x.size, "rounds": _ROUNDS[way], "error": 0.25 if way == "wrong" else 0.0},
+        loop_iterations=_ROUNDS[way],
+        reason=f"the {way} one",
+    )
+
+
+def _kernels(call: Call) -> Iterator[Candidate]:
+    for way in WAYS:
+        yield Candidate([_kernel(call, way)], way)
+
+
+@op(like, _kernels)
+def plus_one(x: Array) -> Array:
+    """Compute x + 1."""
+    return np.asarray(x + 1)
+
+
+def model(calls: int = 1, size: int = SIZE) -> Model:
+    """Return a model that adds 1 several times."""
+    made = Model("sum")
+    y = made.input("x", float32(size), open=[0])
+    for number in range(calls):
+        (y,) = made.add(plus_one, [y], origin=f"call {number}")
+    made.output(y)
+    return made

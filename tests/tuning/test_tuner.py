@@ -1,0 +1,159 @@
+"""The tuner: what it takes, what it drops, and what it does not even measure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpunn
+from gpunn.backends.webgpu import stopwatch
+from gpunn.limits import Limits
+from gpunn.tuning import calls, measurement
+from gpunn.types import float32
+from tests.tuning.candidates import SIZE, model
+
+Offer = Callable[..., None]
+FAST, SUSTAINED = gpunn.Preference.FAST_SINGLE_ANSWER, gpunn.Preference.SUSTAINED_SPEED
+X = np.linspace(-1, 1, SIZE, dtype=np.float32)
+
+
+def bodies(made: gpunn.Model, gpu: str, preference: gpunn.Preference) -> list[str]:
+    """Compile and run; return the first words of the reasons of the kernels that ran."""
+    with made.compile(gpu, preference) as compiled:
+        y = compiled(X)
+        np.testing.assert_allclose(y, X + len(made.operations), atol=1e-5)
+        return [row.kernel.reason.split(" one")[0] for row in compiled.plan_rows()]
+
+
+@pytest.mark.parametrize("timestamps", [True, False])
+def test_the_quickest_candidate_is_taken(
+    gpu: str, offer: Offer, timestamps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not timestamps:
+        monkeypatch.setattr(stopwatch, "TIMESTAMPS", "a feature that no device has")
+    offer("slow", "slower", "quick")
+    assert bodies(model(), gpu, FAST) == ["the slow"]
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
+    found = gpunn.tune(model())
+    assert found.method == ("timestamps" if timestamps else "submissions")
+    (call,) = found.calls
+    slow, slower, quick = (way.seconds for way in call.ways)
+    assert slow and slower and quick and quick < slow
+    assert call.gain == slow / quick
+
+
+def test_the_kernel_says_what_was_measured(gpu: str, offer: Offer) -> None:
+    offer("slow", "quick")
+    with model().compile(gpu, SUSTAINED) as compiled:
+        (row,) = compiled.plan_rows()
+    assert row.kernel.reason.startswith("the quick one; measured: slow ")
+    assert ", quick " in row.kernel.reason and row.kernel.reason.endswith(" ms")
+
+
+def test_the_first_candidate_stays_unless_another_one_is_clearly_quicker(
+    gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurement, "MARGIN", 1e-6)
+    offer("slow", "quick")
+    assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"), [("wrong", "a result is off by 0.25, and "), ("broken", "broken.wgsl:3")]
+)
+def test_candidates_that_are_wrong_or_rejected_are_dropped(
+    gpu: str, offer: Offer, bad: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    offer("slower", bad, "slow")
+    with caplog.at_level(logging.WARNING, "gpunn"):
+        assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
+    (message,) = caplog.messages
+    assert message.startswith(f"plus_one (call 0): {bad}: ") and reason in message
+    (call,) = gpunn.tune(model()).calls
+    assert [reason in way.dropped for way in call.ways] == [False, True, False]
+    assert call.chosen == 2
+
+
+def test_equal_calls_are_measured_once(gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer("slow", "quick")
+    measured: list[str] = []
+    record = measurement.Bench.record
+    monkeypatch.setattr(
+        measurement.Bench, "record", lambda s, o, c: measured.append(o.origin) or record(s, o, c)
+    )
+    told: list[tuple[str, int, int | None]] = []
+    found = gpunn.tune(model(3), progress=lambda *what: told.append(what))
+    assert measured == ["call 0"]
+    assert [call.origins for call in found.calls] == [("call 0", "call 1", "call 2")]
+    assert told == [("tuning", 0, 1), ("tuning", 1, 1)]
+    assert bodies(model(3), gpu, SUSTAINED) == ["the quick"] * 3
+    with model().compile(gpu, SUSTAINED) as compiled:  # other shapes are other calls
+        compiled(X[: SIZE - 64])
+    assert len(measured) == 2
+
+
+def test_small_calls_and_single_candidates_follow_the_rule(
+    gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("nothing should be measured")
+
+    monkeypatch.setattr(measurement.Bench, "record", refuse)
+    offer("slow", "quick")
+    small = gpunn.tune(model(size=calls.LEAST_WORK // 3 - 1))
+    assert (small.small, small.calls) == (1, ())
+    offer("slow")
+    assert bodies(model(), gpu, SUSTAINED) == ["the slow"]
+
+
+def test_candidates_beside_a_very_long_one_are_not_tried(
+    gpu: str, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurement, "TOO_LONG", 0.0)
+    offer("slow", "quick")
+    (call,) = gpunn.tune(model()).calls
+    assert call.chosen == 0 and call.ways[0].seconds and call.ways[1].seconds is None
+
+
+def test_under_a_limit_of_compile_seconds_nothing_is_measured(gpu: str, offer: Offer) -> None:
+    offer("slow", "quick")
+    made = model()
+    made.limits = Limits(compile_seconds=100.0)
+    assert bodies(made, gpu, SUSTAINED) == ["the slow"]
+    gpunn.tune(made)
+    assert bodies(made, gpu, SUSTAINED) == ["the quick"], "what is known is used"
+
+
+def test_if_memory_runs_out_the_candidate_is_dropped_for_now(gpu: str, offer: Offer) -> None:
+    offer("slow", "quick")
+    made = model()
+    need = gpunn.memory()
+    taken = max((m.total for m in need), default=0)
+    with pytest.raises(gpunn.LimitError):
+        made.compile(gpu, SUSTAINED, device_memory_limit=taken)
+    assert bodies(made, gpu, SUSTAINED) == ["the quick"]
+
+
+def test_two_compilations_in_a_process_choose_the_same(gpu: str, offer: Offer) -> None:
+    offer("slow", "quick")
+    with model().compile(gpu, SUSTAINED) as one, model().compile(gpu, SUSTAINED) as other:
+        assert one(X).tobytes() == other(X).tobytes()
+        chosen = [[row.kernel.reason for row in compiled.plan_rows()] for compiled in (one, other)]
+    assert chosen[0] == chosen[1]
+
+
+def test_a_worker_process_tunes_too(gpu: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    made = gpunn.Model("rows")
+    x = made.input("x", float32(1, 8, 8, 32))
+    weights = np.random.default_rng(1).uniform(-1, 1, (64, 1, 1, 32)).astype(np.float32)
+    made.output(*made.add("conv2d", [x, made.constant("w", weights)]))
+    image = np.random.default_rng(0).uniform(-1, 1, (1, 8, 8, 32)).astype(np.float32)
+    with made.compile(gpu, SUSTAINED, isolate=True) as compiled:
+        assert len(list((folder / "gpunn").glob("tuning-*.json"))) == 1
+        np.testing.assert_allclose(compiled(image), image @ weights.reshape(64, 32).T, atol=1e-4)
+        assert "measured: " in compiled.plan_rows()[0].kernel.reason
