@@ -1,18 +1,9 @@
+//!use words
 // Rounds of a loop: one workgroup runs the kernels of its body one after the other, on operands in memory and
 // constants in a table, with a word for each element, two for int64 (gpunn/backends/webgpu/loop_shader.py).
 // Expects memory and table, as memory_data and table_data; what the kernel brings and every invocation calls:
 // begin_loop(local), goes_on(local), which tells all the same, run_round(local), end_loop(local, more); p.rounds, the
 // most that there are; p.first and p.last, 1 in the first and the last dispatch of a loop.
-
-fn entry(place: u32) -> u32 { return u32(table_data[place]); }
-
-fn copy_words(to: u32, place: u32, count: u32, local: u32) {
-  for (var i = local; i < count; i += WX) { memory_data[to + i] = memory_data[place + i]; }
-}
-
-fn take_words(to: u32, place: u32, count: u32, local: u32) {
-  for (var i = local; i < count; i += WX) { memory_data[to + i] = table_data[place + i]; }
-}
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(@builtin(local_invocation_id) local: vec3<u32>) {

@@ -106,13 +106,19 @@ class BundleWriter:
     def _copy(self, tensor: Tensor, back: bool) -> None:
         """Append the copy of a tensor from its place in an arena to memory, or back."""
         slot, place, dtype = self.slots[tensor], self.memory.place(tensor), tensor.type.dtype
-        data = f"arena{self._arenas.setdefault(slot.arena, len(self._arenas))}_data"
-        count = count_words(tensor)
+        arena = f"arena{self._arenas.setdefault(slot.arena, len(self._arenas))}_data"
         if dtype.numpy.itemsize >= _WORD:
-            dtype = DType.INT32
+            count = ceil_div(count_words(tensor), 4)
+            sides = f"{MEMORY}_data[(place >> 2u) + i]", f"{arena}[(first >> 2u) + i]"
+            statement = " = ".join(sides[::-1] if back else sides) + ";"
         elif back:
             count = ceil_div(tensor.type.nbytes, _WORD)
-        statement = (packing if back else unpacking)(dtype, data, "place", "first + ")
+            word = f"bitcast<i32>({packing(dtype, 'place')})"
+            statement = f"{arena}[(first + i) >> 2u][(first + i) & 3u] = {word};"
+        else:
+            count = tensor.type.size
+            word = f"{arena}[(first + ({{0}})) >> 2u][(first + ({{0}})) & 3u]"
+            statement = unpacking(dtype, word, "place")
         loop = f"for (var i = local.x; i < {HOLE}; i += WX) {{ {statement} }}"
         text = f"{{ let place = {HOLE}; let first = {HOLE}; {loop} }}"
         numbers = unsigned(place, slot.offset // _WORD, count)
@@ -141,9 +147,8 @@ class BundleWriter:
         word = DType.INT32
         bindings = [Binding(TABLE, word, 1, stored=False, shared=False)]
         bindings += [Binding(FOURS, word, 4, stored=False, shared=False)] * fours
-        bindings += [Binding(MEMORY, word, 1, stored=True, shared=True)]
-        bytes_ = DType.UINT8  # arrays of u32
-        bindings += [Binding(f"arena{k}", bytes_, 1, stored=True, shared=True) for k in self._arenas.values()]
+        names = (MEMORY, *(f"arena{k}" for k in self._arenas.values()))
+        bindings += [Binding(name, word, 4, stored=True, shared=True) for name in names]
         return ShaderKey(
             body="bundle",
             workgroup=(self.width, 1, 1),

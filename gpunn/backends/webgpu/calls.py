@@ -94,7 +94,10 @@ class Calls:
             return False
         if self.memory.root(given).value is not None:
             return False
-        self.memory.share(result, given, begin * words(given.type.dtype))
+        offset = begin * words(given.type.dtype)
+        if offset % 4:  # loads of four elements begin at multiples of four words
+            return False
+        self.memory.share(result, given, offset)
         return True
 
     def call(self, operation: Operation, kernel: Kernel) -> None:
@@ -164,7 +167,7 @@ class Calls:
         for axis, count in zip("xyz", groups, strict=True):
             if count > 1:
                 end = self.memory.constant(np.array([count], np.int32))
-                call = f"for (var {axis} = 0u; {axis} < entry({HOLE}); {axis}++) {{ {call} }}"
+                call = f"for (var {axis} = 0u; {axis} < u32(entry({HOLE})); {axis}++) {{ {call} }}"
                 numbers = (*unsigned(end), *numbers)
         return call, numbers
 

@@ -2,9 +2,9 @@
 
 In a shader of its own a kernel has buffers for its operands and a uniform buffer for its parameters. Here
 all operands lie in one buffer, `memory`, and all constants in another, `table`, with a 32-bit word for each
-element, two for int64; `fours` is the table once more, by vectors. A kernel's shader becomes functions whose
-names begin with a prefix of its own; private variables say where its operands lie and what its parameters
-are.
+element, two for int64. The memory is bound by vectors of four words, and `fours` is the table bound like
+this. A kernel's shader becomes functions whose names begin with a prefix of its own; private variables say
+where its operands lie and what its parameters are.
 """
 
 from __future__ import annotations
@@ -140,8 +140,9 @@ def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset
         return
     vector = vector_type(scalar)
     four = f"{vector}({', '.join(f'load_{name}(4u * i + {k}u)' for k in range(4))})"
-    if variant.fours and name in variant.constants and scalar != "I64":
-        words_of_four = f"{FOURS}_data[({name}_at >> 2u) + i]"
+    known = name in variant.constants
+    if dtype is not None and scalar != "I64" and (variant.fours or not known):
+        words_of_four = f"{FOURS if known else MEMORY}_data[({name}_at >> 2u) + i]"
         four = words_of_four if scalar == "i32" else f"bitcast<{vector}>({words_of_four})"
     same = f"{vector}({', '.join([f'load_{name}(i)'] * 4)})"
     one = f"load_{name}(i)"
@@ -173,25 +174,27 @@ def _word(name: str, dtype: DType | None) -> str:
 def _load(binding: Binding, scalar: str, variant: Variant) -> str:
     if binding.dtype is None:
         return f"{scalar}()"
-    data = f"{TABLE if binding.name in variant.constants else MEMORY}_data"
+    word = "entry({})" if binding.name in variant.constants else "memory_word({})"
     if scalar == "I64":
         place = f"{binding.name}_at + 2u * i"
-        return f"I64(bitcast<u32>({data}[{place}]), bitcast<u32>({data}[{place} + 1u]))"
-    word = f"{data}[{binding.name}_at + i]"
-    return word if scalar == "i32" else f"bitcast<{scalar}>({word})"
+        low, high = word.format(place), word.format(f"{place} + 1u")
+        return f"I64(bitcast<u32>({low}), bitcast<u32>({high}))"
+    one = word.format(f"{binding.name}_at + i")
+    return one if scalar == "i32" else f"bitcast<{scalar}>({one})"
 
 
 def _stores(binding: Binding, dtype: DType, result: str, lanes: int, names: frozenset[str]) -> Iterator[str]:
     """Write the functions that store a result, also those that accessors() calls for one in rows."""
     name = binding.name
-    word = f"{MEMORY}_data[{name}_at + i]"
-    if dtype is DType.INT64:
-        place = f"{MEMORY}_data[{name}_at + 2u * i"
-        store = f"{place}] = bitcast<i32>(v.x); {place} + 1u] = bitcast<i32>(v.y);"
-    else:
-        store = f"{word} = {_stored(dtype)};"
     one = "put" if binding.rows else "store"
     several = " ".join(f"{one}_{name}(4u * i + {k}u, v[{k}]);" for k in range(4))
+    if dtype is DType.INT64:
+        place = f"{name}_at + 2u * i"
+        store = f"put_word({place}, bitcast<i32>(v.x)); put_word({place} + 1u, bitcast<i32>(v.y));"
+    else:
+        store = f"put_word({name}_at + i, {_stored(dtype)});"
+        words = ", ".join(_stored(dtype, f"v[{k}]") for k in range(4))
+        several = f"{MEMORY}_data[({name}_at >> 2u) + i] = vec4<i32>({words});"
     yield f"fn {one}_{name}(i: u32, v: T) {{ {store} }}"
     if binding.rows:
         yield f"fn put4_{name}(i: u32, v: {vector_type(result)}) {{ {several} }}"
@@ -203,16 +206,16 @@ def _stores(binding: Binding, dtype: DType, result: str, lanes: int, names: froz
         yield f"fn storev_{name}(i: u32, v: V) {{ {several if lanes == 4 else f'store_{name}(i, v);'} }}"
 
 
-def _stored(dtype: DType) -> str:
+def _stored(dtype: DType, v: str = "v") -> str:
     """Write the word of a v in memory: what a smaller type holds of it, as a load gives it."""
     if dtype is HALF:
-        return "bitcast<i32>(unpack2x16float(half_words(vec4<f32>(v)).x).x)"
+        return f"bitcast<i32>(unpack2x16float(half_words(vec4<f32>({v})).x).x)"
     if dtype in WORD_TYPES:
-        return "v" if dtype is DType.INT32 else "bitcast<i32>(v)"
+        return v if dtype is DType.INT32 else f"bitcast<i32>({v})"
     if dtype in PACKED_TYPES:
         kind = PACKED_TYPES[dtype][1]
-        return f"i32(extractBits({kind}(v), 0u, 8u))"
-    return "extractBits(v, 0u, 16u)"
+        return f"i32(extractBits({kind}({v}), 0u, 8u))"
+    return f"extractBits({v}, 0u, 16u)"
 
 
 def workgroup_bytes(text: str) -> int:

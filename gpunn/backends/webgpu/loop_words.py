@@ -18,46 +18,47 @@ def words_of(value: Array) -> Array:
     return flat.view(np.int32)
 
 
-def unpacking(dtype: DType, data: str, place: str, first: str = "") -> str:
+def unpacking(dtype: DType, word: str, place: str) -> str:
     """Write WGSL that puts element i of a tensor into memory, from `place` on.
 
-    data: the buffer that the tensor is in. first: the word where it begins, followed by " + ", if the buffer
-    has u32s.
+    word: an expression of the word of its buffer that has the element, with {} for the word's number; of
+    int64, the element.
     """
-    memory = f"memory_data[{place} + i]"
     if dtype is DType.INT64:
-        pair = f"memory_data[{place} + 2u * i"
-        return f"{pair}] = bitcast<i32>({data}[i].x); {pair} + 1u] = bitcast<i32>({data}[i].y);"
+        pair = [f"bitcast<i32>({word.format('i')}.{axis})" for axis in "xy"]
+        puts = (f"put_word({place} + 2u * i + {k}u, {half});" for k, half in enumerate(pair))
+        return " ".join(puts)
     if dtype is HALF:
-        word = f"{data}[{first}(i >> 1u)]"
-        return f"{memory} = bitcast<i32>(unpack2x16float({word} >> ((i & 1u) * 16u)).x);"
-    if dtype in PAIRED_TYPES:
-        word = f"bitcast<i32>({data}[{first}(i >> 1u)])"
-        return f"{memory} = extractBits({word}, (i & 1u) * 16u, 16u);"
-    if dtype in PACKED_TYPES:
-        word = f"bitcast<{PACKED_TYPES[dtype][1]}>({data}[{first}(i >> 2u)])"
-        return f"{memory} = i32(extractBits({word}, (i & 3u) * 8u, 8u));"
-    return f"{memory} = bitcast<i32>({data}[{first}i]);"
+        found = f"bitcast<u32>({word.format('i >> 1u')})"
+        element = f"bitcast<i32>(unpack2x16float({found} >> ((i & 1u) * 16u)).x)"
+    elif dtype in PAIRED_TYPES:
+        found = f"bitcast<i32>({word.format('i >> 1u')})"
+        element = f"extractBits({found}, (i & 1u) * 16u, 16u)"
+    elif dtype in PACKED_TYPES:
+        found = f"bitcast<{PACKED_TYPES[dtype][1]}>({word.format('i >> 2u')})"
+        element = f"i32(extractBits({found}, (i & 3u) * 8u, 8u))"
+    else:
+        element = f"bitcast<i32>({word.format('i')})"
+    return f"put_word({place} + i, {element});"
 
 
-def packing(dtype: DType, data: str, place: str, first: str = "") -> str:
-    """Write WGSL that puts word i of a tensor, of int64 element i, together from memory, from `place` on.
+def packing(dtype: DType, place: str) -> str:
+    """Write WGSL for word i of a tensor, a u32, put together from memory, from `place` on.
 
-    data, first: as of unpacking().
+    Of int64 it is element i, a vec2<u32>.
     """
-    target = f"{data}[{first}i]"
     if dtype is DType.INT64:
-        low, high = (f"bitcast<u32>(memory_data[{place} + 2u * i{k}])" for k in ("", " + 1u"))
-        return f"{target} = vec2<u32>({low}, {high});"
+        return f"vec2<u32>({', '.join(_word(f'{place} + 2u * i + {k}u') for k in range(2))})"
     if dtype in PAIRED_TYPES or dtype in PACKED_TYPES:
         parts = 2 if dtype in PAIRED_TYPES else 4
-        width = 32 // parts
-        begin = f"let at = {place} + {parts}u * i;"
-        elements = [f"memory_data[at + {k}u]" for k in range(parts)]
+        elements = [_word(f"{place} + {parts}u * i + {k}u") for k in range(parts)]
         if dtype is HALF:
-            halves = ", ".join(f"bitcast<f32>({e})" for e in elements)
-            return f"{begin} {target} = pack2x16float(vec2<f32>({halves}));"
-        shifted = (f"((bitcast<u32>({e}) & {2**width - 1}u) << {k * width}u)" for k, e in enumerate(elements))
-        return f"{begin} {target} = {' | '.join(shifted)};"
-    kind = "u32" if first else "f32" if dtype is DType.FLOAT32 else "i32"
-    return f"{target} = bitcast<{kind}>(memory_data[{place} + i]);"
+            return f"pack2x16float(vec2<f32>({', '.join(f'bitcast<f32>({e})' for e in elements)}))"
+        width = 32 // parts
+        shifted = (f"(({e} & {2**width - 1}u) << {k * width}u)" for k, e in enumerate(elements))
+        return " | ".join(shifted)
+    return _word(f"{place} + i")
+
+
+def _word(place: str) -> str:
+    return f"bitcast<u32>(memory_word({place}))"

@@ -91,7 +91,7 @@ class Writer:
             self._decision = [f"return {str(bool(known.item())).lower()};"]
             return
         place = self._memory.place(decision)
-        kept = f"if (local.x == 0u) {{ decision = memory_data[{place}u]; }}"
+        kept = f"if (local.x == 0u) {{ decision = memory_word({place}u); }}"
         asked = written(self._calls.statements)
         self._decision = [*asked, BARRIER, kept, "return workgroupUniformLoad(&decision) != 0;"]
         self._calls.statements = []
@@ -128,7 +128,7 @@ class Writer:
             self._finish()
         assert self._scratch is not None
         outputs = range(len(self.loop.outputs))
-        writes = (Write("memory", self._scratch), *(Write(f"y{k}", k) for k in outputs))
+        writes = (Write("memory", self._scratch, 4), *(Write(f"y{k}", k) for k in outputs))
         return Kernel(
             body="loop",
             threads=(self.width, 1, 1),
@@ -154,11 +154,11 @@ class Writer:
                 starts.append(f"take_words({place}u, {known}u, {count_words(operand)}u, local.x);")
             elif count:
                 reads.append(Read(f"x{k}", k))
-                starts.append(_each(unpacking(operand.type.dtype, f"x{k}_data", f"{place}u"), count))
+                starts.append(_each(unpacking(operand.type.dtype, f"x{k}_data[{{}}]", f"{place}u"), count))
         flags = len(self.loop.outputs) - len(self.body.inputs)  # of some_rounds, whether there are more
         ends = ["if (local.x == 0u) { y0_data[0] = select(0u, 1u, more); }"] * flags
         ends += [
-            _each(packing(o.type.dtype, f"y{k + flags}_data", f"{self._memory.place(o)}u"), _stores(o))
+            _each(f"y{k + flags}_data[i] = {_packed(o, self._memory.place(o))};", _stores(o))
             for k, o in enumerate(self.body.inputs)
         ]
         table = self._memory.table()
@@ -179,6 +179,13 @@ class Writer:
 def _stores(operand: Operand) -> int:
     """Return how many words a tensor has in a buffer of its own."""
     return ceil_div(operand.type.nbytes, 4) if operand.type.dtype is not DType.INT64 else operand.type.size
+
+
+def _packed(operand: Operand, place: int) -> str:
+    """Write word i of an operand in a buffer of its own, as the buffer has it."""
+    word = packing(operand.type.dtype, f"{place}u")
+    kinds = {DType.FLOAT32: "bitcast<f32>({})", DType.INT32: "bitcast<i32>({})"}
+    return kinds.get(operand.type.dtype, "{}").format(word)
 
 
 def _each(statement: str, count: int) -> str:
