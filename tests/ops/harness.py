@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
-from gpunn.device import DeviceProperties
 from gpunn.graph.exact import widen
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate, Kernel
@@ -102,7 +101,7 @@ def check(
 def take_candidate(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
     """Make lowering take the candidate at a place if a kernel function yields several."""
 
-    def chosen(candidates: Iterator[Candidate], device: DeviceProperties) -> Sequence[Kernel]:
+    def chosen(candidates: Iterator[Candidate], *_: object) -> Sequence[Kernel]:
         return next(islice(candidates, place, None)).kernels
 
     monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
@@ -111,7 +110,7 @@ def take_candidate(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
 def take_body(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """Make lowering take the first candidate with a kernel of that body."""
 
-    def chosen(candidates: Iterator[Candidate], device: DeviceProperties) -> Sequence[Kernel]:
+    def chosen(candidates: Iterator[Candidate], *_: object) -> Sequence[Kernel]:
         return next(c.kernels for c in candidates if any(k.body == body for k in c.kernels))
 
     monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)

@@ -24,7 +24,7 @@ def with_shared_rows(
     """Yield ways to compute y [..., N], and the kernel of shared rows: before them where it is quicker."""
     rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
     deep = block_extents(call.input(1))[1] > _DEEPEST
-    first = not deep and _pays_off(rows, channels, call.device)
+    first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device)
     reason = f"{SHARED_ROWS} rows that a subgroup shares"
     if first:
         yield Candidate([kernel()], reason, frozenset({SUBGROUPS}))
