@@ -1,7 +1,8 @@
 """A tool that measures a page of documentation again: python -m benchmarks.document docs/performance.md
 
 Every shell block that is followed by a pair of figures comments is run, one after the other, and its output
-replaces the text between them. A command may set variables first and continue over several lines.
+replaces the text between them. A command may set variables first and continue over several lines. Variables
+of the environment, such as $MESA25, stand for places that differ from machine to machine.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def refresh(path: Path, run: Run) -> None:
     """Replace the figures of a page by what `run` returns for their commands and variables, one by one."""
     text, position = path.read_text(), 0
     while block := _BLOCK.search(text, position):
-        words = shlex.split(block["command"].replace("\\\n", " "))
+        words = [os.path.expandvars(word) for word in shlex.split(block["command"].replace("\\\n", " "))]
         count = next(i for i, word in enumerate(words) if not _VARIABLE.match(word))
         variables = dict(word.split("=", 1) for word in words[:count])
         done = f"{text[: block.end('head')]}{run(words[count:], variables).strip()}\n"

@@ -1,0 +1,273 @@
+"""Well-known networks with random weights as .tflite files: python -m benchmarks.networks FOLDER [NAME...]
+
+The time of a network does not depend on its weights, so no trained file is needed to measure it. The weights
+are normal, with a deviation of sqrt(gain / terms): the gain of a network keeps its classes apart, but not one
+of them certain. Shapes are those of the papers; batch normalisation is folded into weights, as converters do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gpunn.types import Array, float32
+from tests.tflite_builder import Graph
+
+SEED = 0
+
+
+class Network:
+    """A network in the making; tensors are numbers, as in the file."""
+
+    def __init__(self, *shape: int, gain: float = 2.0) -> None:
+        self.graph, self.rng, self.gain = Graph(), np.random.default_rng(SEED), gain
+        self.input = self.graph.input(float32(*shape), "input")
+
+    def shape(self, x: int) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return self.graph.tensors[x].type.shape
+
+    def add(self, operator: str, inputs: Sequence[int], *shape: int, **options: object) -> int:
+        """Append an operator with one result of that shape."""
+        (result,) = self.graph.add(operator, inputs, [float32(*shape)], options)
+        return result
+
+    def weights(self, *shape: int, terms: int) -> int:
+        """Add random weights of sums of so many terms."""
+        deviation = math.sqrt(self.gain / terms)
+        return self.graph.constant((self.rng.standard_normal(shape) * deviation).astype(np.float32))
+
+    def constant(self, value: float | Sequence[int]) -> int:
+        """Add a float32 number, or int32 numbers."""
+        kept: Array = np.float32(value) if isinstance(value, float) else np.array(value, np.int32)
+        return self.graph.constant(kept)
+
+    def conv(self, x: int, channels: int, size: int = 1, stride: int = 1, activation: str = "NONE") -> int:
+        """Convolve, SAME."""
+        batch, height, width, depth = self.shape(x)
+        filter = self.weights(channels, size, size, depth, terms=size * size * depth)
+        options = {"stride_w": stride, "stride_h": stride, "fused_activation_function": activation}
+        places = -(-height // stride), -(-width // stride)
+        inputs = [x, filter, self._zeros(channels)]
+        return self.add("CONV_2D", inputs, batch, *places, channels, padding="SAME", **options)
+
+    def depthwise(self, x: int, size: int, stride: int = 1, activation: str = "NONE") -> int:
+        """Convolve each channel, SAME."""
+        batch, height, width, depth = self.shape(x)
+        filter = self.weights(1, size, size, depth, terms=size * size)
+        options = {"stride_w": stride, "stride_h": stride, "fused_activation_function": activation}
+        places = -(-height // stride), -(-width // stride)
+        inputs = [x, filter, self._zeros(depth)]
+        shape = batch, *places, depth
+        return self.add("DEPTHWISE_CONV_2D", inputs, *shape, padding="SAME", depth_multiplier=1, **options)
+
+    def dense(self, x: int, units: int) -> int:
+        """Multiply rows with a matrix."""
+        *rows, depth = self.shape(x)
+        inputs = [x, self.weights(units, depth, terms=2 * depth), self._zeros(units)]
+        return self.add("FULLY_CONNECTED", inputs, *rows, units, keep_num_dims=True)
+
+    def pair(self, operator: str, a: int, b: int, **options: object) -> int:
+        """Append a function of two tensors, of which the first has the result's shape."""
+        return self.add(operator, [a, b], *self.shape(a), **options)
+
+    def function(self, operator: str, x: int, **options: object) -> int:
+        """Append a function of one tensor."""
+        return self.add(operator, [x], *self.shape(x), **options)
+
+    def mean(self, x: int, axes: Sequence[int], *, keep: bool = True) -> int:
+        """Average over axes."""
+        extents = enumerate(self.shape(x))
+        shape = [1 if k in axes else n for k, n in extents if keep or k not in axes]
+        return self.add("MEAN", [x, self.constant(axes)], *shape, keep_dims=keep)
+
+    def max_pool(self, x: int, size: int) -> int:
+        """Take the maximum of windows with a stride of 2, SAME."""
+        batch, height, width, depth = self.shape(x)
+        options = {"filter_width": size, "filter_height": size, "stride_w": 2, "stride_h": 2}
+        shape = batch, -(-height // 2), -(-width // 2), depth
+        return self.add("MAX_POOL_2D", [x], *shape, padding="SAME", **options)
+
+    def reshape(self, x: int, *shape: int) -> int:
+        """Give a tensor another shape."""
+        return self.add("RESHAPE", [x, self.constant(shape)], *shape, new_shape=shape)
+
+    def transpose(self, x: int, *order: int) -> int:
+        """Reorder axes."""
+        shape = self.shape(x)
+        return self.add("TRANSPOSE", [x, self.constant(order)], *(shape[k] for k in order))
+
+    def classes(self, x: int, count: int = 1000) -> bytes:
+        """End with an average over all places, a matrix, and softmax; return the file."""
+        scores = self.dense(self.mean(x, (1, 2), keep=False), count)
+        return self.graph.build([self.function("SOFTMAX", scores, beta=1.0)])
+
+    def _zeros(self, count: int) -> int:
+        return self.graph.constant(np.zeros(count, np.float32))
+
+
+def resnet50() -> bytes:
+    """He et al. 2015, table 1: 50 layers, with the stride in the 3x3 convolution."""
+    net = Network(1, 224, 224, 3, gain=1.1)
+    x = net.max_pool(net.conv(net.input, 64, 7, 2, "RELU"), 3)
+    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for block in range(blocks):
+            step = stride if block == 0 else 1
+            y = net.conv(net.conv(x, width, activation="RELU"), width, 3, step, "RELU")
+            shortcut = net.conv(x, 4 * width, 1, step) if block == 0 else x
+            x = net.pair("ADD", net.conv(y, 4 * width), shortcut, fused_activation_function="RELU")
+    return net.classes(x)
+
+
+def _swish(net: Network, x: int) -> int:
+    return net.pair("MUL", x, net.function("LOGISTIC", x))
+
+
+def _hard_gate(net: Network, x: int) -> int:
+    """Append relu6(x + 3) / 6."""
+    raised = net.pair("ADD", x, net.constant(3.0), fused_activation_function="RELU6")
+    return net.pair("MUL", raised, net.constant(1 / 6))
+
+
+def efficientnet_b0() -> bytes:
+    """Tan and Le 2019, table 1; squeeze to a quarter of each block's input."""
+    net = Network(1, 224, 224, 3, gain=2.7)
+    x = _swish(net, net.conv(net.input, 32, 3, 2))
+    stages = (
+        (1, 16, 1, 1, 3),
+        (6, 24, 2, 2, 3),
+        (6, 40, 2, 2, 5),
+        (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5),
+        (6, 192, 4, 2, 5),
+        (6, 320, 1, 1, 3),
+    )
+    for expansion, channels, blocks, stride, size in stages:
+        for block in range(blocks):
+            depth, step = net.shape(x)[3], stride if block == 0 else 1
+            y = x if expansion == 1 else _swish(net, net.conv(x, expansion * depth))
+            y = _swish(net, net.depthwise(y, size, step))
+            squeezed = _swish(net, net.conv(net.mean(y, (1, 2)), depth // 4))
+            gate = net.function("LOGISTIC", net.conv(squeezed, net.shape(y)[3]))
+            y = net.conv(net.pair("MUL", y, gate), channels)
+            x = net.pair("ADD", y, x) if net.shape(x) == net.shape(y) else y
+    return net.classes(_swish(net, net.conv(x, 1280)))
+
+
+def mobilenet_v3() -> bytes:
+    """Howard et al. 2019, table 1: MobileNetV3-Large."""
+    net = Network(1, 224, 224, 3, gain=2.0)
+    x = net.function("HARD_SWISH", net.conv(net.input, 16, 3, 2))
+    rows = (
+        (3, 16, 16, False, False, 1),
+        (3, 64, 24, False, False, 2),
+        (3, 72, 24, False, False, 1),
+        (5, 72, 40, True, False, 2),
+        (5, 120, 40, True, False, 1),
+        (5, 120, 40, True, False, 1),
+        (3, 240, 80, False, True, 2),
+        (3, 200, 80, False, True, 1),
+        (3, 184, 80, False, True, 1),
+        (3, 184, 80, False, True, 1),
+        (3, 480, 112, True, True, 1),
+        (3, 672, 112, True, True, 1),
+        (5, 672, 160, True, True, 2),
+        (5, 960, 160, True, True, 1),
+        (5, 960, 160, True, True, 1),
+    )
+    for size, wide, channels, squeeze, hard, stride in rows:
+
+        def active(x: int, hard: bool = hard) -> int:
+            return net.function("HARD_SWISH" if hard else "RELU", x)
+
+        y = x if wide == net.shape(x)[3] else active(net.conv(x, wide))
+        y = active(net.depthwise(y, size, stride))
+        if squeeze:
+            squeezed = net.conv(net.mean(y, (1, 2)), -(-wide // 32) * 8, activation="RELU")
+            y = net.pair("MUL", y, _hard_gate(net, net.conv(squeezed, wide)))
+        y = net.conv(y, channels)
+        x = net.pair("ADD", y, x) if net.shape(x) == net.shape(y) else y
+    x = net.function("HARD_SWISH", net.conv(x, 960))
+    x = net.function("HARD_SWISH", net.conv(net.mean(x, (1, 2)), 1280))
+    return net.classes(x)
+
+
+def _layer_norm(net: Network, x: int) -> int:
+    """Normalise rows in the operators that converters write."""
+    axes = (len(net.shape(x)) - 1,)
+    mean = net.mean(x, axes)
+    variance = net.mean(net.pair("SQUARED_DIFFERENCE", x, mean), axes)
+    scale = net.function("RSQRT", net.pair("ADD", variance, net.constant(1e-6)))
+    return net.pair("MUL", net.pair("SUB", x, mean), scale)
+
+
+def vit_block() -> bytes:
+    """Dosovitskiy et al. 2020, figure 1: an encoder block of ViT-Tiny: 197 tokens of 192 numbers, 3 heads."""
+    tokens, width, heads = 197, 192, 3
+    net = Network(1, tokens, width)
+    rows = _layer_norm(net, net.input)
+    q, k, v = (
+        net.transpose(net.reshape(net.dense(rows, width), 1, tokens, heads, width // heads), 0, 2, *order)
+        for order in ((1, 3), (3, 1), (1, 3))
+    )
+    scores = net.add("BATCH_MATMUL", [q, k], 1, heads, tokens, tokens)
+    scores = net.pair("MUL", scores, net.constant(1 / math.sqrt(width / heads)))
+    seen = net.add(
+        "BATCH_MATMUL", [net.function("SOFTMAX", scores, beta=1.0), v], 1, heads, tokens, width // heads
+    )
+    joined = net.reshape(net.transpose(seen, 0, 2, 1, 3), 1, tokens, width)
+    x = net.pair("ADD", net.dense(joined, width), net.input)
+    wide = net.function("GELU", net.dense(_layer_norm(net, x), 4 * width))
+    return net.graph.build([net.pair("ADD", net.dense(wide, width), x)])
+
+
+def unet() -> bytes:
+    """Ronneberger et al. 2015, figure 1, with padding, from 32 channels on and four levels, on 128 x 128."""
+    net = Network(1, 128, 128, 3)
+    x, levels = net.input, (32, 64, 128, 256)
+    kept = []
+    for channels in levels:
+        x = net.max_pool(x, 2) if kept else x
+        x = net.conv(net.conv(x, channels, 3, activation="RELU"), channels, 3, activation="RELU")
+        kept.append(x)
+    for channels, skip in zip(levels[-2::-1], kept[-2::-1], strict=True):
+        shape = net.shape(skip)
+        size = net.constant(shape[1:3])
+        x = net.conv(net.add("RESIZE_NEAREST_NEIGHBOR", [x, size], *shape[:3], net.shape(x)[3]), channels, 3)
+        x = net.add("CONCATENATION", [skip, x], *shape[:3], 2 * channels, axis=3)
+        x = net.conv(net.conv(x, channels, 3, activation="RELU"), channels, 3, activation="RELU")
+    return net.graph.build([net.function("LOGISTIC", net.conv(x, 1))])
+
+
+NETWORKS: Mapping[str, Callable[[], bytes]] = {
+    "resnet50": resnet50,
+    "efficientnet_b0": efficientnet_b0,
+    "mobilenet_v3": mobilenet_v3,
+    "vit_block": vit_block,
+    "unet": unet,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the networks that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}; all by default")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in NETWORKS]:
+        parser.error(f"there is no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name in options.names or NETWORKS:
+        file = options.folder / f"{name}.tflite"
+        file.write_bytes(NETWORKS[name]())
+        print(file)
+
+
+if __name__ == "__main__":
+    main()

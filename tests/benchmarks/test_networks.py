@@ -1,0 +1,35 @@
+"""Networks with random weights: LiteRT is the oracle of their answers, and they tell classes apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import networks
+from gpunn.model import load
+from tests.tflite_builder import litert_run
+
+
+@pytest.mark.parametrize("name", ["efficientnet_b0", "mobilenet_v3", "vit_block", "unet"])
+def test_networks_have_litert_s_answers(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, the independent oracle, is not installed")
+    networks.main([str(tmp_path), name])
+    file = (tmp_path / f"{name}.tflite").read_bytes()
+    model = load(file)
+    x = np.random.default_rng(1).uniform(-1, 1, model.inputs[0].type.shape).astype(np.float32)
+    (expected,) = litert_run(file, [x])
+    with model.compile("cpu") as compiled:
+        found = compiled(x)
+    spread = np.ptp(expected)
+    assert spread > 1e-4
+    assert spread < 0.999 or name == "vit_block"  # no class is certain
+    # A layer adds up to 2,000 terms, each rounded to 2^-24; more than 50 layers hand the errors on.
+    assert np.abs(found - expected).max() < 50 * np.sqrt(2000) * 2.0**-24 * spread
+
+
+def test_unknown_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        networks.main([str(tmp_path), "resnet51"])
+    assert "there is no network resnet51; there are resnet50" in capsys.readouterr().err
