@@ -14,7 +14,9 @@ from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
 
 SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup
-_GAIN = 2  # of full tiles over full register tiles on lavapipe: 1.6 with Mesa 22.3, 2.3 with Mesa 25
+# Of full tiles over full register tiles on lavapipe: 1.6 with Mesa 22.3, 2.3 with Mesa 25. Tiles of which
+# half is not needed lose with both (docs/tuning.md).
+_GAIN = 1.5
 _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 

@@ -101,8 +101,10 @@ def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
 @pytest.mark.parametrize(
     ("device", "rows", "channels", "expected"),
     [
-        (SOFTWARE, 64, 16, [SHARED, TILE, PLAIN]),
-        (SOFTWARE, 64, 10, [SHARED, TILE, PLAIN]),
+        (SOFTWARE, 64, 32, [SHARED, TILE, PLAIN]),
+        (SOFTWARE, 64, 24, [SHARED, TILE, PLAIN]),
+        (SOFTWARE, 64, 16, [TILE, SHARED, PLAIN]),
+        (SOFTWARE, 1, 512, ["matmul_row", PLAIN]),
         (SOFTWARE, 49, 8, [TILE, SHARED, PLAIN]),
         (SOFTWARE, 7, 100, ["matmul_row", PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(4, 4)), 49, 64, [TILE, PLAIN]),
