@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gpunn.comparison.compare import compare
     from gpunn.comparison.result import Comparison
     from gpunn.compilation.tune import tune
+    from gpunn.finetuning.finetune import Epoch, Finetuned, FinetuneProgress, finetune
     from gpunn.profiling import Profile, profile
     from gpunn.training.coreml import update
     from gpunn.training.gradients import gradients
@@ -56,7 +57,10 @@ __all__ = [
     "DeviceInfo",
     "DeviceMemory",
     "DivergenceError",
+    "Epoch",
     "Event",
+    "FinetuneProgress",
+    "Finetuned",
     "FormatError",
     "GpunnError",
     "LimitError",
@@ -83,6 +87,7 @@ __all__ = [
     "compare",
     "dequantize",
     "devices",
+    "finetune",
     "gradients",
     "load",
     "memory",
@@ -98,12 +103,16 @@ __all__ = [
 _LATER = {
     "Adam": "gpunn.training.optimizers",
     "Comparison": "gpunn.comparison.result",
+    "Epoch": "gpunn.finetuning.finetune",
+    "FinetuneProgress": "gpunn.finetuning.finetune",
+    "Finetuned": "gpunn.finetuning.finetune",
     "Profile": "gpunn.profiling",
     "Progress": "gpunn.training.trainer",
     "SGD": "gpunn.training.optimizers",
     "Trainer": "gpunn.training.trainer",
     "Tuning": "gpunn.tuning.result",
     "compare": "gpunn.comparison.compare",
+    "finetune": "gpunn.finetuning.finetune",
     "gradients": "gpunn.training.gradients",
     "nnapi": "gpunn.nnapi",
     "profile": "gpunn.profiling",

@@ -16,6 +16,7 @@ from gpunn.cli.bench import BenchCommand, bench
 from gpunn.cli.classify import classify
 from gpunn.cli.compare import compare
 from gpunn.cli.devices import devices
+from gpunn.cli.finetune import finetune
 from gpunn.cli.inspect import inspect
 from gpunn.cli.paths import remove_copies, said
 from gpunn.cli.profile import profile
@@ -38,6 +39,7 @@ app.command(cls=BenchCommand, short_help="Measure latency and throughput, beside
 app.command(short_help="Show a model's operators, shapes, placement and memory.")(inspect)
 app.command(short_help="Show the time of every operation of a model.")(profile)
 app.command(short_help="Measure and remember the quickest kernels for a model.")(tune)
+app.command(short_help="Retrain a classifier on your own photos.")(finetune)
 app.command(short_help="List GPU adapters and the CPU, with their limits.")(devices)
 
 

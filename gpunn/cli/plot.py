@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpunn.cli.show import plain
 from gpunn.errors import UnsupportedError
+from gpunn.finetuning.finetune import Finetuned
 from gpunn.profiling import Profile
 
 FORMATS = (".pdf", ".png", ".svg")
@@ -46,4 +47,33 @@ def plot_profile(found: Profile, path: Path) -> None:
     axes.set_title(title, fontsize=10, parse_math=False)
     axes.grid(axis="x", alpha=0.3)
     axes.legend(fontsize=8, loc="lower right")
+    figure.savefig(path, dpi=120)
+
+
+def plot_losses(found: Finetuned, model: str, path: Path) -> None:
+    """Draw the losses of mini-batches and the accuracy of epochs; write it as plot_profile() does.
+
+    Raises UnsupportedError as check_plot() does, OSError when the file cannot be written.
+    """
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    steps = len(found.losses) / len(found.epochs)
+    ends = [steps * number for number in range(1, len(found.epochs) + 1)]
+    axes.plot(range(1, len(found.losses) + 1), found.losses, color="C0", alpha=0.4, label="of a mini-batch")
+    axes.plot(ends, [epoch.loss for epoch in found.epochs], "o-", color="C0", label="mean of an epoch")
+    axes.set_xlabel("mini-batches")
+    axes.set_ylabel("loss (cross entropy)")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    if found.measured:
+        right = axes.twinx()
+        shares = [100 * (epoch.accuracy or 0.0) for epoch in found.epochs]
+        right.plot(ends, shares, "s--", color="C1", label="accuracy")
+        right.set_ylabel(f"accuracy on {found.measured} photos, %", color="C1")
+        right.set_ylim(0, 100)
+    axes.legend(fontsize=8, loc="upper right")
+    axes.set_title(plain(f"{model} on {found.device}").plain, fontsize=10, parse_math=False)
     figure.savefig(path, dpi=120)

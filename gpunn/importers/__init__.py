@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.parts import constant_bytes
 from gpunn.importers import coreml, tflite
 from gpunn.importers.common.format import Format
+from gpunn.importers.common.rewriting import NewLayer
 from gpunn.limits import UNLIMITED, Limits
 
 FORMATS: tuple[Format, ...] = (tflite.FORMAT, coreml.FORMAT)  # the first that recognises a file reads it
@@ -72,6 +73,21 @@ def contents_of(graph: Graph) -> tuple[bytes, Mapping[str, Any]]:
             raise UnsupportedError(f"model {graph.name!r}: {format.name} files are not written")
         data = format.with_constants(data, graph.name, options, graph)
     return data, options
+
+
+def with_classes(
+    graph: Graph, layer: NewLayer | None, labels: Sequence[str]
+) -> tuple[bytes, Mapping[str, Any]]:
+    """Return the file of a classifier for other classes, and the options to read it with.
+
+    layer: the new last layer; None leaves it as it is. Raises UnsupportedError if the graph is of no file,
+    and if the file cannot have other classes.
+    """
+    data, options = contents_of(graph)
+    format = next(f for f in FORMATS if f.recognise(data))
+    if format.with_classes is None:
+        raise UnsupportedError(f"model {graph.name!r}: {format.name} files are not written")
+    return format.with_classes(data, graph.name, options, graph, layer, labels), options
 
 
 def bytes_of(source: Source, limits: Limits = UNLIMITED) -> bytes:

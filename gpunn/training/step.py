@@ -14,12 +14,12 @@ from gpunn.ops.gradient import Symbol
 from gpunn.passes.expand import GraphExpansion
 from gpunn.passes.rewrite import replace_inputs
 from gpunn.training.differentiate import differentiate
-from gpunn.training.losses import cross_entropy, mean_squared_error
+from gpunn.training.losses import cross_entropy, cross_entropy_with_logits, mean_squared_error
 from gpunn.training.optimizers import Optimizer
 from gpunn.types import Array, DType, TensorType
 
 TARGET = "target"
-LOSSES = ("mean_squared_error", "cross_entropy")
+LOSSES = ("mean_squared_error", "cross_entropy", "cross_entropy_with_logits")
 _SCALAR = TensorType(DType.FLOAT32, ())
 
 
@@ -44,7 +44,7 @@ class Weight:
         """Return the constant in a model that has the same operations, perhaps for inputs of other shapes."""
         operation, index = self.place
         found = model.operations[operation].inputs[index] if operation < len(model.operations) else None
-        if found is None or _value(model, found) is None or found.type.shape != self.value.shape:
+        if found is None or value_of(model, found) is None or found.type.shape != self.value.shape:
             raise ModelError(
                 f"weight {self.name!r} has another place in the model for inputs of these shapes"
             )
@@ -62,13 +62,19 @@ class Loss:
     place: tuple[int, int]
     axis: int = -1
 
+    @property
+    def of_classes(self) -> bool:
+        """Tell whether targets may be numbers of classes."""
+        return self.kind != "mean_squared_error"
+
     def add(self, graph: Graph) -> Operand:
         """Add the input "target" and the loss to a graph; return the loss."""
         operation, index = self.place
         predicted = graph.operations[operation].outputs[index]
         target = graph.input(TARGET, predicted.type)
-        if self.kind == "cross_entropy":
-            return cross_entropy(graph, predicted, target, self.axis)
+        if self.of_classes:
+            add = cross_entropy if self.kind == "cross_entropy" else cross_entropy_with_logits
+            return add(graph, predicted, target, self.axis)
         return mean_squared_error(graph, predicted, target)
 
 
@@ -82,7 +88,7 @@ def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, .
     operands, found = model.operands(), list[Weight]()
     for number, name in enumerate(chosen):
         operand = _chosen(model, operands, name)
-        value = _value(model, operand)
+        value = value_of(model, operand)
         if value is None or operand.type.dtype is not DType.FLOAT32:
             raise ModelError(f"only float32 constants can be trained, {operand!r} is none")
         place = next(
@@ -98,7 +104,7 @@ def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, .
     return tuple(found)
 
 
-def _value(model: Graph, operand: Operand) -> Array | None:
+def value_of(model: Graph, operand: Operand) -> Array | None:
     """Return the value of a constant, or of what is computed of constants, as float32 from float16."""
     if operand.value is not None:
         return operand.value
@@ -127,6 +133,12 @@ def with_values(model: Graph, weights: Iterable[Weight], values: Mapping[str, Ar
     changed.outputs = [exchange.get(o, o) for o in changed.outputs]
     changed.updates = {v: exchange.get(o, o) for v, o in changed.updates.items()}
     return changed
+
+
+def with_values_of(model: Graph, operands: Sequence[Operand], values: Sequence[Array]) -> Graph:
+    """Return a model with other values of constants, or of what is computed of them: see weights_of()."""
+    weights = weights_of(model, operands)
+    return with_values(model, weights, {w.name: v for w, v in zip(weights, values, strict=True)})
 
 
 def loss_graph(model: Graph, weights: Sequence[Weight], loss: Loss) -> tuple[Graph, tuple[Operand, ...]]:

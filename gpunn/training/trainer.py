@@ -71,10 +71,11 @@ class Trainer(Closing):
     ) -> None:
         """Prepare to train a model.
 
-        loss: "mean_squared_error", or "cross_entropy" of probabilities along `axis`; of a softmax's results
-        it is computed from the softmax's operand. Both are means over the mini-batch. `output` is what the
-        loss is of: the name of an output, or any result; None: the only output. trainable: float32 constants
-        of the model, or their names. backend, device: as for Model.compile().
+        loss: "mean_squared_error"; "cross_entropy" of probabilities along `axis`, which of a softmax's
+        results is computed from the softmax's operand; or "cross_entropy_with_logits", that of the output's
+        softmax. All are means over the mini-batch. `output` is what the loss is of: the name of an output, or
+        any result; None: the only output. trainable: float32 constants of the model, or their names; also
+        what one operation widens from float16. backend, device: as for Model.compile().
 
         Raises ModelError for other names. Steps raise UnsupportedError if operations between a weight and the
         loss have no gradient (docs/training.md).
@@ -200,7 +201,7 @@ class Trainer(Closing):
         """Return the target in the form of the output; classes become rows with a one."""
         values = as_numbers(operand.name, target)
         shape, axis = operand.type.shape, self._loss.axis
-        if self._loss.kind == "cross_entropy" and values.dtype.kind in "iu":
+        if self._loss.of_classes and values.dtype.kind in "iu":
             axis %= len(shape)
             if values.shape == (*shape[:axis], *shape[axis + 1 :]):
                 return _one_hot(values, shape[axis], axis)

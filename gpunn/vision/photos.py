@@ -71,10 +71,13 @@ class PhotoInput:
 
     def values(self, photo: Image.Image) -> Array:
         """Convert a photo to [height, width, channels]; the whole photo is resized to that size."""
-        one = self.type.with_shape(self.type.shape[1:])
-        height, width, channels = one.shape
+        return self.stored(self.resized(photo))
+
+    def resized(self, photo: Image.Image) -> Array:
+        """Return the bytes of a photo in the size of the input, [height, width, channels]; see stored()."""
+        height, width, channels = self.type.shape[1:]
         small = photo.resize((width, height), Image.Resampling.BILINEAR)
-        return self.stored(np.asarray(small if channels == 3 else small.convert("L")).reshape(one.shape))
+        return np.asarray(small if channels == 3 else small.convert("L")).reshape(height, width, channels)
 
     def stored(self, pixels: Array) -> Array:
         """Convert bytes of any shape to values of the input; the last axis is the channels."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -45,8 +46,10 @@ COMMANDS = {
     "inspect --plan": ("inspect", MODEL, "--plan"),
     "bench": ("bench", MODEL, "--backends", "cpu", "--rounds", 1, "--turn", 0, "--threads", 1),
     "devices": ("devices",),
+    "finetune": ("finetune", MODEL, "folder", "--labels-from-folders", "--epochs", 1, "--backend", "cpu"),
     "help": ("--help",),
     "help of a command": ("classify", "--help"),
+    "help of finetune": ("finetune", "--help"),
 }
 HEADINGS = {
     "classify": "# class probability",
@@ -59,7 +62,9 @@ HEADINGS = {
     "inspect --plan": "kernel groups workgroup reason",
     "bench": "from cold import load first answer warm median p95 samples/s err",
     "help": "Options: --install-completion Commands: classify libraries. layer.",
+    "finetune": "epoch loss accuracy",
     "help of a command": "Options: --model --labels standard",
+    "help of finetune": "Options: --labels-from-folders --validation",
     "devices": "backend kind driver api PCI features:",
 }
 GPU = {"compare", "compare --all", "profile", "inspect --plan"}
@@ -84,11 +89,19 @@ def test_commands_fit_the_terminal(
     photo: Path,
     command: str,
     request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Words of letters are those that a pipe gets, unless their middle is left out."""
     if command in GPU:
         request.getfixturevalue("gpu")
-    args = [photo if word == "photo" else word for word in COMMANDS[command]]
+    folder = photo.parent / "folder"
+    for number in range(4):
+        kind = folder / f"class {number % 2}"
+        kind.mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, kind / f"{number}.png")
+    monkeypatch.chdir(photo.parent)
+    places = {"photo": photo, "folder": folder}
+    args = [places.get(str(word), word) for word in COMMANDS[command]]
     on_terminal(None)
     whole = run(*args)
     assert whole.code == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpunn.graph.graph import Graph
+from gpunn.importers.common.rewriting import NewLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Format:
     with_constants: the bytes of a file whose weights are the constants of a graph of it, from the old bytes,
         the file's name, the options and limits that it was read with, and the graph. It raises
         UnsupportedError for constants that the file cannot have. None: files are not written.
+    with_classes: the bytes of a classifier's file for other classes, from the same arguments, a new last
+        layer, None for the old one, and labels. It raises UnsupportedError if the file cannot have them.
     """
 
     name: str
@@ -43,3 +46,6 @@ class Format:
     folders: tuple[str, ...] = ()
     file_in: Callable[[Path], Path | None] | None = None
     with_constants: Callable[[bytes, str, Mapping[str, Any], Graph], bytes] | None = None
+    with_classes: (
+        Callable[[bytes, str, Mapping[str, Any], Graph, NewLayer | None, Sequence[str]], bytes] | None
+    ) = None

@@ -5,12 +5,13 @@ So are .mlpackage folders, which hold one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.format import Format
+from gpunn.importers.common.rewriting import NewLayer
 from gpunn.importers.coreml.package import SUFFIX, model_in
 from gpunn.importers.coreml.wire import varint
 from gpunn.limits import Limits
@@ -46,6 +47,20 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
     return rewriting.with_constants(data, name, options, graph)
 
 
+def with_classes(
+    data: bytes,
+    name: str,
+    options: Mapping[str, Any],
+    graph: Graph,
+    layer: NewLayer | None,
+    labels: Sequence[str],
+) -> bytes:
+    """Return the file of a classifier for other classes; see classes.with_classes()."""
+    from gpunn.importers.coreml import classes
+
+    return classes.with_classes(data, name, options, graph, layer, labels)
+
+
 FORMAT = Format(
     name="Core ML",
     suffixes=(".mlmodel",),
@@ -58,4 +73,5 @@ FORMAT = Format(
     file_in=model_in,
     options=("custom",),
     with_constants=with_constants,
+    with_classes=with_classes,
 )

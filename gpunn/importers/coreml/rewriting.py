@@ -24,8 +24,7 @@ from gpunn.importers.coreml.model_file import read_model
 from gpunn.importers.coreml.weights import all_weights
 from gpunn.types import Array
 
-NAME = "model"  # of the files that are read here
-_LAYER = re.compile(rf"{NAME}: layer (\d+) ")
+_LAYER = re.compile(r"[^:]*: layer (\d+) ")
 _DIGIT = 4096  # elements are numbered in two digits, each of which float32 holds exactly
 _FORMS = {"floatValue": "<f4", "float16Value": "<f2"}  # that are written
 
@@ -89,19 +88,25 @@ class _Stored:
 
 def _read(message: Message, options: Mapping[str, Any], graph: Graph) -> Graph:
     """Return the graph of a file's message, for inputs of the types that another graph has."""
-    made = read_model(message.SerializeToString(), NAME, options["limits"], options["custom"] or {})
+    made = read_model(message.SerializeToString(), "model", options["limits"], options["custom"] or {})
     assert made.template is not None
     return read_alike(made.template, graph)
+
+
+def layer_number(origin: str) -> int | None:
+    """Return the number of the layer of a network that operations of an origin come from; None for none."""
+    match = _LAYER.match(origin)
+    return None if match is None else int(match[1])
 
 
 def _layers(name: str, changes: Iterable[Changed]) -> set[int]:
     """Return the numbers of the layers that read changed constants."""
     found = set()
     for change in changes:
-        match = _LAYER.match(change.operation.origin)
-        if match is None:
+        number = layer_number(change.operation.origin)
+        if number is None:
             _fail(name, change, "no layer of the file has it")
-        found.add(int(match[1]))
+        found.add(number)
     return found
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.format import Format
+from gpunn.importers.common.rewriting import NewLayer
 from gpunn.limits import Limits
 
 IDENTIFIER = b"TFL3"  # TensorFlow Lite schema, file_identifier
@@ -36,6 +37,20 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
     return rewriting.with_constants(data, name, options, graph)
 
 
+def with_classes(
+    data: bytes,
+    name: str,
+    options: Mapping[str, Any],
+    graph: Graph,
+    layer: NewLayer | None,
+    labels: Sequence[str],
+) -> bytes:
+    """Return the file of a classifier for other classes; see classes.with_classes()."""
+    from gpunn.importers.tflite import classes
+
+    return classes.with_classes(data, name, options, graph, layer, labels)
+
+
 FORMAT = Format(
     name="TensorFlow Lite",
     suffixes=(".tflite",),
@@ -46,4 +61,5 @@ FORMAT = Format(
     found=lambda data: repr(data[4:8]),
     options=("custom",),
     with_constants=with_constants,
+    with_classes=with_classes,
 )

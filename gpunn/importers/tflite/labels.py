@@ -14,7 +14,7 @@ from gpunn.types import TensorType
 
 MAX_LABEL_BYTES = 1 << 20
 MAX_LABEL_FILES = 16
-_ZIP_ERRORS = (  # what zipfile raises on damaged archives
+ZIP_ERRORS = (  # what zipfile raises on damaged archives
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -60,6 +60,6 @@ def texts(data: bytes, ending: str) -> dict[str, str]:
                     text = stream.read(MAX_LABEL_BYTES + 1)
                 if len(text) <= MAX_LABEL_BYTES:
                     found[member.filename] = text.decode("utf-8", "replace")
-    except _ZIP_ERRORS:
+    except ZIP_ERRORS:
         pass
     return found

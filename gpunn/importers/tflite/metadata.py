@@ -24,7 +24,7 @@ NORMALIZATION, SCORE_CALIBRATION, SCORE_THRESHOLDING = 1, 2, 3
 
 # The fields by their places: 4 is the first one of a table, and each further one 2 more.
 INPUTS, OUTPUTS = 8, 10  # of SubGraphMetadata
-_SUBGRAPHS, _UNITS, _FILES = 10, 12, 16
+_SUBGRAPHS, UNITS, _FILES = 10, 12, 16
 _UNIT_TYPE, _UNIT_OPTIONS = 4, 6
 _FILE_NAME, _FILE_TYPE = 4, 8
 
@@ -44,7 +44,7 @@ def tensor(file: TfliteFile, side: int) -> Table | None:
 
 def unit(tensor: Table, kind: int) -> Table | None:
     """Return the options of a tensor's first process unit of a kind; None if it has none."""
-    for one in _tables(tensor, _UNITS, MAX_TABLES):
+    for one in _tables(tensor, UNITS, MAX_TABLES):
         if one.GetSlot(_UNIT_TYPE, 0, Uint8Flags) == kind:
             return Table(one.Bytes, one.Indirect(one.Pos + one.Offset(_UNIT_OPTIONS)))
     return None

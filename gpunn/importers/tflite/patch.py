@@ -25,10 +25,9 @@ _BUFFER_TABLE = struct.pack("<HHHH", 6, 8, 4, 0)  # sizes of the list of fields 
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """The place of a tensor's contents in a file."""
+class Place:
+    """The place of a buffer's content in a file: the number of its first byte, and of its bytes."""
 
-    buffer: int
     start: int
     size: int
 
@@ -47,10 +46,11 @@ def with_contents(data: bytes, contents: Mapping[Key, bytes]) -> bytes:
         users.setdefault(model.Metadata(number).Buffer(), set()).add((-1, number))
     made, own = bytearray(data), dict[Key, bytes]()
     for key, content in contents.items():
-        stored = stored_of(model, key)
-        together = all(contents.get(user) == content for user in users[stored.buffer])
-        if together and stored.size == len(content):
-            made[stored.start : stored.start + stored.size] = content
+        number = model.Subgraphs(key[0]).Tensors(key[1]).Buffer()
+        place = content_place(model.Buffers(number))
+        together = all(contents.get(user) == content for user in users[number])
+        if together and place.size == len(content):
+            made[place.start : place.start + place.size] = content
         else:
             own[key] = content
     return _with_buffers(made, own) if own else bytes(made)
@@ -63,13 +63,11 @@ def tensors_of(model: Any) -> Iterator[tuple[Key, Any]]:
         yield from (((k, i), graph.Tensors(i)) for i in range(graph.TensorsLength()))
 
 
-def stored_of(model: Any, key: Key) -> Stored:
-    """Return where a tensor's contents are."""
-    number = model.Subgraphs(key[0]).Tensors(key[1]).Buffer()
-    buffer = model.Buffers(number)
+def content_place(buffer: Any) -> Place:
+    """Return where the content of a buffer is, which has some: in its vector, or behind the flatbuffer."""
     if buffer.Offset() > 1:
-        return Stored(number, buffer.Offset(), buffer.Size())
-    return Stored(number, buffer._tab.Vector(buffer._tab.Offset(_BUFFER_DATA)), buffer.DataLength())
+        return Place(buffer.Offset(), buffer.Size())
+    return Place(buffer._tab.Vector(buffer._tab.Offset(_BUFFER_DATA)), buffer.DataLength())
 
 
 def _with_buffers(data: bytearray, contents: Mapping[Key, bytes]) -> bytes:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from gpunn.errors import UnsupportedError
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand
-from gpunn.importers.common.rewriting import Changed, changed_constants, read_alike
+from gpunn.graph.operation import Operand, Operation
+from gpunn.importers.common.rewriting import changed_constants, read_alike
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.model_file import opened
@@ -34,37 +34,43 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
     keys = {operand: key for context in contexts for key, operand in context.constants.items()}
     contents: dict[Key, bytes] = {}
     for change in changed_constants(read, graph):
-        operand = _stored_operand(read, change)
-        key = keys.get(operand)
+        key = keys.get(stored_operand(read, change.operand))
         if key is None:
-            _fail(file, change, "the file has no tensor with it as it is")
-        contents[key] = _content(file, file.graph(key[0]).tensors[key[1]], change)
+            _fail(file, change.operand, change.operation, "the file has no tensor with it as it is")
+        tensor = file.graph(key[0]).tensors[key[1]]
+        contents[key] = content_of(file, tensor, change.operand, change.operation, change.value)
     return with_contents(data, contents)
 
 
-def _stored_operand(read: Graph, change: Changed) -> Operand:
-    """Return the constant of the file that a changed one is, or that was widened to it from float16."""
-    maker = next((o for o in read.operations if change.operand in o.outputs), None)
+def stored_operand(read: Graph, operand: Operand) -> Operand:
+    """Return the constant of the file that an operand is, or that was widened to it from float16."""
+    maker = next((o for o in read.operations if operand in o.outputs), None)
     source = None if maker is None or len(maker.inputs) != 1 else maker.inputs[0]
     if maker is None or source is None or source.value is None or source.type.dtype is not DType.FLOAT16:
-        return change.operand
+        return operand
     widened = maker.evaluate([source.value])[0]
-    return source if np.array_equal(widened, source.value, equal_nan=True) else change.operand
+    return source if np.array_equal(widened, source.value, equal_nan=True) else operand
 
 
-def _content(file: TfliteFile, tensor: FileTensor, change: Changed) -> bytes:
-    """Return a value as a tensor stores it."""
+def content_of(
+    file: TfliteFile, tensor: FileTensor, operand: Operand, operation: Operation, value: Array
+) -> bytes:
+    """Return a value of an operand, which an operation reads, as a tensor stores it.
+
+    Raises UnsupportedError for tensors of other types than float32 and float16, and for values that are too
+    large.
+    """
     dtype = None if tensor.dtype is None else _STORED.get(tensor.dtype)
     if dtype is None or tensor.sparsity is not None or tensor.quantization is not None:
         form = "sparse" if tensor.sparsity is not None else tensor.type_name
-        _fail(file, change, f"the file has it as {form}, and only FLOAT32 and FLOAT16 are written")
+        _fail(file, operand, operation, f"the file has it as {form}, only FLOAT32 and FLOAT16 are written")
     with np.errstate(over="ignore"):
-        stored: Array = change.value.astype(dtype)
-    if np.isinf(stored).any() and not np.isinf(change.value).any():
-        _fail(file, change, "values are too large for FLOAT16")
+        stored: Array = value.astype(dtype)
+    if np.isinf(stored).any() and not np.isinf(value).any():
+        _fail(file, operand, operation, "values are too large for FLOAT16")
     return stored.tobytes()
 
 
-def _fail(file: TfliteFile, change: Changed, why: str) -> NoReturn:
-    what = f"{change.operand.name!r}, which {change.operation.op} ({change.operation.origin}) reads"
+def _fail(file: TfliteFile, operand: Operand, operation: Operation, why: str) -> NoReturn:
+    what = f"{operand.name!r}, which {operation.op} ({operation.origin}) reads"
     raise UnsupportedError(f"{file.name}: {what}, cannot be written back: {why}")

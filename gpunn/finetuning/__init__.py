@@ -1,0 +1,1 @@
+"""Fine-tuning: classifiers retrained on the photos of a person."""
