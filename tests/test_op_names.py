@@ -38,6 +38,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
         "rules of STRIDED_SLICE that formats share",
         {"dynamic_slice", "reshape", "strided_slice", "sub"},
     ),
+    "gpunn/importers/coreml/classes.py": (
+        "types of layers of the format",
+        {"reshape", "softmax", "squeeze", "transpose"},
+    ),
     "gpunn/importers/coreml/contradictions.py": ("the name of a layer's weights", {"mean"}),
     "gpunn/importers/coreml/control.py": (
         "rules of layers with bodies: the operations, and the decisions and counters of loops",

@@ -237,7 +237,7 @@ def test_nonsense_in_a_training() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"loss": "hinge"}, "a loss is one of mean_squared_error, cross_entropy, got 'hinge'"),
+        ({"loss": "hinge"}, "cross_entropy, cross_entropy_with_logits, got 'hinge'"),
         ({"trainable": []}, "there is nothing to train"),
         ({"trainable": "w"}, "trainable is a list of weights, got 'w'"),
         ({"optimizer": "adam"}, "an optimizer is a gpunn.SGD or gpunn.Adam, got 'adam'"),
