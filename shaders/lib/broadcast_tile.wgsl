@@ -126,23 +126,26 @@ fn add_eight(sum: vec4<T>, w: Weights, x: T) -> vec4<T> {
     + w.w7 * subgroupBroadcast(x, 7u);
 }
 
+// Stores rows from m on, four at a time: compilers take long for each store that is written out.
 fn put_tile(m: u32, n: u32, sums: ptr<function, Sums>) {
-  put_row(m, n, (*sums)[0]);
-  put_row(m + 1u, n, (*sums)[1]);
-  put_row(m + 2u, n, (*sums)[2]);
-  put_row(m + 3u, n, (*sums)[3]);
-  put_row(m + 4u, n, (*sums)[4]);
-  put_row(m + 5u, n, (*sums)[5]);
-  put_row(m + 6u, n, (*sums)[6]);
-  put_row(m + 7u, n, (*sums)[7]);
-  put_row(m + 8u, n, (*sums)[8]);
-  put_row(m + 9u, n, (*sums)[9]);
-  put_row(m + 10u, n, (*sums)[10]);
-  put_row(m + 11u, n, (*sums)[11]);
-  put_row(m + 12u, n, (*sums)[12]);
-  put_row(m + 13u, n, (*sums)[13]);
-  put_row(m + 14u, n, (*sums)[14]);
-  put_row(m + 15u, n, (*sums)[15]);
+  for (var r = m; r < min(m + ROWS, p.M); r += 4u) {
+    put_row(r, n, (*sums)[0]);
+    put_row(r + 1u, n, (*sums)[1]);
+    put_row(r + 2u, n, (*sums)[2]);
+    put_row(r + 3u, n, (*sums)[3]);
+    (*sums)[0] = (*sums)[4];
+    (*sums)[1] = (*sums)[5];
+    (*sums)[2] = (*sums)[6];
+    (*sums)[3] = (*sums)[7];
+    (*sums)[4] = (*sums)[8];
+    (*sums)[5] = (*sums)[9];
+    (*sums)[6] = (*sums)[10];
+    (*sums)[7] = (*sums)[11];
+    (*sums)[8] = (*sums)[12];
+    (*sums)[9] = (*sums)[13];
+    (*sums)[10] = (*sums)[14];
+    (*sums)[11] = (*sums)[15];
+  }
 }
 
 fn put_row(m: u32, n: u32, sum: vec4<T>) {

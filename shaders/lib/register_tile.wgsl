@@ -58,7 +58,8 @@ fn add_depth(sums: ptr<function, Sums>, places: array<u32, 8>, depth: Depth, q: 
   }
 }
 
-// Stores rows from m on, joined from their splits, without those past the end. All of a workgroup must call it.
+// Stores rows from m on, joined from their splits, without those past the end. All of a workgroup must call it. Rows
+// are stored two at a time: compilers take long for each store that is written out.
 fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
   var tile = array<Columns, 8>(
     columns((*sums)[0]),
@@ -72,14 +73,16 @@ fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
   );
   join_tile(local, &tile);
   if (split_of(local) > 0u) { return; }
-  put_row(m, n, tile[0]);
-  put_row(m + 1u, n, tile[1]);
-  put_row(m + 2u, n, tile[2]);
-  put_row(m + 3u, n, tile[3]);
-  put_row(m + 4u, n, tile[4]);
-  put_row(m + 5u, n, tile[5]);
-  put_row(m + 6u, n, tile[6]);
-  put_row(m + 7u, n, tile[7]);
+  for (var r = m; r < min(m + 8u, p.M); r += 2u) {
+    put_row(r, n, tile[0]);
+    put_row(r + 1u, n, tile[1]);
+    tile[0] = tile[2];
+    tile[1] = tile[3];
+    tile[2] = tile[4];
+    tile[3] = tile[5];
+    tile[4] = tile[6];
+    tile[5] = tile[7];
+  }
 }
 
 // What join() of lib/split_k.wgsl does, for a tile. All of a workgroup must call it.
