@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.keras_loops import CELLS, Layer, layer_file
-from tests.ops.harness import random
+from tests.ops.harness import limit_device, random
 
 STEPS = 20
 
@@ -182,3 +183,21 @@ def test_a_trace_has_each_operation(gpu: str) -> None:
     named = [span.operation.op for span in trace.spans if span.operation is not None]
     assert named == ["sin", "cos"] * STEPS
     np.testing.assert_array_equal(trace.outputs[0], y)
+
+
+def test_arenas_over_the_limit_of_a_binding(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle binds arenas as a whole, so these dispatches run one by one."""
+    model = Model()
+    last = chain(model, model.input("x", float32(64)), "sin", "cos")[-1]
+    model.output(last)
+    limits = {**open_device(None, False).properties.limits, "max-storage-buffer-binding-size": 256}
+    limit_device(monkeypatch, limits=limits)
+    found, dispatches = ran(model, [random(0, 64)])
+    assert dispatches == 2 * STEPS
+    np.testing.assert_allclose(found[0], last_of(random(0, 64)), rtol=1e-5)
+
+
+def last_of(x: Array) -> Array:
+    for _ in range(STEPS):
+        x = np.cos(np.sin(x))
+    return x

@@ -94,7 +94,11 @@ SHORT = {
     "take_slice",
     "top_k",
 }
-DIVIDED = {"conv2d_filter_gradient", "depthwise_filter_gradient"}  # filter_gradient.py counts their parts
+DIVIDED = {
+    "conv2d_filter_gradient",
+    "conv2d_filter_subgroup",
+    "depthwise_filter_gradient",
+}  # filter_gradient.py counts their parts
 
 
 def has_loop(body: str) -> bool:

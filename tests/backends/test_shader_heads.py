@@ -15,7 +15,8 @@ FILES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.
 ACCESSOR = re.compile(r"\b(?:load4|loadv|load|splat|int|word|store4|storev|store)_(\w+)\(")
 KNOWN = """WGSL's own words:
     abs all any array bitcast builtin clamp countLeadingZeros dot extractBits floor for if insertBits
-    inverseSqrt max min pow round return select sqrt storageBarrier switch while workgroupBarrier
+    inverseSqrt max min pow round return select sqrt storageBarrier subgroupBroadcast switch while
+    workgroupBarrier
     workgroup_size
     i32 u32 f32 vec2 vec3 vec4
 What every body may use:

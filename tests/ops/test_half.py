@@ -136,6 +136,8 @@ CASES: list[Case] = [
     *(("warp_affine", [half(1, 1, 4, 5, n), MOVES], {"size": (3, 6)}, ()) for n in (3, 4)),
     *(("spread_pool2d", [half(1, 1, 2, 2, n)], {"spatial": (3, 3), "size": (2, 2)}, ()) for n in (3, 4)),
     ("conv2d_filter_gradient", [half(1, 2, 50, 50, 4), half(2, 2, 50, 50, 3)], {"size": (1, 1)}, ()),
+    ("depthwise_filter_gradient", [half(1, 1, 6, 6, 3), half(2, 1, 1, 1, 3)], {"size": (6, 6)}, ()),
+    ("batch_matmul", [half(1, 16, 8), half(2, 8, 64)], {}, ()),
     *(
         (f"{op}_filter_gradient", [half(1, 1, 4, 4, n), half(2, 1, 3, 3, n)], {"size": (2, 2)}, ())
         for op in ("conv2d", "depthwise")
@@ -165,8 +167,12 @@ CASES: list[Case] = [
     ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
-OTHER_BODIES = {  # of integers, of float32 alone, or for devices that limit loops (see test_chained_rows.py)
+# Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py), or for those with
+# subgroups, which have the filter gradients and products of CASES. A bundle has the bodies of its dispatches.
+OTHER_BODIES = {
+    "bundle",
     "check_ranges",
+    "conv2d_filter_subgroup",
     "cumsum_part",
     "dequantize_axis",
     "find_rows",

@@ -29,6 +29,7 @@ MAX_ALONE = 32  # consecutive dispatches that do not repeat: all of them are wri
 # all, where another dispatch has more of them. On software these are cores, and a dispatch takes 10 us.
 MAX_WORK = 8
 MAX_WORK_ON_SOFTWARE = 128
+MAX_WORDS = 1 << 16  # of a bundle's memory, where each tensor has a place of its own, unlike in arenas
 
 _WORDS = (DType.FLOAT32, DType.INT32)
 Unit = Dispatched | Bundle
@@ -38,10 +39,14 @@ def bundled(
     recipes: Sequence[Sequence[Dispatched]],
     plan: Plan,
     slots: Mapping[Tensor, Slot],
+    arenas: Sequence[int],
     device: DeviceProperties,
 ) -> list[list[Unit]]:
-    """Return what each segment of a plan dispatches, in order: single kernels, and bundles of them."""
-    bundles = _Bundles(plan, slots, device)
+    """Return what each segment of a plan dispatches, in order: single kernels, and bundles of them.
+
+    arenas: their bytes.
+    """
+    bundles = _Bundles(plan, slots, arenas, device)
     if all(sum(map(bundles.is_small, recipe)) < LEAST for recipe in recipes):
         return [[*recipe] for recipe in recipes]
     bundles.look_at([dispatched for recipe in recipes for dispatched in recipe])
@@ -59,6 +64,7 @@ class _Bundles:
 
     plan: Plan
     slots: Mapping[Tensor, Slot]
+    arenas: Sequence[int]
     device: DeviceProperties
     _all: Sequence[Dispatched] = ()
     _memory: LoopMemory = field(default_factory=LoopMemory)
@@ -117,10 +123,16 @@ class _Bundles:
         most = self.device.max_loop_iterations
         with suppress(Unsupported):
             bundle = writer.written(None if most is None else most // 2)
-            bound = len(bundle.key.bindings) <= self.device.limit("max-storage-buffers-per-shader-stage")
-            if bound and LEAST_SAVED * bundle.statements <= len(inside):
+            if self._fits(bundle) and LEAST_SAVED * bundle.statements <= len(inside):
                 return bundle
         return None
+
+    def _fits(self, bundle: Bundle) -> bool:
+        """Tell whether a bundle has little memory, and the device can bind its buffers, whole arenas."""
+        most = self.device.limit("max-storage-buffer-binding-size")
+        few = len(bundle.key.bindings) <= self.device.limit("max-storage-buffers-per-shader-stage")
+        small = bundle.words <= MAX_WORDS
+        return few and small and all(self.arenas[k] <= most for k in bundle.arenas)
 
     def _is_from_outside(self, tensor: Tensor, begin: int, end: int) -> bool:
         """Tell whether somebody else writes a tensor, too."""

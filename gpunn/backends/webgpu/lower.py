@@ -11,7 +11,7 @@ from gpunn.backends.webgpu.loop import lower_loop
 from gpunn.backends.webgpu.memory import padded
 from gpunn.backends.webgpu.parts import in_parts
 from gpunn.backends.webgpu.segments import in_segments, segmented
-from gpunn.device import DeviceProperties
+from gpunn.device import SUBGROUPS, DeviceProperties
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Lifetime, Operation
 from gpunn.kernel import Candidate, Kernel, Kernels, Scratch, Unsupported
@@ -70,8 +70,10 @@ def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
     if any(_form_objection(t) or _size_objection(t, device) for t in types):
         return operation.definition.host_reason
+    # A workgroup of the loop runs the workgroups of its kernels, and these are none of its subgroups.
+    alone = replace(device, features=device.features - {SUBGROUPS})
     try:
-        kernels = lower_loop(operation, device, lambda inner: lower(inner, device))
+        kernels = lower_loop(operation, device, lambda inner: lower(inner, alone))
     except Unsupported as unsupported:
         return str(unsupported)
     return _objection(kernels, device) or kernels

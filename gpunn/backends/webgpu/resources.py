@@ -141,7 +141,8 @@ class Resources:
             [(p.operation, k) for p in segment.placements for k in p.kernels if 0 not in k.groups]
             for segment in self.plan.segments
         ]
-        units = bundled(recipes, self.plan, self._slots, self.device.properties)
+        sizes = [arena.size for arena in self._arenas]
+        units = bundled(recipes, self.plan, self._slots, sizes, self.device.properties)
         made = self._dispatches([unit for listed in units for unit in listed if not isinstance(unit, Bundle)])
         bundles = self._bundle_dispatches([u for listed in units for u in listed if isinstance(u, Bundle)])
         stages: list[Stage] = []

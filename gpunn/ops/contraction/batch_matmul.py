@@ -25,6 +25,9 @@ from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction import gradients
+from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
+from gpunn.ops.contraction.computed_filter import block_packed
+from gpunn.ops.contraction.filter_packing import STEP
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.product_kernel import of_integers
@@ -125,8 +128,18 @@ def _kernels(call: Call) -> Iterator[Candidate]:
     fits = rows >= ROWS and columns and columns % COLUMNS == 0 and _depth(call) and _depth(call) % 4 == 0
     if plain and one and fits and fits_i32(call.x.size, call.y.size):
         reads = (Read("w", 1, 4), Read("bias", None))
-        yield Candidate([product(call, rows, _depth(call), columns, reads)], "tiles of one product")
+        tiles = (Candidate([product(call, rows, _depth(call), columns, reads)], "tiles of one product"),)
+        if _depth(call) % STEP:
+            yield from tiles
+        else:
+            yield from with_shared_rows(call, _depth(call), lambda: _shared(call, rows, columns), tiles)
     yield Candidate(_one_by_one(call), "one matrix of the stack for each")
+
+
+def _shared(call: Call, rows: int, columns: int) -> list[Kernel]:
+    """Make the kernels that pack a computed matrix, and the one of rows that subgroups share."""
+    packs, reads = block_packed(call, columns, _depth(call), (1, columns))
+    return [*packs, shared_product(call, rows, _depth(call), columns, reads)]
 
 
 def _steps(shape: Shape, adjoint: bool) -> tuple[int, int]:

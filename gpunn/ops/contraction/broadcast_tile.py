@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gpunn.device import SUBGROUPS, DeviceProperties
 from gpunn.kernel import Candidate, Kernel, Param, Read, Write, ceil_div, nested, tile_grid, vec_width
@@ -13,6 +13,8 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
 
+Reads = tuple[Read, Read]  # of the filter and the bias
+
 SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup
 # Of full tiles over full register tiles on lavapipe: 1.6 with Mesa 22.3, 2.3 with Mesa 25. Tiles of which
 # half is not needed lose with both (docs/tuning.md).
@@ -21,18 +23,21 @@ _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 wi
 
 
 def with_shared_rows(
-    call: Call, kernel: Callable[[], Kernel], others: Iterable[Candidate]
+    call: Call, depth: int, kernels: Callable[[], Sequence[Kernel]], others: Iterable[Candidate]
 ) -> Iterator[Candidate]:
-    """Yield ways to compute y [..., N], and the kernel of shared rows: before them where it is quicker."""
+    """Yield ways to compute y [..., N], and that of shared rows: before them where it is quicker.
+
+    depth: of the filter as it is packed by blocks.
+    """
     rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
-    deep = block_extents(call.input(1))[1] > _DEEPEST
+    deep = depth > _DEEPEST
     first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device)
     reason = f"{SHARED_ROWS} rows that a subgroup shares"
     if first:
-        yield Candidate([kernel()], reason, frozenset({SUBGROUPS}))
+        yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
     yield from others
     if not first and not deep and subgroup(call.device) and rows >= ROWS:
-        yield Candidate([kernel()], reason, frozenset({SUBGROUPS}))
+        yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
 
 
 def subgroup(device: DeviceProperties) -> int:
@@ -58,10 +63,15 @@ def _pays_off(rows: int, channels: int, device: DeviceProperties) -> bool:
     return invocations >= device.parallel_invocations and results <= _GAIN * computed(ROWS, COLUMNS)
 
 
-def shared_product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
-    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias), for a constant filter."""
+def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None = None) -> Kernel:
+    """Compute y[rows, channels] = apply(x[rows, depth] . w + bias).
+
+    reads: filter and bias packed by blocks, if these are not constants.
+    """
     return _kernel(
         call,
+        reads or block_reads(call),
+        depth,
         "matmul_broadcast",
         {"K": depth},
         {"ALIGNED": int(depth % STEP == 0)},
@@ -70,21 +80,25 @@ def shared_product(call: Call, rows: int, depth: int, channels: int) -> Kernel:
     )
 
 
-def shared_window(call: Call, window: Window) -> Kernel:
-    """Compute a convolution with one group and a constant filter."""
+def shared_window(call: Call, window: Window, reads: Reads | None = None) -> Kernel:
+    """Compute a convolution with one group. reads: as of shared_product()."""
     _, height, width, depth = call.x.shape
     params: dict[str, Param] = {**window_params(window, height, width), "C": depth}
+    terms, packed = depth * math.prod(window.size), reads or block_reads(call)
     if depth % STEP == 0:
         loops = nested(*window.size, depth // STEP).iterations
-        return _kernel(call, "conv_broadcast", params, {}, loops, "window cells one after the other")
-    terms = depth * math.prod(window.size)
+        return _kernel(
+            call, packed, terms, "conv_broadcast", params, {}, loops, "window cells one after the other"
+        )
     params |= {"K": terms, "inverse_c": 1 / depth, "inverse_kw": 1 / window.size[1]}
     reason = "window cells and input channels in one row"
-    return _kernel(call, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
+    return _kernel(call, packed, terms, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
 
 
 def _kernel(
     call: Call,
+    reads: Reads,
+    depth: int,
     body: str,
     params: Mapping[str, Param],
     constants: Mapping[str, int],
@@ -92,14 +106,14 @@ def _kernel(
     reason: str,
 ) -> Kernel:
     rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
-    packed, depth = block_extents(call.input(1))
+    packed, depth = block_extents(channels, depth)
     size = max(subgroup(call.device), STEP)
     threads, grid = tile_grid(packed // 4, ceil_div(rows, SHARED_ROWS), WORKGROUP[0], size)
     return Kernel(
         body=body,
         threads=threads,
         workgroup=WORKGROUP,
-        reads=(Read("x", 0), *block_reads(call)),
+        reads=(Read("x", 0), *reads),
         writes=(Write(width=vec_width(channels)),),
         params={**params, **grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4},
         constants={"SPLITS": 1, **constants},

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpunn.kernel import Kernel, Read, Scratch, ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.filter_packing import channel_reads
+from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, block_reads, channel_reads
 from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.tiling import COLUMNS
 from gpunn.types import Shape
@@ -29,6 +29,38 @@ def packed_reads(call: Call) -> tuple[list[Kernel], tuple[Read, Read]]:
     if call.has(2) and not call.constant[2]:
         bias = _packed(kernels, call, bias, (channels,), (1,), (padded,))
     return kernels, (filter, bias)
+
+
+def block_packed(
+    call: Call, channels: int, depth: int, steps: tuple[int, int]
+) -> tuple[list[Kernel], tuple[Read, Read]]:
+    """Return the reads of block_reads() for tensors that may be computed, and the kernels that pack these.
+
+    depth: divisible by STEP. steps: from an output channel of the filter to the next, and along its depth.
+    """
+    filter, bias = block_reads(call)
+    kernels: list[Kernel] = []
+    if not call.constant[1]:
+        packed, _ = block_extents(channels, depth)
+        target = Scratch(call.input(1).with_shape((packed // BLOCK, depth, BLOCK)))
+        whole, rest = divmod(channels, BLOCK)
+        across, down = steps
+        if whole:
+            sizes, walk = (whole, depth, BLOCK), (BLOCK * across, down, across)
+            kernels.append(_copy(sizes, walk, (depth * BLOCK, BLOCK, 1), 0, 0, target))
+        if rest:
+            x, y = whole * BLOCK * across, whole * depth * BLOCK
+            kernels.append(_copy((depth, rest), (down, across), (BLOCK, 1), x, y, target))
+        filter = replace(filter, operand=target, pack=None, nbytes=0)
+    if call.has(2) and not call.constant[2]:
+        padded, _ = block_extents(channels, depth)
+        bias = _packed(kernels, call, bias, (channels,), (1,), (padded,))
+    return kernels, (filter, bias)
+
+
+def _copy(sizes: Shape, x: Shape, y: Shape, x_start: int, y_start: int, target: Scratch) -> Kernel:
+    source = Read("x", 1)
+    return strided_copy(source, sizes, x, y, x_start=x_start, y_start=y_start, output=target, reason=_REASON)
 
 
 def spread_reads(call: Call, constant: Read) -> tuple[list[Kernel], Read]:

@@ -19,11 +19,11 @@ from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import depthwise_kernel, gradients
-from gpunn.ops.contraction.broadcast_tile import shared_product, shared_window, with_shared_rows
+from gpunn.ops.contraction.broadcast_tile import Reads, shared_product, shared_window, with_shared_rows
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
-from gpunn.ops.contraction.computed_filter import packed_reads
+from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.conv_tile import tile_kernel
-from gpunn.ops.contraction.filter_packing import channel_reads
+from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.prepared import Sums, constants_only, prepared
@@ -86,7 +86,8 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         yield from _of_computed_filter(call, form)
         reason = "the filter is not a constant"
     else:
-        yield from with_shared_rows(call, lambda: _shared(call, form), _of_constants(call, form))
+        depth = form.depth * math.prod(form.window.size)
+        yield from with_shared_rows(call, depth, lambda: [_shared(call, form)], _of_constants(call, form))
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)
@@ -102,18 +103,35 @@ def _of_constants(call: Call, form: Form) -> Iterator[Candidate]:
     yield Candidate([kernel], "tiles of pixels and channels")
 
 
-def _shared(call: Call, form: Form) -> Kernel:
-    """Make the kernel of rows that subgroups share."""
+def _shared(call: Call, form: Form, reads: Reads | None = None) -> Kernel:
+    """Make the kernel of rows that subgroups share. reads: filter and bias, if these are not constants."""
     if form.window.pointwise:
-        return shared_product(call, math.prod(call.y.shape[:3]), form.depth, call.y.shape[3])
-    return shared_window(call, form.window)
+        return shared_product(call, math.prod(call.y.shape[:3]), form.depth, call.y.shape[3], reads)
+    return shared_window(call, form.window, reads)
+
+
+def _shared_computed(call: Call, form: Form) -> list[Kernel]:
+    """Make the kernels that pack a computed filter, and the one of rows that subgroups share."""
+    depth = form.depth * math.prod(form.window.size)
+    packs, reads = block_packed(call, call.y.shape[3], depth, (depth, 1))
+    return [*packs, _shared(call, form, reads)]
 
 
 def _of_computed_filter(call: Call, form: Form) -> Iterator[Candidate]:
     """Yield the ways that pack a computed filter of real numbers first, which pays off for several pixels."""
-    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
+    rows, depth = math.prod(call.y.shape[:3]), form.depth * math.prod(form.window.size)
     if rows < ROWS or call.input(1).quantization is not None or not call.input(1).size:
         return
+    tiles = _of_packed_filter(call, form)
+    if form.depth % STEP:
+        yield from tiles
+    else:
+        yield from with_shared_rows(call, depth, lambda: _shared_computed(call, form), tiles)
+
+
+def _of_packed_filter(call: Call, form: Form) -> Iterator[Candidate]:
+    """Yield the ways in register tiles."""
+    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
     packs, reads = packed_reads(call)
     if form.window.pointwise and form.depth % 4 == 0:
         kernel = product(call, rows, form.depth, channels, reads)

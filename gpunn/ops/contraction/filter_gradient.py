@@ -8,13 +8,16 @@ then adds these.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gpunn.device import SUBGROUPS
 from gpunn.kernel import (
+    Candidate,
     Kernel,
+    Loop,
     Read,
     Scratch,
     Unsupported,
@@ -28,6 +31,9 @@ from gpunn.kernel import (
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_int, expect_ints
+from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, subgroup
+from gpunn.ops.contraction.filter_packing import STEP
+from gpunn.ops.kernels.tiling import WORKGROUP
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
@@ -44,6 +50,7 @@ from gpunn.types import Array, DType, TensorType
 TILE = 8  # input and output channels whose sums an invocation keeps
 _LEAST, _MOST = 32, 4096  # pixels of a part: more would round more often
 _MOST_BYTES = 1 << 26  # of the sums over parts
+_MOST_CELLS = 25  # of a window whose sums an invocation keeps
 
 
 def _window(call: Call) -> Window:
@@ -75,15 +82,42 @@ def _pixels(call: Call) -> int:
     return math.prod(call.input(1).shape[:3])
 
 
-def _in_parts(call: Call, kernel: Kernel, invocations: int) -> list[Kernel]:
-    """Return a kernel that sums over parts of pixels, each with that many invocations, and one that adds."""
-    pixels = _pixels(call)
-    most = call.device.max_loop_iterations
-    parts = min(ceil_div(call.device.parallel_invocations, invocations), ceil_div(pixels, _LEAST))
-    parts = max(min(parts, _MOST_BYTES // (4 * call.y.size)), 1)
-    parts = max(parts, ceil_div(pixels, _MOST if most is None else min(_MOST, most - 1)))
-    share = ceil_div(pixels, parts)
-    parts = ceil_div(pixels, share)
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """State what is divided into parts: how many pixels or lines, the bounds of a part, its loops."""
+
+    name: str
+    count: int
+    least: int
+    most: int
+    loops: Callable[[int], Loop]
+
+
+def _by_pixels(call: Call) -> _Terms:
+    return _Terms("pixels", _pixels(call), _LEAST, _MOST, nested)
+
+
+def _by_lines(call: Call, size: Pair) -> _Terms:
+    """Divide lines of pixels, for invocations that walk along them with the whole window."""
+    *lines, along, _ = call.input(1).shape
+
+    def loops(share: int) -> Loop:
+        pixel = Loop(along, (nested(*size), Loop(math.prod(size))))
+        return Loop(share, (nested(*size), pixel))
+
+    least, most = (max(pixels // along, 1) for pixels in (_LEAST, _MOST))
+    return _Terms("lines", math.prod(lines), least, most, loops)
+
+
+def _in_parts(call: Call, kernel: Kernel, invocations: int, terms: _Terms) -> list[Kernel]:
+    """Return a kernel that sums over parts of the terms, with invocations of each, and one that adds."""
+    limit, most = call.device.max_loop_iterations, terms.most
+    if limit is not None:
+        most = max(min(most, limit // terms.loops(1).iterations), 1)
+    parts = min(ceil_div(call.device.parallel_invocations, invocations), ceil_div(terms.count, terms.least))
+    parts = max(min(parts, _MOST_BYTES // (4 * call.y.size)), ceil_div(terms.count, most), 1)
+    share = ceil_div(terms.count, parts)
+    parts = ceil_div(terms.count, share)
     total = Scratch(TensorType(DType.FLOAT32, (parts, *call.y.shape)))
     target = total if parts > 1 else 0
     first = replace(
@@ -95,11 +129,11 @@ def _in_parts(call: Call, kernel: Kernel, invocations: int) -> list[Kernel]:
             "count": invocations * parts,
             "units": invocations,
             "share": share,
-            "M": pixels,
+            "M": terms.count,
             "SIZE": call.y.size,
         },
-        loop_iterations=nested(share).iterations,
-        reason=f"{kernel.reason}, {parts} parts of {pixels} pixels",
+        loop_iterations=terms.loops(share).iterations,
+        reason=f"{kernel.reason}, {parts} parts of {terms.count} {terms.name}",
     )
     if parts == 1:
         return [first]
@@ -120,8 +154,42 @@ def _in_parts(call: Call, kernel: Kernel, invocations: int) -> list[Kernel]:
     ]
 
 
-def _conv2d_kernels(call: Call) -> list[Kernel]:
+def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
     _expect_terms(call)
+    device, fours = call.device, vec_width(call.y.shape[0], call.y.shape[3]) == 4
+    if call["groups"] == 1 and fours and device.software and subgroup(device) == STEP:
+        yield Candidate(_by_subgroups(call), "products of subgroups", frozenset({SUBGROUPS}))
+    yield Candidate(_by_tiles(call), "tiles of input and output channels")
+
+
+def _by_subgroups(call: Call) -> list[Kernel]:
+    window = _window(call)
+    _, height, width, _ = call.x.shape
+    cells, fours = math.prod(window.size), call.y.shape[3] // 4
+    padded = ceil_div(call.y.shape[0], SHARED_ROWS) * SHARED_ROWS
+    wide = int(fours > STEP)
+    across = ceil_div(fours, STEP * (1 + wide))
+    kernel = Kernel(
+        body="conv2d_filter_subgroup",
+        threads=(1, 1, 1),
+        workgroup=WORKGROUP,
+        reads=(Read("x", 0, 4), Read("g", 1, 4)),
+        writes=(Write(width=4),),
+        params={
+            **window_params(window, height, width),
+            "N4": fours,
+            "ACROSS": across,
+            "N": call.y.shape[0],
+            "ROWS": padded,
+            "CELLS": cells,
+        },
+        constants={"WIDE": wide, "POINTWISE": int(window.pointwise)},
+        reason=f"{SHARED_ROWS} output channels x 8 input channels of a cell, which a subgroup shares",
+    )
+    return _in_parts(call, kernel, across * cells * padded // SHARED_ROWS * STEP, _by_pixels(call))
+
+
+def _by_tiles(call: Call) -> list[Kernel]:
     window = _window(call)
     _, height, width, channels = call.x.shape
     outputs, groups, depth = call.y.shape[0], call["groups"], call.y.shape[3]
@@ -146,7 +214,7 @@ def _conv2d_kernels(call: Call) -> list[Kernel]:
         constants={**fours, "POINTWISE": int(window.pointwise)},
         reason=f"{TILE} input x {TILE} output channels of a cell in registers",
     )
-    return _in_parts(call, kernel, across * blocks * groups * math.prod(window.size))
+    return _in_parts(call, kernel, across * blocks * groups * math.prod(window.size), _by_pixels(call))
 
 
 def _expect_terms(call: Call) -> None:
@@ -203,13 +271,27 @@ def _infer_depthwise(call: Call) -> TensorType:
     return call.x.with_shape((1, *window.size, channels))
 
 
-def _depthwise_kernels(call: Call) -> list[Kernel]:
+def _depthwise_kernels(call: Call) -> Iterator[Candidate]:
     _expect_terms(call)
     window = _window(call)
+    cells = math.prod(window.size)
+    kernel = _depthwise_kernel(call, window)
+    units = call.y.size // cells // kernel.lanes
+    if cells <= _MOST_CELLS:
+        body, size = "depthwise_filter_lines", dict(zip(("HIGH", "WIDE"), window.size, strict=True))
+        constants = {**size, "SLIDE": int(window.stride[1] == window.dilation[1])}
+        reason = f"all cells of {kernel.lanes} channels"
+        lines = replace(kernel, body=body, constants=constants, reason=reason)
+        yield Candidate(_in_parts(call, lines, units, _by_lines(call, window.size)), reason)
+    yield Candidate(_in_parts(call, kernel, units * cells, _by_pixels(call)), "one cell an invocation")
+
+
+def _depthwise_kernel(call: Call, window: Window) -> Kernel:
+    """Make the kernel that _in_parts() completes."""
     _, height, width, depth = call.x.shape
     channels = call.y.shape[3]
     lanes = vec_width(depth) if channels == depth else 1
-    kernel = Kernel(
+    return Kernel(
         body="depthwise_filter_gradient",
         threads=(1, 1, 1),
         workgroup=(64, 1, 1),
@@ -224,7 +306,6 @@ def _depthwise_kernels(call: Call) -> list[Kernel]:
         lanes=lanes,
         reason=f"{lanes} channels of a cell",
     )
-    return _in_parts(call, kernel, call.y.size // lanes)
 
 
 @op(

@@ -10,7 +10,7 @@ import numpy as np
 from gpunn.kernel import Pack, Read, ceil_div
 from gpunn.ops.call import Call
 from gpunn.ops.kernels.tiling import COLUMNS
-from gpunn.types import Array, TensorType
+from gpunn.types import Array
 
 BLOCK = 32  # output channels that lie together where filters are packed by blocks
 STEP = 8  # elements of the depth in a step over such a filter
@@ -46,15 +46,14 @@ def pack_bias(bias: Array, multiple: int = COLUMNS) -> Array:
 def block_reads(call: Call) -> tuple[Read, Read]:
     """Return the filter (input 1), packed by blocks, and bias (input 2, may be absent) of a call."""
     filter = call.input(1)
-    channels, depth = block_extents(filter)
+    channels, depth = block_extents(filter.shape[0], math.prod(filter.shape[1:]))
     bias = Read("bias", 2, 4, Pack(pack_bias, (BLOCK,))) if call.has(2) else Read("bias", None)
     return Read("w", 1, 4, Pack(pack_blocks), nbytes=channels * depth * filter.dtype.numpy.itemsize), bias
 
 
-def block_extents(filter: TensorType) -> tuple[int, int]:
+def block_extents(channels: int, depth: int) -> tuple[int, int]:
     """Return the output channels and the depth of a filter that is packed by blocks."""
-    depth = math.prod(filter.shape[1:])
-    return ceil_div(filter.shape[0], BLOCK) * BLOCK, ceil_div(depth, STEP) * STEP
+    return ceil_div(channels, BLOCK) * BLOCK, ceil_div(depth, STEP) * STEP
 
 
 def channel_reads(call: Call, pack: Callable[[Array], Array] = pack_filter) -> tuple[Read, Read]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -78,7 +79,8 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     reason = "the filter is not a constant"
     if constants_only(call) and fits_i32(rows * depth):
         packed = Candidate([product(call, rows, depth, channels)], "a packed filter")
-        yield from with_shared_rows(call, lambda: shared_product(call, rows, depth, channels), (packed,))
+        shared = partial(shared_product, call, rows, depth, channels)
+        yield from with_shared_rows(call, depth, lambda: [shared()], (packed,))
         reason = "the filter as it is"
     yield Candidate(_plain(call, rows, depth, channels, reason), reason)
 

@@ -16,6 +16,8 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("conv2d_filter_gradient", (1, 6, 6, 6), (1, 4, 2, 4), {"size": (2, 3), "dilation": (2, 2), "groups": 2}),
     ("depthwise_filter_gradient", (2, 5, 6, 8), (2, 5, 6, 8), {"size": (3, 3), "padding": "same"}),
     ("depthwise_filter_gradient", (1, 9, 7, 3), (1, 4, 3, 6), {"size": (3, 3), "stride": (2, 2)}),
+    ("depthwise_filter_gradient", (2, 7, 6, 4), (2, 3, 4, 4), {"size": (3, 2), "dilation": (2, 2)}),
+    ("depthwise_filter_gradient", (1, 6, 9, 2), (1, 1, 3, 2), {"size": (6, 7)}),
 ]
 TERMS = 72  # of a sum, at most
 
@@ -33,7 +35,7 @@ def test_gradient(
 ) -> None:
     """In one part of the pixels, and in several. Each sum rounds TERMS times, of products up to 16."""
     if backend == "webgpu" and parts > 1:
-        limit_device(monkeypatch, max_loop_iterations=20)
+        limit_device(monkeypatch, max_loop_iterations=90 if op.startswith("depthwise") else 20)
     check(op, [random(1, *x), random(2, *g)], attrs, backend=backend, atol=TERMS**2 * 16 * 2.0**-24)
 
 
