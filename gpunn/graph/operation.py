@@ -156,7 +156,8 @@ class Operation:
         scalars = [o for o in self.outputs if not o.type.rank]
         if any(not o.type.size for o in self.outputs) or (scalars and len(self.outputs) > 1):
             return None
-        compute, activation = prepare(self.call()), self.activation if self.definition.fusible else None
+        compute = prepare(self.call())
+        activation = self.activation if self.definition.fusible and not self.definition.filter else None
         if compute is None:
             return None
         if activation is not None:
@@ -201,7 +202,7 @@ class Operation:
             results = as_tuple(reference(*inputs))
             if self.custom is not None:
                 self._expect_shapes(results)
-            if activation is None:
+            if activation is None or ready is not None:  # which applies it, see Facets
                 return results
             return tuple(apply(np.asarray(r), activation) for r in results)
 

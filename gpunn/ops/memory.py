@@ -2,7 +2,7 @@
 
 The system gives fresh memory page by page when it is first written, and that takes as long as a sum of two
 tensors. References ask empty() for the memory of their results. In a run with a Memory they get that of
-earlier results to which nothing refers any more.
+earlier results to which nothing refers any more. What they need only for a while is scratch().
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +32,13 @@ class Memory:
         self._idle: list[_Buffer] = []  # the smallest first
         self._used: dict[int, tuple[weakref.ref[Array], _Buffer]] = {}  # by the id: references have no hash
         self._dead: list[weakref.ref[Array]] = []  # references to arrays that are gone, from any thread
+        self._scratch: dict[str, _Buffer] = {}
 
     @property
     def nbytes(self) -> int:
         """Return the size of all buffers."""
         used = (buffer for _, buffer in self._used.values())
-        return sum(buffer.nbytes for buffer in (*self._idle, *used))
+        return sum(buffer.nbytes for buffer in (*self._idle, *used, *self._scratch.values()))
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
         """Return an array of any content. Views of it keep its memory in use, too."""
@@ -50,6 +52,15 @@ class Memory:
         reference = weakref.ref(whole, self._dead.append)  # in C: no signal comes in between and gets lost
         self._used[id(reference)] = reference, buffer
         return whole.reshape(shape)
+
+    def scratch(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """Return an array of any content, in the memory that the last one of this name had."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        buffer = self._scratch.get(name)
+        if buffer is None or buffer.nbytes < nbytes:
+            self._scratch.pop(name, None)  # free before there is another one
+            buffer = self._scratch[name] = _Buffer(max(nbytes, LEAST_BYTES))
+        return np.ndarray(shape, dtype, buffer.data)
 
     def _take(self, nbytes: int) -> _Buffer:
         while self._dead:
@@ -95,3 +106,12 @@ def empty(shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
     """Return an array of any content, in the memory of the run if there is one."""
     memory = _CURRENT.get()
     return np.empty(shape, dtype) if memory is None else memory.empty(shape, dtype)
+
+
+def scratch(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Return an array of any content, which serves until the next one of this name is asked for.
+
+    In a run the same memory serves again and again, and mostly is in the CPU's cache.
+    """
+    memory = _CURRENT.get()
+    return np.empty(shape, dtype) if memory is None else memory.scratch(name, shape, dtype)

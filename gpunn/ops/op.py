@@ -91,8 +91,9 @@ class Facets:
     * filter: how it multiplies its first operand with its second one.
     * accuracy: how far its results in float32 may be from the exact ones.
     * prepare: the reference of a call as a function of the arrays, for many runs: from dense arrays to dense
-      ones of the results' dtypes, without the activation; for scalars also to numpy's. Of tensors that are
-      neither quantised nor float16; the bits are the reference's. May return None: then the reference serves.
+      ones of the results' dtypes; for scalars also to numpy's. With the activation where the op has a filter,
+      elsewhere without. Of tensors that are neither quantised nor float16; the bits are the reference's. May
+      return None: then the reference serves.
     * gradient: the gradients of a loss with respect to its operands, from those with respect to its results,
       written in ops. Without it an op that is written in other ops (`expand`) has the gradients of these.
     """

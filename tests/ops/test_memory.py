@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from gpunn import Model
 from gpunn.ops import OPS
-from gpunn.ops.memory import LEAST_BYTES, MOST_TIMES, Memory, empty
+from gpunn.ops.memory import LEAST_BYTES, MOST_TIMES, Memory, empty, scratch
 from gpunn.types import Array, float32
 
 LARGE = (LEAST_BYTES // 4,)  # a shape of float32
@@ -52,6 +52,21 @@ def test_a_view_keeps_its_memory(view: str) -> None:
     again = [memory.empty(LARGE, np.float32) for _ in range(2)]
     assert memory.nbytes == held
     assert any(0 <= place - address(x) < LEAST_BYTES for x in again)
+
+
+def test_scratch_of_a_name_lies_where_it_lay_until_it_must_grow() -> None:
+    memory = Memory()
+    with memory.in_use():
+        first = scratch("a", LARGE, np.dtype(np.float32))
+        other = scratch("b", LARGE, np.dtype(np.float32))
+        assert not np.may_share_memory(first, other)
+        again = scratch("a", (LARGE[0] // 4, 2), np.dtype(np.float64))
+        assert again.shape == (LARGE[0] // 4, 2) and address(again) == address(first)
+        held = memory.nbytes
+        assert scratch("a", (LARGE[0] * 2,), np.dtype(np.float32)).size == LARGE[0] * 2
+        assert memory.nbytes == held + LEAST_BYTES
+    alone = [scratch("a", (3,), np.dtype(np.int8)) for _ in range(2)]
+    assert not np.may_share_memory(*alone)
 
 
 def test_small_arrays_do_not_hold_large_buffers() -> None:

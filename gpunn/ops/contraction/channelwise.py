@@ -6,25 +6,53 @@ several neighbouring pixels count as one of more channels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.kernels.window import Window, pad_input, strided, window_steps
-from gpunn.ops.memory import empty
+from gpunn.ops.kernels.window import Window, strided, window_steps
+from gpunn.ops.memory import scratch
 from gpunn.types import Array
 
-LONG = 1024  # elements that numpy works on at a time: they stay in the cache
+LONG = 1024  # elements that numpy works on at a time: they stay in the cache; a multiple of 16
 FEW = 128  # channels, up to which several pixels together take less time than one of them
 
 
-def wide(pixels: Array, channels: int) -> tuple[Array, Array]:
+def by_long_rows(compute: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the function with numpy's buffers made so small that rows of wide() are added where they lie.
+
+    numpy copies rows into a buffer if several of them fit there, and that takes as long as the sum.
+    """
+
+    def run(*operands: Array | None) -> Array:
+        before = np.setbufsize(LONG)
+        try:
+            return compute(*operands)
+        finally:
+            np.setbufsize(before)
+
+    return run
+
+
+def wide(pixels: Array, channels: int) -> tuple[Array, ...]:
     """Return dense pixels [..., C] as rows of several pixels each, and as rows of one those that are left."""
-    together = max(1, LONG // channels)
+    count = pixels.size // channels
+    together = _together(count, channels)
     flat = pixels.reshape(-1)
-    even = flat.size - flat.size % (together * channels)
-    return flat[:even].reshape(-1, together * channels), flat[even:].reshape(-1, channels)
+    even = (count - count % together) * channels
+    rows = flat[:even].reshape(-1, together * channels)
+    return (rows, flat[even:].reshape(-1, channels)) if even < flat.size else (rows,)
+
+
+@cache
+def _together(count: int, channels: int) -> int:
+    """Return how many of some pixels make a row: if possible so many that none is left."""
+    most = max(1, LONG // channels)
+    least = max(1, ceil_div(LONG, 2 * channels))
+    return next((k for k in range(most, least - 1, -1) if count % k == 0), most)
 
 
 def long_row(numbers: Array) -> Array:
@@ -41,8 +69,7 @@ def add_bias(result: Array, bias: Array | None) -> Array:
         result += bias[:channels]
         return result
     for rows in wide(result, channels):
-        if len(rows):
-            rows += bias[: rows.shape[1]]
+        rows += bias[: rows.shape[1]]
     return result
 
 
@@ -55,35 +82,34 @@ class ChannelSums:
 
     def __init__(self, filter: Array, window: Window) -> None:
         *self._size, channels = filter.shape
-        down, right = window.stride
-        self._step = right if channels * right <= FEW else 1
-        width = max(0, (window.out[1] - 1) * self._step + 1)
-        if self._step > 1:  # then the sums between are computed, too, and left out
-            window = replace(window, stride=(down, 1), out=(window.out[0], width))
-        self._window = window
-        together = ceil_div(width, ceil_div(width * channels, LONG)) if window.stride[1] == 1 < width else 1
+        right = window.stride[1]
+        self._step = right if channels * right <= FEW else 1  # then the sums between are left out
+        self._side = 1 if self._step > 1 else right
+        self._width = width = max(0, (window.out[1] - 1) * self._step + 1)
+        together = ceil_div(width, ceil_div(width * channels, LONG)) if self._side == 1 < width else 1
         rest = width % together
         spans = [(0, width - rest, together), *([(width - rest, width, rest)] if rest else ())]
         self._parts = [(a, b, pixels, np.tile(filter, (1, 1, pixels))) for a, b, pixels in spans]
 
-    def __call__(self, x: Array) -> Array:
-        """Return the sums [N, OH, OW, C] of x [N, H, W, C], of its dtype."""
-        sums = self._sums(x)
-        return sums if self._step == 1 else np.ascontiguousarray(sums[:, :, :: self._step])
+    def __call__(self, padded: Array, window: Window, out: Array) -> None:
+        """Write the sums of padded x [N, H, W, C] to `out` [N, OH, OW, C], for some rows of the window."""
+        if self._step == 1:
+            self._sums(padded, window, out)
+            return
+        window = replace(window, stride=(window.stride[0], 1), out=(window.out[0], self._width))
+        sums = scratch("columns", (*out.shape[:2], self._width, out.shape[3]), out.dtype)
+        self._sums(padded, window, sums)
+        np.copyto(out, sums[:, :, :: self._step])
 
-    def _sums(self, x: Array) -> Array:
-        batch, *_, channels = x.shape
-        height, width = self._window.out
-        result = empty((batch, height, width, channels), x.dtype)
-        if not result.size:
-            return result
-        padded = np.ascontiguousarray(pad_input(x, self._window))
-        batch_step, row, column, *cells = window_steps(padded, self._window)
+    def _sums(self, padded: Array, window: Window, out: Array) -> None:
+        if not out.size:
+            return
+        batch, height, _, channels = out.shape
+        batch_step, row, column, *cells = window_steps(padded, window)
         for first, last, pixels, filter in self._parts:
             shape = (batch, height, (last - first) // pixels)
             wide = (*shape, *self._size, pixels * channels)
             steps = (batch_step, row, pixels * column, *cells)
             part = strided(padded, wide, steps, first * column)
-            sums = result[:, :, first:last].reshape(*shape, pixels * channels)
+            sums = out[:, :, first:last].reshape(*shape, pixels * channels)
             np.einsum("nyxhwc,hwc->nyxc", part, filter, out=sums)
-        return result

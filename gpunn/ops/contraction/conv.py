@@ -19,14 +19,15 @@ from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import depthwise_kernel, gradients
+from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import Reads, shared_product, shared_window, with_shared_rows
-from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
+from gpunn.ops.contraction.conv_sums import real, rows_of, sums_by_channel, sums_of
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import product
-from gpunn.ops.contraction.prepared import Sums, constants_only, prepared
+from gpunn.ops.contraction.prepared import constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import (
     Form,
     one_by_one,
@@ -42,12 +43,9 @@ from gpunn.ops.kernels.window import (
     Window,
     by_rows,
     check_window,
-    pad_input,
     resolve,
-    seen,
     window_params,
 )
-from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
 
@@ -154,12 +152,17 @@ def _upwards(call: Call) -> int:
 _ROUNDING = Rounding(_upwards)
 
 
+def _sums(call: Call, filter: Array, terms: Terms) -> Sums:
+    """Return the sums of a filter for many runs of a call."""
+    return sums_of(_window(call), call.x.shape, filter, matrix_of(call, rows_of(filter)), terms)
+
+
 def _prepared_conv2d(call: Call) -> Callable[..., Array]:
-    return prepared(call, partial(_sums, _window(call)))
+    return prepared(call, partial(_sums, call))
 
 
 def _integer_conv2d(call: Call) -> Callable[..., Array]:
-    return integer_product(call, conv2d.reference, 0, _ROUNDING, partial(_sums, _window(call)))
+    return integer_product(call, conv2d.reference, 0, _ROUNDING, partial(_sums, call))
 
 
 def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
@@ -196,43 +199,12 @@ def conv2d(
     NeuralNetworks.h, ANEURALNETWORKS_CONV_2D; TFLite schema, Conv2DOptions.
     """
     window = resolve(_spatial(x), (filter.shape[1], filter.shape[2]), stride, dilation, padding)
-    return add_bias(_sums(window, filter)(x), None if bias is None else long_row(bias))
-
-
-def _sums(window: Window, filter: Array) -> Sums:
-    """Return what computes the sums of a filter from x [N, H, W, C]: products of patches with a matrix."""
-    channels, height, width, depth = filter.shape
-    cells = height * width * depth
-    matrix = filter.reshape(channels, cells).T
-
-    def sums(x: Array) -> Array:
-        groups = x.shape[3] // depth
-        shape = (x.shape[0], *window.out, channels)
-        patches = _patches(x, window)
-        if groups == 1:
-            result = empty((math.prod(shape[:3]), channels), x.dtype)
-            np.matmul(patches.reshape(len(result), cells), matrix, out=result)
-            return result.reshape(shape)
-        grouped = patches.reshape(*patches.shape[:-1], groups, depth)
-        filters = filter.reshape(groups, channels // groups, height, width, depth)
-        products: Array = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
-        return np.ascontiguousarray(products).reshape(shape)
-
-    return sums
+    sums = sums_of(window, x.shape, filter, rows_of(filter).T, Terms(x.dtype))
+    return real(sums, window, x, len(filter), bias)
 
 
 def _spatial(x: Array | TensorType) -> Pair:
     return x.shape[1], x.shape[2]
-
-
-def _patches(x: Array, window: Window) -> Array:
-    """List the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
-    if window.pointwise:
-        return x[:, :, :, None, None, :]
-    cells = seen(pad_input(x, window), window)
-    patches = empty(cells.shape, x.dtype)
-    np.copyto(patches, cells)
-    return patches
 
 
 def _infer_depthwise(call: Call) -> TensorType:
@@ -255,11 +227,11 @@ _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DTyp
 
 
 def _prepared_depthwise(call: Call) -> Callable[..., Array]:
-    return prepared(call, partial(_sums_by_channel, _window(call)))
+    return prepared(call, partial(sums_by_channel, _window(call), call.x.shape))
 
 
 def _integer_depthwise(call: Call) -> Callable[..., Array]:
-    how = partial(_sums_by_channel, _window(call))
+    how = partial(sums_by_channel, _window(call), call.x.shape)
     return integer_product(call, depthwise_conv2d.reference, 3, _DEPTHWISE_ROUNDING, how)
 
 
@@ -305,13 +277,8 @@ def depthwise_conv2d(
     NeuralNetworks.h, ANEURALNETWORKS_DEPTHWISE_CONV_2D; TFLite schema, DepthwiseConv2DOptions.
     """
     window = resolve(_spatial(x), (filter.shape[1], filter.shape[2]), stride, dilation, padding)
-    return add_bias(_sums_by_channel(window, filter)(x), None if bias is None else long_row(bias))
-
-
-def _sums_by_channel(window: Window, filter: Array) -> Sums:
-    """Return what computes the sums of a filter from x [N, H, W, C]."""
-    sums, channels = ChannelSums(filter[0], window), filter.shape[3]
-    return lambda x: sums(x if x.shape[3] == channels else np.repeat(x, channels // x.shape[3], axis=3))
+    sums = sums_by_channel(window, x.shape, filter, Terms(x.dtype))
+    return real(sums, window, x, filter.shape[3], bias)
 
 
 OPS: tuple[Op, ...] = (conv2d, depthwise_conv2d)

@@ -10,7 +10,7 @@ kernels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,9 +19,11 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.contraction.prepared import Sums, kept
+from gpunn.ops.contraction.blocks import Block, Room, Sums, Terms
+from gpunn.ops.contraction.channelwise import by_long_rows
+from gpunn.ops.contraction.prepared import Sum, kept
 from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, Steps, rescaling
-from gpunn.ops.contraction.requantization import Conversion, ManySteps, by_block, few_steps
+from gpunn.ops.contraction.requantization import Conversion, ManySteps, few_steps
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -33,7 +35,7 @@ from gpunn.ops.fixed_point.affine import (
     rescale_whole,
     scale_of,
 )
-from gpunn.ops.memory import empty
+from gpunn.ops.memory import empty, scratch
 from gpunn.types import Array, DType, Quantization
 
 MIXED = (DType.UINT8, DType.INT8)
@@ -44,6 +46,7 @@ PAIRS = (
     (DType.INT16, DType.INT8),
 )  # input, filter
 BIAS_TOLERANCE = 1e-3  # by which a bias's scale may miss input * filter: files state all three as float32
+EXACT = 2**24  # up to which float32 has all integers
 _TINY = float(np.finfo(np.float32).tiny)  # scales below have fewer digits; those of dead channels do
 
 
@@ -107,31 +110,52 @@ def integer_product(
     real: Callable[..., Array],
     axis: int,
     rounding: Rounding,
-    sums: Callable[[Array], Sums] | None = None,
+    sums: Sum | None = None,
 ) -> Callable[..., Array]:
     """Return what computes the stored result of an op whose real reference is `real`, from stored operands.
 
-    `axis`: of the filter's output channels. `sums`: makes what computes the sums of a filter, which are exact
-    (_reach); without it the op's real reference does. A real input meets the real values of its quantised
-    filter.
+    `axis`: of the filter's output channels. `sums`: makes the sums of a filter, which are exact (_Weights);
+    without it the op's real reference does. A real input meets the real values of its quantised filter.
     """
     attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
     if call.x.quantization is None:
         return lambda x, filter, bias=None: _of_reals(call, real, attrs, x, filter, bias)
-    how = rescaling(call, rounding)
+    how, shape = rescaling(call, rounding), call.y.shape
 
-    def by_reference(filter: Array) -> Sums:
-        return lambda x: real(x, filter, None, **attrs)
+    def by_reference(filter: Array, terms: Terms) -> Sums:
+        return _Whole(lambda x: real(x, filter, None, **attrs), terms)
 
-    weights = kept(call, partial(_Weights.of, call, how, axis, sums or by_reference))
+    weights = kept(call, partial(_Weights.of, call, how, axis, sums or by_reference, sums is not None))
 
     def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
         made = weights(filter, bias)
-        exact = made.exact
-        centred = np.subtract(x, exact.type(how.zero_x), out=empty(x.shape, exact), dtype=exact)
-        return by_block(call, made.sums(centred), made.conversion)
+        result = empty(shape, call.y.dtype.numpy)
+        pixels = result.reshape(math.prod(shape[:-1]), shape[-1])
 
-    return compute
+        def room(first: int, last: int) -> Array:
+            return scratch("sums", (last - first, shape[-1]), made.exact)
+
+        for first, last, sums in made.sums(x, room):
+            made.conversion.write(sums, pixels[first:last])
+        return result
+
+    return by_long_rows(compute)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The sums that a function computes of terms, all in one block."""
+
+    function: Callable[[Array], Array]
+    terms: Terms
+
+    def __call__(self, x: Array, room: Room) -> Iterator[Block]:
+        """Yield the sums of x, wherever they are."""
+        terms = empty(x.shape, self.terms.dtype)
+        self.terms.write(x, terms)
+        sums = self.function(terms)
+        pixels = math.prod(sums.shape[:-1])
+        yield 0, pixels, sums.reshape(pixels, sums.shape[-1])
 
 
 def _of_reals(
@@ -149,7 +173,7 @@ def _of_reals(
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """Values kept for a filter and a bias: a type with exact sums, their function, and its conversion."""
+    """Values kept for a filter and a bias: a type with exact sums, these sums, and their conversion."""
 
     exact: np.dtype[Any]
     sums: Sums
@@ -161,24 +185,37 @@ class _Weights:
         call: Call,
         how: Rescaling,
         axis: int,
-        sums: Callable[[Array], Sums],
+        sums: Sum,
+        raw: bool,
         filter: Array,
         bias: Array | None,
     ) -> _Weights:
-        """Return what follows from a filter and a bias."""
+        """Return what follows from a filter and a bias.
+
+        raw: `sums` may be those of x as it is stored; what its zero point adds is then a part of the bias.
+        All partial sums, in any order, are at most the largest term times the sum of a channel's absolute
+        weights. float32 counts to EXACT, float64 to 2^53, which no filter reaches.
+        """
         centred = filter.astype(np.float32) - np.float32(how.zero_w)
         low, high = LIMITS[call.x.dtype]
-        reach = _reach(centred, axis, max(high - how.zero_x, how.zero_x - low))
+        others = tuple(k for k in range(filter.ndim) if k != axis)
+        most = float(np.abs(centred).sum(axis=others, dtype=np.float64).max(initial=0))
+        reach = max(high - how.zero_x, how.zero_x - low) * most
         biases = np.zeros(1, np.int64) if bias is None else bias.astype(np.int64)
-        exact = centred.astype(np.float32 if reach < 2**24 else np.float64, copy=False)
+        within = reach + float(np.abs(biases).max(initial=0)) < 2**31
+        if raw and max(-low, high) * most < EXACT:
+            terms = Terms(np.dtype(np.float32), around=how.zero_x)
+            biases = biases - how.zero_x * centred.sum(axis=others, dtype=np.float64).astype(np.int64)
+        else:
+            terms = Terms(np.dtype(np.float32 if reach < EXACT else np.float64), how.zero_x)
         conversion: Conversion
         if how.steps is not Steps.TWICE:
             conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))
-        elif reach + float(np.abs(biases).max(initial=0)) < 2**31 and (how.shift <= 0).all():
-            conversion = few_steps(call, how, biases)
+        elif within and (how.shift <= 0).all():
+            conversion = few_steps(call, how, biases, terms.dtype)
         else:
             conversion = ManySteps(call, how, partial(_rescaled, how, biases))
-        return cls(exact.dtype, sums(exact), conversion)
+        return cls(terms.dtype, sums(centred.astype(terms.dtype, copy=False), terms), conversion)
 
 
 def _rescaled_int64(how: Rescaling, bias: Array, total: Array) -> Array:
@@ -195,13 +232,3 @@ _RESCALE_INT64 = {
 def _rescaled(how: Rescaling, bias: Array, total: Array) -> Array:
     """Rescale sums that may leave 32 bits, and then wrap around, also by factors above 1."""
     return rescale(total + bias, how.multiplier, how.shift, np.arange(total.shape[1]) >= how.upwards)
-
-
-def _reach(filter: Array, axis: int, largest: int) -> float:
-    """Return a bound of all partial sums, in any order, of integers up to `largest` times the filter.
-
-    It is `largest` times the sum of a channel's absolute weights. float32 counts to 2^24, float64 to 2^53,
-    which no filter reaches.
-    """
-    others = tuple(k for k in range(filter.ndim) if k != axis)
-    return float(largest * np.abs(filter).sum(axis=others, dtype=np.float64).max(initial=0))

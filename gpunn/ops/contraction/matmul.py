@@ -13,13 +13,14 @@ from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import gradients
+from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.prepared import constants_only
+from gpunn.ops.contraction.prepared import constants_only, matrix_of
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
-from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.elementwise.unary import activate, activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import resolve
@@ -115,7 +116,10 @@ _ROUNDING = Rounding(lambda call: call.y.shape[-1], single=True, product16=True)
 
 
 def _integer(call: Call) -> Callable[..., Array]:
-    return integer_product(call, fully_connected.reference, 0, _ROUNDING)
+    def sums(filter: Array, terms: Terms) -> Sums:
+        return PointSums(matrix_of(call, filter), terms)
+
+    return integer_product(call, fully_connected.reference, 0, _ROUNDING, sums)
 
 
 def _integer_kernels(call: Call) -> Iterator[Candidate]:
@@ -132,11 +136,14 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     shape, (channels, depth) = call.y.shape, call.input(1).shape
     rows = math.prod(shape[:-1])
     in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)
+    activation = call.attrs.get("activation")
 
     def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
         result = (x if in_rows else x.reshape(rows, depth)) @ filter.T
         if bias is not None:
             result += bias
+        if activation is not None:
+            result = activate(result, activation)
         return result if as_rows else result.reshape(shape)
 
     return compute

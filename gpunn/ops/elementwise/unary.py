@@ -53,8 +53,8 @@ def _clip(low: float, high: float | None) -> Callable[[Array], Array]:
 
 
 def _clipped(x: Array, low: float | None, high: float | None, out: Array | None = None) -> Array:
-    ends = (None if end is None else x.dtype.type(end) for end in (low, high))
-    clipped: Array = np.clip(x, *ends) if out is None else np.clip(x, *ends, out=out)
+    ends: list[Any] = [None if end is None else x.dtype.type(end) for end in (low, high)]
+    clipped: Array = np.clip(x, *ends) if out is None else x.clip(*ends, out=out)
     return clipped
 
 

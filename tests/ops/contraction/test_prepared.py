@@ -9,6 +9,7 @@ import pytest
 
 from gpunn.model import Model
 from gpunn.ops import OPS
+from gpunn.ops.contraction import blocks
 from gpunn.types import Array, float32
 from tests.ops.harness import random
 
@@ -17,10 +18,14 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("conv2d", (1, 10, 9, 3), (8, 3, 3, 3), {"stride": (2, 1), "dilation": (2, 1)}),
     ("conv2d", (1, 6, 5, 4), (6, 1, 1, 4), {}),
     ("conv2d", (2, 8, 9, 6), (8, 3, 2, 3), {"padding": ((1, 0), (2, 3))}),
+    ("conv2d", (3, 6, 5, 4), (6, 1, 1, 2), {}),
+    ("conv2d", (40, 8, 8, 3), (4, 3, 3, 3), {"stride": (2, 2)}),
+    ("conv2d", (1, 6, 5, 2), (3, 2, 2, 2), {"padding": ((4, 5), (0, 6)), "stride": (3, 2)}),
     ("depthwise_conv2d", (2, 7, 113, 32), (1, 3, 3, 32), {"padding": "same"}),
     ("depthwise_conv2d", (1, 6, 7, 2000), (1, 3, 2, 2000), {}),
     ("depthwise_conv2d", (1, 9, 8, 5), (1, 3, 3, 10), {"stride": (2, 2), "padding": "same"}),
     ("depthwise_conv2d", (1, 9, 8, 5), (1, 2, 3, 5), {"dilation": (2, 3), "padding": ((0, 1), (3, 2))}),
+    ("depthwise_conv2d", (5, 8, 8, 7), (1, 3, 3, 7), {"stride": (2, 2)}),
     ("depthwise_conv2d", (1, 5, 1, 3), (1, 3, 1, 3), {}),
 ]
 
@@ -52,10 +57,19 @@ def sums(op: str, x: Array, filter: Array, bias: Array, attrs: dict[str, Any]) -
     return np.concatenate([np.tensordot(a, b, ((3, 4, 5), (1, 2, 3))) for a, b in parts], axis=3) + bias
 
 
+@pytest.mark.parametrize("block", [None, 1, 40])
 @pytest.mark.parametrize(("op", "shape", "filter", "attrs"), CASES, ids=str)
 def test_a_prepared_call_computes_what_is_written_out(
-    op: str, shape: tuple[int, ...], filter: tuple[int, ...], attrs: dict[str, Any]
+    op: str,
+    shape: tuple[int, ...],
+    filter: tuple[int, ...],
+    attrs: dict[str, Any],
+    block: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if block is not None:  # pixels at a time: single rows of the result, or some of them
+        monkeypatch.setattr(blocks, "LEAST_ROWS", block)
+        monkeypatch.setattr(blocks, "BLOCK", 1)
     weights, bias = random(1, *filter), random(2, filter[3] if op == "depthwise_conv2d" else filter[0])
     model = Model(op)
     x = model.input("x", float32(*shape))

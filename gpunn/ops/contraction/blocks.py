@@ -1,0 +1,178 @@
+"""Sums of products with a filter on the host, for some pixels of the result at a time.
+
+What a block reads, sums up and stores stays in the CPU's cache, so that a bias, an activation or the
+conversion to stored integers does not fetch the sums from memory again. Stored integers become numbers, and
+get their padding, block by block as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.kernels.window import Window
+from gpunn.ops.memory import empty, scratch
+from gpunn.types import Array, Shape
+
+BLOCK = 1 << 18  # numbers that a block reads or sums up; each block costs some microseconds, whatever it has
+LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
+
+Room = Callable[[int, int], Array]  # memory [pixels, C] for the sums from one pixel to another
+Block = tuple[int, int, Array]  # the pixels that it begins with and ends before, and their sums [pixels, C]
+
+
+class Sums(Protocol):
+    """The sums of products of one filter, of the dtype of the filter."""
+
+    def __call__(self, x: Array, room: Room) -> Iterator[Block]:
+        """Write the sums of x where `room` says, and yield each block when it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The way from elements to terms of sums: what is subtracted, and what padding holds (`around`)."""
+
+    dtype: np.dtype[Any]
+    subtracted: int = 0
+    around: int = 0
+
+    def write(self, stored: Array, out: Array) -> None:
+        """Write the terms of some elements."""
+        if self.subtracted:
+            np.subtract(stored, self.dtype.type(self.subtracted), out=out, dtype=self.dtype)
+        else:
+            np.copyto(out, stored, casting="unsafe")
+
+
+def summed(sums: Sums, x: Array, shape: Shape, dtype: np.dtype[Any]) -> Array:
+    """Return all sums of x as an array of a shape."""
+    result = empty(shape, dtype)
+    rows = result.reshape(math.prod(shape[:-1]), shape[-1])
+    for _ in sums(x, lambda first, last: rows[first:last]):
+        pass
+    return result
+
+
+class PointSums:
+    """Products of rows of C numbers, the last axis of any x, with a matrix [C, O]."""
+
+    def __init__(self, matrix: Array, terms: Terms) -> None:
+        self._matrix = matrix
+        self._terms = terms
+        self._step = max(LEAST_ROWS, BLOCK // max(1, *matrix.shape))
+
+    def __call__(self, x: Array, room: Room) -> Iterator[Block]:
+        """Write the sums of x where `room` says."""
+        depth = len(self._matrix)
+        rows = x.reshape(math.prod(x.shape) // depth if depth else math.prod(x.shape[:-1]), depth)
+        for first in range(0, len(rows), self._step):
+            part = rows[first : first + self._step]
+            if part.dtype != self._terms.dtype:
+                stored, part = part, scratch("terms", part.shape, self._terms.dtype)
+                self._terms.write(stored, part)
+            last = first + len(part)
+            found = room(first, last)
+            np.matmul(part, self._matrix, out=found)
+            yield first, last, found
+
+
+class WindowSums:
+    """Sums over the windows of images of a shape [N, H, W, C], row by row of the result.
+
+    `sums` writes those of padded images to [N, OH, OW, O]; of the window it gets only what lies in the block.
+    `cost`: the numbers that it keeps for a pixel.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        shape: Shape,
+        terms: Terms,
+        cost: int,
+        sums: Callable[[Array, Window, Array], None],
+    ) -> None:
+        self._terms, self._sums = terms, sums
+        self._padded = any((*window.before, *window.after))
+        self._blocks = list(_blocks(window, shape, max(LEAST_ROWS, BLOCK // max(1, cost))))
+        left, width = window.before[1], shape[2]
+        self._columns = slice(left, left + width)
+        images, rows = (max((b.memory[k] for b in self._blocks), default=0) for k in range(2))
+        self._memory = (images, rows, left + width + window.after[1], shape[3])
+
+    def __call__(self, x: Array, room: Room) -> Iterator[Block]:
+        """Write the sums of x where `room` says."""
+        memory = None
+        if self._padded or x.dtype != self._terms.dtype:
+            memory = scratch("terms", self._memory, self._terms.dtype)
+            if self._padded:
+                memory[:, :, : self._columns.start] = self._terms.around
+                memory[:, :, self._columns.stop :] = self._terms.around
+        for block in self._blocks:
+            part = x[block.images, block.known.start :]  # dense, as several images have all their rows
+            if memory is not None:
+                part = self._within(x, memory[: block.memory[0], : block.memory[1]], block)
+            found = room(block.first, block.last)
+            self._sums(part, block.window, found.reshape(block.shape + found.shape[1:]))
+            yield block.first, block.last, found
+
+    def _within(self, x: Array, padded: Array, block: _Rows) -> Array:
+        """Write what a block sees into the middle of its padding."""
+        above, below = block.inside
+        if above:
+            padded[:, :above] = self._terms.around
+        if below < len(padded[0]):
+            padded[:, below:] = self._terms.around
+        self._terms.write(x[block.images, block.known], padded[:, above:below, self._columns])
+        return padded
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of the result, of one image or of several.
+
+    images, known: what it sees of x. inside: where that lies among the rows that it sees, the padding
+    included; `memory` are images and rows of these. shape: [images, rows, columns] of its pixels, from
+    `first` to `last`.
+    """
+
+    images: slice
+    known: slice
+    inside: tuple[int, int]
+    memory: tuple[int, int]
+    window: Window
+    shape: Shape
+    first: int
+    last: int
+
+
+def _blocks(window: Window, shape: Shape, pixels: int) -> Iterator[_Rows]:
+    """Divide the result of images [N, H, W, C] into blocks of about so many pixels."""
+    (batch, extent), (height, width) = shape[:2], window.out
+    if min(batch, height, width) < 1:
+        return
+    rows = min(height, ceil_div(pixels, width))
+    rows = ceil_div(height, ceil_div(height, rows))  # about as many in each block
+    together = 1 if rows < height else max(1, pixels // (height * width))
+    for image in range(0, batch, together):
+        for row in range(0, height, rows):
+            images, count = min(together, batch - image), min(rows, height - row)
+            begin = row * window.stride[0] - window.before[0]
+            reach = (count - 1) * window.stride[0] + (window.size[0] - 1) * window.dilation[0] + 1
+            known = slice(min(max(0, begin), extent), min(max(0, begin + reach), extent))
+            above = min(max(0, -begin), reach)
+            first = (image * height + row) * width
+            yield _Rows(
+                slice(image, image + images),
+                known,
+                (above, above + known.stop - known.start),
+                (images, reach),
+                replace(window, before=(0, 0), after=(0, 0), out=(count, width)),
+                (images, count, width),
+                first,
+                first + images * count * width,
+            )

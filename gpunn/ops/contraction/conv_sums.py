@@ -1,0 +1,65 @@
+"""The sums of convolutions of images on the host, block by block."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, WindowSums, summed
+from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
+from gpunn.ops.kernels.window import Window, seen
+from gpunn.ops.memory import scratch
+from gpunn.types import Array, Shape
+
+
+def rows_of(filter: Array) -> Array:
+    """Return a filter [O, ...] as rows [O, K]."""
+    return filter.reshape(len(filter), math.prod(filter.shape[1:]))
+
+
+def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: Terms) -> Sums:
+    """Return the sums of a filter from x of a shape [N, H, W, C]: products of patches with a matrix."""
+    channels, height, width, depth = filter.shape
+    cells = height * width * depth
+    if window.pointwise and shape[3] == depth:
+        return PointSums(matrix, terms)
+
+    def of_patches(padded: Array, window: Window, out: Array) -> None:
+        groups = padded.shape[3] // depth
+        patches = _patches(padded, window)
+        if groups == 1:
+            pixels = math.prod(out.shape[:3])
+            np.matmul(patches.reshape(pixels, cells), matrix, out=out.reshape(pixels, channels))
+            return
+        grouped = patches.reshape(*patches.shape[:-1], groups, depth)
+        filters = filter.reshape(groups, channels // groups, height, width, depth)
+        products: Array = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
+        out[...] = products.reshape(out.shape)
+
+    return WindowSums(window, shape, terms, max(cells, channels), of_patches)
+
+
+def _patches(padded: Array, window: Window) -> Array:
+    """List the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
+    cells = seen(padded, window)
+    patches = scratch("patches", cells.shape, padded.dtype)
+    np.copyto(patches, cells)
+    return patches
+
+
+def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> Sums:
+    """Return the sums of a filter from x of a shape [N, H, W, C]."""
+    sums, channels = ChannelSums(filter[0], window), filter.shape[3]
+
+    def of_rows(padded: Array, window: Window, out: Array) -> None:
+        depth = padded.shape[3]
+        sums(padded if depth == channels else np.repeat(padded, channels // depth, axis=3), window, out)
+
+    return WindowSums(window, shape, terms, channels, of_rows)
+
+
+def real(sums: Sums, window: Window, x: Array, channels: int, bias: Array | None) -> Array:
+    """Return the sums of x with a bias."""
+    result = summed(sums, x, (x.shape[0], *window.out, channels), x.dtype)
+    return add_bias(result, None if bias is None else long_row(bias))
