@@ -21,6 +21,8 @@ fn add_products(sums: ptr<function, Sums>, c: Starts, q: u32, rank: u32) {
 
 fn start(m: u32) -> Start { return corner(m); }
 
+fn next_start(c: Start) -> Start { return next_corner(c); }
+
 fn step_of(c: u32) -> Step { return c; }
 
 fn factor_at(pixel: u32, c: Step) -> T {

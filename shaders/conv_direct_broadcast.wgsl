@@ -18,6 +18,8 @@ fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, rank: u32) {
 
 fn start(m: u32) -> Start { return corner(m); }
 
+fn next_start(c: Start) -> Start { return next_corner(c); }
+
 fn step_of(k: u32) -> Step {
   let cell = u32((f32(k) + 0.5) * p.inverse_c);
   let ky = u32((f32(cell) + 0.5) * p.inverse_kw);

@@ -14,6 +14,8 @@ fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, rank: u32) {
 
 fn start(m: u32) -> Start { return m * p.K; }
 
+fn next_start(row: Start) -> Start { return row + p.K; }
+
 fn step_of(k: u32) -> Step { return k; }
 
 fn factor_at(row: u32, k: Step) -> T {

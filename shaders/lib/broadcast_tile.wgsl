@@ -9,8 +9,8 @@
 // Expects
 //   w, blocks of 8 vec4 columns x p.DEPTH rows (a multiple of 8, zeros behind the depth); bias [4 N4], N4 a multiple of
 //   8; p.M (rows), p.N4;
-//   Start, and start(m), where row m begins; Places, 16 places in rows where add_depth() begins; Step, what the rows
-//   have in common in a step;
+//   Start, and start(m), where row m begins; next_start(s), where the row behind begins; Places, 16 places in rows
+//   where add_depth() begins; Step, what the rows have in common in a step;
 //   step_of(k), where this invocation loads element k of the depth; factor_at(place, step), the element, or 0 behind
 //   the depth;
 //   add_products(sums, starts, q, rank), which calls add_depth(); q: where the weights of the columns begin; rank:
@@ -52,25 +52,31 @@ fn main(at: Invocation) {
 
 // Where the rows of a tile begin; past the end, the last row.
 fn starts(m: u32) -> Starts {
-  let last = p.M - 1u;
-  return Starts(
-    start(m),
-    start(min(m + 1u, last)),
-    start(min(m + 2u, last)),
-    start(min(m + 3u, last)),
-    start(min(m + 4u, last)),
-    start(min(m + 5u, last)),
-    start(min(m + 6u, last)),
-    start(min(m + 7u, last)),
-    start(min(m + 8u, last)),
-    start(min(m + 9u, last)),
-    start(min(m + 10u, last)),
-    start(min(m + 11u, last)),
-    start(min(m + 12u, last)),
-    start(min(m + 13u, last)),
-    start(min(m + 14u, last)),
-    start(min(m + 15u, last)),
-  );
+  let s0 = start(m);
+  let s1 = following(s0, m + 1u);
+  let s2 = following(s1, m + 2u);
+  let s3 = following(s2, m + 3u);
+  let s4 = following(s3, m + 4u);
+  let s5 = following(s4, m + 5u);
+  let s6 = following(s5, m + 6u);
+  let s7 = following(s6, m + 7u);
+  let s8 = following(s7, m + 8u);
+  let s9 = following(s8, m + 9u);
+  let s10 = following(s9, m + 10u);
+  let s11 = following(s10, m + 11u);
+  let s12 = following(s11, m + 12u);
+  let s13 = following(s12, m + 13u);
+  let s14 = following(s13, m + 14u);
+  let s15 = following(s14, m + 15u);
+  return Starts(s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15);
+}
+
+// Where row m begins if there is one, else the row before it. Each step from row to row is cheap to compile and to
+// compute, start() may divide.
+fn following(before: Start, m: u32) -> Start {
+  var at = before;
+  if (m < p.M) { at = next_start(before); }
+  return at;
 }
 
 // Where the weights of column n begin.

@@ -17,6 +17,19 @@ fn corner(m: u32) -> Corner {
   );
 }
 
+// The same for the output pixel behind; without a division.
+fn next_corner(c: Corner) -> Corner {
+  let column = c.column + p.SW;
+  let wraps = column + p.PL == p.OW * p.SW;
+  let row = c.row + select(0u, p.SH, wraps);
+  let ends = row + p.PT == p.OH * p.SH;
+  return Corner(
+    select(row, 0u - p.PT, ends),
+    select(column, 0u - p.PL, wraps),
+    c.base + select(0u, p.H * p.W, ends),
+  );
+}
+
 // The input pixel that window cell (ky, kx) sees, or OUTSIDE.
 fn cell(c: Corner, ky: u32, kx: u32) -> u32 {
   let row = c.row + ky * p.DH;
