@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from web_teach import Lesson, Taught, teach
 
 import gpunn
 from gpunn import vision
@@ -108,7 +109,7 @@ class Compiled:
             start = time.perf_counter()
             key = choice.model, choice.backend, choice.preference
             known = self._kept.get(key)
-            model = known.model if known else gpunn.load(choice.model, limits=self._limits_of(choice.model))
+            model = known.model if known else gpunn.load(choice.model, limits=self.limits_of(choice.model))
             scale = vision.RANGES[choice.pixels] if choice.pixels else (None, None)
             wanted, output = vision.photo_input(model, *scale), vision.score_output(model)
             labels = vision.class_labels(model, choice.labels)
@@ -135,7 +136,7 @@ class Compiled:
             thumbnail=thumbnail(picture),
         )
 
-    def _limits_of(self, model: Path) -> gpunn.Limits | None:
+    def limits_of(self, model: Path) -> gpunn.Limits | None:
         """Return the limits of a model; the packaged one was not uploaded, so its file may have any size."""
         if self._limits is None or model != vision.default_model():
             return self._limits
@@ -191,12 +192,23 @@ class Worker:
             "pixels": choice.pixels,
             "photo": str(photo),
         }
-        with self._lock:
-            found = json.loads(self._exchange(json.dumps(asked)))
-        if "error" in found:
-            raise NoAnswerError(found["error"])
+        found = self._answer(asked)
         best = tuple(vision.Guess(**guess) for guess in found["best"])
         return Answer(**{**found, "best": best, "placement": tuple(map(tuple, found["placement"]))})
+
+    def teach(self, lesson: Lesson) -> Taught:
+        """Teach a lesson, and write its file; raise NoAnswerError if that does not work."""
+        found = self._answer(lesson.asked)
+        epochs = tuple(map(tuple, found["epochs"]))
+        return Taught(**{**found, "labels": tuple(found["labels"]), "epochs": epochs})
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return what the process answers to a question; raise NoAnswerError for an error."""
+        with self._lock:
+            found: dict[str, Any] = json.loads(self._exchange(json.dumps(asked)))
+        if "error" in found:
+            raise NoAnswerError(found["error"])
+        return found
 
     def close(self) -> None:
         """End the process."""
@@ -293,23 +305,32 @@ def _no_network(event: str, _: tuple[Any, ...]) -> None:
         raise PermissionError("the process that answers does not use the network")
 
 
+def choice_of(asked: dict[str, Any]) -> Choice:
+    """Return the choice in a question."""
+    return Choice(
+        Path(asked["model"]),
+        Path(asked["labels"]) if asked["labels"] else None,
+        asked["backend"],
+        gpunn.Preference[asked["preference"]],
+        asked["pixels"],
+    )
+
+
 def main() -> None:
     """Answer questions until the input ends."""
     sys.addaudithook(_no_network)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what else is printed is no answer
-    compiled = Compiled(limits(float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    seconds = float(sys.argv[1])
+    compiled = Compiled(limits(seconds, int(sys.argv[2]), int(sys.argv[3])))
     for line in sys.stdin:
         asked = json.loads(line)
-        choice = Choice(
-            Path(asked["model"]),
-            Path(asked["labels"]) if asked["labels"] else None,
-            asked["backend"],
-            gpunn.Preference[asked["preference"]],
-            asked["pixels"],
-        )
         try:
-            found = asdict(compiled.ask(choice, Path(asked["photo"])))
+            if "lesson" in asked:
+                lesson = Lesson.of(asked["lesson"])
+                found = asdict(teach(lesson, seconds, compiled.limits_of(lesson.model)))
+            else:
+                found = asdict(compiled.ask(choice_of(asked), Path(asked["photo"])))
         except (gpunn.GpunnError, OSError, MemoryError, RecursionError) as error:
             found = {"error": str(error) or type(error).__name__}
         print(json.dumps(found), file=out, flush=True)

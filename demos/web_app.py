@@ -5,13 +5,17 @@
 
 The page is for this machine alone. It asks the network for nothing, and its security policy forbids it to.
 An answer may take --seconds; uploads may have --upload MB, and the process that answers --memory MB.
-web_answers.py asks gpunn, web_html.py makes HTML, web_guard.py refuses requests; SECURITY.md says more.
+Below, it can be taught two or three other classes from a few photos of each, and then be asked about them.
+web_answers.py asks gpunn, web_teach.py teaches, web_html.py makes HTML, web_guard.py refuses requests;
+SECURITY.md says more.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,8 @@ from typing import Any
 from pictures import run
 from web_answers import Answer, Choice, Compiled, NoAnswerError, Worker
 from web_guard import Guard
-from web_html import CSS, HINT, SCRIPT, examples, result, wrong
+from web_html import CSS, HINT, SCRIPT, TEACH_HINT, examples, result, taught, wrong
+from web_teach import SLOTS, Lesson, LessonError, Taught, lesson_of
 
 import gpunn
 from gpunn import vision
@@ -27,10 +32,12 @@ from gpunn import vision
 WAITING = 16  # questions at a time; further ones are refused
 EXAMPLES = "chelsea.png", "horse.png", "coffee.png", "astronaut.png"
 AS_STATED = "as the model states"
+TAUGHT_KEPT = 8  # classifiers that the page has been taught; older ones are deleted
 
 COMPILED = Compiled()
 PREFERENCES = {p.name.replace("_", " ").lower(): p for p in gpunn.Preference}
 Ask = Callable[[Choice, Path], Answer]
+Teach = Callable[[Lesson], Taught]
 
 
 def show(
@@ -63,6 +70,30 @@ def show(
         return result(first, None) + wrong(error, files)
 
 
+class TaughtModels:
+    """The classifiers that the page has been taught: the last few, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, itertools.count(1)
+
+    def lesson(
+        self, names: list[str], files: list[list[str] | None], model: str | None, backend: str, pixels: str
+    ) -> Lesson:
+        """Return the lesson of the page's form. Raises LessonError for one that does not fit."""
+        number = next(self._numbers)
+        for old in self._folder.glob(f"taught-{number - TAUGHT_KEPT}.*"):
+            old.unlink()
+        source = Path(model) if model else vision.default_model()
+        return lesson_of(
+            names,
+            [some or [] for some in files],
+            model=source,
+            backend=backend,
+            pixels=None if pixels == AS_STATED else pixels,
+            output=self._folder / f"taught-{number}{source.suffix}",
+        )
+
+
 def photos() -> list[Path]:
     """Return scikit-image's photos for the examples; none without scikit-image."""
     try:
@@ -72,12 +103,21 @@ def photos() -> list[Path]:
     return [Path(skimage.data.__file__).with_name(name) for name in EXAMPLES]
 
 
-def page(ask: Ask) -> Any:
-    """Make the page as gradio's Blocks; `ask` answers."""
+def page(ask: Ask, teach: Teach, models: TaughtModels) -> Any:
+    """Make the page as gradio's Blocks; `ask` answers, `teach` makes classifiers in files of `models`."""
     import gradio as gr
 
-    def answer(*inputs: Any) -> str:
-        return show(*inputs, ask=ask)
+    def answer(known: str | None, photo: Any, model: Any, labels: Any, *settings: Any) -> str:
+        files = (known, None) if known else (model, labels)
+        return show(photo, *files, *settings, ask=ask)
+
+    def learn(model: str | None, backend: str, pixels: str, *form: Any) -> tuple[str | None, str]:
+        uploads = [Path(file) for files in form[SLOTS:] for file in files or ()]
+        try:
+            lesson = models.lesson([*form[:SLOTS]], [*form[SLOTS:]], model, backend, pixels)
+            return str(lesson.output), taught(teach(lesson))
+        except (gpunn.GpunnError, OSError, NoAnswerError, LessonError) as error:
+            return None, wrong(error, [*uploads, Path(model or "")])
 
     with gr.Blocks(title="gpunn", analytics_enabled=False, delete_cache=(60, 3600)) as blocks:
         gr.Markdown("# gpunn\nNeural networks on any GPU: choose a photo, and compare the GPU with the CPU.")
@@ -95,9 +135,33 @@ def page(ask: Ask) -> Any:
                 )
                 backend = gr.Radio(["auto", "webgpu", "cpu"], value="auto", label="Backend")
                 preference = gr.Radio(list(PREFERENCES), value="fast single answer", label="Preference")
-        inputs = [photo, model, labels, backend, preference, pixels]
-        gr.on([i.change for i in inputs], answer, inputs, answers, concurrency_limit=1, api_name=False)
+        known = gr.State(None)
+        with gr.Accordion("Teach it, then ask it", open=False, elem_id="teach"):
+            with gr.Row():
+                rows = [(_name(gr, k), _photos_of(gr, k)) for k in range(SLOTS)]
+            with gr.Row():
+                start = gr.Button("Teach", elem_id="learn")
+                forget = gr.Button("Forget", elem_id="forget")
+            lesson = gr.HTML(TEACH_HINT, elem_id="lesson")
+        inputs = [known, photo, model, labels, backend, preference, pixels]
+        changes = [i.change for i in (photo, labels, backend, preference, pixels)]
+        gr.on(changes, answer, inputs, answers, concurrency_limit=1, api_name=False)
+        form = [model, backend, pixels, *(row[0] for row in rows), *(row[1] for row in rows)]
+        learned = start.click(learn, form, [known, lesson], concurrency_limit=1, api_name=False)
+        forgotten = forget.click(lambda: (None, TEACH_HINT), None, [known, lesson], api_name=False)
+        for event in (learned, forgotten, model.change(lambda: (None, TEACH_HINT), None, [known, lesson])):
+            event.then(answer, inputs, answers, concurrency_limit=1, api_name=False)
     return blocks.queue(max_size=WAITING)
+
+
+def _name(gr: Any, number: int) -> Any:
+    hint = ("my cat", "my dog", "neither")[number]
+    return gr.Textbox(label=f"Name {number + 1}", placeholder=hint, max_length=60, elem_id=f"name-{number}")
+
+
+def _photos_of(gr: Any, number: int) -> Any:
+    label = f"Photos of it ({number + 1})"
+    return gr.File(label=label, file_count="multiple", elem_id=f"lesson-{number}", height=120)
 
 
 def main() -> None:
@@ -115,8 +179,9 @@ def main() -> None:
         raise SystemExit("the page needs gradio: pip install 'gpunn[demo]'") from None
     theme = gr.themes.Default(font=gr.themes.Font("sans-serif"), font_mono=gr.themes.Font("monospace"))
     worker = Worker(options.seconds, options.memory << 20, options.upload << 20)
+    folder = tempfile.TemporaryDirectory(prefix="gpunn-taught-")
     try:
-        page(worker.ask).launch(
+        page(worker.ask, worker.teach, TaughtModels(Path(folder.name))).launch(
             server_name="127.0.0.1",
             server_port=options.port,
             ssr_mode=False,
@@ -129,6 +194,7 @@ def main() -> None:
         )
     finally:
         worker.close()
+        folder.cleanup()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from web_answers import Answer, thumbnail
+from web_teach import Taught
 
 from gpunn import vision
 
@@ -46,8 +47,15 @@ CSS = """
   #layout { grid-template-columns: minmax(0, 1fr); grid-template-rows: none;
     grid-template-areas: "ask" "answers" "settings" }
 }
+.gpunn .curve { width: 100%; max-width: 24rem; height: 4rem; display: block; overflow: visible }
+.gpunn .curve polyline { fill: none; stroke: var(--color-accent); stroke-width: 2;
+  vector-effect: non-scaling-stroke }
 .gpunn.wrong { border-left: 4px solid #dc2626; padding: .5rem 1rem; overflow-wrap: anywhere }
 """
+TEACH_HINT = (
+    "<p class='gpunn'>Give two or three names, and some photos for each: ten are better than two. The last "
+    "layer of the model learns them; all else of it stays.</p>"
+)
 HINT = "<p class='gpunn'>Choose a photo, an example, or the webcam.</p>"
 # Gives the page a file as if it had been chosen: an example, or a picture of the webcam.
 SCRIPT = """<script>
@@ -125,6 +133,29 @@ def result(first: Answer, second: Answer | None) -> str:
         f"<p class='said' role='status'>{escape(first.said)}</p>{_verdict(first, second) if second else ''}"
         f"<p class='quiet'>{escape(first.knows)}<br>{escape(first.pixels)}</p></div></div>"
         f"<div class='cards'>{cards}</div></div>"
+    )
+
+
+def taught(lesson: Taught) -> str:
+    """Return what became of a lesson as HTML: a table of epochs, and a curve of the loss."""
+    losses = [loss for loss, _ in lesson.epochs]
+    whole = max(*losses, 1e-6)
+    points = [(100 * k / max(len(losses) - 1, 1), 40 - 38 * loss / whole) for k, loss in enumerate(losses)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    last, accuracy = lesson.epochs[-1]
+    named = (
+        f"; it names {accuracy:.0%} of {lesson.measured} other photos rightly" if accuracy is not None else ""
+    )
+    early = "" if lesson.on_time else " The lesson ended early, because time was up (--seconds)."
+    left = f" {lesson.skipped} files are no photos." if lesson.skipped else ""
+    return (
+        "<div class='gpunn'><p class='said' role='status'>"
+        f"Now it knows {escape(', '.join(lesson.labels))}.</p>"
+        f"<svg class='curve' viewBox='0 0 100 41' role='img' aria-label='the loss falls from {losses[0]:.2f} "
+        f"to {last:.2f}' preserveAspectRatio='none'><polyline points='{line}'/></svg>"
+        f"<p class='quiet'>Loss {losses[0]:.2f} to {last:.2f} in {len(losses)} rounds over {lesson.trained} "
+        f"photos{named}. {_time(lesson.seconds)} on {escape(lesson.device)}.{early}{left} "
+        "Ask it with a photo above.</p></div>"
     )
 
 

@@ -210,3 +210,24 @@ def test_quantize_writes_the_packaged_weights(tmp_path: Path) -> None:
         assert one.op == other.op
         weights = [o.inputs[1].value for o in (one, other) if "conv" in o.op and o.inputs[1] is not None]
         assert not weights or np.array_equal(*weights)
+
+
+def test_finetune_teaches_two_classes(tmp_path: Path) -> None:
+    archive = tmp_path / "pictures.tar.gz"
+    with tarfile.open(archive, "w:gz") as files:
+        for label, colour in (("cat", "red"), ("dog", "blue")):
+            stream = io.BytesIO()
+            Image.new("RGB", (32, 32), colour).save(stream, "JPEG")
+            for number in range(14):
+                member = tarfile.TarInfo(f"test/{label}/{number:04}.jpg")
+                member.size = stream.tell()
+                files.addfile(member, io.BytesIO(stream.getvalue()))
+    output = tmp_path / "new.tflite"
+    arguments = ("--data", archive, "--photos", 4, "--asked", 10, "--output", output, "--backend", "cpu")
+    lines = demo("finetune.py", *arguments).splitlines()
+    assert [line.split(":")[0] for line in lines[:10]] == [f"epoch {k}" for k in range(1, 11)]
+    assert lines[-2].split()[-1] == "100.0%"
+    assert gpunn.load(output).labels == ("cat", "dog")
+    done = run("finetune.py", "--data", archive, "--photos", 9)
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("has 14 pictures test/cat/*.jpg, 209 are needed")

@@ -20,7 +20,7 @@ from gpunn import vision
 from tests.browser import Browser
 from tests.importers.coreml import twins
 from tests.resources import ROOT
-from tests.web_server import serving
+from tests.web_server import colours, noise, serving
 
 FAST = "fast single answer"
 UPLOAD = "#{} input[type=file]"
@@ -195,6 +195,30 @@ def test_examples(browser: Browser, address: tuple[str, Path]) -> None:
     assert first.startswith("cat 9")
     browser.evaluate(button.format("coffee.png"))  # in place of the one before
     assert said(browser, first).startswith("nothing I know for sure (most like: ")
+    assert browser.complaints == []
+
+
+def test_the_page_is_taught_and_asked(browser: Browser, address: tuple[str, Path], tmp_path: Path) -> None:
+    """Two names with photos, a question about a photo, and the model of before."""
+    browser.show(1100, 1200)
+    browser.open(address[0])
+    browser.wait_for("!!document.querySelector('#teach button')")
+    browser.evaluate("document.querySelector('#teach button').click()")
+    for number, (name, files) in enumerate(colours(tmp_path).items()):
+        box = f"document.querySelector('#name-{number}').querySelector('textarea, input')"
+        browser.wait_for(f"!!document.querySelector('#name-{number}') && !!{box}")
+        browser.evaluate(f"{box}.value = {json.dumps(name)}")
+        browser.evaluate(f"{box}.dispatchEvent(new Event('input', {{bubbles: true}}))")
+        browser.upload(UPLOAD.format(f"lesson-{number}"), list(map(Path, files)))
+        browser.wait_for(f"document.querySelector('#lesson-{number}').innerText.includes('{name}-4')")
+    browser.evaluate("document.querySelector('#learn').click()")
+    browser.wait_for("document.querySelector('#lesson').innerText.includes('Now it knows red, blue.')")
+    browser.upload(UPLOAD.format("photo"), [noise(tmp_path)])
+    answers = "document.querySelector('#answers').innerText"
+    browser.wait_for(f"{answers}.includes('knows 2 classes: red, blue')")
+    browser.evaluate("document.querySelector('#forget').click()")
+    browser.wait_for(f"{answers}.includes('knows 10 classes: airplane')")
+    assert "Traceback" not in address[1].read_text()
     assert browser.complaints == []
 
 

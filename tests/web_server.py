@@ -79,3 +79,14 @@ def noise(folder: Path) -> Path:
     path = folder / "photo.png"
     Image.fromarray(np.random.default_rng(3).integers(0, 256, (50, 60, 3), np.uint8)).save(path)
     return path
+
+
+def colours(folder: Path, count: int = 5) -> dict[str, list[str]]:
+    """Write photos of two colours; return their paths by colour."""
+    found: dict[str, list[str]] = {}
+    for colour in ("red", "blue"):
+        for number in range(count):
+            path = folder / f"{colour}-{number}.png"
+            Image.new("RGB", (20, 20), colour).save(path)
+            found.setdefault(colour, []).append(str(path))
+    return found
