@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpunn.backends.webgpu.accessors import Binding
-from gpunn.backends.webgpu.calls import Calls
+from gpunn.backends.webgpu.calls import Calls, synchronisation
 from gpunn.backends.webgpu.loop_memory import LoopMemory, count_words
 from gpunn.backends.webgpu.loop_shader import FOURS, MEMORY, TABLE
 from gpunn.backends.webgpu.loop_words import packing, unpacking
 from gpunn.backends.webgpu.shader import ShaderKey, source, target
 from gpunn.backends.webgpu.statements import HOLE, Rounds, rolled, unsigned
+from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Scratch, Unsupported, ceil_div
 from gpunn.planning.arenas import Slot
@@ -63,7 +64,7 @@ def _known(tensor: Tensor) -> bool:
 
 @dataclass(slots=True)
 class BundleWriter:
-    """Writes a bundle of `dispatched`, kernels for workgroups of `width` invocations.
+    """Writes a bundle of `dispatched`, kernels for workgroups of `width` invocations on a device.
 
     slots: the places of tensors in arenas. given: the tensors that are read there before the bundle writes
     them. kept: those that it has to write there.
@@ -72,6 +73,7 @@ class BundleWriter:
     memory: LoopMemory
     dispatched: Sequence[Dispatched]
     width: int
+    device: DeviceProperties
     slots: Mapping[Tensor, Slot]
     given: Collection[Tensor]
     kept: Collection[Tensor]
@@ -136,11 +138,11 @@ class BundleWriter:
             if rows.size:
                 place = self.memory.constant(rows)
                 lines.append(f"let row = {place}u + (k - {begin}u) * {rows.shape[1]}u;")
-            lines += [*statements, "}", "storageBarrier();"]
+            lines += [*statements, "}"]
             begin = end
         listed = "\n  ".join(lines)
         run = f"fn run_rounds(local: vec3<u32>) {{\n  {listed}\n}}"
-        return "\n".join((run, *self._calls.texts, ""))
+        return "\n".join((synchronisation(self.width, self.device), run, *self._calls.texts, ""))
 
     def _key(self, generated: str, fours: bool) -> ShaderKey:
         """Return the key of the pipeline."""

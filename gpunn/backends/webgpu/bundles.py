@@ -119,7 +119,9 @@ class _Bundles:
             kept.update(
                 dict.fromkeys(t for t in writes if t in self._kept or self._last_read.get(t, -1) >= end)
             )
-        writer = BundleWriter(self._new_memory(), inside, self.width, self.slots, [*given], [*kept])
+        writer = BundleWriter(
+            self._new_memory(), inside, self.width, self.device, self.slots, [*given], [*kept]
+        )
         most = self.device.max_loop_iterations
         with suppress(Unsupported):
             bundle = writer.written(None if most is None else most // 2)

@@ -20,6 +20,7 @@ from gpunn.backends.webgpu.loop_shader import (
 )
 from gpunn.backends.webgpu.shader import key_of, ordered_params, source, target
 from gpunn.backends.webgpu.statements import HOLE, Number, Statement, parameters, unsigned
+from gpunn.device import SUBGROUP_BARRIERS, SUBGROUPS, DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Read, Scratch, Unsupported, ceil_div
 
@@ -41,6 +42,27 @@ def work_of(kernel: Kernel) -> int:
     """Count the workgroups of a kernel, as of WIDTH invocations, times its loop iterations."""
     invocations = math.prod(kernel.groups) * kernel.workgroup[0]
     return ceil_div(invocations, WIDTH) * (1 + kernel.loop_iterations)
+
+
+def synchronisation(width: int, device: DeviceProperties) -> str:
+    """Write synchronise(), after which all of a workgroup see what its invocations have written, and
+    is_set(place, local), which tells all of them the same: whether a word in memory is not 0.
+
+    On lavapipe a barrier of the workgroup ends a coroutine, and all variables of the shader are in memory for
+    its sake, which takes half as long again. A workgroup that is one subgroup computes in step without it.
+    """
+    least, _ = device.subgroup_sizes or (0, 0)
+    if device.software and width <= least and device.features.issuperset((SUBGROUPS, SUBGROUP_BARRIERS)):
+        wait = "subgroupBarrier();"
+        decision = "return subgroupBroadcastFirst(memory_word(place)) != 0;"
+        shared = ""
+    else:
+        wait = "storageBarrier();"
+        kept = "if (local.x == 0u) { decision = memory_word(place); }"
+        decision = f"{kept} return workgroupUniformLoad(&decision) != 0;"
+        shared = "var<workgroup> decision: i32;\n"
+    asked = f"fn is_set(place: u32, local: vec3<u32>) -> bool {{ {decision} }}"
+    return f"{shared}fn synchronise() {{ {wait} }}\n{asked}"
 
 
 def variant_of(operation: Operation, kernel: Kernel, memory: LoopMemory, fours: bool) -> Variant:

@@ -60,7 +60,7 @@ def _kernels(
     condition, body = loop.attrs["condition"], loop.attrs["body"]
     bindings = len({*loop.inputs}) + len(loop.outputs) + 3
     fours = bindings <= device.limit("max-storage-buffers-per-shader-stage")
-    writer = Writer(loop, condition, body, width, fours)
+    writer = Writer(loop, condition, body, device, width, fours)
     if condition is not None:
         writer.operations(condition, fitting)
         writer.decide(condition.outputs[0])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpunn.backends.webgpu.calls import Calls
+from gpunn.backends.webgpu.calls import Calls, synchronisation
 from gpunn.backends.webgpu.loop_memory import LoopMemory, count_words, overwriting
 from gpunn.backends.webgpu.loop_shader import FOURS, WIDTH
 from gpunn.backends.webgpu.loop_words import packing, unpacking
 from gpunn.backends.webgpu.shader import target
 from gpunn.backends.webgpu.statements import BARRIER, written
+from gpunn.device import DeviceProperties
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Read, Scratch, Unsupported, Write, ceil_div
@@ -29,6 +30,7 @@ class Writer:
     loop: Operation
     condition: Graph | None
     body: Graph
+    device: DeviceProperties
     width: int = WIDTH
     fours: bool = True
     _memory: LoopMemory = field(default_factory=LoopMemory)
@@ -91,9 +93,8 @@ class Writer:
             self._decision = [f"return {str(bool(known.item())).lower()};"]
             return
         place = self._memory.place(decision)
-        kept = f"if (local.x == 0u) {{ decision = memory_word({place}u); }}"
         asked = written(self._calls.statements)
-        self._decision = [*asked, BARRIER, kept, "return workgroupUniformLoad(&decision) != 0;"]
+        self._decision = [*asked, BARRIER, f"return is_set({place}u, local);"]
         self._calls.statements = []
         self._calls.forget()
 
@@ -172,8 +173,8 @@ class Writer:
             ("end_loop(local: vec3<u32>, more: bool)", ends),
         )
         listed = (f"fn {head} {{\n  {_lines(steps)}\n}}" for head, steps in parts)
-        shared = "var<workgroup> decision: i32;"
-        self._finished = "\n".join((shared, *listed, *self._calls.texts, ""))
+        first = synchronisation(self.width, self.device)
+        self._finished = "\n".join((first, *listed, *self._calls.texts, ""))
 
 
 def _stores(operand: Operand) -> int:

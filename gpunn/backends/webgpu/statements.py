@@ -17,7 +17,7 @@ from gpunn.types import Array
 HOLE = "\0"  # stands for a number in the text of a statement
 MAX_PERIOD = 256  # statements
 LEAST_SAVED = 8  # statements, of a loop
-BARRIER = "storageBarrier();"
+BARRIER = "synchronise();"  # see calls.synchronisation()
 
 # How a number of a kind is written, and how a word of the table becomes one.
 _KINDS: dict[str, tuple[Callable[[int], str], str]] = {
