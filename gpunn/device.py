@@ -11,9 +11,7 @@ TIMESTAMPS = "timestamp-query"  # profiles: the time of each dispatch, a compute
 TIMESTAMPS_INSIDE_PASSES = "timestamp-query-inside-passes"  # nothing yet: dispatches of one pass
 HALF_PRECISION = "shader-f16"  # candidates whose shaders compute in f16
 SUBGROUPS = "subgroup"  # candidates whose shaders have subgroup operations; WebGPU calls it "subgroups"
-SUBGROUP_BARRIERS = (
-    "subgroup-barrier"  # loops and bundles whose workgroup is a subgroup of a software adapter
-)
+SUBGROUP_BARRIERS = "subgroup-barrier"  # loops and bundles, where a workgroup is one subgroup
 FEATURES = (TIMESTAMPS, TIMESTAMPS_INSIDE_PASSES, HALF_PRECISION, SUBGROUPS, SUBGROUP_BARRIERS)
 
 # What every WebGPU device allows (WebGPU, section 3.6.2, "Limits"); only what kernels and buffers need.

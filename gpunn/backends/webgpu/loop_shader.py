@@ -79,7 +79,7 @@ def _is_flat(body: str) -> bool:
 def functions(variant: Variant, prefix: str) -> str:
     """Return the shader of a variant as functions; `<prefix>main(at)` runs an invocation.
 
-    Raises Unsupported for a shader with an entry point of its own, and for complex numbers.
+    Raises Unsupported for a shader with an entry point of its own or subgroups, and for complex numbers.
     """
     key = variant.key
     text = "\n".join(without_comments(part.text) for part in parts(key))
@@ -88,6 +88,8 @@ def functions(variant: Variant, prefix: str) -> str:
         words(dtype)
     if "fn main(at: Invocation)" not in text:
         raise Unsupported(f"{key.body} has an entry point of its own")
+    if "subgroupBroadcast" in names:  # lavapipe rounds the sums around it in another way where loops enclose them
+        raise Unsupported(f"{key.body} shares values in subgroups")
     operands = {b.name for b in key.bindings}
     lines = (_declaration(line, operands) for line in text.split("\n"))
     kept = [line for line in lines if line is not None]
