@@ -30,14 +30,13 @@ from gpunn.tuning.result import Record
 from gpunn.types import Array
 
 MARGIN = 0.95  # of the first candidate's time, which another one must stay below: clocks and loads vary
-HOPELESS = 2.5  # times the best candidate: what is slower after a few measurements is timed no further
-FEW = 3
+HOPELESS = 2.5  # times the best candidate: what is slower after ROUNDS measurements is timed no further
 # Seconds of the first candidate, from which on others are not tried: a driver may end what takes ten times as
 # long, and the device with it.
 TOO_LONG = 1.0
 PASS_SECONDS = 2e-4  # of one measurement: shorter dispatches are repeated
 MOST_REPEATS = 32
-BUDGET = 0.5  # seconds for the measurements of a call, of which there are at least ROUNDS
+BUDGET = 0.5  # seconds for a competition of candidates, which has at least ROUNDS
 ROUNDS = 5
 AGREE = 1.03  # so near are the two least times of a candidate that is known well enough
 SUBMISSION = 0.1  # seconds of a submission, about: nothing stops one
@@ -83,18 +82,22 @@ def _value(operand: Operand, values: dict[Operand, Array]) -> Array:
 
 @dataclass(slots=True)
 class _Trial:
-    """A candidate under test: its program while it has one, its results, and its times so far."""
+    """A candidate under test: its program while it has one, its results, and its times so far.
+
+    `once` is the time of the first pass, for want of others.
+    """
 
     candidate: Candidate
     program: WebGpuProgram | None = None
     results: tuple[Array, ...] = ()
+    once: float | None = None
     times: list[float] = field(default_factory=list)
     dropped: str = ""
 
     @property
     def seconds(self) -> float | None:
         """Return the least time; None if there is none."""
-        return min(self.times, default=None)
+        return min(self.times, default=self.once)
 
     @property
     def settled(self) -> bool:
@@ -169,13 +172,12 @@ class Bench:
                 self._drop(trial, error)
                 certain = False
                 continue
-            best = min(t.seconds for t in trials if t.seconds is not None)
-            for other in trials:
-                if other.running and other.seconds is not None and other.seconds > HOPELESS * best:
-                    other.end()
-            if best > TOO_LONG:
+            if trial.once is not None and trial.once > TOO_LONG:
                 break
         self._compete([t for t in trials if t.running])
+        best = min((t for t in trials if t.running), key=lambda t: t.seconds or 0.0, default=None)
+        if best is not None and best is not trials[0] and trials[0].running:
+            self._compete([trials[0], best])  # a second time, which must not be another accident
         return certain
 
     def _drop(self, trial: _Trial, error: Exception) -> None:
@@ -189,30 +191,33 @@ class Bench:
         plan = make_plan(data.model, [placement])
         trial.program = WebGpuProgram(plan, self._device, 1, limit=self._limit)
         trial.results = trial.program.run(data.inputs)
-        trial.times += self._passes([trial.dispatches])
-        if trial.times[0] < TOO_LONG:
-            trial.times += self._passes([trial.dispatches] * (FEW - 1))
+        (trial.once,) = self._passes([trial.dispatches])
 
     def _compete(self, trials: Sequence[_Trial]) -> None:
-        """Time candidates in turn, so that what disturbs the machine disturbs all of them."""
-        if len(trials) < 2:
-            return
-        once = [t.seconds or 0.0 for t in trials]
-        repeats = math.ceil(PASS_SECONDS / max(min(once), PASS_SECONDS / MOST_REPEATS))
-        turn = max(sum(once) * repeats, PASS_SECONDS)
-        passes = [tuple(t.dispatches) * repeats for t in trials]
-        for trial in trials:
-            trial.times.clear()
-        began, rounds = time.perf_counter(), 0
-        while rounds < ROUNDS or not all(t.settled for t in trials):
+        """Time candidates in turn, so that what disturbs the machine disturbs all; end those without hope."""
+        running, began, rounds = list(trials), time.perf_counter(), 0
+        while len(running) > 1 and (rounds < ROUNDS or not all(t.settled for t in running)):
             check()
-            count = min(ROUNDS, max(1, int(SUBMISSION / turn)))
-            found = self._passes(passes * count)
-            for trial, seconds in zip((*trials,) * count, found, strict=True):
-                trial.times.append(seconds / repeats)
-            rounds += count
-            if rounds >= ROUNDS and time.perf_counter() - began > BUDGET:
+            rounds += self._rounds(running)
+            if rounds < ROUNDS:
+                continue
+            best = min(t.seconds or 0.0 for t in running)
+            for trial in running:
+                if (trial.seconds or 0.0) > HOPELESS * best:
+                    trial.end()
+            running = [t for t in running if t.running]
+            if time.perf_counter() - began > BUDGET:
                 break
+
+    def _rounds(self, trials: Sequence[_Trial]) -> int:
+        """Time candidates in one submission, for up to ROUNDS rounds; return how many these were."""
+        least = [t.seconds or 0.0 for t in trials]
+        repeats = math.ceil(PASS_SECONDS / max(min(least), PASS_SECONDS / MOST_REPEATS))
+        count = max(1, min(ROUNDS, int(SUBMISSION / max(sum(least) * repeats, PASS_SECONDS))))
+        found = self._passes([tuple(t.dispatches) * repeats for t in trials] * count)
+        for trial, seconds in zip((*trials,) * count, found, strict=True):
+            trial.times.append(seconds / repeats)
+        return count
 
     def _passes(self, passes: Sequence[Pass]) -> list[float]:
         with holding(self._device.lock), device_errors(self._device):
