@@ -19,6 +19,7 @@ from gpunn.cli.show import (
     BackendName,
     DeviceName,
     ModelFile,
+    PreferenceName,
     Relaxed,
     Shapes,
     input_shapes,
@@ -61,6 +62,10 @@ def inspect(
         ),
     ] = None,
     device: DeviceName = None,
+    preference: Annotated[
+        PreferenceName,
+        typer.Option(help="What the model would be compiled for; sustained-speed measures kernels."),
+    ] = "fast-single-answer",
     relaxed: Relaxed = False,
     every: AllColumns = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
@@ -73,7 +78,7 @@ def inspect(
     if shapes:
         network = network.reshaped(input_shapes(shapes))
     chosen = backend or ("webgpu" if plan or wgsl is not None else "auto")
-    with network.compile(backend=chosen, relaxed=relaxed, device=device) as compiled:
+    with network.compile(chosen, preference, relaxed=relaxed, device=device) as compiled:
         document = _document(network, compiled, plan)
         if wgsl is not None:
             document["wgsl"] = _shader(compiled, wgsl)

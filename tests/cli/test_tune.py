@@ -1,0 +1,55 @@
+"""gpunn tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpunn import vision
+from gpunn.tuning import records
+from tests.cli.conftest import Run
+
+MODEL = vision.default_model()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gpunn.cache.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "_known", {})
+
+
+def test_json_and_what_is_known_the_second_time(run: Run, gpu: str) -> None:
+    first, second = (run("tune", MODEL, "--json").json for _ in range(2))
+    assert first["calls"] and all(call["measured"] for call in first["calls"])
+    assert not any(call["measured"] for call in second["calls"])
+    assert [call["chosen"] for call in first["calls"]] == [call["chosen"] for call in second["calls"]]
+    for call in first["calls"]:
+        assert call["op"] in ("conv2d", "depthwise_conv2d", "fully_connected")
+        assert call["ways"][call["chosen"]]["seconds"] > 0
+
+
+def test_the_table_fits_80_columns(run: Run, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.cli.show.on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    outcome = run("tune", MODEL)
+    assert outcome.code == 0
+    lines = outcome.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.split()[:4] == ["operation", "result", "calls", "way"] for line in lines)
+    assert any("*" in line and "conv2d" in line for line in lines)
+    again = run("tune", MODEL)
+    assert "known from before: " in again.out and "0 calls measured" in again.out
+
+
+def test_other_shapes_and_wrong_devices(run: Run, gpu: str) -> None:
+    document = run("tune", MODEL, "--shape", "image=2,32,32,3", "--json").json
+    assert all(call["shape"][0] == 2 for call in document["calls"])
+    run("tune", MODEL, "--device", "no such GPU").must_fail_with("there is no GPU adapter 'no such GPU'")
+
+
+def test_inspect_shows_what_was_measured(run: Run, gpu: str) -> None:
+    options = ("--plan", "--preference", "sustained-speed", "--json")
+    plan = run("inspect", MODEL, *options).json["plan"]
+    assert any("; measured: " in row["reason"] for row in plan)
