@@ -105,10 +105,14 @@ def _rounding(operation: Operation, evaluation: Evaluation) -> list[Errors]:
     """Return the terms beside the general promise, one for each source of errors."""
     accuracy, call = operation.definition.accuracy, evaluation.call
     found: list[Errors] = []
+    activation = _activation(operation)
+    slope = 1.0 if activation is None else activation.slope
     if accuracy.terms is not None:
-        terms, activation = float(accuracy.terms(call)), _activation(operation)
-        slope = 1.0 if activation is None else activation.slope
+        terms = float(accuracy.terms(call))
         found.append(tuple((slope * EPS * size, terms) for size in magnitudes(operation, evaluation)))
+    if accuracy.detour is not None:
+        size, count = accuracy.detour(evaluation)
+        found.append(((slope * EPS * size, float(count)),) * len(evaluation.results))
     if accuracy.roundings is not None:
         terms = float(accuracy.roundings(call))
         found.append(tuple((EPS * np.abs(y), terms) for y in evaluation.results))

@@ -43,6 +43,8 @@ class Accuracy:
     * terms: how many products, at most, a sum has. Their sizes add up to the op's own result for absolute
       values, and n eps of that is what the sum may be off by (Higham, Accuracy and Stability of Numerical
       Algorithms, section 3.1).
+    * detour: the sizes that kernels add up for a result where they compute it in another way, and how many
+      operations follow one another; n eps of these.
     * roundings: how often the result is rounded besides, relative to itself.
     * formula: errors of another kind.
     * arithmetic: it only adds, multiplies and compares, so errors over many layers are relative ones.
@@ -50,6 +52,7 @@ class Accuracy:
     """
 
     terms: Count | None = None
+    detour: Callable[[Evaluation], tuple[Array, int]] | None = None
     roundings: Count | None = None
     formula: Callable[[Evaluation], Array] | None = None
     arithmetic: bool = False

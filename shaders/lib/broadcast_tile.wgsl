@@ -8,7 +8,7 @@
 // their size, which is 8 or more. SPLITS is 1. Rows past the end are computed on the last row and not stored.
 // Expects
 //   w, blocks of 8 vec4 columns x p.DEPTH rows (a multiple of 8, zeros behind the depth); bias [4 N4], N4 a multiple of
-//   8; p.M (rows), p.N4;
+//   8; p.M (rows), p.N4; p.STACK: after so many rows, a multiple of 16 or all, the next such matrix w begins;
 //   Start, and start(m), where row m begins; next_start(s), where the row behind begins; Places, 16 places in rows
 //   where add_depth() begins; Step, what the rows have in common in a step;
 //   step_of(k), where this invocation loads element k of the depth; factor_at(place, step), the element, or 0 behind
@@ -46,7 +46,7 @@ fn main(at: Invocation) {
     bias, bias, bias, bias, bias, bias, bias, bias,
     bias, bias, bias, bias, bias, bias, bias, bias,
   );
-  if (m < p.M) { add_products(&sums, starts(m), first_weight(n), at.local.x % STEP); }
+  if (m < p.M) { add_products(&sums, starts(m), first_weight(m, n), at.local.x % STEP); }
   if (tile.column < p.N4) { put_tile(m, n, &sums); }
 }
 
@@ -79,8 +79,8 @@ fn following(before: Start, m: u32) -> Start {
   return at;
 }
 
-// Where the weights of column n begin.
-fn first_weight(n: u32) -> u32 { return n / 8u * p.DEPTH * 8u + n % 8u; }
+// Where the weights for row m and column n begin.
+fn first_weight(m: u32, n: u32) -> u32 { return (m / p.STACK * p.N4 / 8u + n / 8u) * p.DEPTH * 8u + n % 8u; }
 
 fn weights_at(q: u32) -> Weights {
   return Weights(

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gpunn.device import SUBGROUPS, DeviceProperties
-from gpunn.kernel import Candidate, Kernel, Param, Read, Write, ceil_div, nested, tile_grid, vec_width
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Param,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    nested,
+    tile_grid,
+    vec_width,
+)
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP, block_extents, block_reads
 from gpunn.ops.elementwise.unary import activation_function
@@ -95,6 +107,22 @@ def shared_window(call: Call, window: Window, reads: Reads | None = None) -> Ker
     return _kernel(call, packed, terms, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
 
 
+def shared_stack(call: Call, x: Scratch, w: Read, y: Scratch) -> Kernel:
+    """Compute y[k] = x[k] . w[k], where 16 divides the rows, 8 the depth, and BLOCK the channels."""
+    count, rows, depth = x.type.shape
+    channels = y.type.shape[-1]
+    name = f"{count} products of {rows} rows x depth {depth} x {channels} channels"
+    kernel = _tiles(call.device, "matmul_broadcast", (count * rows, channels, depth), name)
+    return replace(
+        kernel,
+        reads=(Read("x", x), w, Read("bias", None)),
+        writes=(Write(output=y, width=4),),
+        params={**kernel.params, "K": depth, "STACK": rows},
+        constants={**kernel.constants, "ALIGNED": 1},
+        loop_iterations=depth // STEP,
+    )
+
+
 def _kernel(
     call: Call,
     reads: Reads,
@@ -106,19 +134,31 @@ def _kernel(
     reason: str,
 ) -> Kernel:
     rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
-    packed, depth = block_extents(channels, depth)
-    size = max(subgroup(call.device), STEP)
+    kernel = _tiles(call.device, body, (rows, channels, depth), reason)
+    return replace(
+        kernel,
+        reads=(Read("x", 0), *reads),
+        writes=(Write(width=vec_width(channels)),),
+        params={**kernel.params, **params},
+        constants={**kernel.constants, **constants},
+        functions=activation_function(call),
+        loop_iterations=loop_iterations,
+    )
+
+
+def _tiles(device: DeviceProperties, body: str, sizes: tuple[int, int, int], reason: str) -> Kernel:
+    """Make what all these kernels share. sizes: rows, channels, and depth."""
+    rows, channels, _ = sizes
+    packed, depth = block_extents(*sizes[1:])
+    size = max(subgroup(device), STEP)
     threads, grid = tile_grid(packed // 4, ceil_div(rows, SHARED_ROWS), WORKGROUP[0], size)
     return Kernel(
         body=body,
         threads=threads,
         workgroup=WORKGROUP,
-        reads=(Read("x", 0), *reads),
-        writes=(Write(width=vec_width(channels)),),
-        params={**params, **grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4},
-        constants={"SPLITS": 1, **constants},
+        reads=(),
+        params={**grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4, "STACK": rows},
+        constants={"SPLITS": 1},
         libraries=row_library(rows, channels),
-        functions=activation_function(call),
-        loop_iterations=loop_iterations,
         reason=f"{reason}: {SHARED_ROWS} rows x 4 channels in registers, rows shared by {size} invocations",
     )

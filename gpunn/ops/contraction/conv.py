@@ -14,7 +14,7 @@ from gpunn.kernel import (
     Unsupported,
     fits_i32,
 )
-from gpunn.ops.accuracy import filter_terms, sums
+from gpunn.ops.accuracy import Accuracy, filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
@@ -34,6 +34,7 @@ from gpunn.ops.contraction.product_kernel import (
     product_kernels,
 )
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
+from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
 from gpunn.ops.kernels.tiling import ROWS
@@ -85,7 +86,8 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         reason = "the filter is not a constant"
     else:
         depth = form.depth * math.prod(form.window.size)
-        yield from with_shared_rows(call, depth, lambda: [_shared(call, form)], _of_constants(call, form))
+        direct = with_shared_rows(call, depth, lambda: [_shared(call, form)], _of_constants(call, form))
+        yield from with_winograd(call, form.window, direct)
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)
@@ -177,7 +179,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     algebra=Algebra(border=Border.ZERO),
     divide=by_rows(_window),
     filter=Filter(output_axis=0, along_input=by_groups),
-    accuracy=sums(filter_terms),
+    accuracy=Accuracy(terms=filter_terms, detour=sums_of_sizes, arithmetic=True),
     fusible=True,
     prepare=_prepared_conv2d,
     quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),

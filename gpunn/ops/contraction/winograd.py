@@ -1,0 +1,251 @@
+"""Winograd's convolution with 3 x 3 windows and stride 1: fewer multiplications, and larger rounding errors.
+
+The result is cut into tiles of m x m pixels. Input, filter and products of a tile have t x t cells,
+t = m + 2: y = A^T [(G g G^T) * (B^T d B)] A (Lavin and Gray, Fast Algorithms for Convolutional Neural
+Networks, 2015, section 4.1). Over all tiles and channels, each cell is a product of two matrices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from gpunn.device import SUBGROUPS
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Pack,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    vec_width,
+)
+from gpunn.ops.accuracy import Evaluation
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, shared_stack, subgroup
+from gpunn.ops.contraction.filter_packing import BLOCK, STEP
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.tiling import WORKGROUP
+from gpunn.ops.kernels.window import Window, check_window, window_params
+from gpunn.types import Array, DType, TensorType
+
+_SIZE = (3, 3)
+_MOVED = 22  # multiplications that take as long on lavapipe as an element on its way from kernel to kernel
+
+
+def _transforms(points: tuple[float, ...]) -> tuple[Array, Array, Array]:
+    """Return A^T [m, t], G [t, 3] and B^T [t, t] for these points and infinity (Toom and Cook's algorithm).
+
+    Row k of B^T has the coefficients of the product of (x - q) over all other points q, and row k of G is
+    divided by its value at point k.
+    """
+    count = len(points) + 1
+    results = count - 2
+    a, g, b = np.zeros((results, count)), np.zeros((count, 3)), np.zeros((count, count))
+    for k, point in enumerate(points):
+        others = np.poly([q for q in points if q != point])
+        a[:, k] = [point**i for i in range(results)]
+        g[k] = np.array([1, point, point**2]) / np.polyval(others, point)
+        b[k, : count - 1] = others[::-1]
+    a[-1, -1] = g[-1, -1] = 1
+    b[-1] = np.poly(points)[::-1]
+    return a, g, b
+
+
+# By m. The points of the second lie so that rounding errors stay small: with 0, 1, -1, 2, -2 they could be
+# four times as large.
+TRANSFORMS = {2: _transforms((0, 1, -1)), 4: _transforms((0, 0.5**0.5, -(0.5**0.5), 2**0.5, -(2**0.5)))}
+
+
+def pack_cells(filter: Array, edge: int) -> Array:
+    """Pack [O, 3, 3, I] as [cells, blocks, depth, BLOCK]: for each cell of G g G^T what pack_blocks() makes
+    of it.
+    """
+    _, g, _ = TRANSFORMS[edge]
+    both = np.kron(g, g)
+    channels, depth = filter.shape[0], filter.shape[3]
+    packed = np.empty((len(both), ceil_div(channels, BLOCK), depth, BLOCK), np.float32)
+    for k in range(packed.shape[1]):
+        block = filter[k * BLOCK : (k + 1) * BLOCK].reshape(-1, math.prod(_SIZE), depth)
+        columns = np.zeros((math.prod(_SIZE), depth, BLOCK))
+        columns[..., : len(block)] = block.transpose(1, 2, 0)
+        packed[:, k] = np.tensordot(both, columns, 1)
+    return packed
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A call in tiles of edge x edge pixels."""
+
+    call: Call
+    edge: int
+
+    @property
+    def cells(self) -> int:
+        """Return the products of a tile for one pair of channels."""
+        return (self.edge + _SIZE[0] - 1) ** 2
+
+    @property
+    def across(self) -> int:
+        """Return the tiles along the width of an image."""
+        return ceil_div(self.call.y.shape[2], self.edge)
+
+    @property
+    def down(self) -> int:
+        """Return the tiles along the height of an image."""
+        return ceil_div(self.call.y.shape[1], self.edge)
+
+    @property
+    def count(self) -> int:
+        """Return the tiles of all images."""
+        return self.call.y.shape[0] * self.down * self.across
+
+    @property
+    def rows(self) -> int:
+        """Return the rows of each product, of which the last may be idle."""
+        return _full(self.count, SHARED_ROWS)
+
+    @property
+    def cost(self) -> int:
+        """Return about how many multiplications take as long on lavapipe."""
+        depth, channels = self.call.x.shape[3], self.call.y.shape[3]
+        product = self.rows * depth * _full(channels, BLOCK)
+        return self.cells * (product + _MOVED * self.count * (depth + channels))
+
+
+def _full(count: int, multiple: int) -> int:
+    return ceil_div(count, multiple) * multiple
+
+
+def fits(call: Call, window: Window) -> bool:
+    """Tell whether Winograd's algorithm applies to a convolution with one group."""
+    plain = window.size == _SIZE and window.stride == window.dilation == (1, 1)
+    return plain and call.x.shape[3] % STEP == 0 and call.x.shape[3] > 0 and call.y.size > 0
+
+
+def with_winograd(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield ways for one group and a constant filter: Winograd's before others where it is quicker.
+
+    It was measured where the CPU does the device's work.
+    """
+    if not fits(call, window) or not subgroup(call.device):
+        yield from others
+        return
+    rows, depth, channels = math.prod(call.y.shape[:3]), call.x.shape[3], call.y.shape[3]
+    direct = math.prod(_SIZE) * _full(rows, SHARED_ROWS) * depth * _full(channels, BLOCK)
+    ways = [way for way in (Tiling(call, edge) for edge in TRANSFORMS) if _counts(way)]
+    ways.sort(key=lambda way: way.cost)
+    measured = call.device.software and subgroup(call.device) == STEP
+    first = [way for way in ways if measured and way.cost < direct]
+    last = [way for way in ways if way not in first]
+    early, late = ((_candidate(way, window) for way in some) for some in (first, last))
+    yield from chain(early, others, late)
+
+
+def _counts(way: Tiling) -> bool:
+    """Tell whether shaders can count the elements between the kernels."""
+    return fits_i32(way.cells * way.rows * max(way.call.x.shape[3], _full(way.call.y.shape[3], BLOCK)))
+
+
+def _candidate(way: Tiling, window: Window) -> Candidate:
+    name = f"Winograd's F({way.edge} x {way.edge}, 3 x 3)"
+    return Candidate(_kernels(way, window, name), name, frozenset({SUBGROUPS}))
+
+
+def _lanes(call: Call, channels: int) -> int:
+    """Return the channels of an invocation: one where code of four takes the CPU long to compile."""
+    return 1 if call.device.software and call.x.dtype is DType.FLOAT32 else vec_width(channels)
+
+
+def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Kernel]:
+    call, edge, cells = way.call, way.edge, way.cells
+    _, height, width, depth = call.x.shape
+    channels = call.y.shape[3]
+    packed = _full(channels, BLOCK)
+    inputs = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, depth)))
+    products = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, packed)))
+    place = {"ACROSS": way.across, "DOWN": way.down, "ROWS": way.rows}
+    params = {**window_params(window, height, width), **place}
+    of_input, of_result = _lanes(call, depth), _lanes(call, channels)
+    count, stored = way.count * depth // of_input, way.count * channels // of_result
+    filter, four = Pack(pack_cells, (edge,)), edge == 4
+    return (
+        Kernel(
+            body="winograd_input_4" if four else "winograd_input_2",
+            threads=flat_threads(count),
+            workgroup=WORKGROUP,
+            reads=(Read("x", 0, of_input),),
+            writes=(Write(output=inputs, width=of_input),),
+            params={**params, "C": depth // of_input, "count": count},
+            constants={"EDGE": edge},
+            lanes=of_input,
+            reason=f"{name}: input of {way.count} tiles",
+        ),
+        shared_stack(
+            call,
+            inputs,
+            Read("w", 1, 4, filter, dtype=DType.FLOAT32, nbytes=4 * cells * packed * depth),
+            products,
+        ),
+        Kernel(
+            body="winograd_output_4" if four else "winograd_output_2",
+            threads=flat_threads(stored),
+            workgroup=WORKGROUP,
+            reads=(
+                Read("products", products, of_result),
+                Read("bias", 2 if call.has(2) else None, of_result),
+            ),
+            writes=(Write(width=of_result),),
+            params={**params, "N": channels // of_result, "PITCH": packed // of_result, "count": stored},
+            constants={"EDGE": edge},
+            lanes=of_result,
+            functions=activation_function(call),
+            reason=f"{name}: results of {way.count} tiles",
+        ),
+    )
+
+
+def sums_of_sizes(evaluation: Evaluation) -> tuple[Array, int]:
+    """Return Accuracy.detour of conv2d: what the algorithm adds up for each result, where it applies.
+
+    All that it computes with is replaced by absolute values: |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|.
+    n eps of this, for n operations one after the other, is what rounding costs (Higham, Accuracy and
+    Stability of Numerical Algorithms, section 3.1). n: the channels, 4 for either dimension of B, 5 for
+    either of A, 1 for the filter, and 1 for the bias.
+    """
+    call = evaluation.call
+    if call.input(1).shape[3] != call.x.shape[3]:
+        return np.zeros(()), 0
+    (_, height, width, _), (_, rows, columns, _) = call.x.shape, call.input(1).shape
+    window = check_window(call, (height, width), (rows, columns))
+    if not fits(call, window):
+        return np.zeros(()), 0
+    x, filter = np.abs(evaluation.input(0)), np.abs(evaluation.input(1))
+    found = [_sums_of_sizes(Tiling(call, edge), window, x, filter) for edge in TRANSFORMS]
+    return np.maximum.reduce(found), call.x.shape[3] + 20
+
+
+def _sums_of_sizes(way: Tiling, window: Window, x: Array, filter: Array) -> Array:
+    a, g, b = map(np.abs, TRANSFORMS[way.edge])
+    (batch, height, width, _), (top, left) = x.shape, window.before
+    reach = len(b)
+    down, across = ((n - 1) * way.edge + reach for n in (way.down, way.across))
+    padded = np.pad(
+        x,
+        ((0, 0), (top, max(0, down - top - height)), (left, max(0, across - left - width)), (0, 0)),
+    )
+    tiles = np.lib.stride_tricks.sliding_window_view(padded, (reach, reach), axis=(1, 2))
+    tiles = tiles[:, : down - reach + 1 : way.edge, : across - reach + 1 : way.edge]
+    inputs = np.einsum("pi,nyxcij,qj->pqnyxc", b, tiles, b, optimize=True).reshape(reach**2, way.count, -1)
+    filters = np.einsum("pk,oklc,ql->pqco", g, filter, g, optimize=True).reshape(reach**2, x.shape[3], -1)
+    products = (inputs @ filters).reshape(reach, reach, batch, way.down, way.across, -1)
+    sums = np.einsum("ip,pqnyxo,jq->nyixjo", a, products, a, optimize=True)
+    whole = sums.reshape(batch, way.down * way.edge, way.across * way.edge, -1)
+    return np.ascontiguousarray(whole[:, : window.out[0], : window.out[1]])

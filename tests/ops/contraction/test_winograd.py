@@ -1,0 +1,123 @@
+"""Winograd's convolution: its transforms, its kernels against float64, its bound, and when it comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.comparison.sides import Arithmetic
+from gpunn.comparison.tolerance import bounds
+from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
+from gpunn.graph.exact import evaluate, widen
+from gpunn.ops import OPS
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.winograd import TRANSFORMS, pack_cells
+from gpunn.types import Array, Shape, float32
+from tests.ops.harness import check, model_of, random, take_body
+
+SAME, BORDERS = {"padding": "same"}, {"padding": ((0, 2), (3, 1))}
+SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
+
+
+@pytest.mark.parametrize("edge", TRANSFORMS)
+def test_the_transforms_compute_a_convolution(edge: int) -> None:
+    a, g, b = TRANSFORMS[edge]
+    x, filter = random(1, edge + 2).astype(np.float64), random(2, 3).astype(np.float64)
+    np.testing.assert_allclose(a @ ((g @ filter) * (b @ x)), np.correlate(x, filter), rtol=1e-14)
+
+
+def test_a_packed_filter() -> None:
+    filter = random(1, 33, 3, 3, 8)
+    packed = pack_cells(filter, 2)
+    _, g, _ = TRANSFORMS[2]
+    assert packed.shape == (16, 2, 8, 32)
+    cells = (g @ filter[32, :, :, 5] @ g.T).ravel()
+    np.testing.assert_allclose(packed[:, 1, 5, 0], cells, rtol=1e-6)
+    assert not packed[:, 1, :, 1:].any()
+
+
+def limit(inputs: Sequence[Array], attrs: dict[str, Any]) -> Array:
+    """Return the op's bound of the error of each result."""
+    model = model_of("conv2d", inputs, attrs, (1, 2))
+    operation = model.operations[0]
+    values = {o: widen(x) for o, x in zip(operation.inputs, inputs, strict=True) if o is not None}
+    found = bounds(operation, values, evaluate(operation, values), Arithmetic.FLOAT32)
+    return np.asarray(found[0].limit)
+
+
+CASES: tuple[tuple[Shape, int, dict[str, Any]], ...] = (
+    ((1, 4, 4, 8), 32, SAME),
+    ((2, 9, 13, 16), 29, BORDERS | {"activation": "relu6"}),
+    ((1, 3, 5, 24), 36, {"padding": "valid"}),
+    ((3, 1, 7, 8), 7, SAME | {"activation": "tanh"}),
+)
+
+
+@pytest.mark.parametrize("edge", TRANSFORMS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_convolutions(case: Any, edge: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, channels, attrs = case
+    take_body(monkeypatch, f"winograd_input_{edge}")
+    inputs = [random(1, *shape), random(2, channels, 3, 3, shape[3]), random(3, channels)]
+    inputs = inputs[: 2 + channels % 2]
+    check("conv2d", inputs, attrs, backend=gpu, constants=(1, 2), atol=limit(inputs, attrs), rtol=0)
+
+
+@pytest.mark.parametrize("edge", TRANSFORMS)
+def test_what_a_window_does_not_see_costs_accuracy(
+    edge: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a tile with one large number, also results whose windows are zero have rounding errors."""
+    take_body(monkeypatch, f"winograd_input_{edge}")
+    x, filter = np.zeros((1, 8, 8, 8), np.float32), random(2, 32, 3, 3, 8)
+    x[0, 3::4, 3::4] = 1e6 * random(1, 2, 2, 8)
+    bound = limit([x, filter], SAME)
+    (found,) = check("conv2d", [x, filter], SAME, backend=gpu, constants=(1,), atol=bound, rtol=0)
+    window = np.abs(found[0, 0, 0])
+    assert window.max() <= bound[0, 0, 0].max()
+    assert bound[0, 0, 0].max() > 1e-5, "the bound knows of what a tile shares"
+
+
+def test_the_bound_of_other_convolutions_is_that_of_sums() -> None:
+    x = random(1, 1, 6, 6, 8)
+    strided, plain = (limit([x, random(2, 4, 3, 3, 8)], {"stride": (n, n)}) for n in (2, 1))
+    assert (plain[:, ::2, ::2] > 2 * strided).all()
+    grouped, whole = (limit([x, random(2, 4, 3, 3, depth)], {}) for depth in (4, 8))
+    assert grouped.max() < whole.max() / 4
+
+
+def bodies(shape: Shape, channels: int, device: DeviceProperties, **attrs: Any) -> list[str]:
+    """Return the first bodies of the candidates for a convolution with 3 x 3 windows."""
+    filter = float32(channels, 3, 3, shape[3])
+    given = {"stride": (1, 1), "dilation": (1, 1), "padding": "same", **attrs}
+    call = Call("conv2d", "", (float32(*shape), filter, None), given, (), (False, True, False), device)
+    call = replace(call, outputs=(OPS["conv2d"].infer(call),))  # type: ignore[arg-type]
+    kernels = OPS["conv2d"].kernel
+    assert kernels is not None
+    return [candidate.kernels[0].body for candidate in kernels(call)]  # type: ignore[union-attr]
+
+
+TWO, FOUR = "winograd_input_2", "winograd_input_4"
+SHARED, TILE, GROUPED = "conv_broadcast", "conv_tile", "conv2d_grouped"
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "device", "attrs", "expected"),
+    [
+        ((1, 28, 28, 128), 128, SOFTWARE, {}, [FOUR, TWO, SHARED, TILE, GROUPED]),
+        ((1, 7, 7, 512), 512, SOFTWARE, {}, [TWO, SHARED, TILE, FOUR, GROUPED]),
+        ((1, 28, 28, 128), 128, replace(SOFTWARE, software=False), {}, [TILE, SHARED, FOUR, TWO, GROUPED]),
+        ((1, 28, 28, 128), 128, BASELINE, {}, [TILE, GROUPED]),
+        ((1, 28, 28, 128), 128, SOFTWARE, {"stride": (1, 2)}, [SHARED, TILE, GROUPED]),
+        ((1, 28, 28, 128), 128, SOFTWARE, {"dilation": (2, 1)}, [SHARED, TILE, GROUPED]),
+        ((1, 28, 28, 12), 128, SOFTWARE, {}, ["conv_direct_broadcast", TILE, GROUPED]),
+    ],
+)
+def test_the_way_of_least_work_comes_first_on_software_devices(
+    shape: Shape, channels: int, device: DeviceProperties, attrs: dict[str, Any], expected: list[str]
+) -> None:
+    assert bodies(shape, channels, device, **attrs) == expected
