@@ -106,28 +106,30 @@ def _answers(model: gpunn.Model, backend: str, *inputs: Any) -> tuple[gpunn.Comp
     return compiled, lambda: _expect(compiled(*inputs), wanted)
 
 
+def _repeated(model: gpunn.Model, backend: str, act: Callable[[gpunn.Compilation], object]) -> Case:
+    """Return a case of an act that leaves no trace."""
+    compiled, verify = _answers(model, backend, ONES)
+    return Case(lambda: act(compiled), verify)
+
+
 def run(backend: str) -> Case:
     """Interrupt a run."""
-    compiled, verify = _answers(network(), backend, ONES)
-    return Case(lambda: compiled(ONES), verify)
+    return _repeated(network(), backend, lambda compiled: compiled(ONES))
 
 
 def submit(backend: str) -> Case:
     """Interrupt a submitted run, and the wait for it."""
-    compiled, verify = _answers(network(), backend, ONES)
-    return Case(lambda: compiled.submit(ONES).result(), verify)
+    return _repeated(network(), backend, lambda compiled: compiled.submit(ONES).result())
 
 
 def stream(backend: str) -> Case:
     """Interrupt a stream of more frames than are in flight."""
-    compiled, verify = _answers(network(), backend, ONES)
-    return Case(lambda: list(compiled.stream([ONES] * 4)), verify)
+    return _repeated(network(), backend, lambda compiled: list(compiled.stream([ONES] * 4)))
 
 
 def timeout(backend: str) -> Case:
     """Interrupt a run with a time limit that it keeps."""
-    compiled, verify = _answers(network(), backend, ONES)
-    return Case(lambda: compiled.run({"x": ONES}, timeout=LIMIT), verify)
+    return _repeated(network(), backend, lambda compiled: compiled.run({"x": ONES}, timeout=LIMIT))
 
 
 def _counted(backend: str, act: Callable[[gpunn.Compilation], object], start: bool) -> Case:
@@ -156,14 +158,12 @@ def reset(backend: str) -> Case:
 
 def loop(backend: str) -> Case:
     """Interrupt a run of a loop."""
-    compiled, verify = _answers(doubling(), backend, ONES)
-    return Case(lambda: compiled(ONES), verify)
+    return _repeated(doubling(), backend, lambda compiled: compiled(ONES))
 
 
 def cut(backend: str) -> Case:
     """Interrupt a run in two sections, submitted."""
-    compiled, verify = _answers(sections(), backend, ONES)
-    return Case(lambda: compiled.submit(ONES).result(), verify)
+    return _repeated(sections(), backend, lambda compiled: compiled.submit(ONES).result())
 
 
 def compiling(backend: str) -> Case:

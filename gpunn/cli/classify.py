@@ -26,6 +26,7 @@ from gpunn.cli.show import (
     BackendName,
     DeviceName,
     Isolate,
+    LabelsFile,
     PreferenceName,
     Relaxed,
     duration,
@@ -95,12 +96,7 @@ def classify(
             help=f"An image classifier, a {KINDS} file.  [default: gpunn's own, CIFAR-10]",
         ),
     ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Class names, one on each line.  [default: those in the model file]"
-        ),
-    ] = None,
+    labels: LabelsFile = None,
     top: Annotated[
         int, typer.Option(metavar="K", min=1, help="Number of classes to show for each photo.")
     ] = 5,

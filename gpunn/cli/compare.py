@@ -15,7 +15,7 @@ from gpunn.cli.complete import listed
 from gpunn.cli.paths import files
 from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import AllColumns, DeviceName, ModelFile, json_text, plain, stdout, words
+from gpunn.cli.show import AllColumns, DeviceName, LabelsFile, ModelFile, json_text, plain, stdout, words
 from gpunn.comparison.litert import RESOLVERS
 from gpunn.comparison.sides import EXACT, RELAXED
 from gpunn.importers import SUFFIXES
@@ -67,12 +67,7 @@ def compare(
         Path | None,
         typer.Option(metavar="DIR", help="A folder of photos whose names state their classes, for accuracy."),
     ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Class names, one on each line.  [default: those in the model file]"
-        ),
-    ] = None,
+    labels: LabelsFile = None,
     other: Annotated[
         Path | None,
         typer.Option(

@@ -31,6 +31,10 @@ ModelFile = Annotated[
 BackendName = Literal["auto", "webgpu", "cpu"]
 PreferenceName = Literal["low-power", "fast-single-answer", "sustained-speed"]
 PREFERENCE_NAMES: tuple[str, ...] = get_args(PreferenceName)
+LabelsFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Class names, one on each line.  [default: those in the model file]"),
+]
 DeviceName = Annotated[
     str | None,
     typer.Option(
