@@ -42,7 +42,7 @@ def test_a_wrong_kernel_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch, g
     assert (outcome.code, outcome.err) == (1, "")
     (line,) = (line for line in outcome.out.splitlines() if line.startswith("wrong kernel: "))
     assert "DEPTHWISE_CONV_2D) is wrong on webgpu, isolated: off by up to " in line
-    assert "; computed by shaders/depthwise_conv2d.wgsl" in line
+    assert "; computed by shaders/depthwise_strip.wgsl" in line
     plain = run("compare", MODEL, "--random", 1, "--backends", "webgpu")
     assert plain.out.splitlines()[-1] == "--per-layer says which layer is wrong"
     assert "is within its tolerance" not in outcome.out
