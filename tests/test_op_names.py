@@ -106,7 +106,10 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     ),
     "gpunn/passes/fold.py": ("its first result needs no allowance", {"dequantize"}),
     "gpunn/passes/fuse.py": ("becomes an attribute", {"pad"}),
-    "gpunn/passes/loops.py": ("what may be known of a loop before it starts", {"while_loop"}),
+    "gpunn/passes/loops.py": (
+        "what may be known of a loop before it starts; terms of its condition",
+        {"logical_and", "while_loop"},
+    ),
     "gpunn/passes/rounds.py": (
         "what it writes: a loop of rounds that a condition can end",
         {"logical_and", "reshape", "select", "while_loop"},

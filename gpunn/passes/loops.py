@@ -88,41 +88,77 @@ def _is_plain(loop: Operation) -> bool:
 def _counted(loop: Operation) -> Operation:
     """Return a loop with the number of its rounds instead of the condition, if it follows from constants."""
     condition: Graph | None = loop.attrs["condition"]
-    if condition is None:
+    rounds = None if condition is None else _rounds(loop, condition.outputs[0])
+    if rounds is None:
         return loop
-    numbers = _closure(loop.attrs["body"], _reached(condition, condition.outputs))
-    decide = _part(condition, condition.outputs, numbers)
+    return replace(loop, attrs={**loop.attrs, "condition": None, "rounds": rounds})
+
+
+def _rounds(loop: Operation, decision: Operand) -> int | None:
+    """Return after how many rounds an operand of a loop's condition is false for the first time.
+
+    None if that does not follow from constants, or takes too long to count.
+    """
+    condition: Graph = loop.attrs["condition"]
+    numbers = _closure(loop.attrs["body"], _reached(condition, [decision]))
+    decide = _part(condition, [decision], numbers)
     states = _states(loop, (), numbers) if _is_counting(decide) else None
     if states is None:
-        return loop
+        return None
     asked = PreparedGraph(decide)
     with np.errstate(all="ignore"):
         try:
             for rounds, (state, _) in enumerate(itertools.islice(states, MAX_COUNTED)):
                 if not asked.evaluate(state)[0].item():
-                    return replace(loop, attrs={**loop.attrs, "condition": None, "rounds": rounds})
+                    return rounds
         except ModelError:  # of a guard, which the run raises
             pass
-    return loop
+    return None
+
+
+def _most_rounds(loop: Operation) -> int | None:
+    """Return a number of rounds that a loop does not exceed; None if none is known.
+
+    A condition is mostly of several terms, all of which must hold, and one of them counts.
+    """
+    condition: Graph | None = loop.attrs["condition"]
+    if condition is None:
+        rounds: int | None = loop.attrs["rounds"]
+        return rounds
+    counts = (_rounds(loop, term) for term in _terms(condition, condition.outputs[0]))
+    return min((count for count in counts if count is not None), default=None)
+
+
+def _terms(condition: Graph, decision: Operand) -> Iterator[Operand]:
+    """Yield the operands of a condition of which all must be true: those of nested logical_and."""
+    made = next((o for o in condition.operations if decision in o.outputs), None)
+    if made is None or not (made.op == "logical_and" or made.definition.alias):
+        yield decision
+        return
+    for operand in made.inputs:
+        if operand is not None and operand.type.size == 1:
+            yield from _terms(condition, operand)
 
 
 def _trusting(loop: Operation) -> Operation:
     """Return a loop in whose body no guard is asked that will hold in all rounds."""
     body: Graph = loop.attrs["body"]
-    trusted = {o for o in body.operations if o.guarded and _holds(loop, o)}
+    guarded = [o for o in body.operations if o.guarded]
+    rounds = _most_rounds(loop) if guarded else None
+    trusted = {o for o in guarded if rounds is not None and _holds(loop, o, rounds)}
     if not trusted:
         return loop
     operations = (replace(o, trusted=True) if o in trusted else o for o in body.operations)
     return replace(loop, attrs={**loop.attrs, "body": body.with_operations(operations)})
 
 
-def _holds(loop: Operation, operation: Operation) -> bool:
+def _holds(loop: Operation, operation: Operation, rounds: int) -> bool:
     """Tell whether the guards of an operation in a loop's body hold for what constants make of its inputs."""
-    body, rounds = loop.attrs["body"], loop.attrs["rounds"]
+    body: Graph = loop.attrs["body"]
     guards = [(guard, operand) for guard, operand in operation.guarded if operand.value is None]
     operands = [operand for _, operand in guards]
     states = _states(loop, operands, _closure(body, _reached(body, operands)))
-    if loop.attrs["condition"] is not None or states is None:
+    if states is None:
         return False
     with np.errstate(all="ignore"):
         try:

@@ -204,13 +204,19 @@ def test_nested_loops(backend: str) -> None:
         np.testing.assert_array_equal(compiled(X), X * np.float32(64))
 
 
-def adding_rows(rounds: int) -> Model:
-    """(x, t) -> x + the rows of a table with three rows, one in each round."""
+def adding_rows(rounds: int, below: float | None = None) -> Model:
+    """(x, t) -> x + the rows of a table with three rows, one in each round, as long as x[0] is `below`."""
     condition, body, model = Model(), Model(), Model()
     number, table = TensorType(DType.INT32, ()), float32(3, 3)
     types = {"i": number, "x": ROW, "table": table}
-    i, _, _ = (condition.input(n, t) for n, t in types.items())
-    condition.output(*condition.add("less", [i, constant(condition, rounds)]))
+    i, x, _ = (condition.input(n, t) for n, t in types.items())
+    (decision,) = condition.add("less", [i, constant(condition, rounds)])
+    if below is not None:
+        (first,) = condition.add("strided_slice", [x], {"begin": (0,), "end": (1,), "strides": (1,)})
+        (low,) = condition.add("less", [first, constant(condition, below, np.float32)])
+        (one,) = condition.add("reshape", [decision], {"shape": (1,)})
+        (decision,) = condition.add("logical_and", [low, one])
+    condition.output(decision)
     i, x, rows = (body.input(n, t) for n, t in types.items())
     (row,) = body.add("gather", [rows, i])
     body.output(*body.add("add", [i, constant(body, 1)]), *body.add("add", [x, row]), rows)
@@ -224,6 +230,18 @@ def test_a_counter_that_guards_allow_is_not_checked_in_each_round(backend: str) 
     assert [o.trusted for o in loop_of(model).attrs["body"].operations] == [True, False, False]
     with model.compile(backend) as compiled:
         np.testing.assert_array_equal(compiled(X, table), np.add(X, [9, 12, 15]))
+
+
+@pytest.mark.parametrize(("below", "rows"), [(4, 2), (100, 3), (-10, 0)])
+def test_a_term_of_a_condition_may_count(below: float, rows: int, backend: str) -> None:
+    """Values of a run end the loop, but its counter stays within the table."""
+    model, table = adding_rows(3, below), np.arange(9, dtype=np.float32).reshape(3, 3)
+    assert [o.trusted for o in loop_of(model).attrs["body"].operations] == [True, False, False]
+    with model.compile(backend) as compiled:
+        expected = X + sum(table[:rows], start=np.zeros(3, np.float32))
+        np.testing.assert_array_equal(compiled(X, table), expected)
+    refused = adding_rows(4, below)
+    assert not any(o.trusted for o in loop_of(refused).attrs["body"].operations)
 
 
 def test_a_counter_that_a_guard_refuses_is_refused_in_the_run(backend: str) -> None:
