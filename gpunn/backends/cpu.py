@@ -21,6 +21,7 @@ from gpunn.graph.complete import run_on_host
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
+from gpunn.ops.compiled import Loops, in_use
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory
 from gpunn.planning.liveness import last_uses
@@ -151,9 +152,12 @@ class CpuProgram:
     """A program that runs a plan operation by operation in numpy, one run at a time.
 
     At most `frames` submitted runs have not ended. Large products use so many threads; None: as numpy does.
+    loops: what operations may use instead of numpy.
     """
 
-    def __init__(self, plan: Plan, frames: int, threads: int | None = None) -> None:
+    def __init__(
+        self, plan: Plan, frames: int, threads: int | None = None, loops: Loops | None = None
+    ) -> None:
         self.stats = Stats()
         self.constants: Mapping[Hashable, int] = {}
         self._graph = PreparedGraph(
@@ -165,6 +169,7 @@ class CpuProgram:
         self._initial = dict(plan.model.variables)
         self._state = dict(self._initial)
         self._memory = Memory()
+        self._loops = loops
         self._lock = fork.lock()  # of a run
         self._starting = fork.lock()  # of what is submitted
         self._frames = frames
@@ -192,7 +197,8 @@ class CpuProgram:
 
     def _locked(self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None) -> tuple[Array, ...]:
         # In a context that ends with an interrupt.
-        with self._products.of_run(), self._memory.in_use(), np.errstate(all="ignore"):
+        memory, loops = self._memory.in_use(), in_use(self._loops)
+        with self._products.of_run(), memory, loops, np.errstate(all="ignore"):
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)

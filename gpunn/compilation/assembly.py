@@ -26,6 +26,7 @@ from gpunn.graph.parts import OpenBody
 from gpunn.graph.pending import FOR_SHAPES
 from gpunn.kernel import Kernel
 from gpunn.limits import UNLIMITED, Limits
+from gpunn.ops.compiled import load as load_loops
 from gpunn.ops.control import some_rounds, while_loop
 from gpunn.passes import optimise
 from gpunn.passes.relax import relax
@@ -59,7 +60,8 @@ class Settings:
 
     At most `frames` submitted runs have not ended. relaxed: see gpunn.passes.relax. threads: of large
     products on the host, see blas.choose_threads(). limits: what each program may take. tuner: chooses among
-    several kernels of an operation; None: the rule does.
+    several kernels of an operation; None: the rule does. sustained: the CPU backend uses compiled loops if
+    numba is installed and no limit of compile_seconds forbids to wait for it.
     """
 
     gpu: Device | None
@@ -68,6 +70,7 @@ class Settings:
     threads: int | None = None
     limits: Limits = UNLIMITED
     tuner: Tuner | None = None
+    sustained: bool = False
 
 
 @rare_collections()
@@ -139,7 +142,9 @@ def _placed_on_gpu(
 def _program(plan: Plan, settings: Settings) -> Program:
     """Return the program of a plan; wgpu, which takes long, is imported only for a GPU."""
     if settings.gpu is None:
-        return CpuProgram(plan, settings.frames, settings.threads)
+        unhurried = settings.sustained and settings.limits.compile_seconds is None
+        loops = load_loops() if unhurried else None
+        return CpuProgram(plan, settings.frames, settings.threads, loops)
     from gpunn.backends.webgpu.program import WebGpuProgram
 
     limit = settings.limits.device_bytes

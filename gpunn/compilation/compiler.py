@@ -89,8 +89,9 @@ def _compiled(
     gpu = _choose(model, backend, purpose is Preference.LOW_POWER, device)
     given = [n for n in (limit, model.limits.device_bytes) if n is not None]
     limits = replace(model.limits, device_bytes=min(given, default=None))
-    tuner = None if gpu is None or purpose is not Preference.SUSTAINED_SPEED else _tuner(gpu, limits)
-    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limits, tuner))
+    sustained = purpose is Preference.SUSTAINED_SPEED
+    tuner = _tuner(gpu, limits) if gpu is not None and sustained else None
+    build = partial(built, settings=Settings(gpu, frames, relaxed, own_threads, limits, tuner, sustained))
     made = compilation(model, build, gpu, frames)
     chosen = None if gpu is None else gpu.info.name
     made.recipe = partial(

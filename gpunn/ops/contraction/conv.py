@@ -24,6 +24,7 @@ from gpunn.ops.contraction.broadcast_tile import Reads, shared_product, shared_w
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.conv_sums import real, rows_of, sums_by_channel, sums_of
 from gpunn.ops.contraction.conv_tile import tile_kernel
+from gpunn.ops.contraction.depthwise_loop import whole_depthwise
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import product
@@ -229,7 +230,9 @@ _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DTyp
 
 
 def _prepared_depthwise(call: Call) -> Callable[..., Array]:
-    return prepared(call, partial(sums_by_channel, _window(call), call.x.shape))
+    window = _window(call)
+    how = partial(sums_by_channel, window, call.x.shape)
+    return prepared(call, how, partial(whole_depthwise, call, window))
 
 
 def _integer_depthwise(call: Call) -> Callable[..., Array]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from gpunn.ops.compiled import current
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, WindowSums, summed
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
+from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
+from gpunn.ops.contraction.prepared import UNBOUNDED
 from gpunn.ops.kernels.window import Window, seen
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
@@ -50,7 +54,13 @@ def _patches(padded: Array, window: Window) -> Array:
 
 def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> Sums:
     """Return the sums of a filter from x of a shape [N, H, W, C]."""
-    sums, channels = ChannelSums(filter[0], window), filter.shape[3]
+    channels, loops = filter.shape[3], current()
+    sums: Callable[[Array, Window, Array], None]
+    if loops is not None and filter.dtype == np.float32:
+        nothing = np.zeros(channels, np.float32)
+        sums = DepthwiseLoop(loops.depthwise, window, filter[0], nothing, UNBOUNDED)
+    else:
+        sums = ChannelSums(filter[0], window)
 
     def of_rows(padded: Array, window: Window, out: Array) -> None:
         depth = padded.shape[3]

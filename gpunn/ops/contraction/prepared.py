@@ -9,9 +9,11 @@ from typing import TypeVar
 import numpy as np
 
 from gpunn.ops.call import Call
+from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.channelwise import add_bias, by_long_rows, long_row
 from gpunn.ops.elementwise.unary import activate
+from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import empty
 from gpunn.types import Array
 
@@ -21,6 +23,10 @@ SMALL_PRODUCT = 1 << 20  # multiplications; OpenBLAS computes those up to 100^3 
 
 Made = TypeVar("Made")
 Sum = Callable[[Array, Terms], Sums]  # makes the sums of a filter
+Ends = tuple[np.float32, np.float32]
+UNBOUNDED: Ends = (np.float32(-np.inf), np.float32(np.inf))
+Write = Callable[[Array, Array], None]  # computes from x, into the result
+Whole = Callable[[Loops, Array, Array, Ends], Write | None]  # of a filter, a bias, and ends of the results
 
 
 def constants_only(call: Call) -> bool:
@@ -59,28 +65,60 @@ def matrix_of(call: Call, filter: Array) -> Array:
     return filter.T
 
 
-def prepared(call: Call, sums: Sum) -> Callable[..., Array]:
+def prepared(call: Call, sums: Sum, whole: Whole | None = None) -> Callable[..., Array]:
     """Return a function of x, filter and bias for many runs of a call; `sums` makes the sums of a filter.
 
-    The function applies the activation of the call, too.
+    The function applies the activation of the call, too. whole: makes all of it of a compiled loop.
     """
     activation = call.attrs.get("activation")
+    ends = clamp_ends(activation)
     shape = call.y.shape
 
-    def make(filter: Array, bias: Array | None) -> tuple[Sums, Array | None]:
-        return sums(filter, Terms(filter.dtype)), None if bias is None else long_row(bias)
+    def make(filter: Array, bias: Array | None) -> Write:
+        loops = current() if filter.dtype == np.float32 and ends is not None else None
+        if loops is not None and ends is not None:
+            numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
+            made_whole = None if whole is None else whole(loops, filter, numbers, ends)
+            if made_whole is not None:
+                return made_whole
+            compiled = loops.finish
+            return _by_block(sums(filter, Terms(filter.dtype)), lambda part: compiled(part, numbers, *ends))
+        row = None if bias is None else long_row(bias)
 
-    made = kept(call, make)
-
-    def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
-        write, row = made(filter, bias)
-        result = empty(shape, x.dtype)
-        pixels = result.reshape(math.prod(shape[:-1]), shape[-1])
-        for _, _, part in write(x, lambda first, last: pixels[first:last]):
+        def finish(part: Array) -> None:
             add_bias(part, row)
             found = activate(part, activation)
             if found is not part:
                 part[...] = found
+
+        return _by_block(sums(filter, Terms(filter.dtype)), finish)
+
+    made = kept(call, make)
+
+    def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
+        result = empty(shape, x.dtype)
+        made(filter, bias)(x, result)
         return result
 
     return by_long_rows(compute)
+
+
+def _by_block(sums: Sums, finish: Callable[[Array], None]) -> Write:
+    """Return what writes sums and finishes each block of them."""
+
+    def write(x: Array, result: Array) -> None:
+        pixels = result.reshape(math.prod(result.shape[:-1]), result.shape[-1])
+        for _, _, part in sums(x, lambda first, last: pixels[first:last]):
+            finish(part)
+
+    return write
+
+
+def clamp_ends(activation: str | None) -> Ends | None:
+    """Return the least and the greatest result of an activation that is a clamp, or of none."""
+    if activation is None:
+        return UNBOUNDED
+    if activation not in CLAMPS:
+        return None
+    low, high = CLAMPS[activation]
+    return np.float32(-np.inf if low is None else low), np.float32(np.inf if high is None else high)

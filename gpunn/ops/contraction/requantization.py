@@ -14,10 +14,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from gpunn.ops.call import Call
+from gpunn.ops.compiled import current
 from gpunn.ops.contraction.channelwise import long_row, wide
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.fixed_point.affine import LIMITS, store
 from gpunn.ops.memory import scratch
+from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array
 
 BLOCK = 1 << 17  # sums that are converted at a time
@@ -67,6 +69,9 @@ def few_steps(call: Call, how: Rescaling, bias: Array, exact: np.dtype[Any]) -> 
 
     exact: the dtype of the sums.
     """
+    loops = current()
+    if loops is not None and exact == np.float32 and call.y.dtype in EIGHT_BITS:
+        return LoopSteps(loops.requantize, IntegerSteps.of(call, how, bias).rows(call.y.shape[-1]))
     kinds: list[Callable[[Call, Rescaling, Array], Conversion | None]] = [RealSteps.of]
     if exact == np.float32:
         kinds.insert(0 if call.y.size >= MANY_SUMS else 1, SingleSteps.of)
@@ -168,6 +173,14 @@ class IntegerSteps(_InBlocks):
             zero,
         )
 
+    def rows(self, channels: int) -> tuple[Any, ...]:
+        """Return what loops.requantize() takes."""
+        none = np.zeros(1, np.int64)
+        added = (none, none) if self.below is None else (self.below, self.last)
+        parts = (self.multiplier, self.first, *added, self.right)
+        whole = (np.broadcast_to(v, channels) if len(v) == 1 else v[:channels] for v in parts)
+        return *map(np.ascontiguousarray, whole), (*self.bounds, self.zero)
+
     def of_channels(self, channels: Array) -> IntegerSteps:
         """Return the steps for one sum of each of these channels."""
         first, last, multiplier, right = (
@@ -258,6 +271,18 @@ def _lower(results: Array, offset: int) -> None:
     """Subtract `offset` from unsigned results, of which it is the highest bit, or nothing."""
     if offset:
         results ^= results.dtype.type(offset)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSteps:
+    """The conversion of IntegerSteps as a compiled loop, from float32 sums to 8 bits."""
+
+    loop: Callable[..., None]
+    steps: tuple[Any, ...]
+
+    def write(self, sums: Array, result: Array) -> None:
+        """Write the results [pixels, C] of sums of products."""
+        self.loop(sums, *self.steps, result)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,104 @@
+"""Loops over elements that numba compiles, where it is installed: what numpy needs several passes for.
+
+These are plain functions of Python; gpunn.ops.compiled makes machine code of them. Arrays are dense, those of
+tensors are flat. `low` and `high` are what an activation allows. Their bits are those of the references: each
+sum has the same order, and no product is fused with a sum. Only a filter with infinite or undefined weights
+gives other results where it reaches into the padding, whose products these loops leave out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpunn.types import Array
+
+# batch, height, width, channels, result's height and width, window's height and width, strides, dilations,
+# padding above and to the left, and pixels of the result that are computed together
+Geometry = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+
+def finish(sums: Array, bias: Array, low: Any, high: Any) -> None:
+    """Add a bias [C] to float32 sums [P, C], and clamp them."""
+    pixels, channels = sums.shape
+    for p in range(pixels):
+        row = sums[p]
+        for k in range(channels):
+            s = row[k] + bias[k]
+            s = low if s < low else s
+            row[k] = high if s > high else s
+
+
+def requantize(
+    sums: Array,
+    multiplier: Array,
+    first: Array,
+    below: Array,
+    last: Array,
+    right: Array,
+    bounds: tuple[int, int, int],
+    out: Array,
+) -> None:
+    """Convert sums [P, C] to stored integers, as requantization.IntegerSteps; bounds: low, high, zero."""
+    low, high, zero = bounds
+    pixels, channels = sums.shape
+    for p in range(pixels):
+        row, to = sums[p], out[p]
+        for k in range(channels):
+            t = np.int64(row[k]) * multiplier[k] + first[k]
+            t = (t + ((t >> 63) & below[k]) + last[k]) >> right[k]
+            t = low if t < low else t
+            to[k] = (high if t > high else t) + zero
+
+
+def depthwise(x: Array, w: Array, bias: Array, low: Any, high: Any, geometry: Geometry, out: Array) -> None:
+    """Convolve each channel of float32 x with filters of its own, add a bias, and clamp the results.
+
+    w: a row for each cell of the window, its channels as often as there are pixels together; so is the bias.
+    """
+    batch, height, width, channels, rows, columns, kh, kw, sy, sx, dy, dx, top, left, together = geometry
+    begin = min(columns, (left + sx - 1) // sx)
+    inner = width - 1 - (kw - 1) * dx + left
+    end = max(begin, min(columns, inner // sx + 1 if inner >= 0 else 0))
+    size = together * channels
+    for line in range(batch * rows):
+        n, y = line // rows, line % rows
+        column = 0
+        while column < columns:
+            inside = begin <= column < end
+            pixels = min(together, end - column) if inside else 1
+            length = pixels * channels
+            to = (line * columns + column) * channels
+            o = out[to : to + length]
+            for k in range(length):
+                o[k] = 0
+            for i in range(kh):
+                r = y * sy + i * dy - top
+                if r < 0 or r >= height:
+                    continue
+                j, at = 0, column * sx - left
+                while j < kw:
+                    p = at + j * dx
+                    if p < 0 or p >= width:
+                        j += 1
+                        continue
+                    place, weight = ((n * height + r) * width + p) * channels, (i * kw + j) * size
+                    a, u = x[place : place + length], w[weight : weight + length]
+                    if inside and j + 2 < kw:
+                        place, weight = place + dx * channels, weight + size
+                        b, v = x[place : place + length], w[weight : weight + length]
+                        place, weight = place + dx * channels, weight + size
+                        c, z = x[place : place + length], w[weight : weight + length]
+                        for k in range(length):
+                            o[k] = ((o[k] + a[k] * u[k]) + b[k] * v[k]) + c[k] * z[k]
+                        j += 3
+                    else:
+                        for k in range(length):
+                            o[k] += a[k] * u[k]
+                        j += 1
+            for k in range(length):
+                s = o[k] + bias[k]
+                s = low if s < low else s
+                o[k] = high if s > high else s
+            column += pixels

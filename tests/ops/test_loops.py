@@ -1,0 +1,126 @@
+"""Loops for numba have the bits of the references, plain and compiled; only SUSTAINED_SPEED takes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn import Model
+from gpunn.limits import Limits
+from gpunn.ops import OPS, compiled, loops
+from gpunn.types import Array, DType, float32
+from tests.ops.harness import random
+from tests.ops.quantized import quantized, stored
+
+PLAIN = compiled.Loops(loops.finish, loops.requantize, loops.depthwise)
+CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ("conv2d", (1, 3, 4, 3), (5, 1, 1, 3), {"activation": "relu6"}),
+    ("conv2d", (2, 4, 3, 2), (3, 2, 2, 2), {"padding": "same"}),
+    ("conv2d", (1, 2, 3, 2), (3, 1, 1, 2), {"activation": "tanh"}),  # no clamp: numpy computes it
+    ("depthwise_conv2d", (2, 5, 9, 3), (1, 3, 3, 3), {"padding": "same", "activation": "relu"}),
+    ("depthwise_conv2d", (1, 6, 7, 2), (1, 3, 3, 2), {"padding": "same", "stride": (2, 2)}),
+    ("depthwise_conv2d", (1, 6, 9, 2), (1, 2, 5, 2), {"dilation": (2, 2)}),
+    ("depthwise_conv2d", (1, 3, 2, 4), (1, 3, 4, 4), {"padding": ((5, 1), (4, 3)), "stride": (2, 1)}),
+    ("depthwise_conv2d", (1, 4, 5, 2), (1, 3, 3, 6), {"padding": "same"}),  # several channels of one
+    ("depthwise_conv2d", (1, 4, 3, 150), (1, 1, 3, 150), {"padding": "same"}),
+]
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def found(request: pytest.FixtureRequest) -> Iterator[compiled.Loops]:
+    """The loops in use: plain Python, and machine code where numba is installed."""
+    if request.param == "compiled":
+        pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
+    made = PLAIN if request.param == "plain" else compiled.load()
+    assert made is not None
+    with compiled.in_use(made):
+        yield made
+
+
+@pytest.mark.parametrize(("op", "shape", "filter", "attrs"), CASES, ids=str)
+def test_reals_have_the_bits_of_the_reference(
+    op: str, shape: tuple[int, ...], filter: tuple[int, ...], attrs: dict[str, Any], found: compiled.Loops
+) -> None:
+    weights, bias = random(1, *filter), random(2, filter[3] if op == "depthwise_conv2d" else filter[0])
+    model = Model(op)
+    x = model.input("x", float32(*shape))
+    model.output(*model.add(op, [x, model.constant("w", weights), model.constant("b", bias)], attrs))
+    value = random(3, *shape)
+    value.flags.writeable = False  # an input of a user
+    (got,) = model.operations[0].prepared()([value, weights, bias])
+    plain = {k: v for k, v in attrs.items() if k != "activation"}
+    expected = OPS[op].reference(value, weights, bias, **plain)
+    if "activation" in attrs:
+        expected = OPS[attrs["activation"]].reference(expected)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize(("op", "shape", "filter", "attrs"), CASES, ids=str)
+def test_stored_integers_have_the_bits_of_numpy(
+    op: str,
+    shape: tuple[int, ...],
+    filter: tuple[int, ...],
+    attrs: dict[str, Any],
+    dtype: DType,
+    found: compiled.Loops,
+) -> None:
+    attrs = {k: v for k, v in attrs.items() if v != "tanh"}
+    x, w = quantized(dtype, shape, 0.02, 5), quantized(dtype, filter, 0.01, 0 if dtype is DType.INT8 else 120)
+    channels = filter[3] if op == "depthwise_conv2d" else filter[0]
+    bias = np.random.default_rng(2).integers(-3000, 3000, channels).astype(np.int32)
+    values, weights = stored(3, x), stored(4, w)
+    model = Model(op)
+    constants = [model.constant("w", weights, w), model.constant("b", bias)]
+    wanted = quantized(dtype, (), 0.03, -1 if dtype is DType.INT8 else 30).quantization
+    (y,) = model.add(op, [model.input("x", x), *constants], attrs, quantization=[wanted])
+    model.output(y)
+    (got,) = model.operations[0].prepared()([values, weights, bias])
+    with compiled.in_use(None):
+        (expected,) = model.operations[0].prepared()([values, weights, bias])
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("preference", ["fast-single-answer", "low-power", "sustained-speed"])
+@pytest.mark.parametrize("limit", [None, 100.0])
+def test_only_sustained_speed_asks_for_them(
+    preference: str, limit: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Array] = []
+
+    def finish(*operands: Any) -> None:
+        asked.append(operands[0])
+        loops.finish(*operands)
+
+    plain = compiled.Loops(finish, loops.requantize, loops.depthwise)
+    monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda: plain)
+    model = Model("layer")
+    model.limits = Limits(compile_seconds=limit)
+    x = model.input("x", float32(1, 3, 3, 2))
+    model.output(*model.add("conv2d", [x, model.constant("w", random(1, 4, 1, 1, 2))]))
+    model.compile("cpu", preference)(random(0, 1, 3, 3, 2))
+    assert bool(asked) == (preference == "sustained-speed" and limit is None)
+    assert compiled.current() is None
+
+
+def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled.load.cache_clear()
+    with monkeypatch.context() as changed:
+        changed.setattr(importlib.util, "find_spec", lambda _: None)
+        assert compiled.load() is None
+    compiled.load.cache_clear()
+
+
+def test_a_numba_that_refuses_numpy_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled.load.cache_clear()
+    with monkeypatch.context() as changed:
+        changed.setattr(importlib.util, "find_spec", lambda _: object())
+        changed.setitem(sys.modules, "numba", None)
+        with pytest.warns(RuntimeWarning, match="numba cannot be used"):
+            assert compiled.load() is None
+    compiled.load.cache_clear()
