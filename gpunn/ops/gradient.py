@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.expansion import Expansion, Tensor
+from gpunn.ops.expansion import Expand, Expansion, Tensor
 from gpunn.types import Shape, TensorType
 
 Number = int | float
@@ -163,6 +163,16 @@ def every_operand(partial: Callable[[Backward, int], Symbol | None]) -> Gradient
         return [partial(back, k) if wanted else None for k, wanted in enumerate(back.wanted)]
 
     return gradient
+
+
+def formula(write: Callable[..., Symbol | tuple[Symbol, ...]]) -> Expand:
+    """Make the facet `formula` of a function of the call and of symbols, one for each operand."""
+
+    def expand(call: Call, to: Expansion, *operands: Tensor | None) -> tuple[Tensor, ...]:
+        found = write(call, *(None if o is None else Symbol(to, o) for o in operands))
+        return tuple(s.tensor for s in (found if isinstance(found, tuple) else (found,)))
+
+    return expand
 
 
 def zero(back: Backward) -> None:

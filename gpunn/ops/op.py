@@ -96,6 +96,7 @@ class Facets:
       return None: then the reference serves.
     * gradient: the gradients of a loss with respect to its operands, from those with respect to its results,
       written in ops. Without it an op that is written in other ops (`expand`) has the gradients of these.
+    * formula: writes a call in other ops, as `expand` does, but only where gradients go back through it.
     """
 
     infer: Infer
@@ -122,6 +123,7 @@ class Facets:
     accuracy: Accuracy = PROMISE
     prepare: Prepare | None = None
     gradient: Gradient | None = None
+    formula: Expand | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

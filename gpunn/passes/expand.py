@@ -31,9 +31,12 @@ def _expanded(operation: Operation) -> Sequence[Operation]:
     return found if found == [operation] else [e for o in found for e in _expanded(o)]
 
 
-def written(operation: Operation) -> list[Operation]:
-    """Return the operations that an op adds in the place of an operation; itself if there are none."""
-    write = operation.definition.expand
+def written(operation: Operation, formula: Expand | None = None) -> list[Operation]:
+    """Return the operations that an op adds in the place of an operation; itself if there are none.
+
+    formula: what to use instead of the op's `expand`.
+    """
+    write = formula or operation.definition.expand
     if write is None:
         return [operation]
     inputs = [o for o in operation.inputs if o is not None]

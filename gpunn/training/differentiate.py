@@ -14,6 +14,7 @@ from gpunn.ops.check import FLOATS
 from gpunn.ops.gradient import Backward, Symbol, operand_gradients
 from gpunn.passes.expand import GraphExpansion, written
 from gpunn.passes.rewrite import replace_inputs
+from gpunn.types import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,9 @@ def _road(operations: Iterable[Operation], loss: Operand, parameters: Iterable[O
 
 
 def _real(operand: Operand) -> bool:
-    return operand.type.dtype in FLOATS or operand.type.quantization is not None
+    """Tell whether small changes of an operand act on the loss; those of complex numbers do."""
+    type = operand.type
+    return type.dtype in (*FLOATS, DType.COMPLEX64) or type.quantization is not None
 
 
 def _in_differentiable_ops(graph: Graph, loss: Operand, parameters: Sequence[Operand]) -> Graph:
@@ -123,7 +126,7 @@ def _parts(operation: Operation) -> Iterator[Operation]:
     if operation.definition.fusible and operation.activation is not None and not operation.integer:
         yield from _without_activation(operation, operation.activation)
     elif operation.definition.gradient is None and not operation.integer:
-        yield from written(operation)
+        yield from written(operation, operation.definition.formula)
     else:
         yield operation
 

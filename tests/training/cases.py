@@ -177,4 +177,155 @@ INDEXING: list[Case] = [
     ),
 ]
 
-CASES = [*ELEMENTWISE, *MOVEMENT, *CONTRACTION, *REDUCTION, *INDEXING]
+
+def recurrent(*shapes: tuple[int, ...] | None) -> list[Array | None]:
+    """Return operands of a recurrent op, small enough that gates do not saturate."""
+    return [None if s is None else distinct(k % 7, *s, low=-1, high=1) for k, s in enumerate(shapes)]
+
+
+def lstm_operands(*absent: int) -> list[Array | None]:
+    """Return the operands of lstm, for a sequence of 2 steps of 2 features, 3 units and 2 outputs."""
+    shapes: list[tuple[int, ...]] = [
+        *((1, 2, 2), *[(3, 2)] * 4, *[(3, 2)] * 4, *[(3,)] * 3, *[(3,)] * 4),
+        *((2, 3), (2,), (1, 2), (1, 3), *[(3,)] * 4),
+    ]
+    return recurrent(*(None if k in absent else s for k, s in enumerate(shapes)))
+
+
+RECURRENT: list[Case] = [
+    ("rnn", recurrent((2, 3), (4, 3), (4, 4), (4,), (2, 4)), {"activation": "tanh"}),
+    ("svdf", recurrent((2, 3), (4, 3), (4, 3), (2,), (2, 12)), {"rank": 2, "activation": "relu"}),
+    ("svdf", recurrent((2, 3), (2, 3), (2, 1), None, (2, 2)), {"rank": 1}),
+    ("recurrence", recurrent((2, 3, 4), (4, 4), (2, 4)), {"activation": "tanh", "clip": 1.01}),
+    (
+        "recurrence",
+        recurrent((3, 1, 2), (2, 2), (1, 2)),
+        {"activation": ("scaled_tanh", 1.5, 0.75), "time_major": True, "reverse": True},
+    ),
+    ("gru_recurrence", recurrent((2, 3, 6), (6, 2), (2, 2)), {}),
+    (
+        "gru_recurrence",
+        recurrent((2, 2, 6), (6, 2), (2, 2)),
+        {"activations": (("hard_sigmoid", 0.25, 0.5), ("affine", 0.5, 0.25)), "reverse": True},
+    ),
+    ("lstm_recurrence", recurrent((2, 3, 8), (8, 2), (2, 2), (2, 2), (6,)), {"cell_clip": 1.01}),
+    ("lstm_recurrence", recurrent((2, 2, 6), (6, 2), (2, 2), (2, 2)), {"coupled": True, "reverse": True}),
+    ("basic_lstm", recurrent((2, 3), (2, 2), (8, 5), (8,), (2, 2)), {}),
+    ("lstm", lstm_operands(), {"time_major": False}),
+    ("lstm", lstm_operands(1, 5, 9, 10, 11, 12, 17, *range(20, 24)), {"proj_clip": 1.01}),
+]
+
+ZEROS = np.array([[0, 2, 3], [0, 0, 5], [1, 2, 3], [4, 1, 0]], np.float32)  # none, one, two in a row
+
+OTHERS: list[Case] = [
+    *(
+        ("reduce_prod", [distinct(1, 2, 3, 2)], {"axes": axes, "keep_dims": k})
+        for axes, k in (((1,), True), ((0, 2), False))
+    ),
+    *(
+        (op, [distinct(1, 5, 2), ints(2, 0, 1, 2, 0)], {"segments": 3})
+        for op in ("segment_sum", "segment_prod", "segment_max", "segment_min")
+    ),
+    *(
+        (op, [distinct(1, 2, 2, 3), ints(1, -1, 0, 1).reshape(2, 2)], {"segments": 2, "drops": True})
+        for op in ("segment_sum", "segment_prod", "segment_max")
+    ),
+    ("reduce_prod", [ZEROS], {"axes": (1,)}),
+    ("segment_prod", [ZEROS, ints(1, 0, 1, 1)], {"segments": 2}),
+    ("dynamic_slice", [distinct(1, 4, 5), ints(2, 1)], {"sizes": (2, 3)}),
+    (
+        "dynamic_slice",
+        [distinct(1, 3, 4, 2), ints(-2, 9)],
+        {"sizes": (3, 2, 2), "axes": (1, None), "negative": True},
+    ),
+    ("dynamic_update_slice", [distinct(1, 4, 5), distinct(2, 2, 3), ints(3, 1)], {}),
+    (
+        "sparse_to_dense",
+        [ints(1, 2, 0, 1, 1, 2).reshape(3, 2), distinct(1, 3), distinct(2)],
+        {"shape": (2, 3)},
+    ),
+    ("sparse_to_dense", [ints(3, 1), distinct(1, 1), distinct(2)], {"shape": (5,)}),
+    ("matrix_diag", [distinct(1, 2, 3)], {}),
+    ("matrix_set_diag", [distinct(1, 2, 3, 4), distinct(2, 2, 3)], {}),
+    ("matrix_set_diag", [distinct(1, 4, 2), distinct(2, 2)], {}),
+    (
+        "max_unpool2d",
+        [distinct(1, 1, 2, 3, 2), ints(3, 0, 9, 1, 2, 3, 3, 3, 2, 1, 0, 1).reshape(1, 2, 3, 2)],
+        {"size": (2, 2), "stride": (2, 2)},
+    ),
+    (
+        "max_unpool2d",
+        [distinct(1, 1, 3, 2, 1), ints(3, 2, 1, 0, 1, 3).reshape(1, 3, 2, 1)],
+        {"size": (2, 2), "stride": (1, 1)},
+    ),
+    ("top_k", [distinct(1, 2, 2, 5)], {"k": 3}),
+    *(
+        (
+            "embedding_lookup_sparse",
+            [
+                ints(1, 0, 2, 1),
+                ints(0, 0, 0, 1, 2, 0, 2, 1).reshape(4, 2),
+                distinct(1, 4, low=1),
+                distinct(2, 3, 2),
+            ],
+            {"shape": (3, 2), "combiner": c},
+        )
+        for c in ("sum", "mean", "sqrtn")
+    ),
+    (
+        "concat_embeddings",
+        [ints(1, 0, 2, 0, 0, 1).reshape(2, 3), distinct(1, 3, 2), distinct(2, 3, 4)],
+        {"columns": (2, 1)},
+    ),
+    (
+        "conv3d",
+        [distinct(1, 1, 3, 4, 3, 2), distinct(2, 2, 2, 2, 2, 3), distinct(3, 3)],
+        {"padding": "same", "stride": (1, 2, 1)},
+    ),
+    (
+        "conv3d",
+        [distinct(1, 1, 3, 4, 3, 4), distinct(2, 2, 1, 2, 2, 2)],
+        {"groups": 2, "dilation": (1, 1, 2), "activation": "relu"},
+    ),
+    (
+        "transpose_conv3d",
+        [distinct(1, 1, 2, 2, 2, 2), distinct(2, 2, 2, 2, 2, 2)],
+        {"size": (4, 4, 3), "stride": (2, 2, 1)},
+    ),
+]
+
+VISION: list[Case] = [
+    *(
+        (
+            "crop_resize",
+            [
+                distinct(1, 2, 4, 5, 2),
+                np.array([[0.3, 0.6, 2.7, 3.9], [2.3, 3.3, 0.8, 1.1]], np.float32),
+                ints(1, 0),
+            ],
+            {"size": size, "sampling": sampling},
+        )
+        for sampling, size in (
+            ("strict_align_endpoints", (2, 3)),
+            ("align_endpoints", (1, 2)),
+            ("upsample", (3, 2)),
+            ("roi_align", (2, 2)),
+        )
+    ),
+    *(
+        (
+            "warp_affine",
+            [
+                distinct(1, 2, 3, 4, 2),
+                np.array(
+                    [[[0.83, 0.21, 0, 0.37], [-0.17, 0.71, 0, 0.43], [0, 0, 1, 0], [0, 0, 0, 1]]] * 2,
+                    np.float32,
+                ),
+            ],
+            {"size": (2, 3), "half_pixel_centers": half},
+        )
+        for half in (False, True)
+    ),
+]
+
+CASES = [*ELEMENTWISE, *MOVEMENT, *CONTRACTION, *REDUCTION, *INDEXING, *RECURRENT, *OTHERS, *VISION]

@@ -104,13 +104,23 @@ def test_only_what_leads_from_a_parameter_to_the_loss_is_differentiated() -> Non
 
 def test_operations_without_a_gradient_are_named() -> None:
     model = Model()
-    x = model.input("x", float32(3))
-    (first,) = model.add("reduce_prod", [x], {"axes": (0,), "keep_dims": True}, origin="operator 7")
-    (second,) = model.add("reduce_prod", [first], {"axes": (0,)}, origin="operator 8")
+    x = model.input("x", float32(3, 2))
+    attrs = {"scale": (1.0, 1.0), "origin": (0.0, 0.0)}
+    (first,) = model.add("rotated_crop_matrix", [x], attrs, origin="operator 7")
+    (second,) = model.add("rotated_crop_matrix", [first], attrs, origin="operator 8")
     with pytest.raises(UnsupportedError) as refused:
-        gradients(model, second, [x])
-    text = str(refused.value)
-    assert text == "reduce_prod (operator 7) has no gradient; reduce_prod (operator 8) has no gradient"
+        gradients(model, total(model, second), [x])
+    names = (f"rotated_crop_matrix (operator {k}) has no gradient" for k in (7, 8))
+    assert str(refused.value) == "; ".join(names)
+
+
+def test_complex_numbers_are_no_way_around() -> None:
+    """What goes through a Fourier transform acts on the loss, so its gradient is not 0."""
+    model = Model()
+    x = model.input("x", float32(1, 4))
+    (y,) = model.add("rfft2d", [x], {"length": (1, 4)})
+    with pytest.raises(UnsupportedError, match=r"rfft2d .*has no gradient"):
+        gradients(model, total(model, *model.add("complex_abs", [y])), [x])
 
 
 def test_quantised_operations_have_no_gradient() -> None:

@@ -26,6 +26,7 @@ from gpunn.kernel import (
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_int, expect_ints, expect_unquantised
+from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.filter_packing import pack_bias
 from gpunn.ops.contraction.prepared import constants_only
@@ -223,6 +224,7 @@ def _terms(call: Call) -> int:
     unbounded=True,
     divide=by_batch,
     fusible=True,
+    gradient=gradients.CONV3D,
 )
 def conv3d(
     x: Array,

@@ -7,13 +7,14 @@ products of the input and the gradient over all pixels (filter_gradient.py).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gpunn.ops.gradient import Backward, Symbol, by_operand
-from gpunn.ops.kernels.window import Pair, Window, resolve
+from gpunn.ops.kernels.window import Pair, Window, along, resolve
 
 
 def _window(back: Backward) -> Window:
@@ -113,6 +114,44 @@ def _transposed_filter(back: Backward) -> Symbol:
     return found.of("transpose", perm=(3, 1, 2, 0))
 
 
+def _conv3d_input(back: Backward) -> Symbol:
+    names = ("stride", "padding", "dilation", "groups")
+    attrs = {name: back[name] for name in names}
+    return back.g.of("transpose_conv3d", back.input(1), size=back.x.shape[1:4], **attrs)
+
+
+def _conv3d_filter(back: Backward) -> Symbol:
+    """Return for each cell of the filter the product of what it sees of x with the gradient."""
+    *size, depth, channels = back.input(1).shape
+    stride, dilation, groups = (back[name] for name in ("stride", "dilation", "groups"))
+    out = back.g.shape[1:4]
+    spans = [
+        along(n, k, s, d, back["padding"])
+        for n, k, s, d in zip(back.x.shape[1:4], size, stride, dilation, strict=True)
+    ]
+    x = back.x.of("pad", paddings=((0, 0), *((before, after) for before, after, _ in spans), (0, 0)))
+    whole = x.shape[0], x.shape[4]
+
+    def by_group(rows: Symbol, each: int) -> Symbol:
+        apart = rows.reshaped((math.prod(rows.shape[:-1]), groups, each))
+        return apart.of("transpose", perm=(1, 0, 2))
+
+    g = by_group(back.g, channels // groups)
+    cells: list[Symbol] = []
+    for cell in itertools.product(*map(range, size)):
+        begin = [k * d for k, d in zip(cell, dilation, strict=True)]
+        end = [b + (n - 1) * s + 1 for b, n, s in zip(begin, out, stride, strict=True)]
+        seen = x.of(
+            "strided_slice",
+            begin=(0, *begin, 0),
+            end=(whole[0], *end, whole[1]),
+            strides=(1, *stride, 1),
+        )
+        found = by_group(seen, depth).of("batch_matmul", g, adj_a=True)
+        cells.append(found.of("transpose", perm=(1, 0, 2)).reshaped((depth, channels)))
+    return cells[0].of("stack", *cells[1:], axis=0).reshaped((*size, depth, channels))
+
+
 def _rows(back: Backward) -> tuple[Symbol, Symbol]:
     """Return the input and the gradient of a fully connected layer as matrices."""
     channels, depth = back.input(1).shape
@@ -152,5 +191,6 @@ def _unless_empty(partial: Callable[[Backward], Symbol]) -> Callable[[Backward],
 CONV2D = by_operand(_unless_empty(_conv2d_input), _unless_empty(_conv2d_filter), _bias)
 DEPTHWISE = by_operand(_unless_empty(_depthwise_input), _unless_empty(_depthwise_filter), _bias)
 TRANSPOSE_CONV2D = by_operand(_unless_empty(_transposed_input), _unless_empty(_transposed_filter), _bias)
+CONV3D = by_operand(_unless_empty(_conv3d_input), _unless_empty(_conv3d_filter), _bias)
 FULLY_CONNECTED = by_operand(_unless_empty(_connected_input), _unless_empty(_connected_filter), _bias)
 BATCH_MATMUL = by_operand(_unless_empty(_left), _unless_empty(_right))

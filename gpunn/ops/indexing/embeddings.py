@@ -121,6 +121,7 @@ def _sparse_places(call: Call) -> list[range]:
     guards=(Guard(0, _rows_of(3), "ids"), Guard(1, _sparse_places)),
     flops=lambda call: 2 * call.x.size * size_of(call.input(3).shape[1:]),
     unbounded=True,
+    formula=gradients.EMBEDDING_LOOKUP_SPARSE,
 )
 def embedding_lookup_sparse(
     ids: Array, indices: Array, weights: Array, values: Array, *, shape: Sequence[int], combiner: str = "sum"
@@ -200,7 +201,13 @@ def _column_rows(call: Call) -> list[range]:
     return [range(call.input(k).shape[0]) for k, n in enumerate(call["columns"], 1) for _ in range(n)]
 
 
-@op(_infer_concat, _concat_kernels, guards=(Guard(0, _column_rows, "ids"),), raw=True)
+@op(
+    _infer_concat,
+    _concat_kernels,
+    guards=(Guard(0, _column_rows, "ids"),),
+    raw=True,
+    gradient=gradients.CONCAT_EMBEDDINGS,
+)
 def concat_embeddings(ids: Array, *tables: Array, columns: Sequence[int]) -> Array:
     """Concatenate rows of several tables, the channels: features of a model over words.
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from gpunn.ops.gradient import Backward, Gradient, Symbol, by_operand
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gpunn.ops.call import Call
+from gpunn.ops.gradient import Backward, Gradient, Symbol, by_operand, every_operand, formula
+from gpunn.ops.movement.gradients import along
 
 
 def _added(g: Symbol, indices: Symbol, axis: int, extent: int) -> Symbol:
@@ -75,6 +82,164 @@ def _again(op: str) -> Gradient:
     return by_operand(lambda back: back.g.of(op, back.input(1), **back.call.attrs))
 
 
+def _of_rows(table: Symbol, back: Backward) -> Symbol:
+    """Return for each slice of the data what a table has for its segment; zeros for slices that drop out."""
+    ids = back.input(1)
+    if not back["drops"]:
+        return table.of("gather", ids, axis=0)
+    found = table.of("gather", ids.of("maximum", 0), axis=0)
+    kept = ids.of("greater_equal", 0).reshaped((*ids.shape, *[1] * (len(found.shape) - len(ids.shape))))
+    return kept.of("select", found, found.symbol(0.0))
+
+
+def _numbers(truths: Symbol, like: Symbol) -> Symbol:
+    return truths.of("cast", dtype=like.type.dtype.value)
+
+
+def _segments(back: Backward, data: Symbol, op: str) -> Symbol:
+    return data.of(op, back.input(1), segments=back["segments"], drops=back["drops"])
+
+
+def _segment_sum(back: Backward) -> Symbol:
+    return _of_rows(back.g, back)
+
+
+def _segment_extreme(back: Backward) -> Symbol:
+    """Divide the gradient among the elements that are equal to the result."""
+    hits = _numbers(back.x.of("equal", _of_rows(back.y, back)), back.x)
+    count = _segments(back, hits, "segment_sum").of("maximum", 1.0)
+    return hits * _of_rows(back.g / count, back)
+
+
+def _segment_product(back: Backward) -> Symbol:
+    """Return g times the product of the other elements, also where an element is 0."""
+    zeros = back.x.of("equal", 0.0)
+    others = zeros.of("select", back.x.symbol(1.0), back.x)
+    product, count = (
+        _of_rows(_segments(back, data, op), back)
+        for data, op in ((others, "segment_prod"), (_numbers(zeros, back.x), "segment_sum"))
+    )
+    only = zeros.of("select", product * _numbers(count.of("equal", 1.0), back.x), back.x.symbol(0.0))
+    return _of_rows(back.g, back) * count.of("equal", 0.0).of("select", product / others, only)
+
+
+SEGMENTS: Mapping[str, Gradient] = {
+    "segment_sum": by_operand(_segment_sum),
+    "segment_prod": by_operand(_segment_product),
+    "segment_max": by_operand(_segment_extreme),
+    "segment_min": by_operand(_segment_extreme),
+}
+
+
+def _zeros(x: Symbol, shape: Sequence[int]) -> Symbol:
+    return x.constant(np.zeros(tuple(shape)))
+
+
+def _slice_starts(back: Backward) -> Symbol:
+    """Return the start of the slice along each dimension."""
+    starts, shape = back.input(1), back.x.shape
+    axes = [*range(len(shape))] if back["axes"] is None else [*back["axes"]]
+    places = [
+        next((k for k, a in enumerate(axes) if a is not None and a % len(shape) == d), -1)
+        for d in range(len(shape))
+    ]
+    wide = starts.of("concat", starts.constant([0]), axis=0)
+    ordered = wide.of("gather", _integers(starts, places, len(axes)), axis=0)
+    if not back["negative"]:
+        return ordered
+    extents = starts.constant(shape)
+    return ordered.of("less", 0).of("select", ordered + extents, ordered)
+
+
+def _integers(like: Symbol, places: Sequence[int], nothing: int) -> Symbol:
+    """Return places as numbers of entries, `nothing` for -1."""
+    return Symbol(like.to, like.to.constant(np.array([nothing if p < 0 else p for p in places], np.int32)))
+
+
+def _sliced(back: Backward) -> Symbol:
+    zeros = _zeros(back.g, back.x.shape)
+    return zeros.of("dynamic_update_slice", back.g, _slice_starts(back), clip=back["clip"])
+
+
+def _replaced(back: Backward) -> Symbol:
+    zeros = _zeros(back.g, back.input(1).shape)
+    return back.g.of("dynamic_update_slice", zeros, back.input(2), clip=back["clip"])
+
+
+def _put(back: Backward) -> Symbol:
+    return back.g.of("dynamic_slice", back.input(2), sizes=back.input(1).shape, clip=back["clip"])
+
+
+def _last_values(back: Backward) -> tuple[Symbol, Symbol]:
+    """Return the places of values in a dense tensor, and for each value whether it is the last one there."""
+    shape = tuple(back["shape"])
+    count = back.x.shape[0] if back.x.shape else 1
+    places = back.x.reshaped((count, len(shape)))
+    numbers = places.constant(np.arange(1, count + 1))
+    nothing = places.constant(0)
+    there = places.of("sparse_to_dense", numbers, nothing, shape=shape)
+    return places, there.of("gather_nd", places).of("equal", numbers)
+
+
+def _sparse_values(back: Backward) -> Symbol:
+    places, last = _last_values(back)
+    found = last.of("select", back.g.of("gather_nd", places), back.g.symbol(0.0))
+    values = back.input(1)
+    return (found.summed([0]) if values.type.size == 1 else found).reshaped(values.shape)
+
+
+def _sparse_default(back: Backward) -> Symbol:
+    """Return the sum of the gradients where no value is."""
+    count = back.x.shape[0] if back.x.shape else 1
+    places = back.x.reshaped((count, len(back["shape"])))
+    one, zero = places.constant(1), places.constant(0)
+    there = places.of("sparse_to_dense", one, zero, shape=tuple(back["shape"]))
+    rest = there.of("equal", 0).of("select", back.g, back.g.symbol(0.0))
+    return rest.summed(range(len(rest.shape))).reshaped(back.input(2).shape)
+
+
+def _from_table(back: Backward, index: int) -> Symbol | None:
+    """Return the gradient of a table whose rows stand side by side in parts of the result."""
+    if index == 0:
+        return None
+    columns, tables = back["columns"], [t.shape for t in back.call.inputs[1:] if t is not None]
+    first = sum(columns[: index - 1])
+    begin = sum(c * width for c, (_, width) in zip(columns[: index - 1], tables, strict=False))
+    rows, width = tables[index - 1]
+    count = columns[index - 1]
+    leading = back.g.shape[:-1]
+    g = along(back.g, len(leading), begin, begin + count * width).reshaped((*leading, count, width))
+    return _added(g, along(back.x, len(leading), first, first + count), 0, rows)
+
+
+def _weighted_rows(call: Call, ids: Symbol, indices: Symbol, weights: Symbol, values: Symbol) -> Symbol:
+    """Write embedding_lookup_sparse: rows are looked up, weighted, and added up by segments."""
+    shape, item = tuple(call["shape"][:-1]), values.shape[1:]
+    count = math.prod(shape)
+    steps = [math.prod(shape[d + 1 :]) for d in range(len(shape))] + [0]
+    segments = (indices * indices.constant(steps)).summed([1])
+
+    def total(data: Symbol) -> Symbol:
+        return data.of("segment_sum", segments, segments=count)
+
+    def beside(x: Symbol) -> Symbol:
+        return x.reshaped((*x.shape, *[1] * len(item)))
+
+    found = total(values.of("gather", ids, axis=0) * beside(weights))
+    if call["combiner"] != "sum":
+        mean = call["combiner"] == "mean"
+        divisor = total(weights if mean else weights * weights)
+        there = total(weights * 0.0 + 1.0).of("greater", 0.0)
+        divisor = there.of("select", divisor, divisor.symbol(1.0))
+        found = found / beside(divisor if mean else divisor.of("sqrt"))
+    return found.of("reshape", shape=(*shape, *item))
+
+
+DYNAMIC_SLICE = by_operand(_sliced)
+DYNAMIC_UPDATE_SLICE = by_operand(_replaced, _put)
+SPARSE_TO_DENSE = by_operand(_nothing, _sparse_values, _sparse_default)
+CONCAT_EMBEDDINGS = every_operand(_from_table)
+EMBEDDING_LOOKUP_SPARSE = formula(_weighted_rows)
 GATHER = by_operand(_gather)
 GATHER_ND = by_operand(_gather_nd)
 SCATTER_ND = by_operand(_nothing, _updates)

@@ -210,6 +210,7 @@ def _slice_kernel(call: Call) -> Kernel:
     guards=(Guard(1, _allowed_starts, "starts"),),
     raw=True,
     strings=True,
+    gradient=gradients.DYNAMIC_SLICE,
 )
 def dynamic_slice(
     x: Array,
@@ -287,6 +288,7 @@ def _allowed_places(call: Call) -> list[range]:
     overwrites=True,
     raw=True,
     strings=True,
+    gradient=gradients.DYNAMIC_UPDATE_SLICE,
 )
 def dynamic_update_slice(x: Array, update: Array, starts: Array, *, clip: bool = True) -> Array:
     """Replace the slice of x at `starts` by `update`; with `clip` the starts move so that the slice fits.

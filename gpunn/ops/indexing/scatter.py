@@ -53,7 +53,14 @@ def _places(call: Call) -> list[range]:
     return [range(n) for n in call["shape"]]
 
 
-@op(_infer_sparse, _sparse_kernels, guards=(Guard(0, _places),), raw=True, strings=True)
+@op(
+    _infer_sparse,
+    _sparse_kernels,
+    guards=(Guard(0, _places),),
+    raw=True,
+    strings=True,
+    gradient=gradients.SPARSE_TO_DENSE,
+)
 def sparse_to_dense(indices: Array, values: Array, default: Array, *, shape: Sequence[int]) -> Array:
     """Make a tensor of `shape`, filled with `default`, with values[i] at indices[i].
 

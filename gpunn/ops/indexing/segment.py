@@ -20,6 +20,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, INDICES, NUMBERS, expect_bool, expect_int, expect_unquantised
 from gpunn.ops.elementwise.binary import joining
 from gpunn.ops.guard import ANY_NUMBER, Guard
+from gpunn.ops.indexing.gradients import SEGMENTS
 from gpunn.ops.kernels.by_row import Updates
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
@@ -88,7 +89,14 @@ def _declare(line: Segments) -> Op:
         return updates.joined(call, 0, joining(line.by, data.dtype), Read("start", None, value=empty), row)
 
     guards = (Guard(1, _named, "ids"),)
-    return op(_infer, kernels, name=line.name, guards=guards, flops=lambda call: call.x.size)(reference)
+    return op(
+        _infer,
+        kernels,
+        name=line.name,
+        guards=guards,
+        flops=lambda call: call.x.size,
+        gradient=SEGMENTS[line.name],
+    )(reference)
 
 
 OPS: tuple[Op, ...] = tuple(_declare(line) for line in TABLE)

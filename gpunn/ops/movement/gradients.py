@@ -130,6 +130,19 @@ def _inverse(op: str, **names: str) -> Gradient:
     return by_operand(partial)
 
 
+def _diagonals(g: Symbol) -> Symbol:
+    """Return the diagonals of matrices [..., M, N]."""
+    rows, columns = g.shape[-2:]
+    count, batch = min(rows, columns), g.shape[:-2]
+    square = along(along(g, len(batch), 0, count), len(batch) + 1, 0, count)
+    return (square * g.constant(np.eye(count))).summed([len(batch) + 1])
+
+
+def _without_diagonals(back: Backward) -> Symbol:
+    rows, columns = back.x.shape[-2:]
+    return back.g * back.g.constant(1 - np.eye(rows, columns))
+
+
 RESHAPE = by_operand(same_elements)
 TRANSPOSE = by_operand(_transpose)
 PAD = by_operand(_pad)
@@ -137,6 +150,8 @@ CONCAT = every_operand(_concat)
 STACK = every_operand(_stack)
 TILE = by_operand(_tile)
 BROADCAST = by_operand(passed)
+MATRIX_DIAG = by_operand(lambda back: _diagonals(back.g))
+MATRIX_SET_DIAG = by_operand(_without_diagonals, lambda back: _diagonals(back.g))
 MIRROR_PAD = by_operand(_mirror_pad)
 FILL = by_operand(_fill)
 DEPTH_TO_SPACE = _inverse("space_to_depth")

@@ -10,6 +10,7 @@ import numpy as np
 from gpunn.kernel import Kernel, Read
 from gpunn.ops.call import Call
 from gpunn.ops.kernels.copies import filled, strided_copy, whole_copy
+from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, TensorType
 
@@ -39,7 +40,7 @@ def _diag_kernels(call: Call) -> list[Kernel]:
     return [zeros, _diagonal(call.y, 0)]
 
 
-@op(_infer_diag, _diag_kernels, raw=True)
+@op(_infer_diag, _diag_kernels, raw=True, gradient=gradients.MATRIX_DIAG)
 def matrix_diag(diagonal: Array) -> Array:
     """Make matrices with rows of `diagonal` [..., N] on their diagonals and stored zeros elsewhere: [..., N,
     N].
@@ -67,7 +68,7 @@ def _set_diag_kernels(call: Call) -> list[Kernel]:
     ]
 
 
-@op(_infer_set_diag, _set_diag_kernels, raw=True)
+@op(_infer_set_diag, _set_diag_kernels, raw=True, gradient=gradients.MATRIX_SET_DIAG)
 def matrix_set_diag(x: Array, diagonal: Array) -> Array:
     """Replace the diagonals of matrices x [..., M, N] by the rows of `diagonal` [..., min(M, N)].
 

@@ -17,8 +17,9 @@ from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_float
 from gpunn.ops.elementwise.unary import apply_activation
+from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
-from gpunn.ops.recurrent import basic_lstm_integer
+from gpunn.ops.recurrent import basic_lstm_integer, formulas
 from gpunn.ops.recurrent.lstm_integer import expect_integers, gates_type
 from gpunn.ops.recurrent.lstm_integer8 import INTEGER
 from gpunn.ops.recurrent.rnn import (
@@ -35,7 +36,6 @@ from gpunn.ops.recurrent.rnn import (
 from gpunn.types import Array, Shape, TensorType
 
 HOST = "LSTM runs on the numpy backend"
-EPSILON = 1e-8  # of layer normalisation: TensorFlow Lite, kernels/internal, MeanStddevNormalization
 
 _GATES = ("input", "forget", "cell", "output")
 OPERANDS = dict(
@@ -125,7 +125,7 @@ class _Gate:
         if self.norm is not None:
             centred = total - np.mean(total, axis=1, keepdims=True)
             variance = np.mean(centred * centred, axis=1, keepdims=True)
-            total = centred / np.sqrt(variance + total.dtype.type(EPSILON)) * self.norm
+            total = centred / np.sqrt(variance + total.dtype.type(formulas.EPSILON)) * self.norm
         return apply_activation(total + self.bias, self.activation)
 
 
@@ -188,6 +188,7 @@ def _error(evaluation: Evaluation) -> Array:
     flops=matrices(*range(1, 9), 16),
     accuracy=Accuracy(formula=_error),
     unbounded=True,
+    formula=formula(formulas.lstm),
 )
 def lstm(
     x: Array,
@@ -298,6 +299,7 @@ def _infer_basic(call: Call) -> tuple[TensorType, ...]:
     quantized=basic_lstm_integer.INTEGER,
     flops=matrices(2),
     unbounded=True,
+    formula=formula(formulas.basic_lstm),
 )
 def basic_lstm(
     x: Array, output_state: Array, weights: Array, bias: Array, cell_state: Array

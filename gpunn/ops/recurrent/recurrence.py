@@ -17,7 +17,9 @@ from gpunn.kernel import Kernel, Unsupported
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.check import expect_bool, expect_entries, expect_float
+from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
+from gpunn.ops.recurrent import formulas
 from gpunn.ops.recurrent.gate_activation import GateActivation, apply_gate, check_gate, slope_of
 from gpunn.ops.recurrent.lstm import HOST
 from gpunn.ops.recurrent.rnn import (
@@ -130,7 +132,14 @@ def _steps(
     return (*(s.astype(x.dtype, copy=False) for s in states), out_of_time(results, x, *order))
 
 
-@op(_infer_rnn, _rnn_kernels, precise=True, unbounded=True, flops=matrices(1))
+@op(
+    _infer_rnn,
+    _rnn_kernels,
+    precise=True,
+    unbounded=True,
+    flops=matrices(1),
+    formula=formula(formulas.recurrence),
+)
 def recurrence(
     x: Array,
     r: Array,
@@ -159,7 +168,15 @@ def recurrence(
     return _steps(x, (h,), step, (time_major, reverse))
 
 
-@op(_infer_gru, _gru_kernels, precise=True, unbounded=True, flops=matrices(1), accuracy=_GATED)
+@op(
+    _infer_gru,
+    _gru_kernels,
+    precise=True,
+    unbounded=True,
+    flops=matrices(1),
+    accuracy=_GATED,
+    formula=formula(formulas.gru),
+)
 def gru_recurrence(
     x: Array,
     r: Array,
@@ -190,7 +207,15 @@ def gru_recurrence(
     return _steps(x, (widened(h),), step, (time_major, reverse))
 
 
-@op(_infer_lstm, _lstm_kernels, precise=True, unbounded=True, flops=matrices(1), accuracy=_GATED)
+@op(
+    _infer_lstm,
+    _lstm_kernels,
+    precise=True,
+    unbounded=True,
+    flops=matrices(1),
+    accuracy=_GATED,
+    formula=formula(formulas.lstm_recurrence),
+)
 def lstm_recurrence(
     x: Array,
     r: Array,

@@ -27,8 +27,10 @@ from gpunn.ops.accuracy import matrix_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function, apply_activation, check_activation
+from gpunn.ops.gradient import formula
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.op import Op, matrices, op
+from gpunn.ops.recurrent import formulas
 from gpunn.ops.recurrent.svdf_integer import INTEGER, dtypes, of_integers
 from gpunn.types import Array, Shape, TensorType
 
@@ -123,6 +125,7 @@ def _rnn_kernel(call: Call) -> Kernel:
     unbounded=True,
     flops=matrices(1, 2),
     accuracy=sums(matrix_terms),
+    formula=formula(formulas.rnn),
 )
 def rnn(
     x: Array, w: Array, r: Array, bias: Array, h: Array, *, activation: str | None = None
@@ -196,6 +199,7 @@ def _svdf_kernel(call: Call) -> Kernel:
     unbounded=True,
     accuracy=sums(matrix_terms),
     flops=matrices(1, 2),
+    formula=formula(formulas.svdf),
 )
 def svdf(
     x: Array,

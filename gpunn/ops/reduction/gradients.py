@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,11 +38,25 @@ def _extreme(back: Backward) -> Symbol:
     return hits * (_kept(back, back.g) / count)
 
 
+def _product(back: Backward) -> Symbol:
+    """Return g times the product of the other elements, also where an element is 0."""
+    x, axes = back.x, reduced_axes(back.call)
+    zeros = x.of("equal", 0.0)
+    others = zeros.of("select", x.symbol(1.0), x)
+    count = zeros.of("cast", dtype=x.type.dtype.value).summed(axes, keep_dims=True)
+    product = others.of("reduce_prod", axes=tuple(axes), keep_dims=True)
+    only = zeros.of(
+        "select", product * count.of("equal", 1.0).of("cast", dtype=x.type.dtype.value), x.symbol(0.0)
+    )
+    return _kept(back, back.g) * count.of("equal", 0.0).of("select", product / others, only)
+
+
 REDUCTIONS: Mapping[str, Gradient] = {
     "reduce_sum": by_operand(_sum),
     "mean": by_operand(_mean),
     "reduce_max": by_operand(_extreme),
     "reduce_min": by_operand(_extreme),
+    "reduce_prod": by_operand(_product),
 }
 
 
@@ -52,6 +67,49 @@ def _cumsum(back: Backward) -> Symbol:
 
 
 CUMSUM = by_operand(_cumsum)
+
+
+def _greatest(back: Backward) -> Symbol | None:
+    """Return zeros of x's shape with g where the values came from."""
+    if not back.g.type.size:
+        return None
+    *leading, length = back.x.shape
+    rows, picks = math.prod(leading), back.g.shape[-1]
+    columns = back.results[1].reshaped((rows, picks, 1))
+    lines = columns.constant(np.arange(rows)).reshaped((rows, 1, 1)).expanded((rows, picks, 1))
+    places, values = lines.of("concat", columns, axis=2), back.g.reshaped((rows, picks))
+    return places.of("scatter_nd", values, shape=(rows, length)).reshaped(back.x.shape)
+
+
+TOP_K = by_operand(_greatest)
+
+
+def unpool(outside: Callable[[int, int, int], int]) -> Gradient:
+    """Make the gradient of max_unpool2d; `outside` counts cells of the first window before the result."""
+
+    def partial(back: Backward) -> Symbol | None:
+        """Return the gradient at the position of each value that remains: its number is found there."""
+        x, positions, g = back.x, back.input(1), back.g
+        if not x.type.size:
+            return None
+        (rows, columns), (down, across) = back["size"], back["stride"]
+        _, height, width, channels = g.shape
+        image, row, column, channel = np.indices(x.shape)
+        top = row * down - outside(x.shape[1], rows, down)
+        left = column * across - outside(x.shape[2], columns, across)
+        first = positions.constant(((image * height + top) * width + left) * channels + channel)
+        y = positions.of("floor_div", columns)
+        place = first + y * (width * channels) + (positions - y * columns) * channels
+        place = place.of("maximum", 0).of("minimum", g.type.size - 1)
+        numbers = x.constant(np.arange(1, x.type.size + 1).reshape(x.shape))
+        put = numbers.of("max_unpool2d", positions, size=back["size"], stride=back["stride"])
+
+        def there(tensor: Symbol) -> Symbol:
+            return tensor.reshaped((tensor.type.size,)).of("gather", place, axis=0)
+
+        return there(put).of("equal", numbers).of("select", there(g), g.symbol(0.0))
+
+    return by_operand(partial)
 
 
 def cells_inside(shape: Shape, window: Window) -> Any:

@@ -40,6 +40,7 @@ from gpunn.ops.check import (
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
 from gpunn.ops.op import Op, op
+from gpunn.ops.reduction.gradients import TOP_K
 from gpunn.types import Array, DType, TensorType
 
 # The first k, up to so many, of rows as many times as long: k walks are faster than all pairs or a sort
@@ -173,7 +174,7 @@ def _sorted_top(call: Call, order: Scratch, output: int, picked: str) -> Kernel:
     )
 
 
-@op(_infer_top, _top_kernels, raw=True)
+@op(_infer_top, _top_kernels, raw=True, gradient=TOP_K)
 def top_k(x: Array, *, k: int) -> tuple[Array, Array]:
     """Find the k greatest values of each row (the last dimension), in descending order, and their indices.
 

@@ -11,6 +11,7 @@ from gpunn.ops.check import FLOATS, SMALL, expect_dtype, expect_ints, expect_unq
 from gpunn.ops.kernels.sort import ordering
 from gpunn.ops.kernels.window import Padding, Pair, resolve, tap, window_iterations, window_params
 from gpunn.ops.op import Op, op
+from gpunn.ops.reduction.gradients import unpool
 from gpunn.ops.reduction.pool import pool_window
 from gpunn.types import Array, DType, TensorType, bounded
 
@@ -121,7 +122,7 @@ def _unpool_kernel(call: Call) -> Kernel:
     )
 
 
-@op(_infer_unpool, _unpool_kernel, accuracy=BASIC, unbounded=True)
+@op(_infer_unpool, _unpool_kernel, accuracy=BASIC, unbounded=True, gradient=unpool(_outside))
 def max_unpool2d(x: Array, positions: Array, *, size: Pair, stride: Pair) -> Array:
     """Put each value back to its position in its window, and 0 everywhere else.
 

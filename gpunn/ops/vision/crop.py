@@ -11,8 +11,10 @@ from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_thread
 from gpunn.ops.accuracy import EPS, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_unquantised
+from gpunn.ops.gradient import formula
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, op
+from gpunn.ops.vision.gradients import crop
 from gpunn.ops.vision.image import expect_image, image_params
 from gpunn.types import Array, DType, TensorType
 
@@ -45,6 +47,11 @@ SAMPLINGS = {
     "upsample": Sampling(more=1.0),
     "roi_align": Sampling(least=1.0, shift=0.5),
 }
+
+
+def _sampled(call: Call, count: int) -> tuple[float, float, float, float]:
+    method = SAMPLINGS[call["sampling"]]
+    return method.more, method.least, *method.steps(count)
 
 
 def _infer(call: Call) -> TensorType:
@@ -129,6 +136,7 @@ def _error(evaluation: Evaluation) -> Array:
     precise=True,
     accuracy=Accuracy(formula=_error, arithmetic=True),
     flops=lambda call: 8 * call.y.size,
+    formula=formula(crop(_sampled)),
 )
 def crop_resize(x: Array, boxes: Array, images: Array, *, size: Sequence[int], sampling: str) -> Array:
     """Cut windows out of images x[B, H, W, C], and resample each linearly to [N, size[0], size[1], C].

@@ -1,4 +1,8 @@
-"""The gradients of resizing: it is linear, rows and columns apart, so each is a product with a matrix."""
+"""The gradients of resizing, and crops and warps written in other ops.
+
+Resizing is linear, rows and columns apart, so each gradient is a product with a matrix. Crops and warps
+gather the four pixels around each point, so gradients go back to images, boxes and matrices.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gpunn.ops.call import Call
 from gpunn.ops.gradient import Backward, Gradient, Symbol, by_operand
+from gpunn.ops.movement.gradients import along
 from gpunn.types import Array
 
 
@@ -33,3 +39,83 @@ def resize(meaning: Callable[[str], Callable[..., Array]]) -> Gradient:
         return across.reshaped(back.x.shape)
 
     return by_operand(partial)
+
+
+def _between(x: Symbol, images: Symbol, row: Symbol, column: Symbol) -> Symbol:
+    """Resample images [N, H, W, C] linearly at points inside.
+
+    images, int32, and float rows and columns of the points: of shapes that broadcast.
+    """
+    _, height, width, channels = x.shape
+    pixels, dtype = x.reshaped((x.type.size // channels, channels)), x.type.dtype.value
+
+    def sides(place: Symbol, extent: int) -> tuple[Symbol, Symbol, Symbol]:
+        """Return the pixel before, the one after, and the distance from the former."""
+        before = place.of("floor")
+        first = before.of("cast", dtype="int32")
+        distance = (place - before).of("cast", dtype=dtype)
+        return first, (first + 1).of("minimum", extent - 1), distance.reshaped((*distance.shape, 1))
+
+    top, bottom, down = sides(row, height)
+    left, right, across = sides(column, width)
+
+    def line(rows: Symbol) -> Symbol:
+        base = (images * height + rows) * width
+        near, far = (pixels.of("gather", base + c, axis=0) for c in (left, right))
+        return near * (1.0 - across) + far * across
+
+    return line(top) * (1.0 - down) + line(bottom) * down
+
+
+def crop(steps: Callable[[Call, int], tuple[float, float, float, float]]) -> Callable[..., Symbol]:
+    """Write crop_resize; `steps` gives more, least, shift and parts of a sampling for a number of points."""
+
+    def points(call: Call, boxes: Symbol, first: int, count: int, extent: int) -> Symbol:
+        """Return the places [N, count] of points between two columns of the boxes."""
+        more, least, shift, parts = steps(call, count)
+        start, end = along(boxes, 1, first, first + 1), along(boxes, 1, first + 2, first + 3)
+        way = end - start
+        length = way.of("abs")
+        spacing = (length + more).of("maximum", least) * (1 / parts)
+        offset = (spacing * spacing.constant(np.arange(count) + shift)).of("minimum", length)
+        place = start + way.of("less", 0.0).of("select", -offset, offset)
+        return place.of("clamp", 0.0, float(extent - 1))
+
+    def write(call: Call, x: Symbol, boxes: Symbol, images: Symbol) -> Symbol:
+        _, height, width, _ = x.shape
+        rows, columns = call["size"]
+        count = boxes.shape[0]
+        row = points(call, boxes, 0, rows, height).reshaped((count, rows, 1))
+        column = points(call, boxes, 1, columns, width).reshaped((count, 1, columns))
+        found = _between(x, images.reshaped((count, 1, 1)), row, column)
+        return found.of("reshape", shape=call.y.shape)
+
+    return write
+
+
+def warp(call: Call, x: Symbol, matrix: Symbol) -> Symbol:
+    """Write warp_affine."""
+    images, height, width, _ = x.shape
+    shift = 0.5 if call["half_pixel_centers"] else 0.0
+    down, across = (matrix.constant(np.arange(n) + shift) for n in call["size"])
+    down = down.reshaped((call["size"][0], 1))
+
+    def entry(line: int, column: int) -> Symbol:
+        found = along(along(matrix, 1, line, line + 1), 2, column, column + 1)
+        return found.reshaped((images, 1, 1))
+
+    def place(line: int) -> Symbol:
+        return entry(line, 0) * across + entry(line, 1) * down + entry(line, 3) - shift
+
+    column, row = place(0), place(1)
+    inside = row.of("greater_equal", 0.0)
+    for test in (
+        row.of("less_equal", float(height - 1)),
+        column.of("greater_equal", 0.0),
+        column.of("less_equal", float(width - 1)),
+    ):
+        inside = inside.of("logical_and", test)
+    row, column = (inside.of("select", p, p.symbol(0.0)) for p in (row, column))
+    numbers = x.to.constant(np.arange(images, dtype=np.int32).reshape(images, 1, 1))
+    found = _between(x, Symbol(x.to, numbers), row, column)
+    return inside.reshaped((*inside.shape, 1)).of("select", found, found.symbol(0.0))

@@ -17,8 +17,10 @@ from gpunn.ops.check import (
     expect_float,
     expect_unquantised,
 )
+from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, op
 from gpunn.ops.vision.crop import LARGEST
+from gpunn.ops.vision.gradients import warp
 from gpunn.ops.vision.image import expect_image, image_params
 from gpunn.types import Array, DType, TensorType, bounded, float32
 
@@ -88,6 +90,7 @@ def _warp_error(evaluation: Evaluation) -> Array:
     precise=True,
     accuracy=Accuracy(formula=_warp_error, arithmetic=True),
     flops=lambda call: 8 * call.y.size,
+    formula=formula(warp),
 )
 def warp_affine(x: Array, matrix: Array, *, size: tuple[int, int], half_pixel_centers: bool = False) -> Array:
     """Resample each image of x linearly at the points that its matrix maps the result's pixels to.
