@@ -138,7 +138,7 @@ def page(ask: Ask, teach: Teach, models: TaughtModels) -> Any:
         known = gr.State(None)
         with gr.Accordion("Teach it, then ask it", open=False, elem_id="teach"):
             with gr.Row():
-                rows = [(_name(gr, k), _photos_of(gr, k)) for k in range(SLOTS)]
+                rows = [_name_and_photos(gr, number) for number in range(SLOTS)]
             with gr.Row():
                 start = gr.Button("Teach", elem_id="learn")
                 forget = gr.Button("Forget", elem_id="forget")
@@ -154,14 +154,15 @@ def page(ask: Ask, teach: Teach, models: TaughtModels) -> Any:
     return blocks.queue(max_size=WAITING)
 
 
-def _name(gr: Any, number: int) -> Any:
+def _name_and_photos(gr: Any, number: int) -> tuple[Any, Any]:
+    """Return the fields of a name and its photos, one below the other."""
     hint = ("my cat", "my dog", "neither")[number]
-    return gr.Textbox(label=f"Name {number + 1}", placeholder=hint, max_length=60, elem_id=f"name-{number}")
-
-
-def _photos_of(gr: Any, number: int) -> Any:
-    label = f"Photos of it ({number + 1})"
-    return gr.File(label=label, file_count="multiple", elem_id=f"lesson-{number}", height=120)
+    with gr.Column(min_width=240):
+        name = gr.Textbox(
+            label=f"Name {number + 1}", placeholder=hint, max_length=60, elem_id=f"name-{number}"
+        )
+        photos = gr.File(label="Photos of it", file_count="multiple", elem_id=f"lesson-{number}", height=120)
+    return name, photos
 
 
 def main() -> None:

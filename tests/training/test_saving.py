@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tflite
+from PIL import Image
 
 import gpunn
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
-from tests.importers.coreml import builder
+from tests.importers.coreml import builder, twins
 from tests.tflite_builder import Graph, litert_run
+from tests.training.test_coreml_update import TARGET, line
+from tests.training.test_coreml_update import X as LINE_X
 
 BIAS = np.array([0.5, -1, 2], np.float32)
 HALF = np.array([[0.5, -1], [2, 0.25], [0, 1]], np.float32)
@@ -239,11 +242,17 @@ def test_forms_of_mlmodel_weights(tmp_path: Path) -> None:
 
 
 def test_coremltools_reads_what_is_saved(tmp_path: Path) -> None:
-    coremltools = pytest.importorskip("coremltools", reason="coremltools is not installed")
-    from tests.training.test_coreml_update import TARGET, X, line
-
-    updated = gpunn.load(line().SerializeToString()).update({"x": X, "wanted": TARGET}, backend="cpu")
+    coremltools = pytest.importorskip("coremltools", reason="coremltools is not installed (extra: training)")
+    updated = gpunn.load(line().SerializeToString()).update({"x": LINE_X, "wanted": TARGET}, backend="cpu")
     updated.save(tmp_path / "updated.mlmodel")
     spec = coremltools.utils.load_spec(str(tmp_path / "updated.mlmodel"))
     assert spec.isUpdatable
     assert [*spec.neuralNetwork.layers[0].innerProduct.weights.floatValue] == [1 - 7 / 16]
+    photos = {colour: [Image.new("RGB", (9, 9), colour)] * 2 for colour in ("red", "green", "blue")}
+    tuned = gpunn.finetune(gpunn.load(twins.mlmodel()), photos, epochs=1, backend="cpu").model
+    tuned.save(tmp_path / "tuned.mlmodel")
+    network = coremltools.utils.load_spec(str(tmp_path / "tuned.mlmodel")).neuralNetworkClassifier
+    layer = network.layers[0].convolution
+    assert (layer.outputChannels, [*network.stringClassLabels.vector]) == (3, [*photos])
+    stored = np.array(layer.weights.floatValue, np.float32).reshape(3, 3, 3, 3)
+    assert np.array_equal(stored, value(filter_of(tuned)).transpose(0, 3, 1, 2))
