@@ -1,0 +1,211 @@
+"""Each candidate of a kernel function by shape, beside the adapter's roofline: python -m benchmarks.kernels
+
+A call is OP:X:FILTER or OP:X:FILTER:NAME=VALUE,..., for example conv2d:1x28x28x128:128x3x3x128:padding=same;
+its filter and its bias are random constants. --network names a .tflite file, or a network of
+benchmarks/networks.py, of which each distinct call with several candidates is measured. The candidates take
+turns, and the least time counts, as in the tuner (gpunn/tuning/measurement.py); nothing is remembered.
+
+GFLOP/s: additions and multiplications by the textbook formula, whatever a candidate really computes. GB/s:
+inputs, constants and results, each counted once. % of peak: of what this adapter did in the same minute in a
+kernel of nothing but multiplications and additions; % of copy: of the bytes of a kernel that only copies.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpunn
+from benchmarks.networks import NETWORKS
+from gpunn.backends.webgpu.device import Device, open_device
+from gpunn.backends.webgpu.lower import candidates, lower
+from gpunn.bench.conditions import Conditions, load, load_text
+from gpunn.cli.grid import ABSENT, Grid, number, report
+from gpunn.errors import ModelError
+from gpunn.graph.operation import Operation
+from gpunn.kernel import Candidate, Kernel, Read, flat_threads
+from gpunn.model import Model
+from gpunn.ops.call import Call
+from gpunn.ops.op import op
+from gpunn.tuning.calls import tunable_calls
+from gpunn.tuning.measurement import Bench
+from gpunn.types import Array, Shape, float32
+
+CALLS = (
+    "conv2d:1x224x224x3:32x3x3x3:stride=2,padding=same",
+    "conv2d:1x56x56x128:128x1x1x128",
+    "conv2d:1x14x14x512:512x1x1x512",
+    "conv2d:1x7x7x1024:1024x1x1x1024",
+    "conv2d:1x13x13x512:1000x1x1x512",
+    "conv2d:1x55x55x16:64x3x3x16:padding=same",
+    "conv2d:1x28x28x128:128x3x3x128:padding=same",
+    "conv2d:1x7x7x512:512x3x3x512:padding=same",
+    "fully_connected:1x1024:1000x1024",
+    "fully_connected:197x192:768x192",
+)
+FACTOR, STEP, ROUNDS = 0.5, 1.0, 512  # of arithmetic.wgsl, which does four rounds in one of its loop
+TERMS = 64  # of a result of it
+INVOCATIONS = 1 << 13  # at least, and eight times as many as occupy the adapter
+COPIED = 1 << 24  # elements, which no cache holds
+
+
+def _kernel(call: Call) -> Kernel:
+    return Kernel(
+        body=str(Path(__file__).with_name("arithmetic.wgsl")),
+        threads=flat_threads(call.x.size),
+        workgroup=(64, 1, 1),
+        reads=(Read("x", 0),),
+        params={"count": call.x.size, "factor": FACTOR, "step": STEP, "rounds": ROUNDS // 4},
+        loop_iterations=ROUNDS // 4 + 1,
+    )
+
+
+@op(lambda call: call.x, _kernel, flops=lambda call: 2 * TERMS * ROUNDS * call.x.size)
+def arithmetic(x: Array) -> Array:
+    """Compute what arithmetic.wgsl does: v * FACTOR + STEP, ROUNDS times, has a closed form."""
+    end = STEP / (1 - FACTOR)
+    return np.asarray(sum(4 * (end + (x + k - end) * FACTOR**ROUNDS) for k in range(16)))
+
+
+def parsed(text: str) -> Operation:
+    """Make the operation that a call of the command line describes. Raises ModelError."""
+    name, x, filter, *rest = text.split(":") if text.count(":") >= 2 else ("", "", "")
+    if not name or len(rest) > 1:
+        raise ModelError(f"{text!r} is no call: OP:X:FILTER or OP:X:FILTER:NAME=VALUE,...")
+    rng, shape = np.random.default_rng(0), _shape(filter, text)
+    values = [rng.standard_normal(s).astype(np.float32) for s in (shape, shape[:1])]
+    model = Model(text)
+    constants = [model.constant(n, v) for n, v in zip(("filter", "bias"), values, strict=True)]
+    attrs = dict(_attribute(part, text) for part in "".join(rest).split(",") if part)
+    model.output(*model.add(name, [model.input("x", float32(*_shape(x, text))), *constants], attrs))
+    return model.operations[0]
+
+
+def _shape(text: str, call: str) -> Shape:
+    try:
+        return tuple(map(int, text.split("x")))
+    except ValueError:
+        raise ModelError(f"{text!r} in {call!r} is no shape such as 1x28x28x128") from None
+
+
+def _attribute(text: str, call: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise ModelError(f"{text!r} in {call!r} is no attribute such as stride=2")
+    return name, (int(value),) * 2 if value.isdigit() else value
+
+
+def of_network(name: str, device: Device) -> list[Operation]:
+    """Return each distinct call of a network, or of a file, that has several candidates."""
+    made = NETWORKS.get(name)
+    with gpunn.load(name if made is None else made()).compile("webgpu", device=device.info.name) as compiled:
+        calls, _ = tunable_calls([p.operation for p in compiled.placement], device.properties)
+    return [call.operations[0] for call in calls]
+
+
+def least(bench: Bench, operation: Operation, ways: Sequence[Candidate]) -> list[float | None]:
+    """Return the least seconds of each way to compute an operation; None for one that cannot be measured."""
+    both = [*ways, *ways] if len(ways) == 1 else ways  # one has itself to compete with
+    found = bench.record(operation, both)
+    return [None] * len(ways) if found is None else list(found[0].seconds[: len(ways)])
+
+
+def roofline(bench: Bench, device: Device) -> tuple[float, float]:
+    """Measure additions and multiplications, and bytes, of a second."""
+    busy, copy = Model("arithmetic"), Model("copy")
+    count = max(INVOCATIONS, 8 * device.properties.parallel_invocations)
+    busy.output(*busy.add(arithmetic, [busy.input("x", float32(count))]))
+    copy.output(*copy.add("relu", [copy.input("x", float32(COPIED))]))
+    flops = 2 * TERMS * ROUNDS * count
+    return flops / _seconds(bench, device, busy), 2 * 4 * COPIED / _seconds(bench, device, copy)
+
+
+def _seconds(bench: Bench, device: Device, model: Model) -> float:
+    (operation,) = model.operations
+    kernels = lower(operation, device.properties)
+    assert not isinstance(kernels, str), kernels
+    (seconds,) = least(bench, operation, [Candidate(kernels, operation.op)])
+    assert seconds is not None
+    return seconds
+
+
+def rows(
+    operation: Operation, bench: Bench, device: Device, peak: tuple[float, float]
+) -> Iterator[tuple[str, ...]]:
+    """Return a line of the table for each candidate of an operation."""
+    ways = candidates(operation, device.properties)
+    if not ways:
+        kernels = lower(operation, device.properties)
+        if isinstance(kernels, str):
+            yield title(operation), kernels, *(ABSENT,) * 5
+            return
+        ways = (Candidate(kernels, "the only way"),)
+    flops = operation.definition.count_flops(operation.call())
+    moved = sum(o.type.nbytes for o in {*operation.inputs, *operation.outputs} if o is not None)
+    for way, seconds in zip(ways, least(bench, operation, ways), strict=True):
+        rates = (
+            [
+                (1e-9 * n / seconds, 100 * n / seconds / most)
+                for n, most in zip((flops, moved), peak, strict=True)
+            ]
+            if seconds
+            else []
+        )
+        cells = (
+            (number(1e3 * seconds, 3), *(number(x, 1) for pair in rates for x in pair))
+            if seconds
+            else (ABSENT,) * 5
+        )
+        yield title(operation), way.reason, *cells
+
+
+def title(operation: Operation) -> str:
+    """Return a call in words: its op, and the shapes of its operands and its result."""
+    shapes = (
+        "x".join(map(str, o.type.shape)) for o in (*operation.inputs[:2], *operation.outputs) if o is not None
+    )
+    x, filter, y = (*shapes, "", "")[:3]
+    return f"{operation.op} {x} * {filter} -> {y}"
+
+
+HEADS = ("call", "candidate", "ms", "GFLOP/s", "% of peak", "GB/s", "% of copy")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure each call and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.kernels",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("calls", nargs="*", metavar="CALL", help="some of well-known networks by default")
+    parser.add_argument("--network", nargs="+", default=[], metavar="NAME", help="of which to take the calls")
+    parser.add_argument("--device", metavar="NAME", help="part of the adapter's name")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    options = parser.parse_args(arguments)
+    try:
+        operations = [parsed(text) for text in options.calls or (() if options.network else CALLS)]
+    except ModelError as error:
+        parser.error(str(error))
+    described = Conditions.now().described()
+    device = open_device(options.device, False)
+    bench = Bench(device)
+    operations += [operation for name in options.network for operation in of_network(name, device)]
+    peak = roofline(bench, device)
+    lines = tuple(line for operation in operations for line in rows(operation, bench, device, peak))
+    facts = {
+        **described,
+        "adapter": f"{device.info.name} ({device.info.driver})",
+        "peak": f"{1e-9 * peak[0]:,.1f} GFLOP/s, {1e-9 * peak[1]:,.1f} GB/s",
+        "method": bench.method,
+        "load after": load_text(load()),
+    }
+    report(facts, [Grid(HEADS, lines)], markdown=options.markdown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The benchmark of kernels, in its shortest form, and what it takes as a call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import kernels
+from gpunn.errors import ModelError
+from gpunn.model import Model
+from gpunn.types import float32
+from tests.ops.harness import random
+
+
+def test_kernels_from_end_to_end(
+    gpu: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "roofline", lambda bench, device: (1e9, 2e9))
+    calls = ["conv2d:1x6x6x8:16x1x1x8:stride=1,activation=relu", "fully_connected:2x5:3x5:"]
+    kernels.main([*calls, "--markdown"])
+    out = capsys.readouterr().out
+    assert "- peak: 1.0 GFLOP/s, 2.0 GB/s\n" in out
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.split("\n") if "->" in line]
+    assert {line[0] for line in lines} == {
+        "conv2d 1x6x6x8 * 16x1x1x8 -> 1x6x6x16",
+        "fully_connected 2x5 * 3x5 -> 2x3",
+    }
+    for _, _, seconds, *rates in lines[:2]:
+        work, moved = 2 * 36 * 8 * 16, 4 * (36 * 8 + 8 * 16 + 16 + 36 * 16)
+        wanted = [n / (1e6 * float(seconds)) for n in (work, moved)]
+        assert [float(rates[0]), float(rates[2])] == pytest.approx(wanted, abs=0.1, rel=0.05)
+
+
+def test_the_roofline_is_of_this_adapter(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "COPIED", 1 << 10)
+    monkeypatch.setattr(kernels, "INVOCATIONS", 64)
+    device = kernels.open_device(None, False)
+    assert min(kernels.roofline(kernels.Bench(device), device)) > 0
+
+
+def test_the_kernel_of_the_roofline_computes_its_formula(gpu: str) -> None:
+    model, x = Model("arithmetic"), random(1, 7)
+    model.output(*model.add(kernels.arithmetic, [model.input("x", float32(7))]))
+    with model.compile(gpu) as compiled:
+        np.testing.assert_allclose(compiled(x), np.full(7, 128.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("conv2d", "'conv2d' is no call"),
+        ("conv2d:1x2x2x4:4x1xax4", "'4x1xax4' in .* is no shape"),
+        ("conv2d:1x2x2x4:4x1x1x4:stride", "'stride' in .* is no attribute"),
+    ],
+)
+def test_what_is_no_call_is_refused(call: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        kernels.parsed(call)
