@@ -50,8 +50,9 @@ def compile_model(
     measurement that is made once for an adapter and remembered (gpunn.performance); a software adapter is
     never chosen over the CPU backend unless asked for. device: an adapter, by its place in gpunn.devices(), a
     part of its name, or its PCI id ("10de:2330"). preference: a Preference or its name ("sustained-speed");
-    default FAST_SINGLE_ANSWER, as in NeuralNetworks.h. relaxed: float32 may be
-    stored as float16 between operations, on either backend; see gpunn.passes.relax for what stays float32.
+    default FAST_SINGLE_ANSWER, as in NeuralNetworks.h. SUSTAINED_SPEED measures which kernels are the
+    quickest, once for a GPU and its driver (docs/tuning.md). relaxed: float32 may be stored as float16
+    between operations, on either backend; see gpunn.passes.relax for what stays float32.
     threads: of numpy's BLAS library for large products, on the CPU backend and in what the host computes for
     another one; None: as many as processors are free now, by affinity, control groups and the load average.
     Small products run on one thread. device_memory_limit: bytes that all compilations together may have on

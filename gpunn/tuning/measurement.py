@@ -30,14 +30,15 @@ from gpunn.tuning.result import Record
 from gpunn.types import Array
 
 MARGIN = 0.95  # of the first candidate's time, which another one must stay below: clocks and loads vary
-HOPELESS = 2.5  # times the best candidate: what is slower after ROUNDS measurements is timed no further
+HOPELESS = 2.5  # times the best candidate: what is certainly slower is timed no further
 # Seconds of the first candidate, from which on others are not tried: a driver may end what takes ten times as
 # long, and the device with it.
 TOO_LONG = 1.0
 PASS_SECONDS = 2e-4  # of one measurement: shorter dispatches are repeated
 MOST_REPEATS = 32
 BUDGET = 0.5  # seconds for a competition of candidates, which has at least ROUNDS
-ROUNDS = 5
+ROUNDS = 6
+AT_ONCE = 2  # rounds in a submission: several of these lie in different slices of time of a busy machine
 AGREE = 1.03  # so near are the two least times of a candidate that is known well enough
 SUBMISSION = 0.1  # seconds of a submission, about: nothing stops one
 
@@ -191,7 +192,8 @@ class Bench:
         plan = make_plan(data.model, [placement])
         trial.program = WebGpuProgram(plan, self._device, 1, limit=self._limit)
         trial.results = trial.program.run(data.inputs)
-        (trial.once,) = self._passes([trial.dispatches])
+        (seconds,) = self._passes([trial.dispatches])
+        trial.once = seconds or None  # 0: the device's clock was set back, or the host's was disturbed
 
     def _compete(self, trials: Sequence[_Trial]) -> None:
         """Time candidates in turn, so that what disturbs the machine disturbs all; end those without hope."""
@@ -203,20 +205,21 @@ class Bench:
                 continue
             best = min(t.seconds or 0.0 for t in running)
             for trial in running:
-                if (trial.seconds or 0.0) > HOPELESS * best:
+                if trial.settled and (trial.seconds or 0.0) > HOPELESS * best:
                     trial.end()
             running = [t for t in running if t.running]
             if time.perf_counter() - began > BUDGET:
                 break
 
     def _rounds(self, trials: Sequence[_Trial]) -> int:
-        """Time candidates in one submission, for up to ROUNDS rounds; return how many these were."""
+        """Time candidates in one submission, for some rounds; return how many these were."""
         least = [t.seconds or 0.0 for t in trials]
         repeats = math.ceil(PASS_SECONDS / max(min(least), PASS_SECONDS / MOST_REPEATS))
-        count = max(1, min(ROUNDS, int(SUBMISSION / max(sum(least) * repeats, PASS_SECONDS))))
+        count = max(1, min(AT_ONCE, int(SUBMISSION / max(sum(least) * repeats, PASS_SECONDS))))
         found = self._passes([tuple(t.dispatches) * repeats for t in trials] * count)
         for trial, seconds in zip((*trials,) * count, found, strict=True):
-            trial.times.append(seconds / repeats)
+            if seconds > 0:
+                trial.times.append(seconds / repeats)
         return count
 
     def _passes(self, passes: Sequence[Pass]) -> list[float]:

@@ -22,15 +22,21 @@ class Records:
     """The records for an adapter by the keys of calls; threads take turns (see Tuner)."""
 
     def __init__(self, key: Key, folder: Path | None = None) -> None:
-        """Read what is known. folder: instead of cache_folder()."""
+        """Take those of `folder`, or of cache_folder()."""
         folder = folder or cache.cache_folder()
         self._file = CacheFile(folder, "tuning", key, MAX_BYTES)
         self._here = _known.setdefault((key, folder), {})
-        for name, record in self._stored().items():
-            self._here.setdefault(name, record)
+        self._read = False
 
     def get(self, key: str, count: int) -> Record | None:
-        """Return the record of a call with that many candidates; None if there is none."""
+        """Return the record of a call with that many candidates; None if there is none.
+
+        The file is read for the first one that this process does not know.
+        """
+        if key not in self._here and not self._read:
+            self._read = True
+            for name, record in self._stored().items():
+                self._here.setdefault(name, record)
         found = self._here.get(key)
         return found if found is not None and len(found.seconds) == count else None
 

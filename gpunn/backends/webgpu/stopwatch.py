@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Sequence
 
@@ -17,7 +16,7 @@ Time = tuple[float, float]  # begin and duration in seconds
 Pass = Sequence[Dispatch]  # what is timed as a whole: one compute pass
 
 _PASSES = 2048  # in a submission: a query set holds 4096 timestamps (WebGPU, section 20.1)
-_EMPTY_RUNS = 9  # submissions of nothing, whose median is taken from the time of each pass
+_EMPTY_RUNS = 9  # submissions of nothing; the least time is taken from that of each pass
 
 
 class Stopwatch:
@@ -69,7 +68,7 @@ class Stopwatch:
         return [(begin, max(end - begin, 0.0)) for begin, end in times.tolist()]
 
     def _by_submissions(self, passes: Sequence[Pass]) -> list[Time]:
-        empty = statistics.median(self._alone(()) for _ in range(_EMPTY_RUNS))
+        empty = min(self._alone(()) for _ in range(_EMPTY_RUNS))
         start, times = time.perf_counter(), []
         for dispatches in passes:
             began = time.perf_counter() - start
