@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from gpunn.types import Array, DType, TensorType
+from gpunn.pointwise import Appended, Pointwise
+from gpunn.types import Array, DType, Tensor, TensorType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
 
@@ -63,18 +64,18 @@ class Segments:
 class Read:
     """An operand that the body reads through load_<name>(i), load4_<name>(i) or loadv_<name>(i).
 
-    `operand` is the position among the operation's inputs, or what kernels before this one have written,
-    None when the operand is absent (every load gives 0). `width` 4 binds the buffer as vec4: load4_ is one
-    load then, and its index counts vec4s; it needs the buffer's rows to be divisible by 4. `pack` asks for a
-    constant operand; it gets the constants at positions `also` as further arguments, None for absent ones,
-    and its result has `dtype` where that is not the operand's. `nbytes`: the size of that result; if it is
-    not stated, a constant over the limit of a binding is not packed. `value` is a table that the kernel
-    brings itself. `window`: the first byte and the number of bytes, where it reads a part of the operand.
-    `segments` is for lowering: an operand over the limit of a binding takes several.
+    `operand` is the position among the operation's inputs, or a tensor: what kernels before this one have
+    written, or an operand of another operation. None: it is absent, and every load gives 0. `width` 4 binds
+    the buffer as vec4: load4_ is one load then, and its index counts vec4s; it needs the buffer's rows to be
+    divisible by 4. `pack` asks for a constant operand; it gets the constants at positions `also` as further
+    arguments, None for absent ones, and its result has `dtype` where that is not the operand's. `nbytes`: the
+    size of that result; if it is not stated, a constant over the limit of a binding is not packed. `value` is
+    a table that the kernel brings itself. `window`: the first byte and the number of bytes, where it reads a
+    part of the operand. `segments` is for lowering: an operand over the limit of a binding takes several.
     """
 
     name: str
-    operand: int | Scratch | None
+    operand: int | Tensor | None
     width: int = 1
     pack: Pack | None = None
     also: tuple[int, ...] = ()
@@ -122,8 +123,9 @@ class Write:
     """An operand that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
-    `window`, `segments`: as of Read. `rows` is for planning: the place in the tensor that has the result's
-    bytes.
+    `window`, `segments`: as of Read. The others are for planning. `rows`: the place in the tensor that has
+    the result's bytes. `appended`: operations whose last result is stored instead; `optional`: if the
+    parameter then_on says so.
     """
 
     name: str = "y"
@@ -132,6 +134,8 @@ class Write:
     window: tuple[int, int] | None = None
     segments: Segments | None = None
     rows: Rows | None = None
+    appended: tuple[Appended, ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,7 @@ class Kernel:
     (see Loop). `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB
     that every device has. `any_width`: the body does the same in workgroups of any width along x, with
     these threads. `generated` is WGSL that the kernel brings, for names that the body leaves open.
+    `pointwise`: its result element by element, where it has that form.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
@@ -181,6 +186,7 @@ class Kernel:
     workgroup_bytes: int = 0
     any_width: bool = False
     generated: str = ""
+    pointwise: Pointwise | None = None
     reason: str = ""
 
     @property

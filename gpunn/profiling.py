@@ -17,15 +17,25 @@ from gpunn.document import as_document
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
 from gpunn.model import Model
-from gpunn.planning.partition import ALIAS
+from gpunn.planning.partition import ALIAS, Placement, appended
 from gpunn.progress import Progress, untold
 from gpunn.types import Array
 
 
 @dataclass(frozen=True, slots=True)
+class AppendedRow:
+    """An operation that another one's dispatch computes before it stores its result."""
+
+    op: str
+    activation: str | None
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One operation of the optimised model, which is the model that runs. name, shape: of its first result,
-    or of the tensor that is read back if shapes depend on values.
+    or of the tensor that is read back if shapes depend on values. appended: other operations that its
+    dispatches compute; time and counts are those of all of them.
 
     seconds: the time of all its dispatches, median over the traced runs; share: of all operations' seconds.
     flops: additions and multiplications by the textbook formula; bytes: inputs, constants and results, each
@@ -38,6 +48,7 @@ class Row:
     op: str
     activation: str | None
     origin: str
+    appended: tuple[AppendedRow, ...]
     shape: tuple[int, ...]
     backend: str
     kernels: tuple[str, ...]
@@ -204,10 +215,9 @@ def _rows(compiled: Compilation, traces: Sequence[Trace]) -> tuple[Row, ...]:
     done = [(n, p) for n, p in enumerate(compiled.placement) if p.backend != ALIAS]
     placed = [(n, p) for n, p in done if p.operation in seconds[0]]
     medians = {p.operation: statistics.median(found[p.operation] for found in seconds) for _, p in placed}
-    total = sum(medians.values())
+    total, within = sum(medians.values()), appended(compiled.placement)
     return tuple(
-        _row(index, p.operation, p.backend, tuple(k.name for k in p.kernels), medians[p.operation], total)
-        for index, p in placed
+        _row(index, p, within.get(p.operation, ()), medians[p.operation], total) for index, p in placed
     )
 
 
@@ -219,22 +229,24 @@ def _by_operation(trace: Trace) -> dict[Operation, float]:
     return found
 
 
-def _row(
-    index: int, operation: Operation, backend: str, kernels: tuple[str, ...], seconds: float, total: float
-) -> Row:
-    operands = dict.fromkeys(o for o in (*operation.outputs, *operation.inputs) if o is not None)
+def _row(index: int, placement: Placement, others: Sequence[Operation], seconds: float, total: float) -> Row:
+    operation = placement.operation
+    operations = (operation, *others)
+    between = {o.outputs[0] for o in operations[:-1]} if others else set()
+    operands = dict.fromkeys(o for p in operations for o in (*p.outputs, *p.inputs) if o is not None)
     shown = next(iter(operands))
-    moved = sum(o.type.nbytes for o in operands)
-    flops = operation.definition.count_flops(operation.call())
+    moved = sum(o.type.nbytes for o in operands if o not in between)
+    flops = sum(o.definition.count_flops(o.call()) for o in operations)
     return Row(
         index=index,
         name=shown.name,
         op=operation.op,
         activation=operation.activation,
         origin=operation.origin,
+        appended=tuple(AppendedRow(o.op, o.activation, o.origin) for o in others),
         shape=shown.type.shape,
-        backend=backend,
-        kernels=kernels,
+        backend=placement.backend,
+        kernels=tuple(k.name for k in placement.kernels),
         seconds=seconds,
         share=seconds / total if total else 0.0,
         flops=flops,

@@ -6,7 +6,7 @@ import enum
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -148,6 +148,13 @@ class OpenShape:
         if self.extents is None:
             return "[...]"
         return f"[{', '.join('?' if e is None else str(e) for e in self.extents)}]"
+
+
+class Tensor(Protocol):
+    """A tensor, whatever holds or computes it."""
+
+    @property
+    def type(self) -> TensorType: ...
 
 
 def float32(*shape: int) -> TensorType:

@@ -15,27 +15,27 @@ from gpunn.types import float32
 
 
 def small_model() -> Model:
-    """Return a model of conv2d 3 x 3 from 4 to 8 channels with bias and relu, floor, and a reshape."""
+    """Return a model of conv2d 3 x 3 from 4 to 8 channels with bias and relu, softmax, and a reshape."""
     model = Model("small")
     x = model.input("x", float32(1, 6, 5, 4))
     weights = model.constant("w", np.ones((8, 3, 3, 4), np.float32))
     bias = model.constant("b", np.ones(8, np.float32))
     (y,) = model.add("conv2d", [x, weights, bias], {"activation": "relu"}, origin="first", names=["conv"])
-    (y,) = model.add("floor", [y], origin="second", names=["floor"])
+    (y,) = model.add("softmax", [y], origin="second", names=["softmax"])
     (y,) = model.add("reshape", [y], {"shape": (96,)}, names=["flat"])
     model.output(y)
     return model
 
 
 def check(found: Profile) -> None:
-    assert [row.op for row in found.rows] == ["conv2d", "floor"]
-    conv, floor = found.rows
+    assert [row.op for row in found.rows] == ["conv2d", "softmax"]
+    conv, softmax = found.rows
     assert conv.flops == 2 * (4 * 3 * 8) * (3 * 3 * 4)  # results times terms, two operations each
-    assert floor.flops == 96
+    assert softmax.flops == 96
     assert conv.bytes == 4 * (6 * 5 * 4 + 8 * 36 + 8 + 96)
-    assert floor.bytes == 4 * 2 * 96
+    assert softmax.bytes == 4 * 2 * 96
     assert (conv.origin, conv.activation, conv.name, conv.shape) == ("first", "relu", "conv", (1, 4, 3, 8))
-    assert found.operations_seconds == pytest.approx(conv.seconds + floor.seconds)
+    assert found.operations_seconds == pytest.approx(conv.seconds + softmax.seconds)
     assert found.run_seconds > 0
     assert sum(row.share for row in found.rows) == pytest.approx(1)
     for row in found.rows:
@@ -57,8 +57,8 @@ def test_on_the_gpu(gpu: str, timestamps: bool, monkeypatch: pytest.MonkeyPatch)
     found = gpunn.profile(small_model(), backend=gpu, runs=6)
     check(found)
     assert found.method == ("timestamps" if timestamps else "submissions")
-    assert [row.kernels for row in found.rows] == [("conv_tile",), ("unary",)]
-    assert [s.name for s in found.spans] == ["upload", "conv_tile", "unary", "read back"]
+    assert [row.kernels for row in found.rows] == [("conv_tile",), ("normalize",)]
+    assert [s.name for s in found.spans] == ["upload", "conv_tile", "normalize", "read back"]
 
 
 def test_a_traced_run_gives_the_same_state_and_counts_every_dispatch(gpu: str) -> None:
@@ -79,7 +79,7 @@ def test_more_dispatches_than_a_query_set_holds(gpu: str, monkeypatch: pytest.Mo
     model = Model("chain")
     y = model.input("x", float32(4))
     for _ in range(5):
-        (y,) = model.add("tanh", [y])
+        (y,) = model.add("softmax", [y])
     model.output(y)
     with model.compile(gpu) as compiled:
         spans = compiled.trace(np.zeros(4, np.float32)).spans

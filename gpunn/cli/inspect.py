@@ -122,6 +122,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
         document["plan"] = [
             {
                 **_operation(row.operation),
+                "appended": [_named(operation) for operation in row.appended],
                 "kernel": row.kernel.name,
                 "groups": list(row.kernel.groups),
                 "workgroup": list(row.kernel.workgroup),
@@ -145,6 +146,7 @@ def _shader(compiled: gpunn.Compilation, dispatch: int) -> dict[str, Any]:
     return {
         "dispatch": dispatch,
         **_operation(row.operation),
+        "appended": [_named(operation) for operation in row.appended],
         "kernel": row.kernel.name,
         "parts": [{"file": p.file or None, "first_line": p.first, "lines": p.lines} for p in parts],
         "source": "\n".join(p.text for p in parts),
@@ -174,11 +176,13 @@ def _optional(operand: Operand) -> dict[str, Any]:
     return {**_tensor(operand), "default": operand.default}
 
 
+def _named(operation: Operation) -> dict[str, Any]:
+    return {"op": operation.op, "origin": operation.origin, "activation": operation.activation}
+
+
 def _operation(operation: Operation) -> dict[str, Any]:
     return {
-        "op": operation.op,
-        "origin": operation.origin,
-        "activation": operation.activation,
+        **_named(operation),
         "inputs": [str(i.type) for i in operation.inputs if i is not None and i.value is None],
         "outputs": [str(o.type) for o in operation.outputs],
     }
@@ -294,7 +298,8 @@ def _print_plan(console: Console, document: dict[str, Any], every: bool) -> None
 
 
 def _called(row: dict[str, Any]) -> str:
-    return called(row["op"], row["activation"])
+    appended = row.get("appended", ())
+    return called(row["op"], row["activation"], [(each["op"], each["activation"]) for each in appended])
 
 
 def _results(rows: Sequence[dict[str, Any]]) -> Cells:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEAST_NAME = 16  # columns of the terminal to which names of operations and kernels may be shortened
@@ -19,9 +19,10 @@ class Cells:
     cells: tuple[str, ...]
 
 
-def called(op: str, activation: str | None) -> str:
-    """Return the name of an operation with its fused activation."""
-    return f"{op} + {activation}" if activation else op
+def called(op: str, activation: str | None, appended: Iterable[tuple[str, str | None]] = ()) -> str:
+    """Return the name of an operation with its fused activation, then those of others: (op, activation)."""
+    names = (name for pair in ((op, activation), *appended) for name in pair if name)
+    return " + ".join(names)
 
 
 def places(origins: Sequence[str], model: str) -> Cells:

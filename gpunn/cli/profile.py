@@ -150,7 +150,7 @@ def _print_operations(console: Console, found: Profile, every: bool) -> None:
 def _cells(row: Operation) -> tuple[str, ...]:
     return (
         str(row.index),
-        called(row.op, row.activation),
+        called(row.op, row.activation, [(each.op, each.activation) for each in row.appended]),
         "x".join(map(str, row.shape)),
         " ".join(row.kernels) or "cpu",
         duration(row.seconds),

@@ -32,6 +32,7 @@ from gpunn.passes import optimise
 from gpunn.passes.relax import relax
 from gpunn.passes.rewrite import everywhere
 from gpunn.passes.rounds import several_rounds
+from gpunn.planning.append import append
 from gpunn.planning.join import join
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
@@ -110,6 +111,8 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
                 ready, settings.gpu, settings.tuner, {made[o]: found for o, found in loops.items()}
             )
         placements, joined = join(ready, placements)
+        if settings.gpu is not None:
+            placements, joined = _appended(ready, settings.gpu, placements, joined)
         plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
         program = _program(plan, settings)
@@ -137,6 +140,16 @@ def _placed_on_gpu(
         return lowered.get(operation) or lower(operation, gpu.properties, decisions.get(operation))
 
     return partition(graph, place)
+
+
+def _appended(
+    graph: Graph, gpu: Device, placements: Sequence[Placement], joined: Mapping[Operand, Operand]
+) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
+    """Append elementwise operations to those before them, as far as a GPU can bind their operands."""
+    from gpunn.backends.webgpu.shader import key_of
+
+    most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
+    return append(graph, placements, joined, most, key_of)
 
 
 def _program(plan: Plan, settings: Settings) -> Program:

@@ -15,16 +15,17 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
 from gpunn.graph.reshape import as_input
 from gpunn.kernel import Kernel
-from gpunn.planning.partition import Placement
+from gpunn.planning.partition import Placement, appended
 from gpunn.types import Array
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One dispatch of a compiled model."""
+    """One dispatch of a compiled model. appended: operations that it computes before it stores a result."""
 
     operation: Operation
     kernel: Kernel
+    appended: tuple[Operation, ...] = ()
 
 
 class Compilation(Closing):
@@ -68,7 +69,12 @@ class Compilation(Closing):
 
     def plan_rows(self) -> tuple[PlanRow, ...]:
         """Return the GPU dispatches of one run, in order; those of a body as if it ran once."""
-        return tuple(PlanRow(p.operation, k) for p in self.placement for k in p.kernels)
+        within = appended(self.placement)
+        return tuple(
+            PlanRow(p.operation, k, within.get(p.operation, ()) if any(w.appended for w in k.writes) else ())
+            for p in self.placement
+            for k in p.kernels
+        )
 
     def __call__(self, *inputs: Any) -> Any:
         """Run on arrays in the order of the model's inputs.

@@ -62,7 +62,7 @@ def _join(
         assert operand is not None
         place = rows if rows is None or outer is None else rows.within(outer, result.type.size)
         copies = [k for k in found.kernels[operation] if any(r.operand == index for r in k.reads)]
-        if place is None or not all(_whole(w) for k in copies for w in k.writes):
+        if place is None or not all(whole(w) for k in copies for w in k.writes):
             continue
         *views, source = _sources(operand, producers)
         if source not in producers or any(readers[o] != 1 for o in (*views, source)):
@@ -85,7 +85,8 @@ def _sources(operand: Operand, producers: Mapping[Operand, Placement]) -> Iterat
         yield operand
 
 
-def _whole(write: Write) -> bool:
+def whole(write: Write) -> bool:
+    """Tell whether a kernel has its result in one binding from its first byte on."""
     return write.window is None and write.segments is None
 
 
@@ -103,15 +104,15 @@ def _in_rows(
         for k, write in enumerate(writes):
             if write.output != output:
                 continue
-            if not _whole(write) or kernel.generated:
+            if not whole(write) or kernel.generated:
                 return None
             writes[k] = replace(write, rows=rows, width=write.width if unit == 4 else 1)
-            params.update(_params(write.name, rows))
+            params.update(row_params(write.name, rows))
         made.append(replace(kernel, writes=tuple(writes), params=params))
     return tuple(made)
 
 
-def _params(name: str, rows: Rows) -> dict[str, Param]:
+def row_params(name: str, rows: Rows) -> dict[str, Param]:
     """Return the parameters of accessors that store into rows, in elements or in fours."""
     length, pitch, first = (n // rows.unit for n in (rows.length, rows.pitch, rows.first))
     return {

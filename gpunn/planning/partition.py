@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpunn.graph.graph import Graph
@@ -19,7 +19,8 @@ class Placement:
     """One operation with its place: "webgpu" (with its kernels), "cpu" (with the reason) or "alias".
 
     An alias gives its input's bytes another shape or type; nothing runs. `depth` is the number of bodies of
-    other operations around it.
+    other operations around it. `within`: the operation whose kernels compute this one, too
+    (gpunn.planning.append).
     """
 
     operation: Operation
@@ -27,6 +28,7 @@ class Placement:
     reason: str = ""
     kernels: tuple[Kernel, ...] = ()
     depth: int = 0
+    within: Operation | None = None
 
 
 def partition(model: Graph, lower: Lower | None) -> tuple[Placement, ...]:
@@ -45,3 +47,12 @@ def _place(operation: Operation, lower: Lower | None) -> Placement:
     if isinstance(result, str):
         return Placement(operation, HOST, result)
     return Placement(operation, DEVICE, "", result)
+
+
+def appended(placements: Iterable[Placement]) -> Mapping[Operation, tuple[Operation, ...]]:
+    """Return for operations that compute others, too, which these are, in their order."""
+    found: dict[Operation, tuple[Operation, ...]] = {}
+    for placement in placements:
+        if placement.within is not None:
+            found[placement.within] = (*found.get(placement.within, ()), placement.operation)
+    return found

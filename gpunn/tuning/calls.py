@@ -12,6 +12,7 @@ from gpunn.backends.webgpu.shader import ShaderKey, generate, key_of, param_bloc
 from gpunn.device import DeviceProperties
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write
+from gpunn.types import Tensor
 
 # Additions, multiplications and elements of a call. With fewer a dispatch takes about as long to start as to
 # compute, on every adapter that was seen, so candidates do not differ by what a run would show.
@@ -62,7 +63,7 @@ def _key(operation: Operation, offered: Iterable[Candidate]) -> str:
 def _kernels(operation: Operation, candidate: Candidate) -> Iterator[Hashable]:
     scratch: dict[Scratch, int] = {}
 
-    def place(tensor: Operand | Scratch | None, number: int | Scratch | None) -> Hashable:
+    def place(tensor: Operand | Scratch | None, number: int | Tensor | None) -> Hashable:
         where = scratch.setdefault(number, len(scratch)) if isinstance(number, Scratch) else number
         return where, isinstance(number, Scratch), str(tensor.type) if tensor is not None else ""
 

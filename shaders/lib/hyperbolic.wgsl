@@ -2,7 +2,7 @@
 // Hyperbolic functions, their inverses and the error function, to a few units of the last place: small arguments keep
 // their digits, large ones do not overflow before the result does. Subnormal numbers may count as 0.
 
-const LAST = 89.41599f; // the hyperbolic sine and cosine of larger numbers are beyond f32
+const LAST_FINITE = 89.41599f; // the hyperbolic sine and cosine of larger numbers are beyond f32
 
 fn with_sign(size: f32, x: f32) -> f32 { return select(size, -size, bitcast<u32>(x) >> 31u == 1u); }
 
@@ -10,7 +10,7 @@ fn with_sign(size: f32, x: f32) -> f32 { return select(size, -size, bitcast<u32>
 fn hyperbolic_sine(x: f32) -> f32 {
   if (is_nan(x)) { return x; }
   let a = abs(x);
-  if (a > LAST) { return with_sign(infinite(), x); }
+  if (a > LAST_FINITE) { return with_sign(infinite(), x); }
   if (a < 1.0) {
     let z = a * a;
     let tail = 0.16666667 + z * (0.008333334 + z * (0.0001984127 + z * (2.7557319e-6 + z * 2.5052108e-8)));
@@ -23,7 +23,7 @@ fn hyperbolic_sine(x: f32) -> f32 {
 fn hyperbolic_cosine(x: f32) -> f32 {
   if (is_nan(x)) { return x; }
   let a = abs(x);
-  if (a > LAST) { return infinite(); }
+  if (a > LAST_FINITE) { return infinite(); }
   let h = exponential_times(a, -1);
   return h + opposite(h);
 }

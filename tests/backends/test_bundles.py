@@ -9,18 +9,32 @@ import pytest
 
 import gpunn
 from gpunn.backends.webgpu.device import open_device
+from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.keras_loops import CELLS, Layer, layer_file
 from tests.ops.harness import limit_device, random
+from tests.planning.appending import swapped_off
 
 STEPS = 20
 
 
-def ran(model: Model, inputs: Sequence[Array], runs: int = 1) -> tuple[list[Array], int]:
-    """Run a model on the GPU; return the outputs of the last run, and the dispatches of a run."""
-    with model.compile("webgpu") as compiled:
+def compiled_alone(model: Model) -> Compilation:
+    """Compile a model for the GPU, with dispatches of its own for each operation."""
+    with pytest.MonkeyPatch.context() as patch:
+        swapped_off(patch)
+        return model.compile("webgpu")
+
+
+def ran(
+    model: Model, inputs: Sequence[Array], runs: int = 1, appended: bool = False
+) -> tuple[list[Array], int]:
+    """Run a model on the GPU; return the outputs of the last run, and the dispatches of a run.
+
+    appended: operations may be appended to others (gpunn.planning.append).
+    """
+    with model.compile("webgpu") if appended else compiled_alone(model) as compiled:
         for _ in range(runs):
             found = compiled(*inputs)
         outputs = found if isinstance(found, tuple) else (found,)
@@ -28,10 +42,15 @@ def ran(model: Model, inputs: Sequence[Array], runs: int = 1) -> tuple[list[Arra
 
 
 def agree(
-    model: Model, inputs: Sequence[Array], most: int, monkeypatch: pytest.MonkeyPatch, runs: int = 1
+    model: Model,
+    inputs: Sequence[Array],
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: int = 1,
+    appended: bool = False,
 ) -> list[Array]:
     """Assert that a model takes up to so many dispatches, with the bits of one by one; return its outputs."""
-    found, dispatches = ran(model, inputs, runs)
+    found, dispatches = ran(model, inputs, runs, appended)
     assert dispatches <= most
     with monkeypatch.context() as patch:
         patch.setattr("gpunn.backends.webgpu.bundles.LEAST", 1 << 30)
@@ -50,7 +69,7 @@ def test_unrolled_layers_are_one_dispatch(
 ) -> None:
     layer = Layer(cell, STEPS, units=12, every=every, unrolled=True)
     model, x = gpunn.load(layer_file(layer)), random(1, 1, STEPS, layer.features)
-    (y,) = agree(model, [x], 1, monkeypatch)
+    (y,) = agree(model, [x], 1, monkeypatch, appended=True)
     loop = gpunn.load(layer_file(Layer(cell, STEPS, units=12, every=every)))
     with loop.compile("cpu") as compiled:
         np.testing.assert_allclose(y, compiled(x), rtol=1e-5, atol=1e-5)
@@ -178,7 +197,7 @@ def test_what_does_not_repeat_stays_as_it_is(gpu: str) -> None:
 def test_a_trace_has_each_operation(gpu: str) -> None:
     model = Model()
     model.output(chain(model, model.input("x", float32(9)), "sin", "cos")[-1])
-    with model.compile("webgpu") as compiled:
+    with compiled_alone(model) as compiled:
         (y,), trace = [compiled(random(0, 9))], compiled.trace(random(0, 9))
     named = [span.operation.op for span in trace.spans if span.operation is not None]
     assert named == ["sin", "cos"] * STEPS

@@ -15,6 +15,7 @@ from gpunn.backends.webgpu import device, shader
 from gpunn.model import Model
 from gpunn.planning.liveness import Interval
 from gpunn.types import Array, float32
+from tests.planning.appending import swapped_off
 from tests.resources import shared
 from tests.schemas import validate
 
@@ -217,6 +218,7 @@ def test_error_between_kernels(monkeypatch: pytest.MonkeyPatch, gpu: str) -> Non
     for _ in range(3):
         (late,) = model.add("sin", [late])
     model.output(*model.add("add", [early, late]))
+    swapped_off(monkeypatch)
     monkeypatch.setattr(Interval, "overlaps", lambda self, other: abs(self.first - other.first) <= 1)
     found = gpunn.compare(model, 1, [gpu], per_layer=True)
     assert found.first_wrong(gpu) is None

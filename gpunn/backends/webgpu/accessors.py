@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpunn.kernel import Segments
+from gpunn.pointwise import Appended
 from gpunn.types import DType
 
 # Dtypes of two words, vec2s of lib/int64.wgsl and lib/complex.wgsl; WGSL has no vectors of these.
@@ -66,6 +67,8 @@ class Binding:
     Dtypes of less than a word are stored four at a time by the invocation that owns these, or one by one
     through atomics where a body stores single elements. `segments`: it is bound several times, a part each.
     `rows`: it lies in rows of a larger tensor; 4: in fours, 1: in single elements, 0: it does not.
+    `appended`: the body stores elements of `computed`; what lies there is the last of these operations', if
+    it is `optional` and p.then_on is 0, what the body stores.
     """
 
     name: str
@@ -75,6 +78,9 @@ class Binding:
     shared: bool
     segments: Segments | None = None
     rows: int = 0
+    appended: tuple[Appended, ...] = ()
+    optional: bool = False
+    computed: DType | None = None
 
     @property
     def fours(self) -> bool:
@@ -92,10 +98,25 @@ def vector_type(element: str) -> str:
     return f"array<{element}, 4>" if element in DOUBLE_TYPES.values() else f"vec4<{element}>"
 
 
+def stores_by(binding: Binding, lanes: int, names: frozenset[str]) -> list[int]:
+    """Return how many elements the stores of an operand that the code names take: 1, 4, or both."""
+    forms = {1: ["store"], 4: ["store4"]}
+    forms[lanes].append("storev")
+    return [count for count, verbs in forms.items() if any(f"{v}_{binding.name}" in names for v in verbs)]
+
+
+def held(dtype: DType, value: str, count: int = 1) -> str:
+    """Write what a tensor of integers, or of whole words, holds of a value, or of four: what loads give."""
+    if dtype in PACKED_TYPES:
+        kinds = PACKED_TYPES[dtype][1], "i32"
+        kind, integer = map(vector_type, kinds) if count == 4 else kinds
+        return f"{integer}(extractBits({kind}({value}), 0u, 8u))"
+    return value if dtype in WORD_TYPES else f"extractBits({value}, 0u, 16u)"
+
+
 def _by_parts(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
     """Tell whether the code stores single elements of words, which other invocations may share."""
-    single = f"store_{binding.name}" in names or (lanes == 1 and f"storev_{binding.name}" in names)
-    return binding.stored and binding.dtype not in WORD_TYPES and single
+    return binding.stored and binding.dtype not in WORD_TYPES and 1 in stores_by(binding, lanes, names)
 
 
 def _segments(binding: Binding, names: frozenset[str]) -> list[tuple[Binding, frozenset[str]]]:
@@ -151,7 +172,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
             if f"{verb}_{binding.name}" in names:
                 body = _in_segment(binding, verb, lanes, "v") if segments else statement
                 body = in_rows(binding, _count(verb, lanes)) if binding.rows else body
-                yield f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {body} }}"
+                yield store_function(binding, verb, kind, _count(verb, lanes), body)
         return
     scalar = result if binding.dtype is None else element_type(binding.dtype)
     vector = vector_type(scalar)
@@ -172,6 +193,17 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         if f"{verb}_{binding.name}" in names:
             body = _in_segment(binding, verb, lanes) if segments else f"return {expression};"
             yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ {body} }}"
+
+
+def store_function(binding: Binding, verb: str, kind: str, count: int, body: str) -> str:
+    """Write an accessor that stores a v of some type, one element or four, by the statements of `body`.
+
+    What is stored is the result of the appended operations, if there are some.
+    """
+    if not binding.appended:
+        return f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {body} }}"
+    final = f"let v = final{'4' if count == 4 else ''}_{binding.name}(i, value);"
+    return f"fn {verb}_{binding.name}(i: u32, value: {kind}) {{ {final} {body} }}"
 
 
 def _count(verb: str, lanes: int) -> int:

@@ -14,10 +14,10 @@ from gpunn.backends.webgpu.bundle_writer import Bundle, BundleWriter, Dispatched
 from gpunn.backends.webgpu.calls import resized, variant_of, work_of
 from gpunn.backends.webgpu.loop_memory import LoopMemory
 from gpunn.backends.webgpu.loop_shader import NARROW, WIDTH, Variant, has_form
+from gpunn.backends.webgpu.shader import source
 from gpunn.backends.webgpu.statements import Statement, rolled
 from gpunn.device import DeviceProperties
-from gpunn.graph.operation import Operand
-from gpunn.kernel import Kernel, Unsupported
+from gpunn.kernel import Kernel, Scratch, Unsupported
 from gpunn.planning.arenas import Slot
 from gpunn.planning.plan import Plan
 from gpunn.types import DType
@@ -144,7 +144,7 @@ class _Bundles:
     def _key(self, dispatched: Dispatched) -> str:
         """Return a text that is the same for dispatches whose calls are written alike; "" if it has none."""
         operation, kernel = dispatched
-        operands = (*operation.inputs, *operation.outputs)
+        operands = (*(source(read, operation) for read in kernel.reads), *operation.outputs)
         if not self.is_small(dispatched) or not all(map(self._is_plain, operands)):
             return ""
         try:
@@ -157,9 +157,9 @@ class _Bundles:
         number = self._variants[variant]
         return number and f"{number} {[count > 1 for count in found.groups]}"
 
-    def _is_plain(self, operand: Operand | None) -> bool:
+    def _is_plain(self, operand: Tensor | None) -> bool:
         """Tell whether an operand has the words that the owner of its bytes has in memory."""
-        if operand is None:
+        if operand is None or isinstance(operand, Scratch):
             return True
         types = {operand.type.dtype, self._memory.root(operand).type.dtype}
         return len(types) == 1 or types.issubset(_WORDS)

@@ -104,8 +104,8 @@ def begin_of_view(kernel: Kernel) -> int | None:
     """Return the first element that a kernel copies, if it copies elements that lie side by side as they are;
     else None.
     """
-    params = kernel.params
-    if kernel.name != "strided_copy" or kernel.functions or len(kernel.reads) > 1 or params["y_start"]:
+    params, changed = kernel.params, kernel.functions or any(w.appended for w in kernel.writes)
+    if kernel.name != "strided_copy" or changed or len(kernel.reads) > 1 or params["y_start"]:
         return None
     size, begin = params["size"], params["x_start"]
     walks = {params[f"{name}_stride"] for name in "xy"}

@@ -21,10 +21,13 @@ from gpunn.backends.webgpu.accessors import (
     WORD_TYPES,
     Binding,
     element_type,
+    held,
     in_rows,
+    store_function,
+    stores_by,
     vector_type,
 )
-from gpunn.backends.webgpu.shader import ShaderKey, parts, read_body, with_dependencies
+from gpunn.backends.webgpu.shader import ShaderKey, computed_type, parts, read_body, with_dependencies
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries, without_comments
 from gpunn.kernel import Kernel, Unsupported, flat_threads
 from gpunn.types import DType
@@ -93,7 +96,7 @@ def functions(variant: Variant, prefix: str) -> str:
     operands = {b.name for b in key.bindings}
     lines = (_declaration(line, operands) for line in text.split("\n"))
     kept = [line for line in lines if line is not None]
-    result = next(element_type(b.dtype) for b in key.bindings if b.stored and b.dtype is not None)
+    result = computed_type(key)
     accessors = [a for b in key.bindings for a in _accessors(b, result, variant, names)]
     return _prefixed(_ENTRY.sub("", "\n".join((*kept, *accessors))), prefix)
 
@@ -197,27 +200,27 @@ def _stores(binding: Binding, dtype: DType, result: str, lanes: int, names: froz
         store = f"put_word({name}_at + i, {_stored(dtype)});"
         words = ", ".join(_stored(dtype, f"v[{k}]") for k in range(4))
         several = f"{MEMORY}_data[({name}_at >> 2u) + i] = vec4<i32>({words});"
-    yield f"fn {one}_{name}(i: u32, v: T) {{ {store} }}"
     if binding.rows:
-        yield f"fn put4_{name}(i: u32, v: {vector_type(result)}) {{ {several} }}"
-        yield f"fn store_{name}(i: u32, v: T) {{ {in_rows(binding, 1)} }}"
-        several = in_rows(binding, 4)
+        element = element_type(dtype)
+        yield f"fn put_{name}(i: u32, v: {element}) {{ {store} }}"
+        yield f"fn put4_{name}(i: u32, v: {vector_type(element)}) {{ {several} }}"
+        store, several = in_rows(binding, 1), in_rows(binding, 4)
+    if not binding.appended or 1 in stores_by(binding, lanes, names):
+        yield store_function(binding, "store", "T", 1, store)
     if f"store4_{name}" in names:
-        yield f"fn store4_{name}(i: u32, v: {vector_type(result)}) {{ {several} }}"
-    if f"storev_{name}" in names:
-        yield f"fn storev_{name}(i: u32, v: V) {{ {several if lanes == 4 else f'store_{name}(i, v);'} }}"
+        yield store_function(binding, "store4", vector_type(result), 4, several)
+    if f"storev_{name}" in names and lanes == 4:
+        yield store_function(binding, "storev", "V", 4, several)
+    elif f"storev_{name}" in names:
+        yield f"fn storev_{name}(i: u32, v: V) {{ store_{name}(i, v); }}"
 
 
 def _stored(dtype: DType, v: str = "v") -> str:
     """Write the word of a v in memory: what a smaller type holds of it, as a load gives it."""
     if dtype is HALF:
         return f"bitcast<i32>(unpack2x16float(half_words(vec4<f32>({v})).x).x)"
-    if dtype in WORD_TYPES:
-        return v if dtype is DType.INT32 else f"bitcast<i32>({v})"
-    if dtype in PACKED_TYPES:
-        kind = PACKED_TYPES[dtype][1]
-        return f"i32(extractBits({kind}({v}), 0u, 8u))"
-    return f"extractBits({v}, 0u, 16u)"
+    value = held(dtype, v)
+    return f"bitcast<i32>({value})" if dtype in WORD_TYPES and dtype is not DType.INT32 else value
 
 
 def workgroup_bytes(text: str) -> int:

@@ -56,7 +56,7 @@ def _kernel(call: Call, kernel: Kernel) -> Kernel:
 def _read(call: Call, read: Read) -> Read:
     if read.operand is None:
         return read
-    type = read.operand.type if isinstance(read.operand, Scratch) else call.input(read.operand)
+    type = call.input(read.operand) if isinstance(read.operand, int) else read.operand.type
     segments = _segments(call, read.nbytes or type.nbytes, read.window)
     if segments is not None and read.pack is not None and not read.nbytes:
         what = f"a constant of {type.nbytes} bytes"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variables, vector_type
+from gpunn.backends.webgpu.appended import chain
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
@@ -102,7 +103,9 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
 
 def source(read: Read, operation: Operation) -> Operand | Scratch | None:
     """Return what a kernel of an operation reads; None if it is absent, or a table of the kernel's own."""
-    return operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
+    found = operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
+    assert found is None or isinstance(found, (Operand, Scratch))
+    return found
 
 
 def target(write: Write, operation: Operation) -> Operand | Scratch:
@@ -121,8 +124,11 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
-    rows = 0 if write.rows is None else write.rows.unit
-    return Binding(write.name, tensor.type.dtype, write.width, True, True, write.segments, rows)
+    rows, computed = 0 if write.rows is None else write.rows.unit, tensor.type.dtype
+    dtype = write.appended[-1].dtype if write.appended else computed
+    place = (write.width, True, True, write.segments, rows)
+    final = (write.appended, write.optional, computed if write.appended else None)
+    return Binding(write.name, dtype, *place, *final)
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:
@@ -175,9 +181,11 @@ def parts(key: ShaderKey) -> tuple[Part, ...]:
     files = {file_of(name): read_body(name) for name in _files(key)}
     expressions = (function.expression for _, function in key.functions)
     names = frozenset[str]().union(*map(identifiers, (*files.values(), *expressions)))
+    final = [line for b in key.bindings if b.appended for line in chain(b, key.lanes, names)]
+    declarations = _declarations(key, names.union(*map(identifiers, final)))
     found: list[Part] = []
     line = 1
-    for file, text in (*files.items(), ("", "\n".join((*_declarations(key, names), key.generated)))):
+    for file, text in (*files.items(), ("", "\n".join((*declarations, *final, key.generated)))):
         found.append(Part(file, line, text))
         line += found[-1].lines
     return tuple(found)
@@ -212,8 +220,14 @@ def with_dependencies(libraries: Iterable[str]) -> list[str]:
     return found
 
 
+def computed_type(key: ShaderKey) -> str:
+    """Return the WGSL type T: that in which a body computes elements of its first result."""
+    stored = (b.computed or b.dtype for b in key.bindings if b.stored)
+    return next(element_type(dtype) for dtype in stored if dtype is not None)
+
+
 def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
-    result = next(element_type(b.dtype) for b in key.bindings if b.stored and b.dtype is not None)
+    result = computed_type(key)
     yield f"alias T = {result};"
     yield f"alias V = {vector_type(result) if key.lanes == 4 else 'T'};"
     if "splatv" in names:
@@ -235,7 +249,7 @@ def _declarations(key: ShaderKey, names: frozenset[str]) -> Iterator[str]:
         yield f"struct P {{ {fields} }}"
         yield f"@group(0) @binding({slot}) var<uniform> p: P;"
     functions = {"apply": Function(("x",), "x"), **dict(key.functions)}
-    elements = {b.name: element_type(b.dtype) for b in key.bindings if b.dtype is not None}
+    elements = {b.name: element_type(b.computed or b.dtype) for b in key.bindings if b.dtype is not None}
     if key.accumulator is not None:
         elements["acc"] = element_type(key.accumulator)
     if "V_acc" in names:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.elementwise.binary_integer import Combine
@@ -15,6 +17,7 @@ from gpunn.ops.kernels.strides import (
     space_params,
     splat,
 )
+from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Shape
 
 DENSE, REPEAT, SPLAT = range(3)  # how binary_flat.wgsl finds an operand's element
@@ -26,8 +29,19 @@ def pairwise(call: Call, combine: Combine) -> Kernel:
     sizes, a, b = merge(call.y.shape, *walks)
     modes = _mode(sizes, a), _mode(sizes, b)
     if modes[0] is None or modes[1] is None:
-        return _strided(call, combine, sizes, a, b)
-    return _flat(call, combine, (modes[0], modes[1]), sizes)
+        kernel = _strided(call, combine, sizes, a, b)
+    else:
+        kernel = _flat(call, combine, (modes[0], modes[1]), sizes)
+    return replace(kernel, pointwise=_pointwise(combine, sizes, a, b))
+
+
+def _pointwise(combine: Combine, sizes: Shape, a: Shape, b: Shape) -> Pointwise | None:
+    """Return the result element by element; None if an operand does not repeat regularly."""
+    first, second = (Repeat.along(sizes, strides) for strides in (a, b))
+    if first is None or second is None:
+        return None
+    activated = "apply(combine(a, b))" if "apply" in combine.functions else "combine(a, b)"
+    return Pointwise(activated, {"a": first, "b": second})
 
 
 def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) -> Kernel:

@@ -20,6 +20,7 @@ from gpunn.ops.kernels.strides import (
     splat,
 )
 from gpunn.ops.op import Op, op
+from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, Shape, TensorType
 
 
@@ -46,6 +47,15 @@ def _space(call: Call) -> tuple[int, tuple[Shape, ...]]:
     return 1, (sizes, *strides)
 
 
+def _pointwise(call: Call) -> Pointwise | None:
+    """Return the result element by element; None if an input does not repeat regularly."""
+    walks = (broadcast_strides(call.input(k).shape, call.y.shape) for k in range(3))
+    sizes, *strides = merge(call.y.shape, *walks)
+    found = {name: Repeat.along(sizes, s) for name, s in zip("cab", strides, strict=True)}
+    operands = {name: repeat for name, repeat in found.items() if repeat is not None}
+    return Pointwise("choose(c, a, b)", operands) if len(operands) == len(found) else None
+
+
 def _select_kernel(call: Call) -> Kernel:
     lanes, (sizes, *strides) = _space(call)
     tensors = dict(zip("cab", strides, strict=True))
@@ -62,6 +72,7 @@ def _select_kernel(call: Call) -> Kernel:
         constants={**splats, **space_constants(sizes)},
         functions={"choose": Function(("c", "a", "b"), "select(b, a, c != 0)", ("c", "", ""))},
         lanes=lanes,
+        pointwise=_pointwise(call),
         reason="element by element",
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gpunn.kernel import Function, Kernel, Param, Read, Write, ceil_div, flat_threads, vec_width
 from gpunn.ops.call import Call
+from gpunn.pointwise import Pointwise, Repeat
 
 
 def elementwise(
@@ -28,5 +29,6 @@ def elementwise(
         functions={"apply": Function(("x",), expression, ("x",))},
         libraries=libraries,
         lanes=lanes,
+        pointwise=Pointwise("apply(x)", {"x": Repeat(call.x.size)}),
         reason="element by element",
     )

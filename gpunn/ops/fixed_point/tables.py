@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Write, ceil_div, flat_threads
+from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads
 from gpunn.ops.call import Call
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -31,6 +31,7 @@ from gpunn.ops.fixed_point.affine import (
     times,
 )
 from gpunn.ops.op import EIGHT_BITS, Quantized
+from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
@@ -182,6 +183,8 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
     """
     count = ceil_div(call.x.size, 4)
     first, tables = (4 * count, table) if rest is None else (rest[0], np.concatenate([table, rest[1]]))
+    found = Function(("x",), entry("table", "x", call.x.dtype), ("x",), "table")
+    pointwise = Pointwise("look_up(x)", {"x": Repeat(call.x.size)}) if rest is None else None
     return Kernel(
         body="table",
         threads=flat_threads(count),
@@ -190,7 +193,9 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
         writes=(Write(width=4),),
         params={"count": count, "first": first // 4},
         constants={"LAST": last_entry(call.x.dtype)},
+        functions={"look_up": found},
         lanes=4,
+        pointwise=pointwise,
         reason=f"a table of {len(table)} results",
     )
 

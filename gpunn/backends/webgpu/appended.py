@@ -1,0 +1,99 @@
+"""WGSL of appended operations: what stores compute of a value before they store it (gpunn.pointwise)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpunn.backends.webgpu.accessors import Binding, element_type, held, stores_by, vector_type
+from gpunn.pointwise import Appended, Formula, Reach
+from gpunn.types import DType
+
+_WORD = re.compile(r"(?<![\w.])(p\.|load_)?([^\W\d]\w*)")
+
+
+def chain(binding: Binding, lanes: int, names: frozenset[str]) -> Iterator[str]:
+    """Write final_<name> and final4_<name>, which the stores of an operand call, and what these call.
+
+    `names`: those that the code mentions.
+    """
+    needed = stores_by(binding, lanes, names)
+    for appended in binding.appended:
+        for formula in appended.formulas:
+            yield _function(appended, formula)
+            if 4 in needed:
+                yield _of_four(appended, formula)
+    for count in needed:
+        yield _final(binding, count)
+
+
+def _function(appended: Appended, formula: Formula) -> str:
+    """Write a formula as a function."""
+    *given, result = map(element_type, formula.dtypes)
+    params = ", ".join(f"{name}: {kind}" for name, kind in zip(formula.params, given, strict=True))
+    text = _named(formula.expression, appended, {"T": result, **{name: name for name in formula.params}})
+    return f"fn {appended.prefix}{formula.name}({params}) -> {result} {{ return {text}; }}"
+
+
+def _of_four(appended: Appended, formula: Formula) -> str:
+    """Write the form of a function that takes four elements of each parameter."""
+    *given, result = (vector_type(element_type(dtype)) for dtype in formula.dtypes)
+    params = ", ".join(f"{name}: {kind}" for name, kind in zip(formula.params, given, strict=True))
+    name = f"{appended.prefix}{formula.name}"
+    calls = ", ".join(f"{name}({', '.join(f'{q}[{k}]' for q in formula.params)})" for k in range(4))
+    return f"fn {name}4({params}) -> {result} {{ return {result}({calls}); }}"
+
+
+def _final(binding: Binding, count: int) -> str:
+    """Write the function from what the body stores at place i, one element or four, to what is stored."""
+    assert binding.dtype is not None
+    assert binding.computed is not None
+    suffix = "4" if count == 4 else ""
+    lines = ["if (p.then_on == 0u) { return value; }"] if binding.optional else []
+    lines += [f"let v0 = {held(binding.computed, 'value', count)};"]
+    for number, appended in enumerate(binding.appended, start=1):
+        operands = {name: f"v{k}" for name, k in appended.values}
+        for name, dtype, reach in appended.reads:
+            operands[name] = _element(f"{appended.prefix}{name}", dtype, reach, count)
+        functions = {f.name: f"{appended.prefix}{f.name}{suffix}" for f in appended.formulas}
+        value = _named(appended.expression, appended, {**functions, **operands})
+        last = number == len(binding.appended)
+        lines.append(f"let v{number} = {value if last else held(appended.dtype, value, count)};")
+    kinds = [element_type(dtype) for dtype in (binding.computed, binding.dtype)]
+    given, result = kinds if count == 1 else map(vector_type, kinds)
+    text = " ".join((*lines, f"return v{len(binding.appended)};"))
+    return f"fn final{suffix}_{binding.name}(i: u32, value: {given}) -> {result} {{ {text} }}"
+
+
+def _named(expression: str, appended: Appended, names: Mapping[str, str]) -> str:
+    """Return an expression with its own names in place of those of the operation's kernel."""
+    functions = {f.name: f"{appended.prefix}{f.name}" for f in appended.formulas}
+
+    def name(found: re.Match[str]) -> str:
+        kind, word = found.groups()
+        if kind is not None:
+            return f"{kind}{appended.prefix}{word}"
+        return names.get(word) or functions.get(word) or word
+
+    return _WORD.sub(name, expression)
+
+
+def _element(name: str, dtype: DType, reach: Reach, count: int) -> str:
+    """Write the element of an operand that belongs to element i, or the elements for the four from 4 i on."""
+    period, inner = f"p.{name}_period", f"p.{name}_inner"
+    if reach is Reach.DENSE:
+        return f"load_{name}(i)" if count == 1 else f"load4_{name}(i)"
+    if reach is Reach.FOURS and count == 4:
+        return f"load4_{name}(i % ({period} / 4u))"
+
+    def one(i: str) -> str:
+        if reach is Reach.FIRST:
+            return f"load_{name}(0u)"
+        quotient = f"{i} / {inner}" if reach in (Reach.SPREAD, Reach.SHARED) else i
+        return f"load_{name}({quotient} % {period})"
+
+    if count == 1:
+        return one("i")
+    shared = reach in (Reach.FIRST, Reach.SHARED)
+    elements = [one("(4u * i)")] if shared else [one(f"(4u * i + {k}u)") for k in range(4)]
+    return f"{vector_type(element_type(dtype))}({', '.join(elements)})"

@@ -1,0 +1,107 @@
+"""One pipeline for kernels with appended operations, and for the same kernels without them.
+
+A network has convolutions with a residual sum behind them, and others that are alike but for that. Two
+pipelines would take a compiler twice as long, so a parameter says whether the sum is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gpunn.graph.operation import Operand, Operation
+from gpunn.kernel import Kernel, Read, Scratch, Write
+from gpunn.planning.partition import Placement
+
+SWITCH = "then_on"  # shaders/README.md
+
+Pipeline = Callable[[Kernel, Operation], Hashable]
+_Member = tuple[int, int]  # the places of a placement, and of a kernel in it
+
+
+def switched(
+    placements: Sequence[Placement], before: Mapping[Operation, Sequence[Kernel]], pipeline: Pipeline
+) -> tuple[Placement, ...]:
+    """Return placements whose kernels need fewer pipelines.
+
+    before: the kernels of operations as they were without appended ones. pipeline: what the pipeline of an
+    operation's kernel depends on. Only kernels with loops count: others are compiled in no time.
+    """
+    groups: dict[Hashable, list[_Member]] = {}
+    for n, placement in enumerate(placements):
+        for k, kernel in enumerate(before.get(placement.operation, placement.kernels)):
+            if kernel.loop_iterations and placement.kernels:
+                groups.setdefault(pipeline(kernel, placement.operation), []).append((n, k))
+    changed = {n: [*placement.kernels] for n, placement in enumerate(placements)}
+    for members in groups.values():
+        for (n, k), kernel in _switched(members, placements, pipeline):
+            changed[n][k] = kernel
+    return tuple(replace(p, kernels=tuple(changed[n])) for n, p in enumerate(placements))
+
+
+def _switched(
+    members: Sequence[_Member], placements: Sequence[Placement], pipeline: Pipeline
+) -> Iterator[tuple[_Member, Kernel]]:
+    """Yield new kernels for some of those that were alike without appended operations."""
+    found = {(n, k): placements[n].kernels[k] for n, k in members}
+    plain = [member for member, kernel in found.items() if not kernel.writes[0].appended]
+    chains = [m for m, kernel in found.items() if _may_be_left_out(kernel.writes[0], placements[m[0]])]
+    if not plain or not chains:
+        return
+    chosen = min(chains, key=lambda member: len(found[member].writes[0].appended))
+    model, wanted = found[chosen], pipeline(found[chosen], placements[chosen[0]].operation)
+    left_out = [(m, _left_out(found[m], model, placements[m[0]].operation)) for m in plain]
+    if any(kernel is not None for _, kernel in left_out):
+        yield from ((member, kernel) for member, kernel in left_out if kernel is not None)
+        for member in chains:
+            if pipeline(found[member], placements[member[0]].operation) == wanted:
+                yield member, _with_switch(found[member], found[member], on=True)
+
+
+def _may_be_left_out(write: Write, placement: Placement) -> bool:
+    """Tell whether the result without appended operations would have the same form."""
+    if not write.appended or write.rows is not None or not isinstance(write.output, int):
+        return False
+    return write.appended[-1].dtype is placement.operation.outputs[write.output].type.dtype
+
+
+def _left_out(kernel: Kernel, model: Kernel, operation: Operation) -> Kernel | None:
+    """Return a kernel for the pipeline of `model` that leaves the appended operations out.
+
+    It binds what it reads anyway in place of their operands; None if there is no such tensor.
+    """
+    own = (
+        read.operand
+        for read in kernel.reads
+        if read.window is None and read.segments is None and _computed(read, operation)
+    )
+    stand_in = next(own, None)
+    reads = [*kernel.reads]
+    for read in model.reads[len(reads) :]:
+        operand = read.operand
+        assert not isinstance(operand, int)
+        if operand is None or (isinstance(operand, Operand) and operand.value is not None):
+            dtype = read.value.dtype if operand is None and read.value is not None else None
+            value = np.zeros(4, dtype or (operand.type.dtype.numpy if operand is not None else None))
+            reads.append(Read(read.name, None, read.width, value=value))
+        elif stand_in is None:
+            return None
+        else:
+            reads.append(Read(read.name, stand_in, read.width, dtype=operand.type.dtype))
+    return _with_switch(replace(kernel, reads=tuple(reads)), model, on=False)
+
+
+def _computed(read: Read, operation: Operation) -> bool:
+    """Tell whether a read is of a tensor that is computed in a run."""
+    operand = operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
+    return isinstance(operand, Scratch) or (isinstance(operand, Operand) and operand.value is None)
+
+
+def _with_switch(kernel: Kernel, model: Kernel, on: bool) -> Kernel:
+    """Return a kernel with the appended operations of `model`, switched on or off."""
+    first, *others = kernel.writes
+    write = replace(first, appended=model.writes[0].appended, optional=True)
+    params = {**model.params, **kernel.params, SWITCH: int(on)}
+    return replace(kernel, writes=(write, *others), params=params, libraries=model.libraries)

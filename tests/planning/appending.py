@@ -1,0 +1,88 @@
+"""Models whose operations are appended to others, and what both ways of planning them give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.compilation import assembly
+from gpunn.compilation.base import Compilation
+from gpunn.graph.operation import Operand
+from gpunn.model import Model
+from gpunn.types import Array
+
+
+def whole(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
+    """Small whole numbers: float32 computes sums and products of them exactly, in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+def constant(model: Model, *shape: int, dtype: Any = np.float32, seed: int = 1) -> Operand:
+    return model.constant("c", whole(*shape, dtype=dtype, seed=seed))
+
+
+def add(model: Model, op: str, *inputs: Operand, **attrs: Any) -> Operand:
+    return model.add(op, inputs, attrs)[0]
+
+
+def swapped_off(patch: pytest.MonkeyPatch) -> None:
+    """Let every operation have dispatches of its own."""
+    patch.setattr(assembly, "append", lambda model, placements, joined, *_: (placements, dict(joined)))
+
+
+def dispatches(compiled: Compilation) -> list[str]:
+    """Return the operations of each dispatch, with + between them."""
+    return ["+".join(o.op for o in (row.operation, *row.appended)) for row in compiled.plan_rows()]
+
+
+def ran(model: Model, inputs: Sequence[Array], **how: Any) -> tuple[list[Array], list[str]]:
+    with model.compile("webgpu", **how) as compiled:
+        found = compiled(*inputs)
+        return list(found) if isinstance(found, tuple) else [found], dispatches(compiled)
+
+
+def agree(
+    model: Model, inputs: Sequence[Array], patch: pytest.MonkeyPatch, exact: bool = True, **how: Any
+) -> list[str]:
+    """Compare the bits with those of separate dispatches, and with the CPU's; return the dispatches."""
+    found, names = ran(model, inputs, **how)
+    with patch.context() as apart:
+        swapped_off(apart)
+        expected, others = ran(model, inputs, **how)
+    assert len(others) == len("+".join(names).split("+"))
+    with model.compile("cpu") as cpu:
+        results = cpu(*inputs)
+    reference = results if isinstance(results, tuple) else (results,)
+    for y, z, r in zip(found, expected, reference, strict=True):
+        np.testing.assert_array_equal(y, z, strict=True)
+        if exact:
+            np.testing.assert_array_equal(y, r, strict=True)
+    return names
+
+
+def conv(model: Model, x: Operand, channels: int) -> Operand:
+    filter, bias = constant(model, channels, 3, 3, x.type.shape[3]), constant(model, channels)
+    return add(model, "conv2d", x, filter, bias, padding="same")
+
+
+def depthwise(model: Model, x: Operand, channels: int) -> Operand:
+    return add(model, "depthwise_conv2d", x, constant(model, 1, 3, 3, channels), padding="same")
+
+
+def pooled(model: Model, x: Operand, channels: int) -> Operand:
+    return add(model, "max_pool2d", x, size=(3, 3), stride=(1, 1), padding="same")
+
+
+def product(model: Model, x: Operand, channels: int) -> Operand:
+    return add(model, "fully_connected", x, constant(model, channels, channels))
+
+
+def batch(model: Model, x: Operand, channels: int) -> Operand:
+    return add(model, "batch_matmul", x, constant(model, channels, channels))
+
+
+def moved(model: Model, x: Operand, channels: int) -> Operand:
+    return add(model, "transpose", x, perm=(0, 2, 1, 3))

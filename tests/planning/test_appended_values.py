@@ -1,0 +1,140 @@
+"""What appended operations compute: residual sums, broadcast operands, integers and halves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gpunn.backends.webgpu.shader import with_dependencies
+from gpunn.backends.webgpu.wgsl import used_libraries, without_comments
+from gpunn.graph.operation import Operand
+from gpunn.model import Model
+from gpunn.ops.elementwise import binary, unary
+from gpunn.types import DType, Quantization, TensorType, float32
+from tests.planning.appending import (
+    add,
+    agree,
+    batch,
+    constant,
+    conv,
+    depthwise,
+    moved,
+    pooled,
+    product,
+    whole,
+)
+from tests.resources import ROOT
+
+SHADERS = ROOT / "shaders"
+BODIES = sorted(SHADERS.rglob("*.wgsl"))
+
+
+@pytest.mark.parametrize("channels", [8, 3])
+@pytest.mark.parametrize("producer", [conv, depthwise, pooled, product, batch, moved])
+def test_residual_sums(
+    producer: Callable[[Model, Operand, int], Operand],
+    channels: int,
+    gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other operand comes first or second, is an input or a result, and an activation follows."""
+    model = Model("residual")
+    x = model.input("x", float32(2, 5, 5, channels))
+    y = producer(model, add(model, "neg", x), channels)
+    if y.type.shape != x.type.shape:
+        y = add(model, "reshape", y, shape=x.type.shape)
+    (y,) = model.add("add", [x, y], {"activation": "relu6"})
+    z = producer(model, y, channels)
+    if z.type.shape != x.type.shape:
+        z = add(model, "reshape", z, shape=x.type.shape)
+    model.output(add(model, "sub", z, y))
+    names = agree(model, [whole(2, 5, 5, channels)], monkeypatch)
+    op = next(o.op for o in model.operations[1:])
+    assert names[-2:] == [f"{op}+add", f"{op}+sub"]
+
+
+@pytest.mark.parametrize("channels", [8, 6])
+@pytest.mark.parametrize(
+    ("shape", "appended"),
+    [
+        ((1,), True),
+        ((-1,), True),
+        ((5, 4, 1), True),
+        ((2, 5, 4, 1), True),
+        ((4, 1), True),
+        ((4, -1), True),
+        ((5, 1, 1), True),
+        ((2, 1, 1, -1), False),
+        ((1, 5, 1, -1), False),
+    ],
+    ids=str,
+)
+def test_broadcast_operands(
+    shape: tuple[int, ...], appended: bool, channels: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model("broadcast")
+    x = model.input("x", float32(2, 5, 4, channels))
+    y = conv(model, x, channels)
+    model.output(
+        add(model, "mul", y, model.input("c", float32(*(abs(n) if n > 0 else channels for n in shape))))
+    )
+    given = whole(*model.inputs[1].type.shape, seed=3)
+    names = agree(model, [whole(2, 5, 4, channels), given], monkeypatch)
+    assert names == (["conv2d+mul"] if appended else ["conv2d", "mul"])
+
+
+@pytest.mark.parametrize("channels", [8, 5])
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8, DType.INT16])
+def test_quantised_chains_have_the_same_bits(
+    dtype: DType, channels: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fixed-point sums and tables behind a pool, whose elements share words."""
+    zero = 100 if dtype is DType.UINT8 else 0
+    model = Model("quantised")
+    type = TensorType(dtype, (1, 4, 5, channels), Quantization((0.05,), (zero,)))
+    x = model.input("x", type)
+    wider = Quantization((0.11,), (zero,))
+    (y,) = model.add("add", [pooled(model, x, channels), x], quantization=[wider])
+    y = add(model, "hard_swish" if dtype is not DType.INT16 else "tanh", y)
+    model.output(y)
+    values = np.random.default_rng(0).integers(*((0, 255) if zero else (-120, 120)), type.shape)
+    names = agree(model, [values.astype(dtype.numpy)], monkeypatch)
+    assert names[0].startswith("max_pool2d+add")
+
+
+def test_integers_wrap_between_operations(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model("wraps")
+    x = model.input("x", TensorType(DType.UINT8, (4, 4, 8)))
+    y = add(model, "bitwise_xor", add(model, "transpose", x, perm=(1, 0, 2)), x)
+    y = add(model, "cast", add(model, "cast", y, dtype="int8"), dtype="int32")
+    model.output(y)
+    values = np.random.default_rng(0).integers(0, 256, (4, 4, 8)).astype(np.uint8)
+    assert agree(model, [values], monkeypatch) == ["transpose+bitwise_xor+cast+cast"]
+
+
+def test_halves_are_rounded_after_each_operation(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model("relaxed")
+    x = model.input("x", float32(1, 5, 4, 8))
+    y = conv(model, x, 8)
+    model.output(add(model, "sub", add(model, "add", y, x), constant(model, 8)))
+    names = agree(model, [whole(1, 5, 4, 8)], monkeypatch, relaxed=True)
+    assert {"conv2d", "add", "sub"} <= {*names}
+
+
+def test_libraries_of_elementwise_functions_take_no_name_of_a_shader() -> None:
+    """An appended function comes into shaders that know nothing of it."""
+    libraries = {name for line in binary.TABLE for name in line.libraries}
+    libraries |= {line.library for line in unary.TABLE if line.library} | {"affine"}
+    files = {path.relative_to(SHADERS).with_suffix("").as_posix(): path.read_text() for path in BODIES}
+    for library in sorted(libraries):
+        taken = set(re.findall(r"^(?:fn|const|struct|alias) (\w+)", files[f"lib/{library}"], re.MULTILINE))
+        assert taken
+        for name, text in files.items():
+            used = with_dependencies(used_libraries(text))
+            alternative = name == "lib/int64_division"  # nothing with int64 is appended
+            if name != f"lib/{library}" and library not in used and not alternative:
+                named = re.findall(r"\b([A-Z]\w*)|\b([a-z]\w*)(?=\()", without_comments(text))
+                assert not taken & {word for pair in named for word in pair}, f"{library} in {name}"

@@ -1,0 +1,69 @@
+"""One pipeline for kernels with and without appended operations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpunn.backends.webgpu.shader import key_of
+from gpunn.graph.operation import Operand
+from gpunn.model import Model
+from gpunn.planning import append as appending
+from gpunn.types import DType, Quantization, TensorType, float32
+from tests.planning.appending import add, agree, constant, conv, pooled, whole
+
+
+def pipelines(model: Model) -> int:
+    """Count the pipelines of the kernels that have loops."""
+    with model.compile("webgpu") as compiled:
+        rows = [row for row in compiled.plan_rows() if row.kernel.loop_iterations]
+        return len({key_of(row.kernel, row.operation) for row in rows})
+
+
+def behind(model: Model, y: Operand, x: Operand, kind: str) -> Operand:
+    """A result of what was computed before, of a constant, or of nothing else."""
+    if kind == "none":
+        return add(model, "neg", y)
+    return add(model, "maximum", y, x if kind == "computed" else constant(model, 8, seed=5))
+
+
+@pytest.mark.parametrize("kind", ["computed", "constant", "none"])
+def test_a_parameter_says_whether_operations_are_appended(
+    kind: str, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model("switch")
+    x = model.input("x", float32(1, 5, 4, 8))
+    y = conv(model, x, 8)
+    y = behind(model, conv(model, y, 8), y, kind)
+    y = add(model, "square", behind(model, conv(model, y, 8), y, kind))
+    model.output(y)
+    expected = "neg" if kind == "none" else "maximum"
+    names = agree(model, [whole(1, 5, 4, 8)], monkeypatch)
+    assert names == ["conv2d", f"conv2d+{expected}", f"conv2d+{expected}+square"]
+    assert pipelines(model) == 2, "the last has more behind it"
+    monkeypatch.setattr(appending, "switched", lambda placements, *_: tuple(placements))
+    assert pipelines(model) == 3
+
+
+def test_tables_and_small_elements(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model("switch")
+    quantization = Quantization((0.05,), (0,))
+    x = model.input("x", TensorType(DType.INT8, (1, 4, 5, 8), quantization))
+    y = add(model, "tanh", pooled(model, x, 8))
+    z = pooled(model, add(model, "transpose", y, perm=(0, 2, 1, 3)), 8)
+    model.output(y, add(model, "transpose", z, perm=(0, 2, 1, 3)))
+    values = np.random.default_rng(0).integers(-120, 120, (1, 4, 5, 8)).astype(np.int8)
+    names = agree(model, [values], monkeypatch)
+    assert names[0] == "max_pool2d+tanh"
+    assert pipelines(model) == 1
+
+
+def test_results_of_another_type_have_a_pipeline_of_their_own(
+    gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model("switch")
+    x = model.input("x", float32(1, 5, 4, 8))
+    y = conv(model, x, 8)
+    model.output(add(model, "cast", conv(model, y, 8), dtype="int32"))
+    assert agree(model, [whole(1, 5, 4, 8)], monkeypatch) == ["conv2d", "conv2d+cast"]
+    assert pipelines(model) == 2
