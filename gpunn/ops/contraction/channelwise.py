@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -41,13 +41,15 @@ def wide(pixels: Array, channels: int) -> tuple[Array, ...]:
     """Return dense pixels [..., C] as rows of several pixels each, and as rows of one those that are left."""
     count = pixels.size // channels
     together = _together(count, channels)
+    if count % together == 0:
+        return (pixels.reshape(count // together, together * channels),)
     flat = pixels.reshape(-1)
     even = (count - count % together) * channels
     rows = flat[:even].reshape(-1, together * channels)
-    return (rows, flat[even:].reshape(-1, channels)) if even < flat.size else (rows,)
+    return rows, flat[even:].reshape(-1, channels)
 
 
-@cache
+@lru_cache(1 << 12)
 def _together(count: int, channels: int) -> int:
     """Return how many of some pixels make a row: if possible so many that none is left."""
     most = max(1, LONG // channels)

@@ -120,7 +120,8 @@ def integer_product(
     attrs = {k: v for k, v in call.attrs.items() if k != "activation"}
     if call.x.quantization is None:
         return lambda x, filter, bias=None: _of_reals(call, real, attrs, x, filter, bias)
-    how, shape = rescaling(call, rounding), call.y.shape
+    how, shape, dtype = rescaling(call, rounding), call.y.shape, call.y.dtype.numpy
+    count = math.prod(shape[:-1])
 
     def by_reference(filter: Array, terms: Terms) -> Sums:
         return _Whole(lambda x: real(x, filter, None, **attrs), terms)
@@ -129,8 +130,8 @@ def integer_product(
 
     def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
         made = weights(filter, bias)
-        result = empty(shape, call.y.dtype.numpy)
-        pixels = result.reshape(math.prod(shape[:-1]), shape[-1])
+        result = empty(shape, dtype)
+        pixels = result.reshape(count, shape[-1])
 
         def room(first: int, last: int) -> Array:
             return scratch("sums", (last - first, shape[-1]), made.exact)

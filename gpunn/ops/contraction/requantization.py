@@ -60,6 +60,9 @@ def _blocks(sums: Array, result: Array) -> Iterator[tuple[Array, Array]]:
     channels = sums.shape[1]
     for rows, results in zip(wide(sums, channels), wide(result, channels), strict=True):
         block = max(1, BLOCK // rows.shape[1])
+        if len(rows) <= block:
+            yield rows, results
+            continue
         for start in range(0, len(rows), block):
             yield rows[start : start + block], results[start : start + block]
 

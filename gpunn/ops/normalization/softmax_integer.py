@@ -125,13 +125,21 @@ def _reciprocal(total: Array) -> tuple[Array, Array]:
 def _reference(call: Call, x: Array) -> Array:
     if not x.size:
         return x
-    weights = exponentials(call).astype(np.int64)
-    values = x.astype(np.int64)
-    weight = weights[np.max(values, axis=call["axis"], keepdims=True) - values]
-    total = np.sum(divide_by_power(weight, SUM_BITS), axis=call["axis"], keepdims=True)
-    r, exponent = _reciprocal(total)
-    shares = divide_by_power(high_multiply(weight, r), exponent + 31 - 8)
+    weights, terms = _weights(*_scales(call))
+    axis = call["axis"]
+    below = x.max(axis=axis, keepdims=True).astype(np.int64) - x
+    r, exponent = _reciprocal(terms[below].sum(axis=axis, keepdims=True))
+    # Nothing is negative, so halves that go away from zero go upwards.
+    down = exponent + (31 - 8)
+    shares = (high_multiply(weights[below], r) + (np.int64(1) << (down - 1))) >> down
     return store(shares + LIMITS[call.y.dtype][0], call.y, LIMITS[call.y.dtype])
+
+
+@lru_cache(KEPT)
+def _weights(scale: float, beta: float) -> tuple[Array, Array]:
+    """List exponentials() as int64, and what each adds to a sum."""
+    weights = _exponentials(scale, beta).astype(np.int64)
+    return weights, divide_by_power(weights, SUM_BITS)
 
 
 def softmax_functions(call: Call) -> dict[str, str]:

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ from gpunn.ops.kernels.window import (
 from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction.gradients import pools
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
 
@@ -190,16 +191,21 @@ def _integer_bounds(call: Call) -> tuple[int, int]:
     return activation_bounds(call, call.y)
 
 
-def _integer(call: Call, x: Array) -> Array:
-    pool = INTEGER_POOLS[call.op]
-    bounds = _integer_bounds(call)
-    return store(_pooled(pool, x.astype(np.int32), pool_window(call)), call.y, bounds)
+def _prepared_integer(call: Call) -> Callable[[Array], Array]:
+    pool, bounds, window = INTEGER_POOLS[call.op], _integer_bounds(call), pool_window(call)
+    counts = _counts(call.x.shape, window, np.dtype(np.int32))
+    return lambda x: store(_pooled(pool, x.astype(np.int32), window, counts), call.y, bounds)
 
 
-def _pooled(pool: Pool, x: Array, window: Window) -> Array:
+def _counts(shape: Shape, window: Window, dtype: np.dtype[Any]) -> Array:
+    """Count the cells inside the input that each window sees: [1, OH, OW, 1]."""
+    counted = pad_input(np.ones((1, *shape[1:3], 1), dtype), window)
+    return np.asarray(seen(counted, window).sum((3, 4), dtype))
+
+
+def _pooled(pool: Pool, x: Array, window: Window, counts: Array) -> Array:
     padded = pad_input(pool.enter(x), window, pool.start)
-    counted = pad_input(np.ones((1, *x.shape[1:3], 1), x.dtype), window)
-    return pool.finish(_combined(pool, padded, window), seen(counted, window).sum((3, 4), x.dtype))
+    return pool.finish(_combined(pool, padded, window), counts)
 
 
 def _combined(pool: Pool, padded: Array, window: Window) -> Array:
@@ -223,7 +229,8 @@ def _flops(call: Call) -> int:
 
 def _declare(name: str, pool: Pool) -> Op:
     def reference(x: Array, *, size: Pair, stride: Pair = (1, 1), padding: Padding = "valid") -> Array:
-        return _pooled(pool, x, resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding))
+        window = resolve((x.shape[1], x.shape[2]), size, stride, (1, 1), padding)
+        return _pooled(pool, x, window, _counts(x.shape, window, x.dtype))
 
     reference.__doc__ = f"""{name}: x [N, H, W, C] -> [N, OH, OW, C] over windows of `size` (height, width).
 
@@ -231,7 +238,9 @@ def _declare(name: str, pool: Pool) -> Op:
     ANEURALNETWORKS_{name.upper().replace("POOL2D", "POOL_2D")}; TFLite schema, Pool2DOptions.
     """
     quantized = (
-        Quantized(_integer, _integer_kernels, _integer_bounds, QUANTIZED, plain=True)
+        replace(
+            Quantized.prepared(_prepared_integer, _integer_kernels, _integer_bounds, QUANTIZED), plain=True
+        )
         if name in INTEGER_POOLS
         else None
     )
