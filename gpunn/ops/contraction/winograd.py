@@ -125,9 +125,18 @@ def _full(count: int, multiple: int) -> int:
 
 
 def fits(call: Call, window: Window) -> bool:
-    """Tell whether Winograd's algorithm applies to a convolution with one group."""
+    """Tell whether Winograd's algorithm applies to a convolution with one group.
+
+    Tensors of float16 should take half the memory, but what lies between its kernels is float32.
+    """
     plain = window.size == _SIZE and window.stride == window.dilation == (1, 1)
-    return plain and call.x.shape[3] % STEP == 0 and call.x.shape[3] > 0 and call.y.size > 0
+    return (
+        plain
+        and call.x.dtype is DType.FLOAT32
+        and call.x.shape[3] % STEP == 0
+        and call.x.shape[3] > 0
+        and call.y.size > 0
+    )
 
 
 def with_winograd(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
