@@ -15,6 +15,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
 from gpunn.importers import contents_of
 from gpunn.importers.coreml import recognise
+from gpunn.importers.coreml.layer import INSIDE
 from gpunn.importers.coreml.updates import UpdatableWeight, Update, update_of
 from gpunn.model import Model, load
 from gpunn.training.optimizers import SGD, Adam, Optimizer
@@ -153,9 +154,10 @@ def _legacy(model: Model, operand: Operand) -> bool:
 
 
 def _result(model: Graph, stated: Update) -> Operand:
-    """Return the result that the loss is of."""
-    found = [o for o in model.operations if o.origin.endswith(f": {stated.result}")]
-    return found[-1].outputs[0]
+    """Return the result that the loss is of, which may be one of several of its layer."""
+    found = [o.outputs[0] for o in model.operations if o.origin.endswith(f": {stated.result}")]
+    names = stated.output, INSIDE.format(stated.output)
+    return next((result for result in found if result.name in names), found[-1])
 
 
 def _constant(model: Graph, weight: UpdatableWeight) -> Operand:

@@ -61,12 +61,13 @@ class UpdatableWeight:
 class Update:
     """A training as a file states it.
 
-    `result` is the place of the layer whose result the loss is of. `target` names the training input with
-    the targets; `classes`: it is the name of a class. `optimizer` is the field of Optimizer.
+    `result` is the place of the layer whose result `output` the loss is of. `target` names the training input
+    with the targets; `classes`: it is the name of a class. `optimizer` is the field of Optimizer.
     """
 
     loss: str
     result: str
+    output: str
     target: str
     classes: tuple[str | int, ...]
     optimizer: str
@@ -121,6 +122,7 @@ class _Reading:
         return Update(
             kind,
             self._place(makers[loss.input]),
+            loss.input,
             loss.target,
             classes,
             optimizer,
@@ -167,10 +169,8 @@ class _Reading:
             if kind not in UPDATABLE:
                 self.network.fail(f"{place} is updatable: only {' and '.join(UPDATABLE)} may be")
             params = getattr(layer, kind)
-            if kind == "convolution" and (params.isDeconvolution or len(layer.input) != 1):
-                raise UnsupportedError(
-                    f"{self.network.name}: {place}: gpunn updates no deconvolution and no second input"
-                )
+            if kind == "convolution" and len(layer.input) != 1:
+                raise UnsupportedError(f"{self.network.name}: {place}: gpunn updates no second input")
             for field, shape in _shapes(kind, params).items():
                 yield UpdatableWeight(
                     number, field, place, self._stored(getattr(params, field), shape, place, field)
@@ -237,5 +237,8 @@ def _shapes(kind: str, params: Message) -> dict[str, Shape]:
     if kind == "innerProduct":
         shape: Shape = (outputs, int(params.inputChannels))
     else:
-        shape = (outputs, int(params.kernelChannels), *map(int, params.kernelSize or (3, 3)))
+        channels = outputs, int(params.kernelChannels)
+        if params.isDeconvolution:
+            channels = channels[1], outputs // (int(params.nGroups) or 1)
+        shape = (*channels, *map(int, params.kernelSize or (3, 3)))
     return {"weights": shape, "bias": (outputs,)} if params.hasBias else {"weights": shape}

@@ -42,11 +42,12 @@ def _to_input(g: Symbol, x: Sequence[int], window: Window) -> tuple[Symbol, tupl
     before = [r - 1 - b for r, b in zip(reach, window.before, strict=True)]
     after = [n + r - 1 - s - b for n, r, s, b in zip(x[1:3], reach, spread, before, strict=True)]
     pairs = list(zip(before, after, strict=True))
-    cut = [(min(b, 0), min(a, 0)) for b, a in pairs]
+    # Zeros behind the last element, which dilate has anyway, are not added by the convolution.
+    cut = [(min(b, 0), min(a, s - 1)) for (b, a), s in zip(pairs, window.stride, strict=True)]
     if window.stride != (1, 1) or any(map(any, cut)):
         around = ((0, 0), *cut, (0, 0))
         g = g.of("dilate", steps=(1, *window.stride, 1), paddings=around)
-    (top, bottom), (left, right) = ((max(b, 0), max(a, 0)) for b, a in pairs)
+    (top, bottom), (left, right) = ((max(b, 0), a - c) for (b, a), (_, c) in zip(pairs, cut, strict=True))
     return g, ((top, bottom), (left, right))
 
 

@@ -66,7 +66,10 @@ def _infer(call: Call) -> TensorType:
 
 
 def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) -> Tensor:
-    """Write the op as a pad of a new axis: room behind each element, cut off behind the last one."""
+    """Write the op as a pad of a new axis: room behind each element, cut off behind the last one.
+
+    What is not cut off there counts as elements after x.
+    """
     shape, paddings = call.x.shape, signed_pairs(call, "paddings")
     steps = tuple(s if n > 1 else 1 for n, s in zip(shape, call["steps"], strict=True))
     most = tuple(n * s for n, s in zip(shape, steps, strict=True))
@@ -79,9 +82,12 @@ def _expand(call: Call, to: Expansion, x: Tensor, fill: Tensor | None = None) ->
     found = to.add("reshape", found, shape=most)
     ends = dilated(shape, steps, ((0, 0),) * len(shape))
     begin = tuple(max(-before, 0) for before, _ in paddings)
-    end = tuple(n - max(-after, 0) for n, (_, after) in zip(ends, paddings, strict=True))
-    found = to.add("strided_slice", found, begin=begin, end=end, strides=(1,) * len(shape))
-    return padded(to, found, tuple((max(b, 0), max(a, 0)) for b, a in paddings), fill)
+    wanted = tuple(n + after for n, (_, after) in zip(ends, paddings, strict=True))
+    end = tuple(map(min, wanted, most))
+    if any(begin) or end != most:
+        found = to.add("strided_slice", found, begin=begin, end=end, strides=(1,) * len(shape))
+    around = tuple((max(b, 0), n - e) for (b, _), n, e in zip(paddings, wanted, end, strict=True))
+    return padded(to, found, around, fill)
 
 
 def padded(to: Expansion, x: Tensor, paddings: Pairs, fill: Tensor | None) -> Tensor:
