@@ -1,6 +1,7 @@
-"""Recurrent layers as Keras exports them, a WHILE over the steps, beside LiteRT: python -m benchmarks.loops
+"""Recurrent layers as Keras exports them beside LiteRT: python -m benchmarks.loops
 
-A line is a layer; with "last" it gives only its last state. Its times are the medians of single runs, in ms;
+A line is a layer, a WHILE over its steps or "unrolled", the operators of all steps one after the other; with
+"last" it gives only its last state. Its times are the medians of single runs, in ms;
 the backends and LiteRT (one thread, default delegates) take turns, run by run. time / litert: the median of
 the ratios within the turns. compile ms: of the first compilation on the GPU, of an empty pipeline cache in
 this process.
@@ -9,6 +10,7 @@ this process.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -79,8 +81,9 @@ def measure(layer: Layer, runs: int, device: str | None = None) -> tuple[str, ..
                 row.time()
     times = [number(1e3 * statistics.median(rows[name].seconds), 3) for name in (LITERT, *BACKENDS)]
     ratios = [number(quotient(rows[name].seconds, rows[LITERT].seconds), 1) for name in BACKENDS]
-    title = f"{layer.cell} {layer.steps} x {layer.features} -> {layer.units}{'' if layer.every else ', last'}"
-    return title, *times, *ratios, str(submits), number(1e3 * compiling, 0)
+    how = "unrolled" * layer.unrolled, "last" * (not layer.every)
+    title = f"{layer.cell} {layer.steps} x {layer.features} -> {layer.units}"
+    return ", ".join(filter(None, (title, *how))), *times, *ratios, str(submits), number(1e3 * compiling, 0)
 
 
 HEADS = (
@@ -96,19 +99,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--steps", nargs="+", type=int, default=[28, 50], metavar="N")
+    parser.add_argument("--steps", nargs="+", type=int, default=[28], metavar="N")
     parser.add_argument("--features", type=int, default=28, metavar="N")
-    parser.add_argument("--units", type=int, default=32, metavar="N")
+    parser.add_argument("--units", nargs="+", type=int, default=[32, 256], metavar="N")
     parser.add_argument("--runs", type=int, default=50, metavar="N", help="runs of each, in turn")
     parser.add_argument("--device", metavar="NAME", help="part of the adapter's name")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)
     described = Conditions.now().described()
+    kinds = itertools.product(CELLS, options.steps, options.units, (False, True), (True, False))
     lines = tuple(
-        measure(Layer(cell, steps, options.features, options.units, every), options.runs, options.device)
-        for cell in CELLS
-        for every in (True, False)
-        for steps in options.steps
+        measure(
+            Layer(cell, steps, options.features, units, every, unrolled=unrolled),
+            options.runs,
+            options.device,
+        )
+        for cell, steps, units, unrolled, every in kinds
     )
     named = options.device is None
     adapter = next((d.name for d in gpunn.devices() if named or options.device in d.name), "")
