@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 ROUNDS_AHEAD = 64  # of a loop whose end only a run tells, before the host asks whether there are more
 LEAST_AHEAD = 4
 MAX_WORK_AHEAD = 1 << 12  # workgroups times loop iterations of rounds that may be too much: some ms
+MAX_HOST_FLOPS = 1 << 18  # of a round that the host computes in less time than a submission takes
+HOSTED = "a submission for each round of its loop would take longer"
 
 
 def compilation(model: Graph, build: Build, gpu: Device | None, frames: int) -> LocalCompilation:
@@ -62,7 +64,8 @@ class Settings:
     At most `frames` submitted runs have not ended. relaxed: see gpunn.passes.relax. threads: of large
     products on the host, see blas.choose_threads(). limits: what each program may take. tuner: chooses among
     several kernels of an operation; None: the rule does. sustained: the CPU backend uses compiled loops if
-    numba is installed and no limit of compile_seconds forbids to wait for it.
+    numba is installed and no limit of compile_seconds forbids to wait for it. hosted: why nothing runs on
+    the device of the programs around it.
     """
 
     gpu: Device | None
@@ -72,6 +75,7 @@ class Settings:
     limits: Limits = UNLIMITED
     tuner: Tuner | None = None
     sustained: bool = False
+    hosted: str = ""
 
 
 @rare_collections()
@@ -104,7 +108,7 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
         bodies = [body for o in (*ready.operations, *operations) for body in _compiled_bodies(o)]
         held: Sequence[Operand] = ()
         if settings.gpu is None:
-            placements = partition(ready, None)
+            placements = partition(ready, (lambda _: settings.hosted) if settings.hosted else None)
         else:
             held = _held(ready, section, operations, len(ready.outputs) if hold else state)
             placements = _placed_on_gpu(
@@ -195,11 +199,24 @@ def _with_compiled_bodies(operation: Operation, settings: Settings, undo: ExitSt
     if operation.definition is some_rounds and settings.gpu is None:
         return with_bodies(operation, lambda body: HostBody(body, settings.threads))
     ahead = _rounds_ahead(operation, settings.gpu)
+    if ahead is None and settings.gpu is not None and _is_little(operation):
+        return _with_compiled_bodies(operation, replace(settings, gpu=None, hosted=HOSTED), undo)
     if ahead is None:
         return with_graphs(with_bodies(operation, compile_body), OpenBody, compile_open)
     how = partial(_assembled, settings=settings, hold=False, state=len(operation.inputs))
     several = _CompiledRounds(compiled(ahead, how).compilation)
     return replace(operation, attrs={**operation.attrs, "condition": None, "body": several})
+
+
+def _is_little(loop: Operation) -> bool:
+    """Tell whether the host computes a round of a loop, which it has to ask for anyway, in little time."""
+    graphs = [loop.attrs.get("condition"), loop.attrs.get("body")]
+    bodies = [b for b in graphs if isinstance(b, Graph) and not b.pending and not b.variables]
+    if loop.definition is not while_loop or len(bodies) < sum(graph is not None for graph in graphs):
+        return False
+    operations = [o for body in bodies for o in body.operations]
+    bounded = not any(o.definition.unbounded for o in operations)
+    return bounded and sum(o.definition.count_flops(o.call()) for o in operations) <= MAX_HOST_FLOPS
 
 
 def _rounds_ahead(operation: Operation, gpu: Device | None) -> Graph | None:
@@ -273,11 +290,15 @@ class _CompiledBody:
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         check()
-        return self.compilation.evaluate(inputs)
+        return self.compilation.evaluate(self._given(inputs))
 
     def repeat(self, state: Sequence[Array], rounds: int) -> tuple[Array, ...]:
         check()
-        return self.compilation.evaluate(state, rounds)
+        return self.compilation.evaluate(self._given(state), rounds)
+
+    def _given(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """Return inputs where the body reads them: it may run on the host, and they may be on a device."""
+        return inputs if self.compilation.backend != "cpu" else [np.asarray(x) for x in inputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +306,7 @@ class _CompiledRounds(_CompiledBody):
     """Several rounds of a loop made ready, with its condition (gpunn.ops.control.Advancing)."""
 
     def finish(self, state: Sequence[Array]) -> tuple[Array, ...]:
-        more = True
+        state, more = self._given(state), True
         while more:
             check()
             decision, *state = self.compilation.evaluate(state)
@@ -307,6 +328,6 @@ def _with_those_of_bodies(placements: Iterable[Placement]) -> Iterator[Placement
             yield from (Placement(o, ALIAS if o.definition.alias else DEVICE, "", (), 1) for o in inner)
         hosted = [a.graph for a in placement.operation.attrs.values() if isinstance(a, HostBody)]
         for found in (partition(graph, None) for graph in hosted):
-            yield from (replace(p, depth=1) for p in found)
+            yield from (replace(p, depth=1, reason=p.reason and placement.reason) for p in found)
         for body in _compiled_bodies(placement.operation):
             yield from (replace(p, depth=p.depth + 1) for p in body.placement)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.compilation.assembly import HOSTED
 from gpunn.model import Model
-from gpunn.types import float32
+from gpunn.types import DType, TensorType, float32
 from tests.backends.test_loop_kernels import NUMBER, constant, ran
 from tests.rounds import by_rounds
 
@@ -103,15 +104,53 @@ def test_a_loop_without_end_of_dispatches_can_be_stopped(gpu: str, monkeypatch: 
             compiled.run({i.name: x for i in model.inputs}, timeout=0.5)
 
 
-def test_a_condition_that_checks_values_is_asked_in_each_round(gpu: str) -> None:
+@pytest.mark.parametrize("little", [False, True])
+def test_a_condition_that_checks_values_is_asked_in_each_round(
+    little: bool, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is little in a round is computed on the host, without a submission."""
+    if not little:
+        monkeypatch.setattr("gpunn.compilation.assembly.MAX_HOST_FLOPS", 0)
     x = np.zeros(70, np.float32)
     (i, _), compiled = ran(asked(1, 3, gathers=True), [x])
-    assert (i, compiled.stats.submits > 3) == (3, True)
+    assert (i, compiled.stats.submits > 3) == (3, not little)
+    inner = [p for p in compiled.placement if p.depth and p.backend == "cpu"]
+    assert {p.reason for p in inner} == ({HOSTED} if little else set())
     with (
         asked(1, 3, gathers=True).compile(gpu) as compiled,
         pytest.raises(gpunn.ModelError, match="gather: indices must be in"),
     ):
         compiled(x + 9)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 70])
+def test_little_rounds_on_the_host_get_what_the_device_computes(rounds: int, gpu: str) -> None:
+    """A table is read at a place that the round before has computed: the host checks it."""
+    body, model = Model(), Model()
+    types = {"i": NUMBER, "place": TensorType(DType.INT32, (1,)), "row": float32(1, 4)}
+    i, place, _ = (body.input(n, t) for n, t in types.items())
+    table = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    (row,) = body.add("gather", [body.constant("table", table), place])
+    (most,) = body.add("arg_max", [row], {"axis": 1})
+    body.output(*body.add("add", [i, constant(body, 1)]), most, row)
+    condition = Model()
+    inputs = [condition.input(n, t) for n, t in types.items()]
+    condition.output(*condition.add("less", [inputs[0], constant(condition, rounds)]))
+    x = model.input("x", float32(1, 4))
+    (first,) = model.add("arg_max", [x], {"axis": 1})
+    (doubled,) = model.add("add", [x, x])
+    start = [constant(model, 0), first, doubled]
+    after = model.add("while_loop", start, {"condition": condition, "body": body})
+    model.output(after[1], *model.add("neg", [after[2]]))
+    given = np.array([[0.5, 2, 1, 0]], np.float32)
+    place_, expected = 1, 2 * given
+    for _ in range(rounds):
+        expected = table[place_ : place_ + 1]
+        place_ = int(np.argmax(expected))
+    (found, y), compiled = ran(model, [given])
+    assert found.tolist() == [place_]
+    np.testing.assert_array_equal(y, -expected)
+    assert compiled.stats.submits <= 2
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 64, 65, 200])
