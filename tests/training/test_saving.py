@@ -7,6 +7,7 @@ import pickle
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,15 @@ import tflite
 from PIL import Image
 
 import gpunn
+from gpunn.finetuning.layers import for_classes, weights_of_all
 from gpunn.graph.operation import Operand
+from gpunn.importers import contents_of
 from gpunn.model import Model
+from gpunn.training.step import with_values_of
 from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.finetuning.models import two_layers
 from tests.importers.coreml import builder, twins
+from tests.importers.damage import damaged_bytes
 from tests.tflite_builder import Graph, litert_run
 from tests.training.test_coreml_update import TARGET, line
 from tests.training.test_coreml_update import X as LINE_X
@@ -256,3 +262,28 @@ def test_coremltools_reads_what_is_saved(tmp_path: Path) -> None:
     assert (layer.outputChannels, [*network.stringClassLabels.vector]) == (3, [*photos])
     stored = np.array(layer.weights.floatValue, np.float32).reshape(3, 3, 3, 3)
     assert np.array_equal(stored, value(filter_of(tuned)).transpose(0, 3, 1, 2))
+
+
+def test_damaged_files_raise_errors_of_gpunn() -> None:
+    """What is written of a damaged file that could be read is read again with the same constants."""
+    random, written, refused = Random(0), 0, 0
+    for number in range(600):
+        source = with_one_bias(chain()) if number % 2 else two_layers()
+        try:
+            model = gpunn.load(damaged_bytes(source, random))
+        except gpunn.GpunnError:
+            continue
+        weights = weights_of_all(model)
+        made = Model.of(with_values_of(model, weights, [value(w) + 1 for w in weights])) if weights else model
+        made.trained_from = model
+        try:
+            found = [value(w) for w in weights_of_all(gpunn.load(contents_of(made)[0]))]
+            written += 1
+            for_classes(model, ["a", "b"], np.random.default_rng(0))
+        except gpunn.GpunnError:
+            refused += 1
+        else:
+            pairs = zip(found, weights, strict=True)
+            assert all(np.array_equal(a, value(w) + 1, equal_nan=True) for a, w in pairs)
+    assert written > 20
+    assert refused > 20

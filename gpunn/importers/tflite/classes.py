@@ -14,14 +14,12 @@ import tflite as schema
 from gpunn.errors import UnsupportedError
 from gpunn.files import open_zip
 from gpunn.graph.graph import Graph
-from gpunn.importers.common.rewriting import NewLayer, read_alike
+from gpunn.importers.common.rewriting import NewLayer
 from gpunn.importers.tflite import metadata
-from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.file import CORRUPT, TfliteFile
 from gpunn.importers.tflite.labels import ZIP_ERRORS, texts
-from gpunn.importers.tflite.model_file import opened
-from gpunn.importers.tflite.patch import Key, content_place, with_contents
-from gpunn.importers.tflite.rewriting import content_of, stored_operand
+from gpunn.importers.tflite.patch import Key, changing, content_place, with_contents
+from gpunn.importers.tflite.rewriting import content_of, read_constants, stored_operand
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
 from gpunn.ops.filter import BIAS, FILTER
 
@@ -41,13 +39,14 @@ def with_classes(
 
     The calibration of scores in its metadata goes, for it is that of other weights. Raises UnsupportedError
     if the layer's weights are no float32 or float16 tensors, or if what follows the layer is made for its
-    classes in a form that gpunn does not change.
+    classes in a form that gpunn does not change, and FormatError for a damaged file.
     """
-    body, archive = _divided(data)
-    old = graph.outputs[0].type.shape[-1]
-    if layer is not None:
-        body = _Exchange.of(body, name, options, graph, layer).file()
-    return _with_labels(_without_scoring(body, name), archive, old, labels)
+    with changing(name):
+        body, archive = _divided(data)
+        old = graph.outputs[0].type.shape[-1]
+        if layer is not None:
+            body = _Exchange.of(body, name, options, graph, layer).file()
+        return _with_labels(_without_scoring(body, name), archive, old, labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,10 +63,7 @@ class _Exchange:
     def of(
         cls, data: bytes, name: str, options: Mapping[str, Any], graph: Graph, layer: NewLayer
     ) -> _Exchange:
-        contexts: list[Context] = []
-        file, unread, _ = opened(data, name, options["limits"], options["custom"] or {}, contexts.append)
-        read = read_alike(unread, graph)
-        keys = {operand: key for context in contexts for key, operand in context.constants.items()}
+        file, read, keys = read_constants(data, name, options, graph)
         operation = read.operations[layer.number]
         found, filters = dict[Key, bytes](), set[int]()
         for index, values in ((FILTER, layer.filter), (BIAS, layer.bias)):

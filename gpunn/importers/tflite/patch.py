@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import tflite as schema
 
-from gpunn.errors import UnsupportedError
+from gpunn.errors import FormatError, GpunnError, UnsupportedError
+from gpunn.importers.tflite.file import CORRUPT
 
 Key = tuple[int, int]  # a tensor: the numbers of its subgraph and of itself
 START = 8  # behind the reference to the model, and the file identifier
@@ -32,11 +34,25 @@ class Place:
     size: int
 
 
+@contextmanager
+def changing(name: str) -> Iterator[None]:
+    """Convert the errors of reading or writing out of bounds to FormatError; `name` is the file's."""
+    try:
+        yield
+    except GpunnError:
+        raise
+    except CORRUPT as error:
+        reason = str(error)
+    else:
+        return
+    raise FormatError(f"{name}: corrupt or truncated, it cannot be changed ({reason})")
+
+
 def with_contents(data: bytes, contents: Mapping[Key, bytes]) -> bytes:
     """Return a .tflite file in which these tensors, which have contents, have others.
 
     Raises UnsupportedError if buffers would have to move that lie behind the flatbuffer, as in files over
-    2 GiB.
+    2 GiB, and one of CORRUPT for a damaged file.
     """
     model = schema.Model.GetRootAs(data, 0)
     users: dict[int, set[Key]] = {}
@@ -60,6 +76,8 @@ def tensors_of(model: Any) -> Iterator[tuple[Key, Any]]:
     """Yield the tables of all tensors."""
     for k in range(model.SubgraphsLength()):
         graph = model.Subgraphs(k)
+        if 4 * graph.TensorsLength() > len(model._tab.Bytes):
+            raise ValueError(f"subgraph {k} has {graph.TensorsLength()} tensors")
         yield from (((k, i), graph.Tensors(i)) for i in range(graph.TensorsLength()))
 
 

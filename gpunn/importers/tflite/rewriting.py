@@ -15,7 +15,7 @@ from gpunn.importers.common.rewriting import changed_constants, read_alike
 from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.model_file import opened
-from gpunn.importers.tflite.patch import Key, with_contents
+from gpunn.importers.tflite.patch import Key, changing, with_contents
 from gpunn.importers.tflite.subgraph import FileTensor
 from gpunn.types import Array, DType
 
@@ -26,12 +26,10 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
     """Return a .tflite file in which tensors have the values of a graph's constants, float32 or float16.
 
     The graph is of the same file. Values for float16 tensors are rounded to the nearest. Raises
-    UnsupportedError if a constant is stored in another form, and if the graph has other operations.
+    UnsupportedError if a constant is stored in another form, and if the graph has other operations, and
+    FormatError for a damaged file.
     """
-    contexts: list[Context] = []
-    file, unread, _ = opened(data, name, options["limits"], options["custom"] or {}, contexts.append)
-    read = read_alike(unread, graph)
-    keys = {operand: key for context in contexts for key, operand in context.constants.items()}
+    file, read, keys = read_constants(data, name, options, graph)
     contents: dict[Key, bytes] = {}
     for change in changed_constants(read, graph):
         key = keys.get(stored_operand(read, change.operand))
@@ -39,7 +37,23 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
             _fail(file, change.operand, change.operation, "the file has no tensor with it as it is")
         tensor = file.graph(key[0]).tensors[key[1]]
         contents[key] = content_of(file, tensor, change.operand, change.operation, change.value)
-    return with_contents(data, contents)
+    with changing(name):
+        made = with_contents(data, contents)
+    _, again, _ = read_constants(made, name, options, graph)
+    left = [change.operand for change in changed_constants(again, graph)]
+    if any(o.value is not None and o.type.dtype is not DType.FLOAT16 for o in left):  # that may be rounded
+        file.fail("its buffers overlap, so they cannot be changed")
+    return made
+
+
+def read_constants(
+    data: bytes, name: str, options: Mapping[str, Any], graph: Graph
+) -> tuple[TfliteFile, Graph, Mapping[Operand, Key]]:
+    """Return a file, its graph for inputs of the shapes of another graph, and the tensors of constants."""
+    contexts: list[Context] = []
+    file, unread, _ = opened(data, name, options["limits"], options["custom"] or {}, contexts.append)
+    read = read_alike(unread, graph)
+    return file, read, {operand: key for c in contexts for key, operand in c.constants.items()}
 
 
 def stored_operand(read: Graph, operand: Operand) -> Operand:
