@@ -153,7 +153,7 @@ def _appended(
     from gpunn.backends.webgpu.shader import key_of
 
     most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
-    return append(graph, placements, joined, most, key_of)
+    return append(graph, placements, joined, most, key_of, gpu.properties.software)
 
 
 def _program(plan: Plan, settings: Settings) -> Program:

@@ -40,6 +40,12 @@ class _Step:
     kernel: Kernel
     values: Mapping[str, int | None]
 
+    @property
+    def is_fixed_point(self) -> bool:
+        """Tell whether it computes integers by functions of a library, or by a table."""
+        integers = any(o.type.dtype is not DType.FLOAT32 for o in self.operation.outputs)
+        return integers and bool(self.kernel.libraries or any(r.value is not None for r in self.kernel.reads))
+
 
 @dataclass(slots=True)
 class _Chain:
@@ -67,6 +73,7 @@ class _Appending:
     joined: dict[Operand, Operand]
     results: set[Operand]
     most: int
+    software: bool
     shared: set[Operand] = field(default_factory=set)
     runs: list[int] = field(default_factory=list)
     written: dict[Operand, int] = field(default_factory=dict)
@@ -135,8 +142,11 @@ class _Appending:
         step = self._step(home, number, found.values)
         if step is None or self._bindings(home, [*found.steps, step]) > self.most:
             return None
-        if step.kernel.libraries and any(PurePath(k.body).suffix for k in self.placements[home].kernels):
+        kernels = self.placements[home].kernels
+        if step.kernel.libraries and any(PurePath(k.body).suffix for k in kernels):
             return None  # a body of a custom op may have functions of the same names
+        if self.software and step.is_fixed_point and any(k.loop_iterations for k in kernels):
+            return None  # compilers of software take up to 0.7 s more, and a run takes as long as before
         found.steps.append(step)
         found.values[operation.outputs[0]] = len(found.steps)
         return operation.outputs[0]
@@ -204,15 +214,17 @@ def append(
     joined: Mapping[Operand, Operand],
     most: int,
     pipeline: Pipeline,
+    software: bool,
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
     """Let operations of a device compute the elementwise operations that alone read their results.
 
     `joined`: see gpunn.planning.join, which comes before. most: the storage buffers that a kernel may bind.
-    pipeline: what the pipeline of a kernel depends on (gpunn.planning.switches).
+    pipeline: what the pipeline of a kernel depends on (gpunn.planning.switches). software: whether the CPU
+    does the device's work.
     Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
     the operand that has them.
     """
-    state = _Appending([*placements], dict(joined), model.results, most)
+    state = _Appending([*placements], dict(joined), model.results, most, software)
     state.step()
     return switched(state.placements, state.before, pipeline), state.joined
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Read, Scratch, Write
+from gpunn.kernel import Kernel, Read, Scratch
 from gpunn.planning.partition import Placement
 
 SWITCH = "then_on"  # shaders/README.md
@@ -27,7 +27,8 @@ def switched(
     """Return placements whose kernels need fewer pipelines.
 
     before: the kernels of operations as they were without appended ones. pipeline: what the pipeline of an
-    operation's kernel depends on. Only kernels with loops count: others are compiled in no time.
+    operation's kernel depends on. Only kernels with loops count: others are compiled in no time. And only
+    operations that call no library and read no table: lavapipe computes both sides of a branch.
     """
     groups: dict[Hashable, list[_Member]] = {}
     for n, placement in enumerate(placements):
@@ -47,7 +48,8 @@ def _switched(
     """Yield new kernels for some of those that were alike without appended operations."""
     found = {(n, k): placements[n].kernels[k] for n, k in members}
     plain = [member for member, kernel in found.items() if not kernel.writes[0].appended]
-    chains = [m for m, kernel in found.items() if _may_be_left_out(kernel.writes[0], placements[m[0]])]
+    chains = [m for m, kernel in found.items() if _may_be_left_out(kernel, placements[m[0]].operation)]
+    chains = [m for m in chains if plain and found[m].libraries == found[plain[0]].libraries]
     if not plain or not chains:
         return
     chosen = min(chains, key=lambda member: len(found[member].writes[0].appended))
@@ -60,11 +62,12 @@ def _switched(
                 yield member, _with_switch(found[member], found[member], on=True)
 
 
-def _may_be_left_out(write: Write, placement: Placement) -> bool:
-    """Tell whether the result without appended operations would have the same form."""
-    if not write.appended or write.rows is not None or not isinstance(write.output, int):
+def _may_be_left_out(kernel: Kernel, operation: Operation) -> bool:
+    """Tell whether the result without appended operations would have the same form, and these are quick."""
+    write, tables = kernel.writes[0], any(r.value is not None for r in kernel.reads if r.operand is None)
+    if not write.appended or write.rows is not None or tables or not isinstance(write.output, int):
         return False
-    return write.appended[-1].dtype is placement.operation.outputs[write.output].type.dtype
+    return write.appended[-1].dtype is operation.outputs[write.output].type.dtype
 
 
 def _left_out(kernel: Kernel, model: Kernel, operation: Operation) -> Kernel | None:
@@ -81,10 +84,9 @@ def _left_out(kernel: Kernel, model: Kernel, operation: Operation) -> Kernel | N
     reads = [*kernel.reads]
     for read in model.reads[len(reads) :]:
         operand = read.operand
-        assert not isinstance(operand, int)
-        if operand is None or (isinstance(operand, Operand) and operand.value is not None):
-            dtype = read.value.dtype if operand is None and read.value is not None else None
-            value = np.zeros(4, dtype or (operand.type.dtype.numpy if operand is not None else None))
+        assert operand is not None and not isinstance(operand, int)
+        if isinstance(operand, Operand) and operand.value is not None:
+            value = np.zeros(4, operand.type.dtype.numpy)
             reads.append(Read(read.name, None, read.width, value=value))
         elif stand_in is None:
             return None

@@ -33,6 +33,12 @@ def swapped_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(assembly, "append", lambda model, placements, joined, *_: (placements, dict(joined)))
 
 
+def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
+    """Append what is appended on devices that are no software."""
+    original = assembly.append
+    patch.setattr(assembly, "append", lambda *given: original(*given[:-1], False))
+
+
 def dispatches(compiled: Compilation) -> list[str]:
     """Return the operations of each dispatch, with + between them."""
     return ["+".join(o.op for o in (row.operation, *row.appended)) for row in compiled.plan_rows()]

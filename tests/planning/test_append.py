@@ -172,7 +172,7 @@ def test_as_many_operands_as_a_kernel_may_bind(gpu: str, monkeypatch: pytest.Mon
     model.output(y)
     inputs = [whole(1, 2, 2, 4, seed=k) for k in range(5)]
     append = assembly.append
-    monkeypatch.setattr(assembly, "append", lambda *given: append(*given[:3], 4, given[4]))
+    monkeypatch.setattr(assembly, "append", lambda *given: append(*given[:3], 4, *given[4:]))
     assert agree(model, inputs, monkeypatch) == ["max_pool2d+add+add", "add+add"]
 
 

@@ -10,7 +10,7 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.planning import append as appending
 from gpunn.types import DType, Quantization, TensorType, float32
-from tests.planning.appending import add, agree, constant, conv, pooled, whole
+from tests.planning.appending import add, agree, as_on_a_gpu, constant, conv, pooled, whole
 
 
 def pipelines(model: Model) -> int:
@@ -45,17 +45,20 @@ def test_a_parameter_says_whether_operations_are_appended(
     assert pipelines(model) == 3
 
 
-def test_tables_and_small_elements(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("op", ["tanh", "maximum"])
+def test_tables_and_libraries_have_a_pipeline_of_their_own(
+    op: str, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = Model("switch")
-    quantization = Quantization((0.05,), (0,))
-    x = model.input("x", TensorType(DType.INT8, (1, 4, 5, 8), quantization))
-    y = add(model, "tanh", pooled(model, x, 8))
+    x = model.input("x", TensorType(DType.INT8, (1, 4, 5, 8), Quantization((0.05,), (0,))))
+    y = pooled(model, x, 8)
+    y = add(model, "tanh", y) if op == "tanh" else add(model, "maximum", y, x)
     z = pooled(model, add(model, "transpose", y, perm=(0, 2, 1, 3)), 8)
     model.output(y, add(model, "transpose", z, perm=(0, 2, 1, 3)))
     values = np.random.default_rng(0).integers(-120, 120, (1, 4, 5, 8)).astype(np.int8)
-    names = agree(model, [values], monkeypatch)
-    assert names[0] == "max_pool2d+tanh"
-    assert pipelines(model) == 1
+    as_on_a_gpu(monkeypatch)
+    assert agree(model, [values], monkeypatch)[0] == f"max_pool2d+{op}"
+    assert pipelines(model) == (2 if op == "tanh" else 1), "a maximum of stored integers calls nothing"
 
 
 def test_results_of_another_type_have_a_pipeline_of_their_own(
