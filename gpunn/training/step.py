@@ -190,7 +190,8 @@ def first_not_finite(graph: Graph, inputs: Sequence[Array], weights: Mapping[str
         known = [None if i is None else values.get(i, weights.get(i.name, i.value)) for i in operation.inputs]
         for given, value in zip(operation.inputs, known, strict=True):
             if given is not None and given.name in weights and value is not None and not _finite(value):
-                return f"{given.name!r}, before the step, which {operation.op} ({operation.origin}) reads"
+                reader = f"which {operation.op} ({operation.origin}) reads"
+                return f"{given.name!r}, {reader}: the gradient of the step before, or its change, was not"
         with np.errstate(all="ignore"):
             results = operation.evaluate(known)
         for operand, value in zip(operation.outputs, results, strict=True):

@@ -184,6 +184,36 @@ def test_a_diverging_training_names_step_and_layer(backend: str) -> None:
     assert isinstance(error.value, gpunn.GpunnError)
 
 
+def test_a_gradient_that_is_not_finite_is_told_by_its_weight(backend: str) -> None:
+    """The root of 0 has an infinite slope: the loss of step 1 is finite, and then the first weight is not."""
+    model = Model()
+    y = model.input("x", float32(2, 4))
+    for layer, weight in enumerate((np.eye(4), np.ones((3, 4)))):
+        if layer:
+            (y,) = model.add("sqrt", [y])
+        w = model.constant(f"w{layer}", weight.astype(np.float32))
+        (y,) = model.add("fully_connected", [y, w], origin=f"layer {layer}")
+    model.output(y)
+    match = r"in step 2: first not finite is '.*w0', which fully_connected \(layer 0\) reads: the gradient of"
+    with gpunn.Trainer(
+        model, loss="mean_squared_error", optimizer=SGD, trainable=["w0", "w1"], backend=backend
+    ) as trainer:
+        zeros, ones = np.zeros((2, 4), np.float32), np.ones((2, 3), np.float32)
+        assert trainer.step(zeros, ones) == 1
+        with pytest.raises(gpunn.DivergenceError, match=match):
+            trainer.step(zeros, ones)
+
+
+def test_a_target_that_is_no_number_is_named(backend: str) -> None:
+    with (
+        gpunn.Trainer(
+            line(), loss="mean_squared_error", optimizer=SGD, trainable=["w"], backend=backend
+        ) as trainer,
+        pytest.raises(gpunn.DivergenceError, match="step 1: first not finite is input 'target'"),
+    ):
+        trainer.step(X, TARGET * np.float32("nan"))
+
+
 def test_an_infinite_input_is_named() -> None:
     with (
         gpunn.Trainer(
