@@ -25,6 +25,7 @@ from gpunn import vision
 from gpunn.isolation import process
 from gpunn.isolation.compilation import IsolatedCompilation
 from gpunn.model import Model
+from gpunn.tuning import records
 from gpunn.types import DType, TensorType, float32
 from tests.compilation.test_bounds import relu, summing
 from tests.compilation.test_control_flow import doubling
@@ -54,7 +55,12 @@ def eventually(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_all_ways_to_run_give_what_this_process_gives(backend: str) -> None:
+def test_all_ways_to_run_give_what_this_process_gives(
+    backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # which the worker process inherits
+    monkeypatch.setattr("gpunn.cache.cache_folder", lambda: tmp_path / "gpunn")
+    monkeypatch.setattr(records, "_known", {})  # so both have the kernels that the worker has measured
     model = gpunn.load(vision.default_model())
     (shape,) = (i.type.shape for i in model.inputs)
     frames = [np.random.default_rng(k).random(shape, np.float32) for k in range(5)]
