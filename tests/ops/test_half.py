@@ -194,6 +194,10 @@ OTHER_BODIES = {
     "row_finish",
     "row_part",
     "table",
+    "winograd_input_2",
+    "winograd_input_4",
+    "winograd_output_2",
+    "winograd_output_4",
 }
 
 
