@@ -7,7 +7,6 @@ of the environment, such as $MESA25, stand for places that differ from machine t
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -16,6 +15,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
+
+from benchmarks.command import command
 
 ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(
@@ -54,11 +55,7 @@ def run_here(arguments: list[str], variables: dict[str, str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Refresh one page."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.document",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("document", __doc__)
     parser.add_argument("page", type=Path)
     refresh(parser.parse_args(arguments).page, run_here)
 

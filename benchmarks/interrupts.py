@@ -12,7 +12,6 @@ they raise.
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import gc
 import random
@@ -28,6 +27,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 import gpunn
+from benchmarks.command import command
 from benchmarks.places import Places
 from gpunn.cli.grid import Grid, report
 from gpunn.ops.control import while_loop
@@ -281,11 +281,7 @@ def _stop_timer() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Interrupt the named cases, or all of them, and print a table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.interrupts",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("interrupts", __doc__)
     parser.add_argument("cases", nargs="*", metavar="BACKEND:CASE", help=f"cases: {', '.join(CASES)}")
     parser.add_argument("--every", type=int, default=1, metavar="K", help="interrupt at each K-th place")
     parser.add_argument("--first", type=int, default=1, metavar="N", help="begin at the N-th place")

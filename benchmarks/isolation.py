@@ -8,13 +8,13 @@ in a worker with the start of its process.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 import gpunn
+from benchmarks.command import command
 from gpunn import vision
 from gpunn.bench.conditions import Conditions
 from gpunn.cli.grid import Grid, number, report
@@ -84,11 +84,7 @@ def rows(device: str | None, runs: int) -> Iterator[tuple[str, ...]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.isolation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("isolation", __doc__)
     parser.add_argument("--runs", type=int, default=300, metavar="N", help="of small models (default 300)")
     parser.add_argument("--device", metavar="D", help="an adapter, as gpunn devices lists them")
     parser.add_argument("--markdown", action="store_true", help="print a table for a page")

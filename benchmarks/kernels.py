@@ -12,7 +12,6 @@ kernel of nothing but multiplications and additions; % of copy: of the bytes of 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import gpunn
+from benchmarks.command import command
 from benchmarks.networks import NETWORKS
 from gpunn.backends.webgpu.device import Device, open_device
 from gpunn.backends.webgpu.lower import candidates, lower
@@ -177,11 +177,7 @@ HEADS = ("call", "candidate", "ms", "GFLOP/s", "% of peak", "GB/s", "% of copy")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each call and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.kernels",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("kernels", __doc__)
     parser.add_argument("calls", nargs="*", metavar="CALL", help="some of well-known networks by default")
     parser.add_argument("--network", nargs="+", default=[], metavar="NAME", help="of which to take the calls")
     parser.add_argument("--device", metavar="NAME", help="part of the adapter's name")

@@ -9,7 +9,6 @@ this process.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
 import time
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import gpunn
+from benchmarks.command import command
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.result import quotient
 from gpunn.cli.grid import Grid, number, report
@@ -94,11 +94,7 @@ HEADS = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each layer and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.loops",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("loops", __doc__)
     parser.add_argument("--steps", nargs="+", type=int, default=[28], metavar="N")
     parser.add_argument("--features", type=int, default=28, metavar="N")
     parser.add_argument("--units", nargs="+", type=int, default=[32, 256], metavar="N")

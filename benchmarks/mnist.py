@@ -7,7 +7,6 @@ take the same mini-batches of 32 in the same order. loss apart: the most that th
 
 from __future__ import annotations
 
-import argparse
 import gzip
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import gpunn
+from benchmarks.command import command
 from gpunn.bench.conditions import Conditions
 from gpunn.cli.grid import ABSENT, Grid, number, report
 from gpunn.model import Model
@@ -141,11 +141,7 @@ def line(name: str, data: tuple[Array, Array], epochs: int, backend: str) -> tup
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train with each optimiser and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.mnist",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("mnist", __doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--epochs", type=int, default=3, metavar="N")
     parser.add_argument("--backend", default="webgpu", choices=("webgpu", "cpu"))

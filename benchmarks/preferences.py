@@ -14,7 +14,6 @@ The number of threads is the environment's: LP_NUM_THREADS (Mesa's lavapipe), OP
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import statistics
@@ -26,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gpunn
+from benchmarks.command import command
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.result import quotient
 from gpunn.cli.grid import ABSENT, Grid, number, report
@@ -154,11 +154,7 @@ def _orders(rows: list[Row], rounds: int) -> Iterator[list[Row]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each backend and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.preferences",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("preferences", __doc__)
     parser.add_argument("model", type=Path, metavar="MODEL.tflite")
     parser.add_argument("--backends", nargs="+", choices=("webgpu", "cpu"), default=["webgpu", "cpu"])
     parser.add_argument("--rounds", type=int, default=5, metavar="N")

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import gpunn
+from benchmarks.command import command
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.group import shader_caches
 from gpunn.bench.job import save
@@ -226,11 +227,7 @@ def positive(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    found = argparse.ArgumentParser(
-        prog="python -m benchmarks.regress",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    found = command("regress", __doc__)
     found.add_argument("old", metavar="OLD", help="a commit or a folder")
     found.add_argument("new", metavar="NEW", nargs="?", default=WORKING_TREE, help="the same")
     found.add_argument("--models", nargs="+", type=Path, default=[default_model()], metavar="MODEL")

@@ -8,7 +8,6 @@ are from /proc.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import time
@@ -18,6 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import gpunn
+from benchmarks.command import command
 from benchmarks.interrupts import BACKENDS, ONES, network
 from gpunn.cli.grid import Grid, number, report
 
@@ -59,11 +59,7 @@ def _cycle(backend: str, k: int, close: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run and compile often, and print a table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.soak",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("soak", __doc__)
     parser.add_argument("--runs", type=int, default=100_000, help="of one compilation (default: %(default)s)")
     parser.add_argument(
         "--cycles", type=int, default=2_000, help="of compile, run and end (default: %(default)s)"

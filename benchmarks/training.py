@@ -9,7 +9,6 @@ MB: what these take at least in this order.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import gpunn
+from benchmarks.command import command
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.result import quotient
 from gpunn.cli.grid import ABSENT, Grid, number, report
@@ -133,11 +133,7 @@ def measure(batch: int, size: int, runs: int, device: str | None) -> tuple[str, 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each mini-batch and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.training",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("training", __doc__)
     parser.add_argument("--batch", nargs="+", type=int, default=[8], metavar="N")
     parser.add_argument("--size", type=int, default=224, metavar="N", help="height and width of the images")
     parser.add_argument("--runs", type=int, default=7, metavar="N", help="steps of each, in turn")

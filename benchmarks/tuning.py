@@ -9,7 +9,6 @@ the two take turns, now one first and now the other. Calls that are known are me
 
 from __future__ import annotations
 
-import argparse
 import re
 import statistics
 from collections import Counter
@@ -18,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import gpunn
+from benchmarks.command import command
 from benchmarks.networks import NETWORKS
 from benchmarks.preferences import BASE, Row
 from gpunn.bench.conditions import Conditions, load, load_text
@@ -96,11 +96,7 @@ def _loaded(name: str) -> gpunn.Model:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Tune and measure each model, and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tuning",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command("tuning", __doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="of the third table, or 0")
     parser.add_argument("--again", action="store_true", help="measure what is known, too")

@@ -10,17 +10,14 @@ import pytest
 
 import gpunn
 from tests.finetuning.models import two_layers
-from tests.resources import ROOT
-from tests.web_server import colours
+from tests.web_server import colours, demo
 
 FAST = "fast single answer"
 
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(ROOT / "demos")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that answer
-    return importlib.import_module("web_app")
+    return demo("web_app", monkeypatch)
 
 
 def test_what_was_taught_can_be_asked(app: ModuleType, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +11,12 @@ import pytest
 
 import gpunn
 from gpunn import vision
-from tests.resources import ROOT
-from tests.web_server import endless, noise
+from tests.web_server import demo, endless, noise
 
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(ROOT / "demos")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that answer
-    return importlib.import_module("web_answers")
+    return demo("web_answers", monkeypatch)
 
 
 def test_a_worker_answers_like_this_process(answers: ModuleType, tmp_path: Path) -> None:

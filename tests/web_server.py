@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from gpunn.types import DType, TensorType, float32
@@ -30,6 +33,13 @@ sys.argv.pop(0)
 sys.path.insert(0, os.path.dirname(sys.argv[0]))  # as where a program is run by its file
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+def demo(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import a module of demos/, which the processes that it starts find, too."""
+    monkeypatch.syspath_prepend(ROOT / "demos")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return importlib.import_module(name)
 
 
 @contextlib.contextmanager

@@ -16,16 +16,7 @@ from gpunn.cli.paths import files
 from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_profile
 from gpunn.cli.progress import progress_bars
-from gpunn.cli.show import (
-    AllColumns,
-    BackendName,
-    DeviceName,
-    ModelFile,
-    duration,
-    json_text,
-    plain,
-    stdout,
-)
+from gpunn.cli.show import AllColumns, BackendName, DeviceName, ModelFile, duration, json_text, plain, stdout
 from gpunn.cli.wrap import say
 from gpunn.comparison.inputs import file_source
 from gpunn.profiling import Profile

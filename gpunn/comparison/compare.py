@@ -16,14 +16,7 @@ from gpunn.comparison.case import SUFFIX, load_case, save_layer
 from gpunn.comparison.convert import Scale, photo_inputs, scales
 from gpunn.comparison.files import OtherFileSide
 from gpunn.comparison.findings import find
-from gpunn.comparison.inputs import (
-    Sample,
-    Source,
-    array_sample,
-    file_source,
-    random_photos,
-    random_source,
-)
+from gpunn.comparison.inputs import Sample, Source, array_sample, file_source, random_photos, random_source
 from gpunn.comparison.litert import RESOLVERS, LitertSide
 from gpunn.comparison.parts import exact_parts, joined, path
 from gpunn.comparison.result import Comparison, Inputs

@@ -6,13 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpunn import vision
-from gpunn.comparison.classes import (
-    TOP,
-    Accuracy,
-    AccuracyTally,
-    AgreementTally,
-    best_classes,
-)
+from gpunn.comparison.classes import TOP, Accuracy, AccuracyTally, AgreementTally, best_classes
 from gpunn.comparison.inputs import Sample
 from gpunn.comparison.metrics import Health, Tally, health
 from gpunn.comparison.result import Answer, OutputPair, Pair

@@ -34,12 +34,7 @@ from gpunn.importers.nnapi.codes import (
     SymmPerChannelQuantParams,
 )
 from gpunn.nnapi.compilation import Compilation
-from gpunn.nnapi.device import (
-    Support,
-    get_capabilities,
-    get_status,
-    get_supported_operations,
-)
+from gpunn.nnapi.device import Support, get_capabilities, get_status, get_supported_operations
 from gpunn.nnapi.execution import Event, Execution
 from gpunn.nnapi.listing import from_model
 from gpunn.nnapi.memory import PROT_NONE, PROT_READ, PROT_WRITE, Memory

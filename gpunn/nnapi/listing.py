@@ -13,12 +13,7 @@ from gpunn.errors import NnapiError, UnsupportedError
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.parts import expect_whole
 from gpunn.importers.common.node import RefusedError
-from gpunn.importers.nnapi.codes import (
-    FeatureLevelCode,
-    OperandCode,
-    OperandType,
-    SymmPerChannelQuantParams,
-)
+from gpunn.importers.nnapi.codes import FeatureLevelCode, OperandCode, OperandType, SymmPerChannelQuantParams
 from gpunn.importers.nnapi.listing import LISTERS, NO_SUCH, Listing, expect
 from gpunn.importers.nnapi.signature import FLOAT, Param, Signature
 from gpunn.importers.nnapi.table import OPERATIONS

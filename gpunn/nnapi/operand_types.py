@@ -6,11 +6,7 @@ import math
 import operator
 from dataclasses import replace
 
-from gpunn.importers.nnapi.codes import (
-    OperandCode,
-    OperandType,
-    SymmPerChannelQuantParams,
-)
+from gpunn.importers.nnapi.codes import OperandCode, OperandType, SymmPerChannelQuantParams
 from gpunn.nnapi.values import bad
 from gpunn.types import MAX_ELEMENTS, Shape
 

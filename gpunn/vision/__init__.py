@@ -13,15 +13,7 @@ from gpunn.vision.classes import (
     top_k,
     verdict,
 )
-from gpunn.vision.photos import (
-    MEAN,
-    STD,
-    PhotoInput,
-    mandatory,
-    photo_input,
-    preprocess,
-    scales_photos,
-)
+from gpunn.vision.photos import MEAN, STD, PhotoInput, mandatory, photo_input, preprocess, scales_photos
 from gpunn.vision.pictures import load_photo
 
 __all__ = [

@@ -19,17 +19,7 @@ from gpunn.nnapi import (
     PreferenceCode,
     ResultCode,
 )
-from tests.nnapi.builder import (
-    BAD_DATA,
-    BAD_STATE,
-    INT,
-    NULL,
-    compiled,
-    empty,
-    expect,
-    relu,
-    tensor,
-)
+from tests.nnapi.builder import BAD_DATA, BAD_STATE, INT, NULL, compiled, empty, expect, relu, tensor
 
 
 def test_a_compilation_needs_a_finished_valid_model() -> None:

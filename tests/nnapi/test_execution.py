@@ -8,27 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.nnapi import (
-    Compilation,
-    Execution,
-    Memory,
-    Model,
-    OperandCode,
-    OperandType,
-    OperationCode,
-)
-from tests.nnapi.builder import (
-    BAD_DATA,
-    BAD_STATE,
-    NULL,
-    X,
-    Y,
-    compiled,
-    empty,
-    expect,
-    relu,
-    tensor,
-)
+from gpunn.nnapi import Compilation, Execution, Memory, Model, OperandCode, OperandType, OperationCode
+from tests.nnapi.builder import BAD_DATA, BAD_STATE, NULL, X, Y, compiled, empty, expect, relu, tensor
 
 
 def check_answer(execution: Execution) -> None:

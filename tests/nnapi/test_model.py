@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.nnapi import (
-    Memory,
-    Model,
-    OperandCode,
-    OperandLifeTime,
-    OperandType,
-    OperationCode,
-)
+from gpunn.nnapi import Memory, Model, OperandCode, OperandLifeTime, OperandType, OperationCode
 from tests.nnapi.builder import (
     BAD_DATA,
     BAD_STATE,

@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 
 from gpunn.compilation.specialise import MAX_SPECIALISATIONS
-from gpunn.nnapi import (
-    Execution,
-    OperandCode,
-    OperandType,
-)
+from gpunn.nnapi import Execution, OperandCode, OperandType
 from tests.nnapi.builder import BAD_DATA, FLOAT, INT, X, compiled, empty, expect, relu, run, single, tensor
 
 

@@ -18,7 +18,8 @@ from tests.ops.harness import random
 from tests.ops.quantized import quantized, stored
 
 PLAIN = compiled.Loops(loops.finish, loops.requantize, loops.depthwise)
-CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
+CASES: list[Case] = [
     ("conv2d", (1, 3, 4, 3), (5, 1, 1, 3), {"activation": "relu6"}),
     ("conv2d", (2, 4, 3, 2), (3, 2, 2, 2), {"padding": "same"}),
     ("conv2d", (1, 2, 3, 2), (3, 1, 1, 2), {"activation": "tanh"}),  # no clamp: numpy computes it
@@ -42,10 +43,9 @@ def found(request: pytest.FixtureRequest) -> Iterator[compiled.Loops]:
         yield made
 
 
-@pytest.mark.parametrize(("op", "shape", "filter", "attrs"), CASES, ids=str)
-def test_reals_have_the_bits_of_the_reference(
-    op: str, shape: tuple[int, ...], filter: tuple[int, ...], attrs: dict[str, Any], found: compiled.Loops
-) -> None:
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reals_have_the_bits_of_the_reference(case: Case, found: compiled.Loops) -> None:
+    op, shape, filter, attrs = case
     weights, bias = random(1, *filter), random(2, filter[3] if op == "depthwise_conv2d" else filter[0])
     model = Model(op)
     x = model.input("x", float32(*shape))
@@ -61,16 +61,10 @@ def test_reals_have_the_bits_of_the_reference(
 
 
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
-@pytest.mark.parametrize(("op", "shape", "filter", "attrs"), CASES, ids=str)
-def test_stored_integers_have_the_bits_of_numpy(
-    op: str,
-    shape: tuple[int, ...],
-    filter: tuple[int, ...],
-    attrs: dict[str, Any],
-    dtype: DType,
-    found: compiled.Loops,
-) -> None:
-    attrs = {k: v for k, v in attrs.items() if v != "tanh"}
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_stored_integers_have_the_bits_of_numpy(case: Case, dtype: DType, found: compiled.Loops) -> None:
+    op, shape, filter, stated = case
+    attrs = {k: v for k, v in stated.items() if v != "tanh"}
     x, w = quantized(dtype, shape, 0.02, 5), quantized(dtype, filter, 0.01, 0 if dtype is DType.INT8 else 120)
     channels = filter[3] if op == "depthwise_conv2d" else filter[0]
     bias = np.random.default_rng(2).integers(-3000, 3000, channels).astype(np.int32)

@@ -16,16 +16,7 @@ from gpunn.passes import PIPELINE, optimise
 from gpunn.passes.layout import arrange
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests import evaluator
-from tests.passes.channels_first import (
-    FIRST,
-    LAST,
-    add,
-    constant,
-    conv,
-    detector,
-    gated,
-    residual,
-)
+from tests.passes.channels_first import FIRST, LAST, add, constant, conv, detector, gated, residual
 from tests.passes.same import ops, same
 
 LAYERS, TERMS = 10, 150  # of the networks in channels_first.py; of the longest sum in them

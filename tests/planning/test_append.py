@@ -13,14 +13,7 @@ from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.pointwise import Reach, Repeat
 from gpunn.types import DType, TensorType, float32
-from tests.planning.appending import (
-    add,
-    agree,
-    constant,
-    conv,
-    pooled,
-    whole,
-)
+from tests.planning.appending import add, agree, constant, conv, pooled, whole
 
 Build = Callable[[Model, Operand], Operand]
 

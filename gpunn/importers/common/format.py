@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.rewriting import NewLayer
+
+
+def later(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when the function is first called.
+
+    Readers, rules and schemas take longer to import than reading most models.
+    """
+    return lambda *arguments: getattr(import_module(module), name)(*arguments)
 
 
 @dataclass(frozen=True, slots=True)

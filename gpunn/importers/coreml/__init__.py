@@ -5,13 +5,11 @@ So are .mlpackage folders, which hold one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
-from gpunn.importers.common.format import Format
-from gpunn.importers.common.rewriting import NewLayer
+from gpunn.importers.common.format import Format, later
 from gpunn.importers.coreml.package import SUFFIX, model_in
 from gpunn.importers.coreml.wire import varint
 from gpunn.limits import Limits
@@ -40,27 +38,6 @@ def read(data: bytes, name: str, limits: Limits, custom: Mapping[str, CustomOper
     return read_model(data, name, limits, custom or {})
 
 
-def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Graph) -> bytes:
-    """Return the file with the constants of a graph; see rewriting.with_constants()."""
-    from gpunn.importers.coreml import rewriting
-
-    return rewriting.with_constants(data, name, options, graph)
-
-
-def with_classes(
-    data: bytes,
-    name: str,
-    options: Mapping[str, Any],
-    graph: Graph,
-    layer: NewLayer | None,
-    labels: Sequence[str],
-) -> bytes:
-    """Return the file of a classifier for other classes; see classes.with_classes()."""
-    from gpunn.importers.coreml import classes
-
-    return classes.with_classes(data, name, options, graph, layer, labels)
-
-
 FORMAT = Format(
     name="Core ML",
     suffixes=(".mlmodel",),
@@ -72,6 +49,6 @@ FORMAT = Format(
     folders=(SUFFIX,),
     file_in=model_in,
     options=("custom",),
-    with_constants=with_constants,
-    with_classes=with_classes,
+    with_constants=later("gpunn.importers.coreml.rewriting", "with_constants"),
+    with_classes=later("gpunn.importers.coreml.classes", "with_classes"),
 )

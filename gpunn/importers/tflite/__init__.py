@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from gpunn.custom import CustomOperator
 from gpunn.graph.graph import Graph
-from gpunn.importers.common.format import Format
-from gpunn.importers.common.rewriting import NewLayer
+from gpunn.importers.common.format import Format, later
 from gpunn.limits import Limits
 
 IDENTIFIER = b"TFL3"  # TensorFlow Lite schema, file_identifier
@@ -30,27 +28,6 @@ def read(data: bytes, name: str, limits: Limits, custom: Mapping[str, CustomOper
     return read_model(data, name, limits, custom or {})
 
 
-def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Graph) -> bytes:
-    """Return the file with the constants of a graph; see rewriting.with_constants()."""
-    from gpunn.importers.tflite import rewriting
-
-    return rewriting.with_constants(data, name, options, graph)
-
-
-def with_classes(
-    data: bytes,
-    name: str,
-    options: Mapping[str, Any],
-    graph: Graph,
-    layer: NewLayer | None,
-    labels: Sequence[str],
-) -> bytes:
-    """Return the file of a classifier for other classes; see classes.with_classes()."""
-    from gpunn.importers.tflite import classes
-
-    return classes.with_classes(data, name, options, graph, layer, labels)
-
-
 FORMAT = Format(
     name="TensorFlow Lite",
     suffixes=(".tflite",),
@@ -60,6 +37,6 @@ FORMAT = Format(
     mark=f"{IDENTIFIER.decode()!r} at byte 4",
     found=lambda data: repr(data[4:8]),
     options=("custom",),
-    with_constants=with_constants,
-    with_classes=with_classes,
+    with_constants=later("gpunn.importers.tflite.rewriting", "with_constants"),
+    with_classes=later("gpunn.importers.tflite.classes", "with_classes"),
 )

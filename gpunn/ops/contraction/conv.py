@@ -8,12 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gpunn.kernel import (
-    Candidate,
-    Kernel,
-    Unsupported,
-    fits_i32,
-)
+from gpunn.kernel import Candidate, Kernel, Unsupported, fits_i32
 from gpunn.ops.accuracy import Accuracy, filter_terms, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
@@ -29,25 +24,13 @@ from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.prepared import constants_only, matrix_of, prepared
-from gpunn.ops.contraction.product_kernel import (
-    Form,
-    one_by_one,
-    product_kernels,
-)
+from gpunn.ops.contraction.product_kernel import Form, one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
 from gpunn.ops.kernels.tiling import ROWS
-from gpunn.ops.kernels.window import (
-    Padding,
-    Pair,
-    Window,
-    by_rows,
-    check_window,
-    resolve,
-    window_params,
-)
+from gpunn.ops.kernels.window import Padding, Pair, Window, by_rows, check_window, resolve, window_params
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
 

@@ -32,14 +32,7 @@ from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import Box, real_sums
-from gpunn.ops.kernels.window import (
-    Padding,
-    Pair,
-    Window,
-    check_window,
-    resolve,
-    window_params,
-)
+from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
 

@@ -82,7 +82,10 @@ def pack_cells(filter: Array, edge: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """A call in tiles of edge x edge pixels."""
+    """A call in tiles of edge x edge pixels.
+
+    Tiles at the right and the lower end of an image may be idle in part.
+    """
 
     call: Call
     edge: int

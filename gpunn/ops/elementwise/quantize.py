@@ -16,13 +16,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_float, expect_int
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point import affine
-from gpunn.ops.fixed_point.affine import (
-    LIMITS,
-    quantize_multiplier,
-    rescale,
-    scale_of,
-    store,
-)
+from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale, scale_of, store
 from gpunn.ops.fixed_point.tables import every_value, last_entry, read_table, table_kernel
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, Quantization, TensorType

@@ -17,10 +17,7 @@ from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float
 from gpunn.ops.elementwise import gradients
 from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point.affine import CLAMPS, fixed_output
-from gpunn.ops.fixed_point.tables import (
-    real_table,
-    table_facet,
-)
+from gpunn.ops.fixed_point.tables import real_table, table_facet
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.types import Array, DType, TensorType
 

@@ -10,25 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gpunn.kernel import (
-    Function,
-    Kernel,
-    Read,
-    Rows,
-    number_param,
-    size_of,
-    vec_width,
-)
+from gpunn.kernel import Function, Kernel, Read, Rows, number_param, size_of, vec_width
 from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.axes import ALONG_AXIS, Axes, alike, blocks
 from gpunn.ops.call import Call
-from gpunn.ops.check import (
-    QUANTIZED,
-    expect_int,
-    expect_ints,
-    expect_pairs,
-    expect_value,
-)
+from gpunn.ops.check import QUANTIZED, expect_int, expect_ints, expect_pairs, expect_value
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table

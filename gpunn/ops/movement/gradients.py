@@ -8,15 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpunn.ops.check import expect_pairs
-from gpunn.ops.gradient import (
-    Backward,
-    Gradient,
-    Symbol,
-    by_operand,
-    every_operand,
-    passed,
-    same_elements,
-)
+from gpunn.ops.gradient import Backward, Gradient, Symbol, by_operand, every_operand, passed, same_elements
 from gpunn.types import Shape
 
 Pairs = Sequence[tuple[int, int]]

@@ -14,15 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import (
-    Function,
-    Kernel,
-    Loop,
-    Read,
-    Write,
-    ceil_div,
-    halving,
-)
+from gpunn.kernel import Function, Kernel, Loop, Read, Write, ceil_div, halving
 from gpunn.ops.accuracy import matrix_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised

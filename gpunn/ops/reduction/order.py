@@ -29,14 +29,7 @@ from gpunn.kernel import (
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
-from gpunn.ops.check import (
-    NUMBERS,
-    SMALL,
-    expect_dtype,
-    expect_entries,
-    expect_int,
-    expect_unquantised,
-)
+from gpunn.ops.check import NUMBERS, SMALL, expect_dtype, expect_entries, expect_int, expect_unquantised
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
 from gpunn.ops.op import Op, op

@@ -16,16 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import (
-    Function,
-    Kernel,
-    Read,
-    Unsupported,
-    Write,
-    fits_i32,
-    keep_nan,
-    vec_width,
-)
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, keep_nan, vec_width
 from gpunn.ops.accuracy import BASIC, Accuracy, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call

@@ -25,12 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import (
-    Kernels,
-    Unsupported,
-    keep_nan,
-    size_of,
-)
+from gpunn.kernel import Kernels, Unsupported, keep_nan, size_of
 from gpunn.ops.accuracy import BASIC, PROMISE, Accuracy, sums
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import Axes, Space, each_axis, without

@@ -6,16 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpunn.kernel import (
-    Function,
-    Kernel,
-    Read,
-    Unsupported,
-    Write,
-    fits_i32,
-    flat_threads,
-    vec_width,
-)
+from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, flat_threads, vec_width
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype

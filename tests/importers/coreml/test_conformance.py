@@ -6,13 +6,7 @@ import pytest
 
 import gpunn
 from gpunn.importers.coreml.reader import LAYER_TYPES
-from tests.importers.coreml.conformance import (
-    cases,
-    compared,
-    covered,
-    loader,
-    run,
-)
+from tests.importers.coreml.conformance import cases, compared, covered, loader, run
 
 GROUPS = (*sorted(LAYER_TYPES), "classifier", "composite", "optional_input", "preprocessing", "regressor")
 

@@ -169,7 +169,8 @@ def test_transposed_convolution_has_the_bits_of_litert(bias: Any) -> None:
 
 
 # Operations that may differ from LiteRT by a step, each with its reason.
-NEAR: list[tuple[str, Sequence[Array | TensorType], TensorType, Mapping[str, Any], int]] = [
+Near = tuple[str, Sequence[Array | TensorType], TensorType, Mapping[str, Any], int]
+NEAR: list[Near] = [
     # If all scales are powers of two, LiteRT rounds the operand of the smaller scale first.
     *(
         (name, [int16(2, 50, scale=2**-12), int16(2, 50, scale=2**-14)], int16(2, 50, scale=2**-12), {}, 1)
@@ -184,14 +185,9 @@ NEAR: list[tuple[str, Sequence[Array | TensorType], TensorType, Mapping[str, Any
 ]
 
 
-@pytest.mark.parametrize(("operator", "inputs", "result", "options", "steps"), NEAR)
-def test_steps_from_litert(
-    operator: str,
-    inputs: Sequence[Array | TensorType],
-    result: TensorType,
-    options: Mapping[str, Any],
-    steps: int,
-) -> None:
+@pytest.mark.parametrize("case", NEAR, ids=lambda case: case[0])
+def test_steps_from_litert(case: Near) -> None:
+    operator, inputs, result, options, steps = case
     assert compare(operator, inputs, result, options) <= steps
 
 

@@ -14,16 +14,7 @@ import numpy as np
 import tflite as schema
 
 from gpunn.graph.operation import Operand
-from gpunn.importers.common.answers import (
-    PREVIOUS,
-    Known,
-    Result,
-    Step,
-    StepList,
-    Steps,
-    at_once,
-    constant,
-)
+from gpunn.importers.common.answers import PREVIOUS, Known, Result, Step, StepList, Steps, at_once, constant
 from gpunn.importers.common.node import RefusedError
 from gpunn.importers.tflite.node import Node, symmetric
 from gpunn.importers.tflite.rules.blocks import block_reals
