@@ -42,10 +42,11 @@ def load() -> Loops | None:
         return None
     try:
         import numba
-        from numba import types
     except ImportError as error:  # numba refuses versions of numpy that it does not know
         warnings.warn(f"numba cannot be used, so loops run in numpy: {error}", RuntimeWarning, stacklevel=2)
         return None
+
+    types: Any = numba.types  # parts of it have no annotations
 
     def given(dtype: Any, rank: int = 1) -> Any:
         return types.Array(dtype, rank, "C", readonly=True)
