@@ -5,6 +5,7 @@ A child has only the thread that forked. A lock that another thread held then wo
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import weakref
@@ -29,6 +30,19 @@ def lock() -> threading.RLock:
 def free(held: Any) -> None:
     """Free a lock in a child process, whoever held it; threading does so with its own locks."""
     held._at_fork_reinit()
+
+
+def exit_without_handlers() -> None:
+    """Have this process, a child, end without the exit handlers that C libraries of its parent registered.
+
+    Mesa's handler takes locks of its driver's threads and signals to them. The child does not have these
+    threads, and waits for ever if one of them was about to wake up at the fork. Python's own handlers have
+    run by then. Only glibc has on_exit(), which tells the handler the exit status; elsewhere nothing changes.
+    """
+    libc = ctypes.CDLL(None)
+    on_exit = getattr(libc, "on_exit", None)
+    if on_exit is not None:
+        on_exit(libc._exit, None)  # it comes first: handlers run in reverse order
 
 
 def _renew() -> None:

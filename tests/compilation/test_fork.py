@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -112,6 +113,22 @@ def test_a_child_may_drop_what_the_parent_has_on_the_gpu(gpu: str) -> None:
             gc.collect()
 
         forked(child)
+        """
+    )
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has on_exit()")
+def test_a_child_does_not_run_exit_handlers_of_drivers(gpu: str) -> None:
+    """Mesa's handler, here one that always waits, would wait for threads of the driver."""
+    run_parent(
+        """
+        import ctypes
+        libc = ctypes.CDLL(None)
+        compiled = model().compile("webgpu")
+        libc.on_exit(libc.pause, None)
+        forked(lambda: None)
+        assert compiled(ONES).tolist() == [1] * 4
+        os._exit(0)
         """
     )
 

@@ -17,7 +17,7 @@ from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from gpunn.backends.adapter import SOFTWARE, DeviceInfo, matches, rank
 from gpunn.backends.base import DeviceMemory
-from gpunn.backends.fork import free, in_child
+from gpunn.backends.fork import exit_without_handlers, free, in_child
 from gpunn.backends.interrupt import driver_lock, holding
 from gpunn.backends.webgpu.memory import Allocator, ConstantStore, Reclaimer
 from gpunn.backends.webgpu.native import abandon_objects, subgroup_sizes
@@ -54,6 +54,7 @@ class _Drivers:
         self.forked = self.asked
         if self.forked:
             abandon_objects()
+            exit_without_handlers()
 
 
 _drivers = _Drivers()
