@@ -20,7 +20,7 @@ __all__ = ["gate"]
 
 ONES = np.ones(4, np.float32)
 ENDLESS = ONES * 0
-SOON = 10.0  # seconds in which everything here ends, on a busy machine, too
+SOON = 60.0  # seconds in which everything here ends, on a busy machine, too
 
 
 def in_time(began: float) -> bool:

@@ -101,13 +101,13 @@ AGES = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCh
 
 def survives(file: bytes) -> None:
     """Read and optimise; either a model results, or a gpunn error of one line."""
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         optimise(load(file))
     except GpunnError as error:
         assert "\n" not in str(error)
         assert len(str(error)) < 20_000
-    assert time.perf_counter() - start < LIMIT_SECONDS
+    assert time.process_time() - start < LIMIT_SECONDS
 
 
 def test_the_samples_are_sound() -> None:
