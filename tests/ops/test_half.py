@@ -174,14 +174,17 @@ CASES: list[Case] = [
     ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
-# Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py), or for those with
-# subgroups, which have the filter gradients and products of CASES. A bundle has the bodies of its dispatches.
+# Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py and
+# test_loops_in_parts.py), or for those with subgroups, which have the filter gradients and products of CASES.
+# A bundle has the bodies of its dispatches.
 OTHER_BODIES = {
     "bundle",
     "check_ranges",
     "conv2d_filter_subgroup",
+    "cumsum_along_part",
     "cumsum_part",
     "dequantize_axis",
+    "embedding_sums_part",
     "find_rows",
     "integer_product",
     "integer_row",

@@ -32,6 +32,7 @@ from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
+from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
@@ -84,7 +85,7 @@ def _stored_as_summed(kernel: Kernel) -> Kernel:
 
 def _boxes(call: Call) -> list[Box]:
     """Return the parts of the sums of _real_kernel()."""
-    return boxes((_depth(call),), call.device.max_loop_iterations)
+    return boxes((_depth(call),), most_iterations(call))
 
 
 def _real_kernel(call: Call) -> Kernel:

@@ -23,6 +23,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.contraction.depthwise_strip import Strip, strip_of
 from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, rescaling
+from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, real_sums
 from gpunn.ops.kernels.window import Window, window_params
@@ -52,7 +53,7 @@ def _kernels(call: Call, window: Window, complete: Complete) -> Iterator[Candida
         raise Unsupported("more elements than the shaders can count")
 
     def rows() -> Candidate:
-        parts = boxes(window.size, call.device.max_loop_iterations)
+        parts = boxes(window.size, most_iterations(call))
         return Candidate(complete(_row_kernel(call, window), parts), f"{_COLUMNS} pixels of a row")
 
     batch, channels = call.y.shape[0], call.y.shape[3]

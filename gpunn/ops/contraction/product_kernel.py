@@ -36,13 +36,13 @@ from gpunn.ops.contraction.product_rescaling import (
     Rescaling,
     Rounding,
     Steps,
-    finish_int64,
     rescaling,
 )
+from gpunn.ops.contraction.wide_sums import keep_words, most_iterations, reach, widen
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
-from gpunn.ops.fixed_point.affine import LIMITS, short_multiplier, wrap32
-from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, chained
+from gpunn.ops.fixed_point.affine import wrap32
+from gpunn.ops.kernels.chain import NO_LOOPS, Box, boxes, chained, keeping
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import Pair, Window, window_iterations, window_params
 from gpunn.types import Array, DType, TensorType
@@ -99,7 +99,7 @@ class Form:
 
     def boxes(self, call: Call) -> list[Box]:
         """Return the parts of the sums of one_by_one()."""
-        return boxes((*self.window.size, self.depth), call.device.max_loop_iterations)
+        return boxes((*self.window.size, self.depth), most_iterations(call))
 
 
 def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Candidate]:
@@ -115,7 +115,7 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
         if call.x.dtype in MIXED:
             yield Candidate([_by_words(call, form, how)], "words of 4 input channels")
             reason = "one value at a time"
-        elif call.input(1).dtype in MIXED and 255 * _reach(call.input(1), how.zero_w) * terms < 2**31:
+        elif call.input(1).dtype in MIXED and 255 * reach(call.input(1), how.zero_w) * terms < 2**31:
             yield Candidate(_by_planes(call, form, how, terms), "upper and lower bytes")
             reason = "one value at a time"
     kernels = of_integers(call, one_by_one(call, form, reason), terms, how, form.boxes(call))
@@ -245,57 +245,12 @@ def of_integers(
         libraries=("requantize", *(name for name in real.libraries if name == "chain")),
         reason=f"integers: {real.reason}",
     )
+    sums = TensorType(DType.INT32, call.y.shape)
+    sums = TensorType(DType.INT32, call.y.shape)
     if how.steps is Steps.TWICE:
-        return chained(kernel, TensorType(DType.INT32, call.y.shape), parts, {"finish": AS_SUMMED})
-    widened = _widened(call, kernel, how, terms)
-    if len(parts) > 1:
-        raise Unsupported(f"sums of {terms} products of 16 bits are too long for the loops of the device")
-    (part,) = parts
-    return [replace(widened, params={**widened.params, **part.params}, loop_iterations=part.iterations)]
-
-
-def _widened(call: Call, kernel: Kernel, how: Rescaling, terms: int) -> Kernel:
-    """Make a kernel of of_integers() with sums of 64 bits."""
-    x, w, bias, scales = kernel.reads
-    if call.has(2):
-        if not call.constant[2]:
-            raise Unsupported("a bias of int64 is computed")
-        bias = replace(bias, pack=Pack(pack_halves), dtype=DType.INT32)
-    if how.steps is Steps.SHORT:
-        how = replace(how, multiplier=short_multiplier(how.multiplier))
-    split = _split(call, how, terms)
-    return replace(
-        kernel,
-        reads=(x, w, bias, replace(scales, value=how.table())),
-        constants={**kernel.constants, "SPLIT": split},
-        functions={
-            "finish": finish_int64(how.steps),
-            "above": Function(("product",), f"product >> {split}u"),
-        },
-        libraries=("requantize_int64",),
-    )
-
-
-def _split(call: Call, how: Rescaling, terms: int) -> int:
-    """Return where products are cut in two, so that neither sum leaves 32 bits; raise Unsupported if none
-    works.
-    """
-    largest = _reach(call.x, how.zero_x) * _reach(call.input(1), how.zero_w)
-    split = largest.bit_length() // 2
-    if largest >= 2**31 or terms * max(2**split, (largest >> split) + 1) >= 2**31:
-        raise Unsupported(f"parts of {terms} products of up to {largest} may not fit 32 bits")
-    return split
-
-
-def _reach(type: TensorType, zero: int) -> int:
-    """Return the largest magnitude of a stored value without its zero point."""
-    low, high = LIMITS[type.dtype]
-    return max(high - zero, zero - low)
-
-
-def pack_halves(values: Array) -> Array:
-    """Pack int64 as int32: all lower words, then all upper ones."""
-    return np.ascontiguousarray(values.astype("<i8").view("<i4").reshape(-1, 2).T)
+        return chained(kernel, keeping(kernel, {"y": sums}, {"finish": AS_SUMMED}), parts)
+    widened = widen(call, kernel, how, terms if len(parts) == 1 else max(part.terms for part in parts))
+    return chained(widened, keep_words(widened, sums), parts)
 
 
 def one_by_one(call: Call, form: Form, reason: str) -> Kernel:

@@ -35,10 +35,10 @@ class Steps(Enum):
 
 def finish_int64(steps: Steps) -> Function:
     """Return FINISH for a sum of 64 bits, in parts: lib/requantize_int64.wgsl."""
+    sum = "i64_add(whole(low, high, lower, upper), I64(u32(bias_low), u32(bias_high)))"
     return Function(
-        ("low", "high", "bias_low", "bias_high", "multiplier", "shift"),
-        f"clamp({steps.value}(whole(low, high, bias_low, bias_high), multiplier, shift),"
-        " p.bounds.x, p.bounds.y) + p.zeros.z",
+        ("low", "high", "bias_low", "bias_high", "lower", "upper", "multiplier", "shift"),
+        f"clamp({steps.value}({sum}, multiplier, shift), p.bounds.x, p.bounds.y) + p.zeros.z",
     )
 
 

@@ -17,7 +17,6 @@ from gpunn.kernel import (
     ceil_div,
     fits_i32,
     flat_threads,
-    spans,
     vec_width,
 )
 from gpunn.ops.accuracy import filter_terms, sums
@@ -29,9 +28,10 @@ from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_kernel import centre_filter, of_integers
 from gpunn.ops.contraction.product_rescaling import Rounding, eights, rescaling
+from gpunn.ops.contraction.wide_sums import most_iterations
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter, by_groups
-from gpunn.ops.kernels.chain import Box, real_sums
+from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, TensorType
@@ -83,14 +83,8 @@ def _kernels(call: Call) -> list[Kernel]:
 
 
 def _boxes(call: Call) -> list[Box]:
-    """Return the parts of the sums of _kernel(): whole windows of a part of the channels."""
-    rows, columns = map(range, _window(call).size)
-    none, one = (Box((rows, columns, range(n))).iterations for n in (0, 1))
-    most, depth = call.device.max_loop_iterations, call.x.shape[3]
-    channels = depth if most is None else (most - none) // max(one - none, 1)
-    if channels < 1:
-        raise Unsupported(f"{one} loop iterations for a channel are over the device's limit of {most}")
-    return [Box((rows, columns, span)) for span in spans(depth, channels)]
+    """Return the parts of the sums of _kernel()."""
+    return boxes((*_window(call).size, call.x.shape[3]), most_iterations(call))
 
 
 def _kernel(call: Call) -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from gpunn.ops.guard import Guard
 from gpunn.ops.indexing import gradients
 from gpunn.ops.indexing.gather import rows_kernel
 from gpunn.ops.kernels.by_row import SEARCH, Updates
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.strides import dense
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
@@ -105,10 +107,12 @@ def _sparse_kernels(call: Call) -> list[Kernel]:
         params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
         constants={"COMBINER": COMBINERS.index(call["combiner"])},
         lanes=lanes,
-        loop_iterations=updates.count + SEARCH,
         reason=updates.reason,
     )
-    return [*kernels, sums]
+    limit, type = call.device.max_loop_iterations, TensorType(DType.FLOAT32, call.y.shape)
+    kept = replace(keeping(sums, {"y": type, "y_divisor": type}, {}), body="embedding_sums_part")
+    chain = chained(sums, kept, boxes((updates.count,), None if limit is None else limit - SEARCH))
+    return [*kernels, *(replace(part, loop_iterations=part.loop_iterations + SEARCH) for part in chain)]
 
 
 def _sparse_places(call: Call) -> list[range]:

@@ -6,6 +6,7 @@ results have the bits of one dispatch. The other half is shaders/lib/chain.wgsl.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,11 @@ class Box:
             return 0
         outermost, *others = map(len, self.ranges)
         return nested(ceil_div(outermost, self.share), *others).iterations
+
+    @property
+    def terms(self) -> int:
+        """Count the terms of a sum that lie in the box."""
+        return math.prod(map(len, self.ranges))
 
     @property
     def params(self) -> dict[str, Param]:
@@ -74,37 +80,58 @@ def _boxes(outer: Box, size: tuple[int, ...], most: int) -> Iterator[Box]:
         raise Unsupported(f"{one} loop iterations for a single term are over the device's limit of {most}")
 
 
-def chained(
-    kernel: Kernel, sums: TensorType, parts: Sequence[Box], as_summed: Mapping[str, Function]
-) -> list[Kernel]:
-    """Make the kernels that add up the terms of each part, of one that adds up all.
+def keeping(
+    kernel: Kernel,
+    types: Mapping[str, TensorType],
+    functions: Mapping[str, Function],
+    libraries: Sequence[str] | None = None,
+) -> Kernel:
+    """Make the kernel of all parts but the last, of one that adds up all terms; it stores sums as they are.
 
-    Its body begins with resume(sum, before), where operand `before` has the sums so far, of type `sums`.
-    Instead of a sum it may be anything that is combined term by term.
-    `as_summed`: the functions with which it stores sums as they are.
+    types: of the tensors of sums, by the names that its body stores them by. functions, libraries: in place
+    of those of the kernel.
     """
     (write,) = kernel.writes
+    return replace(
+        kernel,
+        writes=tuple(Write(name, Scratch(type), write.width) for name, type in types.items()),
+        functions=functions,
+        libraries=kernel.libraries if libraries is None else tuple(libraries),
+    )
+
+
+def chained(kernel: Kernel, part: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
+    """Make the kernels that add up the terms of each box, of one that adds up all.
+
+    part: the kernel as keeping() makes it. A tensor of sums that it stores as y is operand `before` of the
+    next kernel, one that it stores as y_NAME is before_NAME; in the first kernel they are absent. Bodies
+    begin with resume(sum, before), the sum or what is before. Instead of a sum it may be anything that is
+    combined term by term.
+    """
     kernels: list[Kernel] = []
-    before: Scratch | None = None
-    for part in parts:
-        last = part is parts[-1]
-        after = Scratch(sums)
-        resume = Function(("sum", "before"), "sum" if before is None else "before")
+    before: dict[str, Scratch] = {}
+    for box in boxes:
+        last = box is boxes[-1]
+        after = {w.name: Scratch(w.output.type) for w in part.writes if isinstance(w.output, Scratch)}
+        names = [(f"before{name.removeprefix('y')}", name) for name in after]
+        sums = (Read(read, before.get(name), width=kernel.lanes) for read, name in names)
+        resume = Function(("sum", "before"), "before" if before else "sum")
+        made = kernel if last else part
         kernels.append(
             replace(
-                kernel,
-                reads=(*kernel.reads, Read("before", before, width=kernel.lanes)),
-                writes=(write if last else Write(output=after, width=write.width),),
-                params={**kernel.params, **part.params},
-                functions={**(kernel.functions if last else as_summed), "resume": resume},
-                loop_iterations=part.iterations,
-                reason=kernel.reason + (f", terms in {len(parts)} parts" if len(parts) > 1 else ""),
+                made,
+                reads=(*made.reads, *sums),
+                writes=made.writes if last else tuple(replace(w, output=after[w.name]) for w in made.writes),
+                params={**made.params, **box.params},
+                functions={**made.functions, "resume": resume},
+                loop_iterations=box.iterations,
+                reason=kernel.reason + (f", terms in {len(boxes)} parts" if len(boxes) > 1 else ""),
             )
         )
         before = after
     return kernels
 
 
-def real_sums(call: Call, kernel: Kernel, parts: Sequence[Box]) -> list[Kernel]:
+def real_sums(call: Call, kernel: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
     """Chain a kernel whose sums are those of reals."""
-    return chained(kernel, TensorType(DType.FLOAT32, call.y.shape), parts, {})
+    return chained(kernel, keeping(kernel, {"y": TensorType(DType.FLOAT32, call.y.shape)}, {}), boxes)

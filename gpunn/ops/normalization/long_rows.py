@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpunn.kernel import Kernel, Read, Scratch, Write, flat_threads
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
-from gpunn.ops.kernels.chain import boxes, chained
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.types import DType, TensorType
 
@@ -26,7 +26,7 @@ def long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int) 
             writes=(Write(output=to),),
             constants={**group.constants, "LARGEST": largest},
         )
-        return chained(part, row, parts, kernel.functions)
+        return chained(part, keeping(part, {"y": row}, kernel.functions), parts)
 
     finish = replace(
         kernel,

@@ -25,6 +25,7 @@ from gpunn.ops.axes import ALONG_AXIS
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
 from gpunn.ops.normalization.long_rows import long_rows
@@ -234,14 +235,14 @@ def _infer_local_response(call: Call) -> TensorType:
     return x
 
 
-def _local_response_kernel(call: Call) -> Kernel:
+def _local_response_kernels(call: Call) -> list[Kernel]:
     shape, beta = call.x.shape, float(call["beta"])
     axis = call.axis(call["axis"], len(shape))
     inner = size_of(shape[axis + 1 :])
     lanes = vec_width(inner)
     count = call.x.size // lanes
     radius = min(call["radius"], shape[axis])
-    return Kernel(
+    kernel = Kernel(
         body="local_response",
         threads=flat_threads(count),
         workgroup=(64, 1, 1),
@@ -257,10 +258,13 @@ def _local_response_kernel(call: Call) -> Kernel:
             "beta": beta,
             "below": (-1.0) ** beta if beta.is_integer() else float("nan"),
         },
+        functions={"finish": Function(("x", "sum"), "normalised(x, sum)")},
         lanes=lanes,
-        loop_iterations=min(2 * radius + 1, shape[axis]),
         reason="element by element",
     )
+    neighbours = boxes((min(2 * radius + 1, shape[axis]),), call.device.max_loop_iterations)
+    sums, as_summed = TensorType(DType.FLOAT32, call.y.shape), Function(("x", "sum"), "sum")
+    return chained(kernel, keeping(kernel, {"y": sums}, {"finish": as_summed}), neighbours)
 
 
 def _local_response_error(evaluation: Evaluation) -> Array:
@@ -273,7 +277,7 @@ def _local_response_error(evaluation: Evaluation) -> Array:
 
 @op(
     _infer_local_response,
-    _local_response_kernel,
+    _local_response_kernels,
     precise=True,
     unbounded=True,
     algebra=Algebra(axes=ALONG_AXIS),

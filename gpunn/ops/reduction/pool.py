@@ -23,7 +23,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, store
-from gpunn.ops.kernels.chain import boxes, chained
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.ops.kernels.tiling import shares
 from gpunn.ops.kernels.window import (
@@ -171,7 +171,7 @@ def _pool_kernels(call: Call, pool: Pool, apply: dict[str, Function], partial: D
     )
     parts = boxes(window.size, call.device.max_loop_iterations, group.size)
     as_combined = {**functions, "finish": Function(("s", "n"), "s")}
-    return chained(kernel, TensorType(partial, call.y.shape), parts, as_combined)
+    return chained(kernel, keeping(kernel, {"y": TensorType(partial, call.y.shape)}, as_combined), parts)
 
 
 def _integer_bounds(call: Call) -> tuple[int, int]:

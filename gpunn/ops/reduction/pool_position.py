@@ -8,8 +8,9 @@ from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_thread
 from gpunn.ops.accuracy import BASIC
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, SMALL, expect_dtype, expect_ints, expect_unquantised
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.sort import ordering
-from gpunn.ops.kernels.window import Padding, Pair, resolve, tap, window_iterations, window_params
+from gpunn.ops.kernels.window import Padding, Pair, resolve, tap, window_params
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction.gradients import unpool
 from gpunn.ops.reduction.pool import pool_window
@@ -22,26 +23,27 @@ def _infer_position(call: Call) -> TensorType:
     return TensorType(DType.INT32, (x.shape[0], *window.out, x.shape[3]))
 
 
-def _position_kernel(call: Call) -> Kernel:
+def _position_kernels(call: Call) -> list[Kernel]:
     window = pool_window(call)
     _, height, width, channels = call.x.shape
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
-    return Kernel(
+    kernel = Kernel(
         body="arg_max_pool2d",
         threads=flat_threads(call.y.size),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
         params={**window_params(window, height, width), "C": channels, "count": call.y.size},
         **ordering(call.x.dtype, 1),
-        loop_iterations=window_iterations(window),
         reason="one invocation for each window and channel",
     )
+    parts = boxes(window.size, call.device.max_loop_iterations)
+    return chained(kernel, keeping(kernel, {"y": call.y}, kernel.functions), parts)
 
 
 @op(
     _infer_position,
-    _position_kernel,
+    _position_kernels,
     raw=True,
     unbounded=True,
     flops=lambda call: call.y.size * int(np.prod(call["size"])),

@@ -69,12 +69,12 @@ def _in_parts(call: Call, kernel: Kernel, rows: int, length: int) -> list[Kernel
         kernels.append(
             replace(
                 kernel,
-                body="cumsum_part",
+                body=f"{kernel.body}_part",
                 reads=(*kernel.reads, Read("before", before)),
                 writes=(*kernel.writes, Write("after", after)),
                 params={**kernel.params, "first": span.start, "end": span.stop},
                 loop_iterations=len(span),
-                reason="one invocation per row, for a part of its elements",
+                reason=f"{kernel.reason}, for a part of its elements",
             )
         )
         before = after
@@ -99,17 +99,18 @@ def _kernel(call: Call) -> Kernels:
         axis = call.axis(call["axis"], call.x.rank)
         inner = size_of(call.x.shape[axis + 1 :])
         whole = replace(kernel, params={"count": rows[0], "length": lengths[0], "inner": inner})
-        limit = call.device.max_loop_iterations
-        divided = limit is not None and lengths[0] > limit
-        return _in_parts(call, whole, rows[0], lengths[0]) if divided else whole
-    axes = np.array([*zip(rows, lengths, dense(lengths), strict=True)], np.int32)
-    return replace(
-        kernel,
-        body="cumsum_along",
-        reads=(Read("x", 0), Read("along", 1), Read("axis", None, value=axes)),
-        params={"count": max(rows), "axes": len(axes)},
-        reason="one invocation per row of the axis that a value names",
-    )
+    else:
+        axes = np.array([*zip(rows, lengths, dense(lengths), strict=True)], np.int32)
+        whole = replace(
+            kernel,
+            body="cumsum_along",
+            reads=(Read("x", 0), Read("along", 1), Read("axis", None, value=axes)),
+            params={"count": max(rows), "length": max(lengths), "axes": len(axes)},
+            reason="one invocation per row of the axis that a value names",
+        )
+    limit = call.device.max_loop_iterations
+    divided = limit is not None and max(lengths) > limit
+    return _in_parts(call, whole, max(rows), max(lengths)) if divided else whole
 
 
 @op(

@@ -10,7 +10,7 @@ import pytest
 from gpunn.errors import ModelError
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType
-from tests.ops.harness import check, model_of, over_loop_limit, random, reference, type_of
+from tests.ops.harness import check, model_of, random, reference, type_of
 from tests.tflite_builder import litert_run, single_op
 
 EXACT: dict[str, Any] = {"atol": 0, "rtol": 0}
@@ -69,10 +69,10 @@ def test_sparse(
     assert y.shape == (*shape[:-1], *item)
 
 
-def test_too_many_ids_for_one_invocation_run_on_the_host(backend: str) -> None:
+def test_more_ids_than_lavapipe_adds_up_at_once(backend: str) -> None:
     inputs = [*sparse(0, (1, 70_000), 65_000, 2), random(1, 2, 1)]
-    host, close = over_loop_limit(backend), {"rtol": 65_000 * 2.0**-24}
-    check("embedding_lookup_sparse", inputs, {"shape": (1, 70_000)}, backend=backend, host=host, **close)
+    attrs = {"shape": (1, 70_000)}
+    check("embedding_lookup_sparse", inputs, attrs, backend=backend, rtol=65_000 * 2.0**-24)
 
 
 @pytest.mark.parametrize("combiner", COMBINERS)

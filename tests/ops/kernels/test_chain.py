@@ -54,6 +54,7 @@ REALS: list[tuple[str, Sequence[tuple[int, ...]], Mapping[str, Any], Sequence[in
         (1, 2),
         60,
     ),
+    ("transpose_conv2d", [(1, 3, 3, 6), (4, 5, 7, 6)], {"size": (13, 11), "stride": (4, 2)}, (1,), 16),
     ("conv3d", [(1, 4, 5, 6, 7), (2, 3, 2, 7, 5), (5,)], {"padding": "same"}, (), 25),
     ("conv3d", [(2, 4, 3, 3, 8), (2, 2, 2, 4, 8)], {"groups": 2, "activation": "tanh"}, (1,), 25),
 ]
@@ -123,6 +124,56 @@ def test_sums_of_integers(
         )
         values.append(np.random.default_rng(3).integers(-9000, 9000, shapes[2], dtype=np.int32))
     check_integer(op, values, types, attrs, Quantization((9.0,), (4,)), constants, backend=gpu)
+
+
+Case = tuple[str, Sequence[tuple[int, ...]], Mapping[str, Any], Sequence[int], int]
+# Sums of 64 bits: the same.
+WIDE: list[Case] = [
+    ("conv2d", [(2, 5, 6, 6), (3, 3, 2, 6), (3,)], SAME, (2,), 30),
+    ("conv2d", [(1, 5, 6, 9), (3, 3, 3, 3)], {"stride": (2, 1)}, (1,), 11),
+    ("depthwise_conv2d", [(1, 7, 9, 4), (1, 5, 4, 4), (4,)], SAME, (1, 2), 13),
+    ("fully_connected", [(3, 41), (5, 41), (5,)], {}, (2,), 20),
+    ("batch_matmul", [(2, 5, 33), (2, 33, 8)], {}, (), 12),
+    ("transpose_conv2d", [(2, 3, 4, 3), (4, 3, 5, 3)], {"size": (7, 11), "stride": (2, 2)}, (1,), 17),
+]
+
+
+@pytest.mark.parametrize("case", WIDE, ids=[case[0] for case in WIDE])
+def test_sums_of_64_bits(case: Case, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, shapes, attrs, constants, most = case
+    limit_device(monkeypatch, max_loop_iterations=most)
+    x, w = quantized(DType.INT16, shapes[0], 0.1), quantized(DType.INT8, shapes[1], 0.2)
+    types, values = [x, w], [stored(1, x), stored(2, w)]
+    if len(shapes) > 2:
+        types.append(TensorType(DType.INT64, shapes[2]))
+        values.append(np.random.default_rng(3).integers(-(10**10), 10**10, shapes[2]))
+    y = Quantization((1e4 if len(shapes) > 2 else 60.0,), (0,))
+    (found,) = check_integer(op, values, types, attrs, y, constants, backend=gpu)
+    assert len(np.unique(found)) > 3
+
+
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16])
+def test_sums_that_lavapipe_does_not_take_at_once(dtype: DType, gpu: str) -> None:
+    """70,000 products of 16 bits leave 32 bits even in halves, and 64,000 loop iterations."""
+    x, w = quantized(DType.INT16, (2, 70_000), 0.1), quantized(dtype, (3, 70_000), 0.2)
+    extreme = np.full(x.shape, -(2**15), np.int16), np.full(w.shape, np.iinfo(dtype.numpy).min, dtype.numpy)
+    for values in ((stored(1, x), stored(2, w)), extreme):
+        products = values[0].astype(np.int64) @ values[1].astype(np.int64).T
+        scale = float(np.float32(0.02 * np.abs(products).max() / 30_000))
+        y = Quantization((scale,), (0,))
+        (found,) = check_integer("fully_connected", values, [x, w], {}, y, (1,), backend=gpu)
+        assert (np.abs(found - products * (0.02 / scale)) < 2).all()
+
+
+def test_windows_that_lavapipe_does_not_take_at_once(gpu: str) -> None:
+    """Each pixel of the result gets one of the 75,000 pixels of the filter, or the sum of two of them."""
+    filter = random(1, 1, 150, 500, 1)
+    x = np.ones((1, 2, 1, 1), np.float32)
+    (y,) = check("transpose_conv2d", [x, filter], {"size": (151, 500)}, backend=gpu, constants=(1,))
+    expected = np.zeros((151, 500), np.float32)
+    expected[:150] += filter[0, :, :, 0]
+    expected[1:] += filter[0, :, :, 0]
+    np.testing.assert_allclose(y[0, :, :, 0], expected, rtol=2 * EPS)
 
 
 def test_products_of_plain_integers(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
