@@ -53,7 +53,7 @@ ELEMENTWISE: list[Case] = [
     ("select", [distinct(3, 2, 3) > 0, distinct(1, 2, 3), distinct(2, 3)], {}),
     *(
         (op, [distinct(1, 2, 3), distinct(2, 3), distinct(3, 2, 1)], {})
-        for op in ("add_n", "mul_n", "maximum_n")
+        for op in ("add_n", "mul_n", "maximum_n", "minimum_n")
     ),
     ("clamp", [distinct(1, 3, 5), np.float32(-1.01), np.float32(2.03)], {}),
 ]
@@ -159,6 +159,7 @@ INDEXING: list[Case] = [
     ("gather", [distinct(1, 4, 3), ints(2, 0, 2)], {}),
     ("gather", [distinct(1, 2, 4, 3), ints(3, 1, 1, 0).reshape(2, 2)], {"axis": 1}),
     ("gather", [distinct(1, 2, 3, 4), ints(3, 1, 3, 0).reshape(2, 2)], {"axis": 2, "batch_dims": 1}),
+    ("gather", [distinct(1, 2, 3, 4), ints(3, 1, 3, 0, 2, 1).reshape(2, 3)], {"axis": 2, "batch_dims": 2}),
     ("gather_nd", [distinct(1, 3, 4, 2), ints(2, 0, 1, 3, 2, 0).reshape(3, 2)], {}),
     ("scatter_nd", [ints(2, 0, 2).reshape(3, 1), distinct(1, 3, 2)], {"shape": (4, 2)}),
     ("embedding_lookup", [ints(3, 1, 3), distinct(1, 4, 5)], {}),

@@ -199,6 +199,27 @@ def test_fake_quant_lets_gradients_through(backend: str) -> None:
         assert compiled(array(-1, 3.14, 25, 26))[1].tolist() == [0, 1, 1, 0]
 
 
+def test_ends_and_origins(backend: str) -> None:
+    """Where there is no derivative, or two: the conventions of docs/training.md, none of which is NaN."""
+    corner = np.zeros((1, 2, 2, 1), np.float32)
+    window = {"size": (2, 2)}
+    for op, inputs, attrs, expected in (
+        ("leaky_relu", [array(-1, 0, 1)], {"alpha": 0.25}, [0.25, 0.25, 1]),
+        ("prelu", [array(-1, 0, 1), array(0.5)], {}, [0.5, 0.5, 1]),
+        ("atan2", [array(0, 0, 1), array(0, 2, 0)], {}, [0, 0.5, 0]),
+        ("l2_pool2d", [corner], window, [0] * 4),
+        ("l2_pool2d", [corner + 1], window, [0.25] * 4),
+        ("l2_normalization", [array(0, 0)], {}, [0, 0]),
+        ("clamp", [array(-2, -1, 0, 1, 2), array(-1), array(1)], {}, [0, 0.5, 1, 0.5, 0]),
+        ("top_k", [array(1, 3, 3, 3)], {"k": 2}, [0, 1, 1, 0]),
+    ):
+        model = Model(op)
+        operands = [model.input(f"x{k}", float32(*x.shape)) for k, x in enumerate(inputs)]
+        loss = total(model, model.add(op, operands, attrs)[0])
+        with gradients(model, loss, operands[:1]).compile(backend) as compiled:
+            assert compiled(*inputs)[1].reshape(-1).tolist() == expected, op
+
+
 def test_a_cast_casts_back() -> None:
     model = Model()
     x = model.input("x", float32(2))

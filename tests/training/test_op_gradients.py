@@ -10,6 +10,7 @@ from gpunn.training.gradients import gradients
 from tests import evaluator
 from tests.training.cases import CASES, Case
 from tests.training.differences import differences, loss_of
+from tests.training.variants import VARIANTS
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 
@@ -19,7 +20,7 @@ def names(case: Case) -> list[str]:
     return [f"x{k}" for k, value in enumerate(case[1]) if value is not None and value.dtype.kind == "f"]
 
 
-@every_case
+@pytest.mark.parametrize("case", [*CASES, *VARIANTS], ids=lambda case: case[0])
 def test_central_differences(case: Case) -> None:
     model, inputs = loss_of(*case)
     wanted = names(case)

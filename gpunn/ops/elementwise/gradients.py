@@ -23,8 +23,8 @@ def _from_operand(back: Backward) -> Symbol:
 
 
 def _leaky(x: Symbol, g: Symbol, factor: Symbol | float) -> Symbol:
-    """Return g where x is 0 or more, and g times the factor below."""
-    below = x.of("less", 0.0)
+    """Return g where x is above 0, and g times the factor elsewhere."""
+    below = x.of("less_equal", 0.0)
     return below.of("select", g * factor, g)
 
 
@@ -108,8 +108,14 @@ def _rest(back: Backward) -> Symbol:
 
 
 def _along(coordinate: Callable[[Backward], Symbol]) -> Partial:
-    """Make a partial derivative of the angle: g times a coordinate over the squared distance."""
-    return lambda back: back.g * coordinate(back) / (back.x * back.x + _other(back) * _other(back))
+    """Make a partial derivative of the angle: g times a coordinate over the squared distance; 0 at (0, 0)."""
+
+    def partial(back: Backward) -> Symbol:
+        a, b = back.x, _other(back)
+        origin = (a.of("abs") + b.of("abs")).of("equal", 0.0)
+        return back.g * coordinate(back) / origin.of("select", a.symbol(1.0), a * a + b * b)
+
+    return partial
 
 
 _BINARY: Mapping[str, tuple[Partial, Partial]] = {

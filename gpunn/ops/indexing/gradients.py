@@ -28,8 +28,9 @@ def _added(g: Symbol, indices: Symbol, axis: int, extent: int) -> Symbol:
 def _gather(back: Backward) -> Symbol:
     """Add slices along the axis; those of batches at places counted through all of them."""
     x, indices, g = back.x, back.input(1), back.g
-    axis, batch = back["axis"] % len(x.shape), back["batch_dims"] % max(len(indices.shape), 1)
-    if back["batch_dims"] == 0:
+    axis, batch = back["axis"] % len(x.shape), back["batch_dims"]
+    batch += len(indices.shape) if batch < 0 else 0
+    if batch == 0:
         return _added(g, indices, axis, x.shape[axis])
     return _batched(g, indices, x.shape, axis, batch)
 

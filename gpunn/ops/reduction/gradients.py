@@ -141,7 +141,9 @@ def pools(window_of: Callable[[Backward], Window]) -> Mapping[str, Gradient]:
         return spread(back, back.g, back.x.of("arg_max_pool2d", **attrs))
 
     def squares(back: Backward) -> Symbol:
-        return spread(back, shares(back) / back.y) * back.x
+        """Divide by the root; a window of zeros, which has no derivative, gets 0."""
+        root = back.y.of("equal", 0.0).of("select", back.y.symbol(1.0), back.y)
+        return spread(back, shares(back) / root) * back.x
 
     found: Mapping[str, Partial] = {
         "average_pool2d": average,
