@@ -165,11 +165,14 @@ class Executor:
     def _record(self, stage: Stage, slot: Slot | None) -> Any:
         return record(self.device.wgpu, stage.dispatches, self._copies(stage, slot))
 
-    def _copies(self, stage: Stage, slot: Slot | None) -> Iterator[Copy]:
-        """Give the copies that follow the dispatches of a stage in every run."""
-        yield from stage.updates
-        if slot is not None:
-            yield from (self._resources.copy(o, slot.buffer, offset) for o, offset in stage.readbacks)
+    def _copies(self, stage: Stage, slot: Slot | None) -> tuple[Copy, ...]:
+        """Return the copies that follow the dispatches of a stage in every run."""
+        if slot is None:
+            return stage.updates
+        if id(stage) not in slot.copies:
+            read = (self._resources.copy(o, slot.buffer, offset) for o, offset in stage.readbacks)
+            slot.copies[id(stage)] = (*stage.updates, *read)
+        return slot.copies[id(stage)]
 
     def _is_last(self, stage: Stage) -> bool:
         """Tell whether this is the last stage on the device."""

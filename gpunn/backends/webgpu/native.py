@@ -13,7 +13,7 @@ import gc
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -27,22 +27,36 @@ from gpunn.backends.webgpu.declarations import parse_together
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One recorded dispatch; it keeps its pipeline and bind group alive."""
+    """One recorded dispatch; it keeps its pipeline and bind group alive.
+
+    `arguments` has the C objects of both, and the groups: while a device computes in software, the host's
+    caches are cold, and each object that it looks at takes longer than a call.
+    """
 
     pipeline: Any
     bind_group: Any
     groups: tuple[int, int, int]
+    arguments: tuple[Any, Any, int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found = (self.pipeline._internal, self.bind_group._internal, *self.groups)
+        object.__setattr__(self, "arguments", found)
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of `size` bytes from one buffer to another."""
+    """A copy of `size` bytes from one buffer to another. `arguments`: as of Dispatch."""
 
     source: Any
     source_offset: int
     target: Any
     target_offset: int
     size: int
+    arguments: tuple[Any, int, Any, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        places = (self.source._internal, self.source_offset, self.target._internal, self.target_offset)
+        object.__setattr__(self, "arguments", (*places, self.size))
 
 
 def submit(
@@ -87,10 +101,7 @@ def discard(commands: Any) -> None:
 
 def _copy(encoder: Any, copies: Iterable[Copy]) -> None:
     for copy in copies:
-        source, target = copy.source._internal, copy.target._internal
-        libf.wgpuCommandEncoderCopyBufferToBuffer(
-            encoder, source, copy.source_offset, target, copy.target_offset, copy.size
-        )
+        libf.wgpuCommandEncoderCopyBufferToBuffer(encoder, *copy.arguments)
 
 
 def _record(encoder: Any, dispatches: Iterable[Dispatch]) -> None:
@@ -99,11 +110,15 @@ def _record(encoder: Any, dispatches: Iterable[Dispatch]) -> None:
     set_pipeline = lib.wgpuComputePassEncoderSetPipeline
     set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
     dispatch_workgroups = lib.wgpuComputePassEncoderDispatchWorkgroups
+    current = None
     try:
         for dispatch in dispatches:
-            set_pipeline(compute, dispatch.pipeline._internal)
-            set_bind_group(compute, 0, dispatch.bind_group._internal, 0, null)
-            dispatch_workgroups(compute, *dispatch.groups)
+            pipeline, bind_group, x, y, z = dispatch.arguments
+            if pipeline is not current:
+                set_pipeline(compute, pipeline)
+                current = pipeline
+            set_bind_group(compute, 0, bind_group, 0, null)
+            dispatch_workgroups(compute, x, y, z)
         lib.wgpuComputePassEncoderEnd(compute)
     finally:
         lib.wgpuComputePassEncoderRelease(compute)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from gpunn.backends.webgpu.native import MappedRead
+from gpunn.backends.webgpu.native import Copy, MappedRead
 
 
 class Owner(Protocol):
@@ -21,12 +21,16 @@ class Owner(Protocol):
 
 
 class Slot:
-    """A staging buffer and its owner. `mapping` is None unless the results lie there, or will."""
+    """A staging buffer and its owner. `mapping` is None unless the results lie there, or will.
 
-    __slots__ = ("buffer", "mapping", "owner")
+    `copies`: those to the buffer after the dispatches of a stage, by the stage's id; see Executor.
+    """
+
+    __slots__ = ("buffer", "copies", "mapping", "owner")
 
     def __init__(self) -> None:
         self.buffer: Any = None
+        self.copies: dict[int, tuple[Copy, ...]] = {}
         self.mapping: MappedRead | None = None
         self.owner: Owner | None = None
 
@@ -84,6 +88,7 @@ class Ring:
 
     def _drop(self, slot: Slot) -> None:
         buffer = slot.buffer
+        slot.copies.clear()
         slot.buffer = None
         if buffer is not None:
             self._free(buffer)
