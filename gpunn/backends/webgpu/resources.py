@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from gpunn.backends.base import Stats
-from gpunn.backends.interrupt import check
+from gpunn.backends.interrupt import check, holding
 from gpunn.backends.webgpu.bundle_writer import Bundle, Dispatched
 from gpunn.backends.webgpu.bundles import bundled
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.memory import Constant, padded
-from gpunn.backends.webgpu.native import Copy, Dispatch
+from gpunn.backends.webgpu.native import Copy, Dispatch, await_submission, submit
 from gpunn.backends.webgpu.recordings import Recordings
 from gpunn.backends.webgpu.ring import Ring
-from gpunn.backends.webgpu.shader import key_of, param_block, source, target
+from gpunn.backends.webgpu.shader import ShaderKey, key_of, param_block, source, target
 from gpunn.backends.webgpu.stage import Stage
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note, Pack, Read, Scratch, Write
@@ -50,8 +50,9 @@ class Resources:
         self.late_updates: tuple[Copy, ...] = ()
         self.recordings = Recordings()
         self._one_by_one: dict[int, Sequence[Dispatch]] = {}
+        self._begun: list[int] = []
         before = device.pipeline_count
-        with self._freed_on_error():
+        with self._freed_on_error(), self._pipelines_awaited():
             self._lay_out_memory()
             self.stages = self._build_stages()
         stats.pipelines = device.pipeline_count - before
@@ -189,7 +190,7 @@ class Resources:
         params = self._upload_params(blocks)
         for bundle in bundles:
             check()
-            pipeline, layout = self.device.pipeline(bundle.key)
+            pipeline, layout, new = self._pipeline(bundle.key)
             table = self._constant([bundle.table], None, "the table of a bundle")
             buffers = [
                 *[table.buffer] * (1 + bundle.fours),
@@ -197,10 +198,13 @@ class Resources:
                 *(self._arenas[k] for k in bundle.arenas),
             ]
             bound = [{"buffer": buffer, "offset": 0, "size": buffer.size} for buffer in buffers]
-            yield [
+            made = [
                 Dispatch(pipeline, self._group(layout, [*bound, next(params)]), (1, 1, 1))
                 for _ in bundle.ranges
             ]
+            if new:
+                self._begin(made[0])
+            yield made
 
     def _group(self, layout: Any, resources: Sequence[dict[str, Any]]) -> Any:
         """Make a bind group."""
@@ -210,13 +214,39 @@ class Resources:
 
     def _dispatch(self, operation: Operation, kernel: Kernel, params: dict[str, Any]) -> Dispatch:
         check()
-        key = key_of(kernel, operation)
-        pipeline, layout = self.device.pipeline(key)
+        pipeline, layout, new = self._pipeline(key_of(kernel, operation))
         resources = [b for r in kernel.reads if r.present for b in _bound(self._resource(operation, r), r)]
         for write in kernel.writes:
             resources += _bound(self._tensor(target(write, operation), write.window), write)
         resources += [params] if kernel.params else []
-        return Dispatch(pipeline, self._group(layout, resources), kernel.groups)
+        made = Dispatch(pipeline, self._group(layout, resources), kernel.groups)
+        if new:
+            self._begin(made)
+        return made
+
+    def _pipeline(self, key: ShaderKey) -> tuple[Any, Any, bool]:
+        """Return a pipeline, the layout of its bind groups, and whether the device had none like it."""
+        count = self.device.pipeline_count
+        return *self.device.pipeline(key), self.device.pipeline_count > count
+
+    def _begin(self, dispatch: Dispatch) -> None:
+        """Have a software driver compile a new pipeline, while the host goes on.
+
+        Lavapipe compiles a pipeline for the first dispatch, even one of no workgroups, on its own thread.
+        """
+        if self.device.properties.software:
+            with holding(self.device.lock):
+                none = replace(dispatch, groups=(0, 1, 1))
+                self._begun.append(submit(self.device.wgpu, [none], ()))
+
+    @contextmanager
+    def _pipelines_awaited(self) -> Iterator[None]:
+        """Wait for the pipelines that the driver compiles: a process that ended meanwhile could crash."""
+        try:
+            yield
+        finally:
+            for number in self._begun:
+                await_submission(self.device.wgpu, number, self.device.turn)
 
     def _resource(self, operation: Operation, read: Read) -> dict[str, Any]:
         """Return the binding of an operand: its place in an arena, or a constant."""
