@@ -25,12 +25,23 @@ class Layer:
 
 
 class Drawing:
-    """A file with one operator in the making: tensors of random scales, in one element type."""
+    """A file with one operator in the making: tensors of random scales, in one element type.
 
-    def __init__(self, rng: np.random.Generator, dtype: DType) -> None:
-        self.rng, self.dtype = rng, dtype
+    bias: the element type of a bias beside int16; beside 8 bits it is int32. zero: the zero point of all
+    tensors of 8 bits; None: each has one of its own.
+    """
+
+    def __init__(self, rng: np.random.Generator, dtype: DType, bias: DType = DType.INT64) -> None:
+        self.rng, self.dtype, self.bias = rng, dtype, bias
+        self.zero: int | None = None
         self.graph, self.numbers = Graph(), list[int]()
         self.inputs, self.values = list[TensorType](), list[Array]()
+
+    @property
+    def bias_options(self) -> dict[str, str]:
+        """Return what options of convolutions say of a bias."""
+        short = self.dtype is DType.INT16 and self.bias is I32
+        return {"quantized_bias_type": "INT32"} if short else {}
 
     def between(self, low: int, high: int) -> int:
         """Draw a number, ends included."""
@@ -40,7 +51,10 @@ class Drawing:
         """Draw a scale, up to four times smaller or larger than `about`, and a zero point; 0 for int16."""
         dtype = dtype or self.dtype
         limits = np.iinfo(dtype.numpy)
-        zero = 0 if dtype is DType.INT16 else self.between(limits.min, limits.max)
+        if dtype is DType.INT16:
+            zero = 0
+        else:
+            zero = self.between(limits.min, limits.max) if self.zero is None else self.zero
         scale = float(np.float32(about * 2.0 ** self.rng.uniform(-2, 2)))
         return TensorType(dtype, shape, Quantization((scale,), (zero,)))
 
@@ -77,7 +91,7 @@ class Drawing:
         assert kind.quantization is not None
         steps = tuple(float(np.float32(x.quantization.scale[0] * s)) for s in kind.quantization.scale)
         wide = self.dtype is DType.INT16
-        bias = TensorType(DType.INT64 if wide else I32, (count,), Quantization(steps, (0,) * len(steps)))
+        bias = TensorType(self.bias if wide else I32, (count,), Quantization(steps, (0,) * len(steps)))
         values = self.rng.integers(-5000, 5000, count).astype(bias.dtype.numpy)
         self.numbers.append(self.graph.tensor(bias, data=values.tobytes()))
         return max(steps)

@@ -5,10 +5,12 @@ benchmarks/quantized_sweep.py compares what gpunn and LiteRT make of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tflite
 
 from benchmarks.quantized_drawing import I32, Drawing, Layer
 from benchmarks.quantized_states import STATES
@@ -41,7 +43,7 @@ def conv2d(drawing: Drawing) -> Layer:
     x = drawing.input(1, *IMAGE, depth)
     step = drawing.filter(x, channels, size, size, depth, channels=bool(drawing.between(0, 1)))
     y = drawing.sums((1, *extents, channels), step, depth * size * size)
-    return drawing.layer("CONV_2D", y, options, 3)
+    return drawing.layer("CONV_2D", y, {**options, **drawing.bias_options}, 3)
 
 
 def depthwise(drawing: Drawing) -> Layer:
@@ -66,7 +68,7 @@ def transpose_conv(drawing: Drawing) -> Layer:
     drawing.numbers[:] = [shape, filter, image, bias]
     y = drawing.sums((1, *extents, channels), step, max(1, depth * size * size // stride**2))
     options = {"padding": "SAME" if same else "VALID", "stride_w": stride, "stride_h": stride}
-    return drawing.layer("TRANSPOSE_CONV", y, options, 3)
+    return drawing.layer("TRANSPOSE_CONV", y, {**options, **drawing.bias_options}, 3)
 
 
 def fully_connected(drawing: Drawing) -> Layer:
@@ -77,6 +79,21 @@ def fully_connected(drawing: Drawing) -> Layer:
     y = drawing.sums((rows, channels), step, depth)
     options = {"fused_activation_function": str(drawing.rng.choice(ACTIVATIONS))}
     return drawing.layer("FULLY_CONNECTED", y, options, 4)
+
+
+def shuffled(drawing: Drawing) -> Layer:
+    """Draw FULLY_CONNECTED with shuffled weights, of which random ones need no order: uint8 to int16."""
+    rows, depth, units = (
+        int(drawing.rng.choice([1, 4])),
+        16 * drawing.between(1, 4),
+        4 * drawing.between(1, 50),
+    )
+    drawing.zero = 128
+    x = drawing.input(rows, depth)
+    step = drawing.filter(x, units, depth)
+    y = drawing.type(rows, units, about=step * math.sqrt(depth), dtype=DType.INT16)
+    options = {"weights_format": tflite.FullyConnectedOptionsWeightsFormat.SHUFFLED4x16INT8}
+    return drawing.layer("FULLY_CONNECTED", y, options, 2, more=[x])
 
 
 def batch_matmul(drawing: Drawing) -> Layer:
@@ -216,6 +233,7 @@ LAYERS: Mapping[str, Draw] = {
     "DEPTHWISE_CONV_2D": depthwise,
     "TRANSPOSE_CONV": transpose_conv,
     "FULLY_CONNECTED": fully_connected,
+    "FULLY_CONNECTED_SHUFFLED": shuffled,
     "BATCH_MATMUL": batch_matmul,
     "AVERAGE_POOL_2D": pool("AVERAGE_POOL_2D"),
     "MAX_POOL_2D": pool("MAX_POOL_2D"),
@@ -238,6 +256,6 @@ LAYERS: Mapping[str, Draw] = {
 }
 
 
-def drawn_layer(rng: np.random.Generator, name: str, dtype: DType) -> Layer:
-    """Draw a layer of LAYERS, or of WIDE."""
-    return {**LAYERS, **WIDE}[name](Drawing(rng, dtype))
+def drawn_layer(rng: np.random.Generator, name: str, dtype: DType, bias: DType = DType.INT64) -> Layer:
+    """Draw a layer of LAYERS, or of WIDE; `bias`: see Drawing."""
+    return {**LAYERS, **WIDE}[name](Drawing(rng, dtype, bias))

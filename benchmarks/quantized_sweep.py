@@ -31,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("operators", nargs="+", metavar="OPERATOR")
     parser.add_argument("--dtype", choices=["int8", "uint8", "int16", "int32"], default="int8")
+    parser.add_argument("--bias", choices=["int32", "int64"], default="int64", help="of layers of int16")
     parser.add_argument("--sets", type=int, default=100, metavar="N")
     parser.add_argument("--results", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
@@ -40,7 +41,7 @@ def main() -> None:
         total = differing = sets = number = 0
         largest, example = 0, ""
         while total < options.results or number < options.sets * (not options.results):
-            types, arrays, (ours, theirs) = compared(rng, operator, DType(options.dtype))
+            types, arrays, (ours, theirs) = compared(rng, operator, DType(options.dtype), DType(options.bias))
             apart = np.abs(ours.astype(int) - theirs.astype(int)).reshape(-1)
             total, differing = total + apart.size, differing + int(np.count_nonzero(apart))
             sets, number = sets + bool(apart.any()), number + 1
@@ -58,11 +59,11 @@ def main() -> None:
 
 
 def compared(
-    rng: np.random.Generator, operator: str, dtype: DType
+    rng: np.random.Generator, operator: str, dtype: DType, bias: DType
 ) -> tuple[Sequence[TensorType], Sequence[Array], tuple[Array, Array]]:
     """Draw a set; return the types and values of a function's operands, and what gpunn and LiteRT give."""
     if operator in LAYERS or (operator in WIDE and dtype is DType.INT16):
-        layer = drawn_layer(rng, operator, dtype)
+        layer = drawn_layer(rng, operator, dtype, bias)
         return (), (), results(layer.file, layer.frames)
     types, arrays = drawn(rng, operator, dtype)
     return types, arrays, results(single_op(operator, types[:-1], [types[-1]]), [arrays])

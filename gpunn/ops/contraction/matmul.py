@@ -11,7 +11,7 @@ import numpy as np
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write, ceil_div, fits_i32, spans, vec_width
 from gpunn.ops.accuracy import filter_terms, sums
 from gpunn.ops.call import Call
-from gpunn.ops.check import QUANTIZED
+from gpunn.ops.check import QUANTIZED, expect_bool
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
@@ -65,6 +65,7 @@ def _infer_fully_connected(call: Call) -> TensorType:
     if call.has(2) and call.input(2).shape != (channels,):
         call.fail(f"bias must have shape [{channels}], got {list(call.input(2).shape)}")
     check_types(call, 0, ((DType.INT16, DType.INT16),))
+    expect_bool(call, "halves_away")
     if call["keep_dims"]:
         if x.rank == 0 or x.shape[-1] != depth:
             call.fail(f"the last dimension must be {depth} as in the filter, got input shape {list(x.shape)}")
@@ -112,7 +113,11 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> lis
     return kernels
 
 
-_ROUNDING = Rounding(lambda call: call.y.shape[-1], single=True, product16=True)
+def _upwards(call: Call) -> int:
+    return 0 if call["halves_away"] else call.y.shape[-1]
+
+
+_ROUNDING = Rounding(_upwards, single=True, product16=True)
 
 
 def _integer(call: Call) -> Callable[..., Array]:
@@ -161,12 +166,20 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     prepare=_prepare_fully_connected,
     gradient=gradients.FULLY_CONNECTED,
 )
-def fully_connected(x: Array, filter: Array, bias: Array | None = None, *, keep_dims: bool = False) -> Array:
+def fully_connected(
+    x: Array,
+    filter: Array,
+    bias: Array | None = None,
+    *,
+    keep_dims: bool = False,
+    halves_away: bool = False,
+) -> Array:
     """Compute y = x . filter^T + bias.
 
     x: any shape, flattened to [rows, I] (with keep_dims only its last dimension is I, and the others stay);
-    filter [O, I]; bias [O]; result [rows, O]. NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED; TFLite
-    schema, FullyConnectedOptions.
+    filter [O, I]; bias [O]; result [rows, O]. halves_away: quantised sums of 32 bits, which have no bias of
+    int64, round halves away from zero as TFLite's kernel for shuffled weights does, and not upwards.
+    NeuralNetworks.h, ANEURALNETWORKS_FULLY_CONNECTED; TFLite schema, FullyConnectedOptions.
     """
     channels, depth = filter.shape
     leading = x.shape[:-1] if keep_dims else (x.size // depth,)

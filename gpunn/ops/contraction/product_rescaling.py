@@ -81,8 +81,8 @@ class Rounding:
 
     upwards: how many of a call's output channels, the first ones, round halves upwards, as its matrix product
     does, and its vector instructions, which take eight channels at a time. The others round halves away from
-    zero, as its reference kernels do, and so do all of 16 bits, unless these go through the matrix product,
-    too (`product16`). single: scales of input and of a filter that has one scale are multiplied in float32
+    zero, as its reference kernels do. product16: inputs of 16 bits go through the matrix product whatever the
+    bias. single: scales of input and of a filter that has one scale are multiplied in float32
     (as in GetQuantizedConvolutionMultipler), as those of uint8 always are; else in float64 (as in
     PopulateConvolutionQuantizationParams).
     """
@@ -104,18 +104,18 @@ def rescaling(call: Call, rounding: Rounding) -> Rescaling:
     scale_y, zero_y = scale_of(call, call.y)
     quantization = call.input(1).quantization
     assert quantization is not None
-    products, steps = scale_x * np.asarray(quantization.scale), _steps(call, rounding)
+    upwards = rounding.upwards(call)
+    products, steps = scale_x * np.asarray(quantization.scale), _steps(call, rounding, upwards)
     single = rounding.single and quantization.per_tensor and steps is not Steps.WHOLE
     if call.x.dtype is DType.UINT8 or single:
         products = products.astype(np.float32).astype(np.float64)
     factors = [quantize_multiplier(float(p / scale_y)) for p in products]
     multiplier, shift = np.broadcast_to(np.asarray(factors, np.int64).T, (2, call.y.shape[-1]))
     bounds = activation_bounds(call, call.y)
-    upwards = 0 if call.x.dtype is DType.INT16 and not rounding.product16 else rounding.upwards(call)
     return Rescaling(zero_x, quantization.zero_point[0], zero_y, multiplier, shift, upwards, bounds, steps)
 
 
-def _steps(call: Call, rounding: Rounding) -> Steps:
+def _steps(call: Call, rounding: Rounding, upwards: int) -> Steps:
     """Return the arithmetic for a call; only sums of 16-bit inputs have 64 bits."""
     if call.x.dtype is not DType.INT16:
         return Steps.TWICE
@@ -123,5 +123,6 @@ def _steps(call: Call, rounding: Rounding) -> Steps:
         return Steps.SHORT
     bias = call.input(2).dtype if call.has(2) else call.x.dtype
     if rounding.product16:
-        return {DType.INT64: Steps.WHOLE, DType.INT32: Steps.TWICE}.get(bias, Steps.UPWARDS)
+        alone = Steps.UPWARDS if upwards else Steps.TWICE
+        return {DType.INT64: Steps.WHOLE, DType.INT32: Steps.TWICE}.get(bias, alone)
     return Steps.TWICE if bias is DType.INT32 else Steps.SHORT

@@ -125,7 +125,7 @@ def _kernel(call: Call) -> Kernel:
     )
 
 
-_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else call.y.shape[-1])
+_ROUNDING = Rounding(lambda call: call.y.shape[-1] if call.x.dtype is DType.UINT8 else eights(call))
 
 
 def _integer(call: Call) -> Callable[..., Array]:

@@ -148,3 +148,30 @@ def test_zero_points_and_lengths_that_parts_do_not_hold(backend: str) -> None:
         (found,) = check_integer("batch_matmul", values, types, {}, y, backend=backend, host=host)
         total = depth * (2**15 - 1 - zero) ** 2
         assert found.tolist() == [[[round(total / 2**32)]] * 2]
+
+
+# Op, the filter's shape for channels of 9, attributes, and how many channels round halves upwards.
+HALVES: list[tuple[str, tuple[int, ...], dict[str, Any], int]] = [
+    ("conv2d", (9, 1, 1, 9), {}, 9),
+    ("conv2d", (9, 1, 1, 3), {}, 0),
+    ("depthwise_conv2d", (1, 1, 1, 9), {}, 0),
+    ("transpose_conv2d", (9, 1, 1, 9), {"size": (3, 2)}, 8),
+    ("fully_connected", (9, 9), {"keep_dims": True}, 9),
+    ("fully_connected", (9, 9), {"keep_dims": True, "halves_away": True}, 0),
+]
+
+
+@pytest.mark.parametrize(("op", "shape", "attrs", "upwards"), HALVES, ids=[f"{c[0]}-{c[3]}" for c in HALVES])
+def test_halves_under_a_bias_of_32_bits(
+    op: str, shape: tuple[int, ...], attrs: dict[str, Any], upwards: int, backend: str
+) -> None:
+    """The sum is the bias: in steps of 1/4 an odd number of halves."""
+    x, w = quantized(I16, (1, 3, 2, 9), 0.25), quantized(I8, shape, 1.0)
+    values: list[Array | None] = [np.zeros(t.shape, t.dtype.numpy) for t in (x, w)]
+    for bias in (-5, -1, 1, 7):
+        values[2:] = [np.full(9, 2 * bias, np.int32)]
+        y, types = Quantization((1.0,), (0,)), [x, w, TensorType(I32, (9,))]
+        (found,) = check_integer(op, values, types, attrs, y, (1, 2), backend=backend)
+        up, away = (bias + 1) // 2, (abs(bias) + 1) // 2 * np.sign(bias)
+        assert (found[..., :upwards] == up).all()
+        assert (found[..., upwards:] == away).all()

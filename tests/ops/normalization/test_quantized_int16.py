@@ -68,7 +68,7 @@ def compare(
 
 
 X, Y, OUT = int16(2, 7, 5, 6), int16(2, 7, 5, 6, scale=1 / 3000), int16(2, 7, 5, 6, scale=1 / 2000)
-VECTORS = ("ADD", "FULLY_CONNECTED")  # the default kernels round in another way
+VECTORS = ("ADD", "CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")  # the default kernels round in another way
 GENERAL = {"pot_scale_int16": False}
 WINDOW = {"stride_w": 1, "stride_h": 1, "padding": "SAME"}
 POOL = {**WINDOW, "filter_width": 3, "filter_height": 2}

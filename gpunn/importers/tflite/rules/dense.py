@@ -24,7 +24,7 @@ def fully_connected(node: Node) -> Step | Steps:
     """Translate FULLY_CONNECTED, with keep_num_dims (since version 5).
 
     Shuffled weights are put in order when the file is read; x, which has no zero point of its own there,
-    becomes int16, and int16 is what the operator yields. Its halves are rounded as those of a convolution.
+    becomes int16, and int16 is what the operator yields.
     """
     options = node.options("FullyConnectedOptions")
     keep, activation = options.get("KeepNumDims"), options.activation()
@@ -41,17 +41,19 @@ def fully_connected(node: Node) -> Step | Steps:
     scales = [_scale(node, operand) for operand in (x, filter)]
     short = {"dtype": "int16", "scale": scales[0], "zero_point": 0}
     weights = _in_rows(node, filter, scales[1])
-    units, _, _, depth = weights.type.shape
     declared = [(None if t is None else t.quantization,) for t in node.outputs]
     steps = [
         Step("quantize", (x,), short),
-        Step("reshape", (Result(0),), {"shape": (-1, 1, 1, depth)}),
-        Step("conv2d", (Result(1), weights, *node.inputs[2:]), activation, declared[0]),
-        Step("reshape", (Result(2),), {"shape": (*(x.type.shape[:-1] if keep else (-1,)), units)}),
+        Step(
+            "fully_connected",
+            (Result(0), weights, *node.inputs[2:]),
+            {**attrs, "halves_away": True},
+            declared[0],
+        ),
         # TFLite shuffles x in its second result, which means nothing.
         *(Step("reshape", (x,), {"shape": x.type.shape}, quantization) for quantization in declared[1:]),
     ]
-    return Steps(steps, tuple(map(Result, range(3, len(steps)))))
+    return Steps(steps, tuple(map(Result, range(1, len(steps)))))
 
 
 def _of_blocks(node: Node, attrs: Mapping[str, Any]) -> Steps:
@@ -70,11 +72,11 @@ def _scale(node: Node, operand: Operand) -> float:
 
 
 def _in_rows(node: Node, filter: Operand, scale: float) -> Operand:
-    """Reorder weights from blocks, with their signs turned: int8, row by row, as filters of one pixel."""
+    """Reorder weights from blocks, with their signs turned: int8, row by row."""
     value = node.constant(1, "shuffled weights", "uint8")
     rows, columns = value.shape if value.ndim == 2 else (1, 1)
     if rows % _ROWS or columns % _COLUMNS:
         node.corrupt(f"shuffled weights come in blocks of {_ROWS} by {_COLUMNS}, got {list(value.shape)}")
     blocks = value.view(np.int8).reshape(rows // _ROWS, columns // _COLUMNS, _ROWS, _COLUMNS)
-    type = TensorType(DType.INT8, (rows, 1, 1, columns), Quantization((scale,), (0,)))
+    type = TensorType(DType.INT8, (rows, columns), Quantization((scale,), (0,)))
     return replace(filter, type=type, value=blocks.transpose(0, 2, 1, 3).reshape(type.shape))
