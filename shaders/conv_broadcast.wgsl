@@ -6,14 +6,15 @@
 // [batch, OH, OW] flattened, x 4 output channels.
 
 alias Start = Corner;
-alias Places = array<u32, ROWS>;
+alias Places = array<u32, 4>;
 alias Step = u32;
 
-fn add_products(sums: ptr<function, Sums>, c: Starts, q: u32, rank: u32) {
+fn add_products(sums: ptr<function, Sums>, c: Starts, q: u32, first: u32) {
   var next = q;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
-      add_depth(sums, cells(c, ky, kx), p.C / STEP, next, rank);
+      let cells = Places(cell(c[0], ky, kx), cell(c[1], ky, kx), cell(c[2], ky, kx), cell(c[3], ky, kx));
+      add_depth(sums, cells, p.C / STEP, next, first);
       next += p.C * 8u;
     }
   }
@@ -25,29 +26,7 @@ fn next_start(c: Start) -> Start { return next_corner(c); }
 
 fn step_of(c: u32) -> Step { return c; }
 
-fn factor_at(pixel: u32, c: Step) -> T {
+fn factors_at(pixel: u32, c: Step) -> vec4<T> {
   let inside = pixel != OUTSIDE;
-  return select(T(), load_x(select(0u, pixel * p.C + c, inside)), inside);
-}
-
-// The input pixel that window cell (ky, kx) sees for each of them.
-fn cells(c: Starts, ky: u32, kx: u32) -> Places {
-  return Places(
-    cell(c[0], ky, kx),
-    cell(c[1], ky, kx),
-    cell(c[2], ky, kx),
-    cell(c[3], ky, kx),
-    cell(c[4], ky, kx),
-    cell(c[5], ky, kx),
-    cell(c[6], ky, kx),
-    cell(c[7], ky, kx),
-    cell(c[8], ky, kx),
-    cell(c[9], ky, kx),
-    cell(c[10], ky, kx),
-    cell(c[11], ky, kx),
-    cell(c[12], ky, kx),
-    cell(c[13], ky, kx),
-    cell(c[14], ky, kx),
-    cell(c[15], ky, kx),
-  );
+  return select(vec4<T>(), load4_x(select(0u, (pixel * p.C + c) / 4u, inside)), inside);
 }

@@ -10,26 +10,39 @@ alias Start = Corner;
 alias Places = Starts;
 
 // An element of the windows: its distance from their corners, in rows, columns and elements of x.
-struct Step { row: u32, column: u32, distance: u32, inside: bool }
+struct Element { row: u32, column: u32, distance: u32, inside: bool }
+alias Step = array<Element, 4>;
 
-fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, rank: u32) {
-  add_depth(sums, starts, p.DEPTH / STEP, q, rank);
+fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, first: u32) {
+  add_depth(sums, starts, p.DEPTH / STEP, q, first);
 }
 
 fn start(m: u32) -> Start { return corner(m); }
 
 fn next_start(c: Start) -> Start { return next_corner(c); }
 
-fn step_of(k: u32) -> Step {
+fn step_of(k: u32) -> Step { return Step(element(k), element(k + 1u), element(k + 2u), element(k + 3u)); }
+
+fn element(k: u32) -> Element {
   let cell = u32((f32(k) + 0.5) * p.inverse_c);
   let ky = u32((f32(cell) + 0.5) * p.inverse_kw);
   let row = ky * p.DH;
   let column = (cell - ky * p.KW) * p.DW;
-  return Step(row, column, (row * p.W + column) * p.C + k - cell * p.C, k < p.K);
+  return Element(row, column, (row * p.W + column) * p.C + k - cell * p.C, k < p.K);
 }
 
-fn factor_at(c: Corner, step: Step) -> T {
-  let inside = step.inside && c.row + step.row < p.H && c.column + step.column < p.W;
-  let i = (c.base + c.row * p.W + c.column) * p.C + step.distance;
-  return select(T(), load_x(select(0u, i, inside)), inside);
+fn factors_at(c: Corner, step: Step) -> vec4<T> {
+  let i = (c.base + c.row * p.W + c.column) * p.C;
+  return vec4<T>(
+    factor_at(c, i, step[0]),
+    factor_at(c, i, step[1]),
+    factor_at(c, i, step[2]),
+    factor_at(c, i, step[3]),
+  );
+}
+
+// The element of a window whose corner is at i, or 0 outside of the image.
+fn factor_at(c: Corner, i: u32, at: Element) -> T {
+  let inside = at.inside && c.row + at.row < p.H && c.column + at.column < p.W;
+  return select(T(), load_x(select(0u, i + at.distance, inside)), inside);
 }

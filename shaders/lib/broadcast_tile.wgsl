@@ -1,20 +1,23 @@
 //!use tiles
 // The entry point for products whose rows a subgroup shares: an invocation keeps the sums of 16 rows x 4 channels (a
-// vec4 column) in registers. All invocations of a subgroup have the same rows, and columns side by side. Of eight
-// elements of a row each of them loads one, and subgroupBroadcast() hands it to the others. So a subgroup loads each
-// element of both operands once. Rows are those of a matrix, or output pixels.
+// vec4 column) in registers. All invocations of a subgroup have the same rows, and columns side by side. A step is
+// eight elements of the depth. Of four rows, each of eight invocations loads four elements, half a row's step, and
+// subgroupBroadcast() hands them to the others. So a subgroup loads each element of both operands once. Rows are those
+// of a matrix, or output pixels.
 //
-// Subgroups are consecutive invocations along x. p.BLOCK, the columns of a workgroup (lib/tiles.wgsl), is a multiple of
-// their size, which is 8 or more. SPLITS is 1. Rows past the end are computed on the last row and not stored.
+// Subgroups are consecutive invocations along x, at least 8. A workgroup is one subgroup, or several side by side:
+// p.BLOCK, its columns (lib/tiles.wgsl), is WX. SPLITS is 1. So each workgroup has rows to compute, and no branch
+// around the sums: lavapipe would mask each of their assignments. Rows past the end are computed on the last row and
+// not stored.
 // Expects
 //   w, blocks of 8 vec4 columns x p.DEPTH rows (a multiple of 8, zeros behind the depth); bias [4 N4], N4 a multiple of
 //   8; p.M (rows), p.N4; p.STACK: after so many rows, a multiple of 16 or all, the next such matrix w begins;
-//   Start, and start(m), where row m begins; next_start(s), where the row behind begins; Places, 16 places in rows
+//   Start, and start(m), where row m begins; next_start(s), where the row behind begins; Places, 4 places in rows
 //   where add_depth() begins; Step, what the rows have in common in a step;
-//   step_of(k), where this invocation loads element k of the depth; factor_at(place, step), the element, or 0 behind
-//   the depth;
-//   add_products(sums, starts, q, rank), which calls add_depth(); q: where the weights of the columns begin; rank:
-//   which of the eight elements of a step this invocation loads;
+//   step_of(k), where this invocation loads elements from k on, a multiple of 4; factors_at(place, step), these four
+//   elements, with 0 behind the depth;
+//   add_products(sums, starts, q, first), which calls add_depth(); q: where the weights of the columns begin; first:
+//   the first of the elements of a step that this invocation loads;
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl.
 
 const ROWS: u32 = 16u;
@@ -23,7 +26,8 @@ const STEP: u32 = 8u;
 // All its indices are constants, so compilers can keep it in registers.
 alias Sums = array<vec4<T>, ROWS>;
 
-alias Starts = array<Start, ROWS>;
+// Where the rows begin of which an invocation loads elements: one of each four.
+alias Starts = array<Start, 4>;
 
 struct Weights {
   w0: vec4<T>,
@@ -36,43 +40,40 @@ struct Weights {
   w7: vec4<T>,
 }
 
+// The elements of a row in a step.
+struct Factors { low: vec4<T>, high: vec4<T> }
+
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
   let tile = tile_of(at);
   let m = tile.row * ROWS;
   let n = min(tile.column, p.N4 - 1u);
+  let rank = at.local.x % STEP;
   let bias = load4_bias(n);
   var sums = Sums(
     bias, bias, bias, bias, bias, bias, bias, bias,
     bias, bias, bias, bias, bias, bias, bias, bias,
   );
-  if (m < p.M) { add_products(&sums, starts(m), first_weight(m, n), at.local.x % STEP); }
+  add_products(&sums, starts(m + rank / 2u), first_weight(m, n), rank % 2u * 4u);
   if (tile.column < p.N4) { put_tile(m, n, &sums); }
 }
 
-// Where the rows of a tile begin; past the end, the last row.
+// Where row m and every fourth one behind it begin; past the end, the last row.
 fn starts(m: u32) -> Starts {
-  let s0 = start(m);
-  let s1 = following(s0, m + 1u);
-  let s2 = following(s1, m + 2u);
-  let s3 = following(s2, m + 3u);
-  let s4 = following(s3, m + 4u);
-  let s5 = following(s4, m + 5u);
-  let s6 = following(s5, m + 6u);
-  let s7 = following(s6, m + 7u);
-  let s8 = following(s7, m + 8u);
-  let s9 = following(s8, m + 9u);
-  let s10 = following(s9, m + 10u);
-  let s11 = following(s10, m + 11u);
-  let s12 = following(s11, m + 12u);
-  let s13 = following(s12, m + 13u);
-  let s14 = following(s13, m + 14u);
-  let s15 = following(s14, m + 15u);
-  return Starts(s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15);
+  let s0 = start(min(m, p.M - 1u));
+  let s1 = fourth(s0, m);
+  let s2 = fourth(s1, m + 4u);
+  let s3 = fourth(s2, m + 8u);
+  return Starts(s0, s1, s2, s3);
 }
 
-// Where row m begins if there is one, else the row before it. Each step from row to row is cheap to compile and to
-// compute, start() may divide.
+// Where the fourth row behind row m begins. Each step from row to row is cheap to compile and to compute, start() may
+// divide.
+fn fourth(at: Start, m: u32) -> Start {
+  return following(following(following(following(at, m + 1u), m + 2u), m + 3u), m + 4u);
+}
+
+// Where row m begins if there is one, else the row before it.
 fn following(before: Start, m: u32) -> Start {
   var at = before;
   if (m < p.M) { at = next_start(before); }
@@ -95,41 +96,52 @@ fn weights_at(q: u32) -> Weights {
   );
 }
 
-// Adds the products of the first `count` steps of a depth, whose weights begin at q.
-fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, rank: u32) {
+// Adds the products of the first `count` steps of a depth, whose weights begin at q. The factors are loaded first:
+// compilers of CPUs put elements into a vector one by one, which takes long once the registers are full of weights.
+fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, first: u32) {
   for (var k = 0u; k < count; k++) {
+    let step = step_of(k * STEP + first);
+    let x0 = factors_at(places[0], step);
+    let x1 = factors_at(places[1], step);
+    let x2 = factors_at(places[2], step);
+    let x3 = factors_at(places[3], step);
     let w = weights_at(q + k * STEP * 8u);
-    let step = step_of(k * STEP + rank);
-    (*sums)[0] = add_eight((*sums)[0], w, factor_at(places[0], step));
-    (*sums)[1] = add_eight((*sums)[1], w, factor_at(places[1], step));
-    (*sums)[2] = add_eight((*sums)[2], w, factor_at(places[2], step));
-    (*sums)[3] = add_eight((*sums)[3], w, factor_at(places[3], step));
-    (*sums)[4] = add_eight((*sums)[4], w, factor_at(places[4], step));
-    (*sums)[5] = add_eight((*sums)[5], w, factor_at(places[5], step));
-    (*sums)[6] = add_eight((*sums)[6], w, factor_at(places[6], step));
-    (*sums)[7] = add_eight((*sums)[7], w, factor_at(places[7], step));
-    (*sums)[8] = add_eight((*sums)[8], w, factor_at(places[8], step));
-    (*sums)[9] = add_eight((*sums)[9], w, factor_at(places[9], step));
-    (*sums)[10] = add_eight((*sums)[10], w, factor_at(places[10], step));
-    (*sums)[11] = add_eight((*sums)[11], w, factor_at(places[11], step));
-    (*sums)[12] = add_eight((*sums)[12], w, factor_at(places[12], step));
-    (*sums)[13] = add_eight((*sums)[13], w, factor_at(places[13], step));
-    (*sums)[14] = add_eight((*sums)[14], w, factor_at(places[14], step));
-    (*sums)[15] = add_eight((*sums)[15], w, factor_at(places[15], step));
+    (*sums)[0] = add_eight((*sums)[0], w, first_of(x0));
+    (*sums)[1] = add_eight((*sums)[1], w, second_of(x0));
+    (*sums)[2] = add_eight((*sums)[2], w, third_of(x0));
+    (*sums)[3] = add_eight((*sums)[3], w, fourth_of(x0));
+    (*sums)[4] = add_eight((*sums)[4], w, first_of(x1));
+    (*sums)[5] = add_eight((*sums)[5], w, second_of(x1));
+    (*sums)[6] = add_eight((*sums)[6], w, third_of(x1));
+    (*sums)[7] = add_eight((*sums)[7], w, fourth_of(x1));
+    (*sums)[8] = add_eight((*sums)[8], w, first_of(x2));
+    (*sums)[9] = add_eight((*sums)[9], w, second_of(x2));
+    (*sums)[10] = add_eight((*sums)[10], w, third_of(x2));
+    (*sums)[11] = add_eight((*sums)[11], w, fourth_of(x2));
+    (*sums)[12] = add_eight((*sums)[12], w, first_of(x3));
+    (*sums)[13] = add_eight((*sums)[13], w, second_of(x3));
+    (*sums)[14] = add_eight((*sums)[14], w, third_of(x3));
+    (*sums)[15] = add_eight((*sums)[15], w, fourth_of(x3));
   }
 }
 
-// Adds the products with eight elements of a row; x: the one of them that this invocation has.
-fn add_eight(sum: vec4<T>, w: Weights, x: T) -> vec4<T> {
+// The factors of the first, second, third and fourth of four rows; x: those that this invocation has loaded.
+fn first_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u)); }
+fn second_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u)); }
+fn third_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 4u), subgroupBroadcast(x, 5u)); }
+fn fourth_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 6u), subgroupBroadcast(x, 7u)); }
+
+// Adds the products with the factors of a row.
+fn add_eight(sum: vec4<T>, w: Weights, x: Factors) -> vec4<T> {
   return sum
-    + w.w0 * subgroupBroadcast(x, 0u)
-    + w.w1 * subgroupBroadcast(x, 1u)
-    + w.w2 * subgroupBroadcast(x, 2u)
-    + w.w3 * subgroupBroadcast(x, 3u)
-    + w.w4 * subgroupBroadcast(x, 4u)
-    + w.w5 * subgroupBroadcast(x, 5u)
-    + w.w6 * subgroupBroadcast(x, 6u)
-    + w.w7 * subgroupBroadcast(x, 7u);
+    + w.w0 * x.low.x
+    + w.w1 * x.low.y
+    + w.w2 * x.low.z
+    + w.w3 * x.low.w
+    + w.w4 * x.high.x
+    + w.w5 * x.high.y
+    + w.w6 * x.high.z
+    + w.w7 * x.high.w;
 }
 
 // Stores rows from m on, four at a time: compilers take long for each store that is written out.

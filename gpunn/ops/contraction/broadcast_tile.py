@@ -28,9 +28,9 @@ from gpunn.ops.kernels.window import Window, window_params
 Reads = tuple[Read, Read]  # of the filter and the bias
 
 SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup
-# Of full tiles over full register tiles on lavapipe: 1.6 with Mesa 22.3, 2.3 with Mesa 25. Tiles of which
-# half is not needed lose with both (docs/tuning.md).
-_GAIN = 1.5
+# Of full tiles over full register tiles on lavapipe: 2 with Mesa 22.3, 2.4 with Mesa 25. Tiles of which
+# half is not needed take about as long with both (docs/tuning.md).
+_GAIN = 1.7
 _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 
@@ -80,13 +80,14 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
     reads: filter and bias packed by blocks, if these are not constants.
     """
+    width = vec_width(depth)
     return _kernel(
         call,
-        reads or block_reads(call),
+        (Read("x", 0, width), *(reads or block_reads(call))),
         depth,
         "matmul_broadcast",
         {"K": depth},
-        {"ALIGNED": int(depth % STEP == 0)},
+        {"FOURS": int(width == 4)},
         ceil_div(depth, STEP),
         f"{rows} rows x depth {depth} x {channels} channels",
     )
@@ -99,12 +100,13 @@ def shared_window(call: Call, window: Window, reads: Reads | None = None) -> Ker
     terms, packed = depth * math.prod(window.size), reads or block_reads(call)
     if depth % STEP == 0:
         loops = nested(*window.size, depth // STEP).iterations
+        operands = (Read("x", 0, 4), *packed)
         return _kernel(
-            call, packed, terms, "conv_broadcast", params, {}, loops, "window cells one after the other"
+            call, operands, terms, "conv_broadcast", params, {}, loops, "window cells one after the other"
         )
     params |= {"K": terms, "inverse_c": 1 / depth, "inverse_kw": 1 / window.size[1]}
-    reason = "window cells and input channels in one row"
-    return _kernel(call, packed, terms, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
+    reason, operands = "window cells and input channels in one row", (Read("x", 0), *packed)
+    return _kernel(call, operands, terms, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
 
 
 def shared_stack(call: Call, x: Scratch, w: Read, y: Scratch) -> Kernel:
@@ -115,17 +117,17 @@ def shared_stack(call: Call, x: Scratch, w: Read, y: Scratch) -> Kernel:
     kernel = _tiles(call.device, "matmul_broadcast", (count * rows, channels, depth), name)
     return replace(
         kernel,
-        reads=(Read("x", x), w, Read("bias", None)),
+        reads=(Read("x", x, 4), w, Read("bias", None)),
         writes=(Write(output=y, width=4),),
         params={**kernel.params, "K": depth, "STACK": rows},
-        constants={**kernel.constants, "ALIGNED": 1},
+        constants={**kernel.constants, "FOURS": 1},
         loop_iterations=depth // STEP,
     )
 
 
 def _kernel(
     call: Call,
-    reads: Reads,
+    reads: tuple[Read, ...],
     depth: int,
     body: str,
     params: Mapping[str, Param],
@@ -137,7 +139,7 @@ def _kernel(
     kernel = _tiles(call.device, body, (rows, channels, depth), reason)
     return replace(
         kernel,
-        reads=(Read("x", 0), *reads),
+        reads=reads,
         writes=(Write(width=vec_width(channels)),),
         params={**kernel.params, **params},
         constants={**kernel.constants, **constants},
@@ -151,11 +153,11 @@ def _tiles(device: DeviceProperties, body: str, sizes: tuple[int, int, int], rea
     rows, channels, _ = sizes
     packed, depth = block_extents(*sizes[1:])
     size = max(subgroup(device), STEP)
-    threads, grid = tile_grid(packed // 4, ceil_div(rows, SHARED_ROWS), WORKGROUP[0], size)
+    threads, grid = tile_grid(packed // 4, ceil_div(rows, SHARED_ROWS), size, size)
     return Kernel(
         body=body,
         threads=threads,
-        workgroup=WORKGROUP,
+        workgroup=(size, 1, 1),
         reads=(),
         params={**grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4, "STACK": rows},
         constants={"SPLITS": 1},

@@ -26,8 +26,8 @@ def numbers(seed: int) -> np.random.Generator:
 
 
 def products() -> Iterator[tuple[int, int, int]]:
-    """Draw rows, depths and output channels: whole tiles and parts of tiles, depths that 8 divides or not."""
-    yield from ((16, 8, 32), (8, 1, 1))
+    """Draw rows, depths and output channels: whole tiles and parts of tiles, depths that 8, 4 or 1 divide."""
+    yield from ((16, 8, 32), (8, 1, 1), (21, 12, 40), (35, 4, 9))
     for seed in range(5):
         rows, depth, channels = (int(n) for n in numbers(seed).integers((8, 1, 1), (70, 50, 90)))
         yield rows, depth // 8 * 8 + 8 if seed % 2 else depth, channels
@@ -54,6 +54,18 @@ def test_products(shape: tuple[int, int, int], subgroup: str, monkeypatch: pytes
     rows, depth, channels = shape
     inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)]
     run("fully_connected", inputs[: 2 + rows % 2], ACTIVATIONS[channels % 2], subgroup)
+
+
+@pytest.mark.parametrize("depth", [12, 5])
+def test_what_lies_behind_a_row_is_not_in_its_sums(
+    depth: int, subgroup: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of the depth goes beyond the end of a row, where the next one begins: here with infinities."""
+    take_body(monkeypatch, "matmul_broadcast")
+    x, filter = random(1, 17, depth), random(2, 4, depth, low=1)
+    atol = tolerance(x, filter)
+    x[1::2] = np.inf
+    check("fully_connected", [x, filter], backend=subgroup, constants=(1,), atol=atol)
 
 
 def windows(depths: tuple[int, ...]) -> Iterator[tuple[list[Array], dict[str, Any]]]:
@@ -103,6 +115,7 @@ def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
     [
         (SOFTWARE, 64, 32, [SHARED, TILE, PLAIN]),
         (SOFTWARE, 64, 24, [SHARED, TILE, PLAIN]),
+        (SOFTWARE, 64, 40, [SHARED, TILE, PLAIN]),
         (SOFTWARE, 64, 16, [TILE, SHARED, PLAIN]),
         (SOFTWARE, 1, 512, ["matmul_row", PLAIN]),
         (SOFTWARE, 49, 8, [TILE, SHARED, PLAIN]),
