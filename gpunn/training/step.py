@@ -78,6 +78,21 @@ class Loss:
         return mean_squared_error(graph, predicted, target)
 
 
+def place_in(model: Graph, place: tuple[int, int], source: Graph) -> tuple[int, int]:
+    """Return where a place in `source` is in a model of the same file, which may have other operations.
+
+    For inputs of other shapes, arrays go between the models of a pipeline through other operations. Raises
+    ModelError if the operations of the same origin are others.
+    """
+    number, index = place
+    origin = source.operations[number].origin
+    alike = [[k for k, o in enumerate(g.operations) if o.origin == origin] for g in (source, model)]
+    ops = [[g.operations[k].op for k in found] for g, found in zip((source, model), alike, strict=True)]
+    if not origin or ops[0] != ops[1]:
+        raise ModelError(f"the model has other operations {origin or 'of no file'}")
+    return alike[1][alike[0].index(number)], index
+
+
 def weights_of(model: Graph, chosen: Iterable[str | Operand]) -> tuple[Weight, ...]:
     """Return the weights that are chosen: constants or their names.
 

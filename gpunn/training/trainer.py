@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from gpunn.training.step import (
     Loss,
     first_not_finite,
     loss_graph,
+    place_in,
     step_graph,
     weights_of,
     with_values,
@@ -213,11 +214,17 @@ class Trainer(Closing):
             model, names = self._model, [i.name for i in self._model.inputs]
             if shapes != tuple(i.type.shape for i in model.inputs):
                 model = model.reshaped(dict(zip(names, shapes, strict=True)))
+            weights, loss = self._weights, self._loss
             if [o.op for o in model.operations] != [o.op for o in self._model.operations]:
-                given = ", ".join(str([*shape]) for shape in shapes)
-                raise ModelError(f"inputs of shapes {given} need other operations: train a reshaped() model")
-            forward, _ = loss_graph(model, self._weights, self._loss)
-            graph = Model.of(step_graph(model, self._weights, self._loss, self._optimizer))
+                try:
+                    weights = tuple(replace(w, place=place_in(model, w.place, self._model)) for w in weights)
+                    loss = replace(loss, place=place_in(model, loss.place, self._model))
+                except ModelError as error:
+                    given = ", ".join(str([*shape]) for shape in shapes)
+                    what = f"inputs of shapes {given} need other operations: train a reshaped() model"
+                    raise ModelError(what) from error
+            forward, _ = loss_graph(model, weights, loss)
+            graph = Model.of(step_graph(model, weights, loss, self._optimizer))
             self._prepared[shapes] = _Prepared(graph.compile(self._backend, device=self._device), forward)
         return self._prepared[shapes]
 

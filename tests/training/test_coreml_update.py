@@ -217,8 +217,11 @@ REFUSALS: dict[str, Callable[[Message, Message], object]] = {
     "is updatable, its bias are not": lambda m, n: setattr(
         n.layers[0].innerProduct.bias, "isUpdatable", False
     ),
-    "must be float32, not quantised": lambda m, n: setattr(
+    "must be float32 or float16, not quantised": lambda m, n: setattr(
         n.layers[0].innerProduct.weights.quantization, "numberOfBits", 8
+    ),
+    "updatable bias must be float32 or float16": lambda m, n: setattr(
+        n.layers[0].innerProduct.bias, "int8RawValue", b"abc"
     ),
     "the default of learningRate must be from 0 to 1, got 3": lambda m, n: setattr(
         n.updateParams.optimizer.sgdOptimizer.learningRate, "defaultValue", 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -175,8 +175,7 @@ def _model(
         return Network(file, place, message.description, chunks, network, labels)
     if len(places) == MAX_DEPTH:
         part.fail(f"is a pipeline in more than {MAX_DEPTH} others")
-    pipeline = getattr(message, kind)
-    pipeline = getattr(pipeline, PIPELINES[kind]) if PIPELINES[kind] else pipeline
+    pipeline = pipeline_in(message)
     if not pipeline.models:
         part.fail("is a pipeline without models")
     named = pipeline.names if len(pipeline.names) == len(pipeline.models) else [""] * len(pipeline.models)
@@ -184,6 +183,22 @@ def _model(
     pairs = zip(pipeline.models, within, strict=True)
     models = [_model(inner, file, (*places, w), refusals, chunks) for inner, w in pairs]
     return Pipeline(file, place, message.description, chunks, tuple(m for m in models if m is not None))
+
+
+def pipeline_in(message: Message) -> Message:
+    """Return the pipeline in the message of a model that is one."""
+    kind = message.WhichOneof("Type")
+    pipeline = getattr(message, kind)
+    return getattr(pipeline, PIPELINES[kind]) if PIPELINES[kind] else pipeline
+
+
+def networks_in(model: Model) -> Iterator[Network]:
+    """Yield the networks of a model, in the order in which they run."""
+    if isinstance(model, Network):
+        yield model
+        return
+    for part in model.models:
+        yield from networks_in(part)
 
 
 def _labels(network: Message) -> tuple[str | int, ...]:

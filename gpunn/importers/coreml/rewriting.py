@@ -18,7 +18,7 @@ from gpunn.errors import UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.rewriting import Changed, changed_constants, read_alike
 from gpunn.importers.coreml.chunks import NO_CHUNKS
-from gpunn.importers.coreml.file import PIPELINES
+from gpunn.importers.coreml.file import model_of, networks_in
 from gpunn.importers.coreml.messages import Message, model_class
 from gpunn.importers.coreml.model_file import read_model
 from gpunn.importers.coreml.weights import all_weights
@@ -26,6 +26,8 @@ from gpunn.types import Array
 
 _LAYER = re.compile(r"[^:]*: layer (\d+) ")
 _DIGIT = 4096  # elements are numbered in two digits, each of which float32 holds exactly
+_FILE = "model"  # as which a file is read again
+_LARGEST_HALF = float(np.finfo(np.float16).max)
 _FORMS = {"floatValue": "<f4", "float16Value": "<f2"}  # that are written
 
 
@@ -33,16 +35,13 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
     """Return an .mlmodel file in which weights have the values of a graph's constants, float32 or float16.
 
     The graph is of the same file. Values for float16 weights are rounded to the nearest. All else of the file
-    stays, as far as fields are concerned. Raises UnsupportedError for a pipeline, if a constant is stored in
-    another form or does not consist of weights, and if the graph has other operations.
+    stays, as far as fields are concerned. Raises UnsupportedError if a constant is stored in another form or
+    does not consist of weights, for values that are too large for float16, and if the graph has other
+    operations.
     """
     message = model_class().FromString(data)
-    kind = message.WhichOneof("Type")
-    if kind in PIPELINES:
-        raise UnsupportedError(f"{name}: weights are written into networks, not into pipelines")
     changes = changed_constants(_read(message, options, graph), graph)
-    layers = getattr(message, kind).layers
-    stored = [_Stored.of(m) for k in sorted(_layers(name, changes)) for m in _weights_in(layers[k])]
+    stored = [_Stored.of(m) for layer in _layers(name, message, changes) for m in _weights_in(layer)]
     starts = [0, *accumulate(s.values.size for s in stored)]
     old = np.concatenate([np.zeros(0, np.float32), *(s.values for s in stored)])
     numbers = np.zeros(old.size, np.int64) + np.arange(old.size)
@@ -56,7 +55,11 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
         low, high = (_constant(read, change) for read in digits)
         _put(name, change, low + _DIGIT * high, old, new)
     for start, weights in zip(starts, stored, strict=False):
-        weights.put(new[start : start + weights.values.size], weights.form)
+        values = new[start : start + weights.values.size]
+        large = (values != weights.values) & (np.abs(values) > _LARGEST_HALF)
+        if weights.form == "float16Value" and large.any():
+            raise UnsupportedError(f"{name}: weights that the file has as float16 are now too large for it")
+        weights.put(values, weights.form)
     return bytes(message.SerializeToString(deterministic=True))
 
 
@@ -78,8 +81,7 @@ class _Stored:
         self.message.DiscardUnknownFields()  # floats that are not packed
         for field in _FORMS:
             self.message.ClearField(field)
-        with np.errstate(over="ignore"):
-            stored = values.astype(_FORMS[form]).tobytes()
+        stored = values.astype(_FORMS[form]).tobytes()
         if form == "floatValue":
             self.message.floatValue.append(stored)
         else:
@@ -88,7 +90,7 @@ class _Stored:
 
 def _read(message: Message, options: Mapping[str, Any], graph: Graph) -> Graph:
     """Return the graph of a file's message, for inputs of the types that another graph has."""
-    made = read_model(message.SerializeToString(), "model", options["limits"], options["custom"] or {})
+    made = read_model(message.SerializeToString(), _FILE, options["limits"], options["custom"] or {})
     assert made.template is not None
     return read_alike(made.template, graph)
 
@@ -99,15 +101,23 @@ def layer_number(origin: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _layers(name: str, changes: Iterable[Changed]) -> set[int]:
-    """Return the numbers of the layers that read changed constants."""
+def _layers(name: str, message: Message, changes: Iterable[Changed]) -> list[Message]:
+    """Return the layers of a file that read changed constants, in their order.
+
+    An operation's origin begins with the place of its layer, or of the layer that this one is within.
+    """
+    places = {
+        f"{_FILE}: {network.within('')}layer {number} ": layer
+        for network in networks_in(model_of(message, _FILE, NO_CHUNKS))
+        for number, layer in enumerate(network.message.layers)
+    }
     found = set()
     for change in changes:
-        number = layer_number(change.operation.origin)
-        if number is None:
+        place = next((p for p in places if change.operation.origin.startswith(p)), None)
+        if place is None:
             _fail(name, change, "no layer of the file has it")
-        found.add(number)
-    return found
+        found.add(place)
+    return [layer for place, layer in places.items() if place in found]
 
 
 def _weights_in(message: Message) -> Iterator[Message]:

@@ -6,12 +6,12 @@ Meaning: NeuralNetwork.proto, NetworkUpdateParameters; constraints: Core ML's ch
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from gpunn.errors import FormatError, ModelError, UnsupportedError
 from gpunn.importers.common.names import shown
-from gpunn.importers.coreml.file import Network, decoded, model_of, place_of
+from gpunn.importers.coreml.file import Model, Network, decoded, model_of, pipeline_in, place_of
 from gpunn.importers.coreml.messages import Message
 from gpunn.importers.coreml.weights import weights
 from gpunn.types import Array, Shape
@@ -59,7 +59,7 @@ class UpdatableWeight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """A training as a file states it.
+    """A training as a file states it: of its network, or of the network in the last model of its pipeline.
 
     `result` is the place of the layer whose result `output` the loss is of. `target` names the training input
     with the targets; `classes`: it is the name of a class. `optimizer` is the field of Optimizer.
@@ -79,24 +79,43 @@ class Update:
 def update_of(data: bytes, name: str) -> Update:
     """Return what an .mlmodel file says of its training; `name` is the file's.
 
-    Raises UnsupportedError if it is no updatable network, and FormatError if what it says contradicts itself.
+    Raises UnsupportedError if it is not updatable, and FormatError if what it says contradicts itself.
     """
     message, chunks = decoded(data, name)
-    network = model_of(message, name, chunks)
-    if not isinstance(network, Network):
-        raise UnsupportedError(f"{name}: only networks are updated, not pipelines")
-    stated = network.message.updateParams
-    if not message.isUpdatable or not network.message.HasField("updateParams"):
-        raise UnsupportedError(f"{name}: the model is not updatable: isUpdatable or updateParams is not set")
+    inputs = set[str]()
+    network = _trained(message, model_of(message, name, chunks), inputs)
+    return _Reading(network, network.message.updateParams, inputs).update()
+
+
+def _trained(message: Message, model: Model, inputs: set[str]) -> Network:
+    """Return the network that is trained: of a pipeline, that of its last model.
+
+    Adds the names of training inputs.
+    """
+    stated = not isinstance(model, Network) or model.message.HasField("updateParams")
+    if not message.isUpdatable or not stated:
+        raise UnsupportedError(
+            f"{model.name}: the model is not updatable: isUpdatable or updateParams is not set"
+        )
     if message.specificationVersion < MIN_VERSION:
-        network.fail(f"an updatable model has specification version {MIN_VERSION} or more")
-    return _Reading(network, stated).update()
+        model.fail(f"an updatable model has specification version {MIN_VERSION} or more")
+    inputs.update(feature.name for feature in message.description.trainingInput)
+    if isinstance(model, Network):
+        return model
+    *before, last = pipeline_in(message).models
+    for part, made in zip(before, model.models, strict=False):
+        if part.isUpdatable:
+            made.fail("it is updatable: only the last model of a pipeline may be")
+    return _trained(last, model.models[-1], inputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
+    """`inputs` are the names of training inputs."""
+
     network: Network
     stated: Message
+    inputs: Set[str]
 
     def update(self) -> Update:
         loss, kind = self._loss()
@@ -112,16 +131,15 @@ class _Reading:
             "it has no optimizer"
         )
         best = self.network.description.predictedFeatureName
-        inputs = [feature.name for feature in self.network.description.trainingInput]
         classes = self.network.labels or () if loss.target == best else ()
-        if loss.target not in inputs and not classes:
+        if loss.target not in self.inputs and not classes:
             self.network.fail(f"the target {shown(loss.target)} is no training input")
         parameters = {
             p.name: p for p in self._parameters(getattr(self.stated.optimizer, optimizer), optimizer)
         }
         return Update(
             kind,
-            self._place(makers[loss.input]),
+            self.network.within(self._place(makers[loss.input])),
             loss.input,
             loss.target,
             classes,
@@ -172,21 +190,15 @@ class _Reading:
             if kind == "convolution" and len(layer.input) != 1:
                 raise UnsupportedError(f"{self.network.name}: {place}: gpunn updates no second input")
             for field, shape in _shapes(kind, params).items():
-                yield UpdatableWeight(
-                    number, field, place, self._stored(getattr(params, field), shape, place, field)
-                )
+                value = self._stored(getattr(params, field), shape, place, field)
+                yield UpdatableWeight(number, field, self.network.within(place), value)
 
     def _stored(self, message: Message, shape: Shape, place: str, field: str) -> Array:
-        """Return weights that must be updatable and float32."""
+        """Return weights that must be updatable and real numbers: float32 or float16."""
         if not message.isUpdatable:
             self.network.fail(f"{place} is updatable, its {field} are not")
-        if (
-            message.HasField("quantization")
-            or message.rawValue
-            or message.int8RawValue
-            or message.float16Value
-        ):
-            self.network.fail(f"{place}: updatable {field} must be float32, not quantised or float16")
+        if message.HasField("quantization") or message.rawValue or message.int8RawValue:
+            self.network.fail(f"{place}: updatable {field} must be float32 or float16, not quantised")
         try:
             return weights(message, math.prod(shape), shape[0], self.network.chunks).reshape(shape)
         except FormatError as error:
