@@ -167,7 +167,8 @@ class Kernel:
     (see Loop). `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB
     that every device has. `any_width`: the body does the same in workgroups of any width along x, with
     these threads. `generated` is WGSL that the kernel brings, for names that the body leaves open.
-    `pointwise`: its result element by element, where it has that form.
+    `pointwise`: its result element by element, where it has that form. `halves`: it has products in f16,
+    which the shader's source enables.
     `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
@@ -187,6 +188,7 @@ class Kernel:
     any_width: bool = False
     generated: str = ""
     pointwise: Pointwise | None = None
+    halves: bool = False
     reason: str = ""
 
     @property

@@ -213,7 +213,7 @@ def _walk(
     optimised = joined(found[0])
     arithmetics = [side.info.arithmetic for side in sides]
     variants: dict[Operation, Operation] = {}
-    if Arithmetic.FLOAT16 in arithmetics:
+    if any(isinstance(side, CompiledSide) and side.relaxed for side in sides):
         relaxed = joined(found[0], relaxed=True)
         variants.update(zip(optimised.operations, relaxed.operations, strict=True))
     layered: list[LayerSource] = []
@@ -222,7 +222,8 @@ def _walk(
             layered.append(CompiledLayers(side, optimised, samples, variants if side.relaxed else {}))
         elif isinstance(side, LitertSide):
             layered.append(side.layers(samples))
-    walk = Walk(optimised, samples, arithmetics, layered, {Arithmetic.FLOAT16: variants})
+    halves = dict.fromkeys((Arithmetic.FLOAT16, Arithmetic.HALF_PRODUCTS), variants)
+    walk = Walk(optimised, samples, arithmetics, layered, halves)
     walked = walk.run(progress)
     drift = {
         a: {ours: found[o] for ours, o in zip(model.outputs, optimised.outputs, strict=True) if o in found}

@@ -25,12 +25,14 @@ class Arithmetic(enum.Enum):
     """The arithmetic of a side; it decides how far the side may be from the exact answer
     (gpunn.comparison.tolerance).
 
-    FLOAT16: as FLOAT32, but stored as float16 (gpunn.passes.relax). OTHER: unknown.
+    FLOAT16: as FLOAT32, but stored as float16 (gpunn.passes.relax). HALF_PRODUCTS: as FLOAT16, and some
+    products are computed in f16. OTHER: unknown.
     """
 
     EXACT = "float64"
     FLOAT32 = "float32"
     FLOAT16 = "float16"
+    HALF_PRODUCTS = "float16 products"
     LITERT = "litert"
     OTHER = "other"
 
@@ -85,7 +87,7 @@ class CompiledSide:
     def __init__(self, name: str, model: Graph, backend: str, device: str | None, relaxed: bool) -> None:
         self.backend, self.device, self.relaxed = backend, device, relaxed
         self._compiled = compile_model(model, backend, device=device, relaxed=relaxed)
-        arithmetic = Arithmetic.FLOAT16 if relaxed else Arithmetic.FLOAT32
+        arithmetic = _arithmetic(self._compiled, relaxed)
         place = self._compiled.device
         adapter = _adapter(place) if backend == WEBGPU else ""
         self.info = SideInfo(name, model.name, place, arithmetic, adapter)
@@ -105,6 +107,12 @@ class CompiledSide:
 
 EXACT, CPU, WEBGPU = "cpu64", "cpu", "webgpu"
 RELAXED = "-relaxed"  # behind the name of a backend of gpunn
+
+
+def _arithmetic(compiled: Compilation, relaxed: bool) -> Arithmetic:
+    if any(row.kernel.halves for row in compiled.plan_rows()):
+        return Arithmetic.HALF_PRODUCTS
+    return Arithmetic.FLOAT16 if relaxed else Arithmetic.FLOAT32
 
 
 def _adapter(device: str) -> str:

@@ -20,7 +20,7 @@ from gpunn.comparison.sides import Arithmetic
 from gpunn.graph import tolerance
 from gpunn.graph.exact import widen
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.tolerance import NOTHING, Bound, Errors, magnitudes
+from gpunn.graph.tolerance import NOTHING, Bound, Errors, half_products, magnitudes
 from gpunn.ops.accuracy import EPS, Evaluation
 from gpunn.ops.filter import FILTER
 from gpunn.types import Array
@@ -39,6 +39,8 @@ def bounds(
     inputs = [
         None if o is None else widen(values[o] if o.value is None else o.value) for o in operation.inputs
     ]
+    if arithmetic is Arithmetic.HALF_PRODUCTS:
+        return tolerance.bounds(operation, inputs, results, partial(half_products, operation))
     if arithmetic is not Arithmetic.LITERT:
         return tolerance.bounds(operation, inputs, results)
     return tolerance.bounds(operation, inputs, results, partial(_litert, operation), LITERT_STEPS)

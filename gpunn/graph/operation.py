@@ -70,6 +70,7 @@ class Operation:
     """An op applied to operands; `origin` says where it stands in its file.
 
     `custom` is the op itself where it is none of gpunn's. `trusted`: its guards hold, so nobody asks them.
+    `relaxed`: products of its float16 operands may be computed in f16 (gpunn.passes.relax).
     """
 
     op: str
@@ -79,6 +80,7 @@ class Operation:
     origin: str
     custom: Op | None = None
     trusted: bool = False
+    relaxed: bool = False
 
     @property
     def definition(self) -> Op:
@@ -237,6 +239,7 @@ class Operation:
             attrs=self.attrs,
             outputs=tuple(o.type for o in self.outputs),
             constant=tuple(i is not None and i.value is not None for i in self.inputs),
+            relaxed=self.relaxed,
             value_of=self._constant,
         )
 

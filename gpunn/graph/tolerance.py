@@ -9,7 +9,8 @@ Real numbers in float32, for the result y of an operation on inputs that both si
 
 and 0 for operations that only move elements, and for integers. A fused activation passes errors on by its
 steepest slope. Quantised tensors: 0 steps between gpunn's backends. A result that is stored as float16 may be
-off by 2^-11 |y| more. Either part of a complex result may be off by what holds for its absolute value.
+off by 2^-11 |y| more. Products in f16 have errors of their own (gpunn.ops.contraction.half_products). Either
+part of a complex result may be off by what holds for its absolute value.
 
 `spread` is the size of rounding errors that are independent of one another, as they are over many layers: the
 square root of n for n (Higham and Mary 2019, SIAM J. Sci. Comput. 41, A2815), and no 1e-5 for operations that
@@ -20,13 +21,14 @@ make it 0 (WGSL, Floating Point Evaluation).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL, TINIEST, Evaluation
+from gpunn.ops.contraction.half_products import ROUNDING, ROUNDINGS, in_halves, lost_values
 from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.ops.elementwise.unary_declaration import Fused
 from gpunn.ops.op import as_tuple
@@ -84,6 +86,17 @@ def magnitudes(operation: Operation, evaluation: Evaluation) -> tuple[Array, ...
         attrs["activation"] = None
     sizes = [np.abs(v) if v is not None and v.dtype.kind in "fc" else v for v in evaluation.inputs]
     return as_tuple(operation.definition.reference(*sizes, **attrs))
+
+
+def half_products(operation: Operation, evaluation: Evaluation) -> Iterator[Errors]:
+    """Yield the additional errors of an operation whose products may be computed in f16."""
+    if not operation.definition.accuracy.halves or not in_halves(evaluation.call):
+        return
+    activation = _activation(operation)
+    slope = 1.0 if activation is None else activation.slope
+    yield ((slope * ROUNDING * magnitudes(operation, evaluation)[0], float(ROUNDINGS)),)
+    lost = replace(evaluation, inputs=lost_values(evaluation))
+    yield ((slope * magnitudes(operation, lost)[0], 1.0),)
 
 
 def _half(y: Array) -> Array:

@@ -48,6 +48,7 @@ class Accuracy:
     * roundings: how often the result is rounded besides, relative to itself.
     * formula: errors of another kind.
     * arithmetic: it only adds, multiplies and compares, so errors over many layers are relative ones.
+    * halves: relaxed, it may compute products in f16 (gpunn.ops.contraction.half_products).
     * interpolates: its results lie between neighbours, at positions that others compute in float32.
     """
 
@@ -56,6 +57,7 @@ class Accuracy:
     roundings: Count | None = None
     formula: Callable[[Evaluation], Array] | None = None
     arithmetic: bool = False
+    halves: bool = False
     interpolates: bool = False
 
 

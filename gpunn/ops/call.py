@@ -51,7 +51,7 @@ class Call:
     """An operation as its op sees it: types and attributes; values only for infer, by value().
 
     `constant[i]` says whether input i is known at compile time. `outputs` is empty while inferring.
-    `device` is the one that kernels are for.
+    `device` is the one that kernels are for. `relaxed`: see Operation.
     """
 
     op: str
@@ -61,6 +61,7 @@ class Call:
     outputs: tuple[TensorType, ...] = ()
     constant: tuple[bool, ...] = ()
     device: DeviceProperties = BASELINE
+    relaxed: bool = False
 
     value_of: Values | None = None
 

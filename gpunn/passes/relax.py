@@ -1,5 +1,7 @@
 """Relaxed float32: float16 for storage, which halves memory and traffic; sums stay float32.
 
+Devices may compute products in f16 (gpunn.ops.contraction.half_products).
+
 NNAPI 1.1, ANeuralNetworksModel_relaxComputationFloat32toFloat16: float32 may be computed with the range and
 precision of IEEE float16.
 """
@@ -42,7 +44,7 @@ def relax(model: Graph) -> Graph:
     changed = []
     for operation in model.operations:
         if not _stays(operation) and not operation.definition.alias:
-            operation = replace_inputs(operation, constants)
+            operation = replace(replace_inputs(operation, constants), relaxed=True)
         changed.append(replace_outputs(replace_inputs(operation, narrow), narrow))
     return model.with_operations(changed)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from gpunn.graph.draw import drawn, drawn_range
 from gpunn.graph.exact import evaluate, widen
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.graph.tolerance import bounds
+from gpunn.graph.tolerance import bounds, half_products
 from gpunn.kernel import Candidate
 from gpunn.passes.rewrite import single
 from gpunn.planning.partition import DEVICE, Placement
@@ -59,12 +60,14 @@ class _Data:
         inputs = tuple(drawn(o.type, drawn_range(model, o), generator) for o in model.inputs)
         return cls(model.operations[0], model, inputs)
 
-    def objection(self, found: Sequence[Array]) -> str:
-        """Say how results differ from the exact ones by more than the op allows; "" if they do not."""
+    def objection(self, found: Sequence[Array], candidate: Candidate) -> str:
+        """Say how a candidate's results differ from the exact ones by more than is allowed; "" if not."""
         values = {o: widen(x) for o, x in zip(self.model.inputs, self.inputs, strict=True)}
         results = evaluate(self.operation, values)
         wide = [None if o is None else _value(o, values) for o in self.operation.inputs]
-        limits = bounds(self.operation, wide, results)
+        halves = any(kernel.halves for kernel in candidate.kernels)
+        further = (partial(half_products, self.operation),) if halves else ()
+        limits = bounds(self.operation, wide, results, *further)
         for exact, result, bound in zip(results, map(widen, found), limits, strict=True):
             with np.errstate(all="ignore"):
                 error = np.abs(np.subtract(result, exact, dtype=np.result_type(exact, np.float64)))
@@ -234,7 +237,7 @@ class Bench:
         timed = [k for k, trial in enumerate(trials) if trial.seconds is not None and not trial.dropped]
         order = sorted(timed, key=lambda k: (trials[k].seconds or 0.0) / (MARGIN if k else 1.0))
         for k in order:
-            reason = "" if k == 0 else data.objection(trials[k].results)
+            reason = "" if k == 0 else data.objection(trials[k].results, trials[k].candidate)
             if not reason:
                 return k
             trials[k].drop(reason)

@@ -41,6 +41,7 @@ class ShaderKey:
     lanes: int
     accumulator: DType | None
     generated: str = ""
+    halves: bool = False
 
 
 class _Folder(Protocol):
@@ -98,6 +99,7 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
         lanes=kernel.lanes,
         accumulator=kernel.accumulator,
         generated=kernel.generated,
+        halves=kernel.halves,
     )
 
 
@@ -193,7 +195,8 @@ def parts(key: ShaderKey) -> tuple[Part, ...]:
 
 def generate(key: ShaderKey) -> str:
     """Return the complete WGSL source of a key."""
-    return "\n".join(part.text for part in parts(key))
+    enabled = "enable f16; " if key.halves else ""  # in the first line: all keep their numbers
+    return enabled + "\n".join(part.text for part in parts(key))
 
 
 def _files(key: ShaderKey) -> list[str]:

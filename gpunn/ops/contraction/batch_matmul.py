@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.contraction.wide_sums import most_iterations
+from gpunn.ops.contraction.workgroup_tile import matrix_product, with_workgroup_tiles
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
@@ -129,11 +130,12 @@ def _kernels(call: Call) -> Iterator[Candidate]:
     fits = rows >= ROWS and columns and columns % COLUMNS == 0 and _depth(call) and _depth(call) % 4 == 0
     if plain and one and fits and fits_i32(call.x.size, call.y.size):
         reads = (Read("w", 1, 4), Read("bias", None))
-        tiles = (Candidate([product(call, rows, _depth(call), columns, reads)], "tiles of one product"),)
-        if _depth(call) % STEP:
-            yield from tiles
-        else:
-            yield from with_shared_rows(call, _depth(call), lambda: _shared(call, rows, columns), tiles)
+        ways: Iterable[Candidate] = (
+            Candidate([product(call, rows, _depth(call), columns, reads)], "tiles of one product"),
+        )
+        if _depth(call) % STEP == 0:
+            ways = with_shared_rows(call, _depth(call), lambda: _shared(call, rows, columns), ways)
+        yield from with_workgroup_tiles(call, matrix_product(_depth(call), reads), ways)
     yield Candidate(_one_by_one(call), "one matrix of the stack for each")
 
 

@@ -27,6 +27,11 @@ from gpunn.ops.contraction.prepared import constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
+from gpunn.ops.contraction.workgroup_tile import (
+    matrix_product,
+    window_product,
+    with_workgroup_tiles,
+)
 from gpunn.ops.filter import Filter, by_groups
 from gpunn.ops.kernels.chain import real_sums
 from gpunn.ops.kernels.tiling import ROWS
@@ -71,7 +76,9 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
     else:
         depth = form.depth * math.prod(form.window.size)
         direct = with_shared_rows(call, depth, lambda: [_shared(call, form)], _of_constants(call, form))
-        yield from with_winograd(call, form.window, direct)
+        whole = form.window.pointwise and form.depth % 4 == 0
+        tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
+        yield from with_workgroup_tiles(call, tiles, with_winograd(call, form.window, direct))
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)
@@ -163,7 +170,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     algebra=Algebra(border=Border.ZERO),
     divide=by_rows(_window),
     filter=Filter(output_axis=0, along_input=by_groups),
-    accuracy=Accuracy(terms=filter_terms, detour=sums_of_sizes, arithmetic=True),
+    accuracy=Accuracy(terms=filter_terms, detour=sums_of_sizes, arithmetic=True, halves=True),
     fusible=True,
     prepare=_prepared_conv2d,
     quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),

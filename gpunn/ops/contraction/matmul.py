@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write, ceil_div, fits_i32, spans, vec_width
-from gpunn.ops.accuracy import filter_terms, sums
+from gpunn.ops.accuracy import Accuracy, filter_terms
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_bool
 from gpunn.ops.contraction import gradients
@@ -20,6 +20,7 @@ from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.prepared import constants_only, matrix_of
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
+from gpunn.ops.contraction.workgroup_tile import matrix_product, with_workgroup_tiles
 from gpunn.ops.elementwise.unary import activate, activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
@@ -82,7 +83,8 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     if constants_only(call) and fits_i32(rows * depth):
         packed = Candidate([product(call, rows, depth, channels)], "a packed filter")
         shared = partial(shared_product, call, rows, depth, channels)
-        yield from with_shared_rows(call, depth, lambda: [shared()], (packed,))
+        ways = with_shared_rows(call, depth, lambda: [shared()], (packed,))
+        yield from with_workgroup_tiles(call, matrix_product(depth), ways)
         reason = "the filter as it is"
     yield Candidate(_plain(call, rows, depth, channels, reason), reason)
 
@@ -161,7 +163,7 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     fusible=True,
     divide=by_batch,
     filter=Filter(output_axis=0, along_input=_by_pixel),
-    accuracy=sums(filter_terms),
+    accuracy=Accuracy(terms=filter_terms, arithmetic=True, halves=True),
     quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
     prepare=_prepare_fully_connected,
     gradient=gradients.FULLY_CONNECTED,

@@ -98,6 +98,7 @@ def test_convolutions_of_few_channels(case: Any, gpu: str, monkeypatch: pytest.M
 
 
 SHARED, TILE, PLAIN = "matmul_broadcast", "matmul_tile", "matmul_any"
+WORKGROUP = "matmul_workgroup"
 
 
 def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
@@ -123,7 +124,7 @@ def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
         (replace(SOFTWARE, subgroup_sizes=(4, 4)), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=None), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(32, 128)), 49, 64, [TILE, PLAIN]),
-        (replace(SOFTWARE, software=False), 49, 64, [TILE, SHARED, PLAIN]),
+        (replace(SOFTWARE, software=False), 49, 64, [WORKGROUP, TILE, SHARED, PLAIN]),
         (
             replace(SOFTWARE, parallel_invocations=99),
             49,

@@ -103,6 +103,7 @@ def bodies(shape: Shape, channels: int, device: DeviceProperties, **attrs: Any) 
 
 TWO, FOUR = "winograd_input_2", "winograd_input_4"
 SHARED, TILE, GROUPED = "conv_broadcast", "conv_tile", "conv2d_grouped"
+WORKGROUP = "conv_workgroup"
 
 
 @pytest.mark.parametrize(
@@ -110,8 +111,14 @@ SHARED, TILE, GROUPED = "conv_broadcast", "conv_tile", "conv2d_grouped"
     [
         ((1, 28, 28, 128), 128, SOFTWARE, {}, [FOUR, TWO, SHARED, TILE, GROUPED]),
         ((1, 7, 7, 512), 512, SOFTWARE, {}, [TWO, SHARED, TILE, FOUR, GROUPED]),
-        ((1, 28, 28, 128), 128, replace(SOFTWARE, software=False), {}, [TILE, SHARED, FOUR, TWO, GROUPED]),
-        ((1, 28, 28, 128), 128, BASELINE, {}, [TILE, GROUPED]),
+        (
+            (1, 28, 28, 128),
+            128,
+            replace(SOFTWARE, software=False),
+            {},
+            [WORKGROUP, TILE, SHARED, FOUR, TWO, GROUPED],
+        ),
+        ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"stride": (1, 2)}, [SHARED, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"dilation": (2, 1)}, [SHARED, TILE, GROUPED]),
         ((1, 28, 28, 12), 128, SOFTWARE, {}, ["conv_direct_broadcast", TILE, GROUPED]),

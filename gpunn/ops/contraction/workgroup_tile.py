@@ -1,0 +1,135 @@
+"""Products whose operands a workgroup shares (shaders/lib/workgroup_tile.wgsl), in f32 or f16."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from gpunn.device import HALF_PRECISION, DeviceProperties
+from gpunn.kernel import Candidate, Kernel, Pack, Param, Read, Write, ceil_div, flat_threads, vec_width
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
+from gpunn.ops.contraction.half_products import FAR, in_halves, pack_scaled, pack_scales
+from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
+from gpunn.ops.kernels.window import Window, window_params
+from gpunn.types import DType
+
+Reads = tuple[Read, Read]  # of the filter and the bias
+
+TILE = 64  # rows and channels of a workgroup
+WIDTH = 256  # invocations of a workgroup; each has 16 sums
+_DEPTH = 16  # elements of the depth in a step
+_DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of y [..., N]: the body that knows its rows, and what the body expects.
+
+    depth: of the sums. width: of loads of x. reads: filter and bias, if these are not constants.
+    """
+
+    body: str
+    depth: int
+    width: int
+    params: Mapping[str, Param] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
+    reads: Reads | None = None
+
+
+def matrix_product(depth: int, reads: Reads | None = None) -> Product:
+    """Describe y[M, N] = apply(x[M, depth] . w + bias).
+
+    reads: the packed filter, and the bias, if these are not constants; then 4 divides the depth.
+    """
+    library = "ragged_row_steps" if depth % 4 else "row_steps"
+    return Product("matmul_workgroup", depth, vec_width(depth), {"K": depth}, (library,), reads)
+
+
+def window_product(call: Call, window: Window) -> Product:
+    """Describe a convolution with one group and a constant filter."""
+    _, height, width, channels = call.x.shape
+    depth, lanes = channels * math.prod(window.size), vec_width(channels)
+    params: dict[str, Param] = {
+        **window_params(window, height, width),
+        "C": channels // lanes,
+        "K": depth // lanes,
+        "inverse_c": lanes / channels,
+        "inverse_kw": 1 / window.size[1],
+    }
+    return Product("conv_workgroup" if lanes == 4 else "conv_direct_workgroup", depth, lanes, params)
+
+
+def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield ways to compute y [..., N], and those of tiles that a workgroup shares: first if these are many.
+
+    Devices that are software have no memory of workgroups, and take several times as long as by other ways.
+    """
+    rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
+    if call.device.software or rows < ROWS or not 0 < product.depth < _DEEPEST:
+        yield from others
+        return
+    first = _fills(rows, channels, call.device)
+    if first:
+        yield from _candidates(call, product)
+    yield from others
+    if not first:
+        yield from _candidates(call, product)
+
+
+def _fills(rows: int, channels: int, device: DeviceProperties) -> bool:
+    """Tell whether full tiles occupy a device: sums are not divided, and half of each tile is needed."""
+    tiles = ceil_div(rows, TILE) * ceil_div(channels, TILE)
+    return tiles * WIDTH >= device.parallel_invocations and 2 * rows * channels >= tiles * TILE**2
+
+
+def _candidates(call: Call, product: Product) -> Iterator[Candidate]:
+    way = f"{TILE} rows x {TILE} channels that a workgroup shares"
+    if in_halves(call) and product.reads is None:
+        yield Candidate([_of_halves(call, product)], f"{way}, products in f16", frozenset({HALF_PRECISION}))
+    yield Candidate([_kernel(call, product)], way)
+
+
+def _kernel(call: Call, product: Product) -> Kernel:
+    """Make the kernel with products in f32."""
+    rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
+    columns, steps = ceil_div(channels, COLUMNS) * COLUMNS // 4, ceil_div(product.depth, 4)
+    across = ceil_div(columns, TILE // 4)
+    return Kernel(
+        body=product.body,
+        threads=flat_threads(ceil_div(rows, TILE) * across * WIDTH, WIDTH),
+        workgroup=(WIDTH, 1, 1),
+        reads=(Read("x", 0, product.width), *(product.reads or channel_reads(call, pack_deep_filter))),
+        writes=(Write(width=vec_width(channels)),),
+        params={
+            **product.params,
+            "M": rows,
+            "N": channels,
+            "N4": columns,
+            "K4": steps,
+            "ACROSS": across,
+        },
+        functions=activation_function(call),
+        libraries=("workgroup_reals", *product.libraries, *row_library(rows, channels)),
+        loop_iterations=ceil_div(steps, _DEPTH // 4),
+        reason=f"{rows} rows x depth {product.depth} x {channels} channels: "
+        f"{TILE} rows x {TILE} channels in the memory of a workgroup, 4 x 4 in registers",
+    )
+
+
+def _of_halves(call: Call, product: Product) -> Kernel:
+    """Make the kernel with products in f16."""
+    kernel = _kernel(call, product)
+    x, w, bias = kernel.reads
+    nbytes = 4 * ceil_div(call.y.shape[-1], COLUMNS) * COLUMNS
+    scales = Read("scales", 1, 4, Pack(pack_scales), dtype=DType.FLOAT32, nbytes=nbytes)
+    return replace(
+        kernel,
+        reads=(x, replace(w, pack=Pack(pack_scaled)), bias, scales),
+        constants={"FAR": FAR},
+        libraries=tuple("workgroup_halves" if n == "workgroup_reals" else n for n in kernel.libraries),
+        halves=True,
+        reason=f"{kernel.reason}; sums of 8 products in f16",
+    )

@@ -1,0 +1,20 @@
+//!use window_row
+// Convolution over height and width for any number of input channels (3 of a photo, say), as a product whose operands a
+// workgroup shares (lib/workgroup_tile.wgsl), over window cells and input channels in one row.
+// Expects x [batch, H, W, C] and y; w with the window cells, then the input channels, along its depth; what
+// lib/workgroup_tile.wgsl, lib/window.wgsl and lib/window_row.wgsl expect. An invocation computes 4 output pixels,
+// along [batch, OH, OW] flattened, x 4 output channels.
+
+alias Row = Corner;
+
+fn row_of(m: u32) -> Row { return corner(m); }
+
+fn four_at(row: Row, k: u32) -> vec4<T> {
+  return vec4<T>(one_at(row, 4u * k), one_at(row, 4u * k + 1u), one_at(row, 4u * k + 2u), one_at(row, 4u * k + 3u));
+}
+
+fn one_at(row: Row, k: u32) -> T {
+  let at = element(k);
+  let inside = is_inside(row, at);
+  return select(T(), load_x(select(0u, window_at(row) + at.distance, inside)), inside);
+}

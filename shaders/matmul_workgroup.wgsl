@@ -1,0 +1,10 @@
+// y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a product whose operands a workgroup shares
+// (lib/workgroup_tile.wgsl).
+// Expects x [M, K] and y; row_step() of lib/row_steps.wgsl or lib/ragged_row_steps.wgsl; what lib/workgroup_tile.wgsl
+// expects. An invocation computes 4 rows x 4 channels.
+
+alias Row = u32;
+
+fn row_of(m: u32) -> Row { return place_of_row(m); }
+
+fn four_at(row: Row, k: u32) -> vec4<T> { return row_step(row, k); }
