@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
 from pictures import run, the_cat
-from PIL import Image
 
 import gpunn
 from gpunn import vision
@@ -25,11 +23,7 @@ def main() -> None:
     options = parser.parse_args()
 
     model = gpunn.load(vision.default_model())
-    _, height, width, _ = model.inputs[0].type.shape
-
-    photo = Image.open(options.photo or the_cat()).convert("RGB")
-    pixels = np.asarray(photo.resize((width, height), Image.Resampling.BILINEAR), np.float32)
-    x = (pixels[np.newaxis] - 127.5) / 127.5  # bytes become -1 ... 1, as in the model's training
+    x = vision.preprocess(model, options.photo or the_cat())  # its size, and pixels as -1 ... 1
 
     with model.compile(backend=options.backend) as compiled:
         (row,) = compiled(x)  # one row a photo
@@ -41,6 +35,7 @@ def main() -> None:
         print(f"{guess.score:6.1%}  {guess.label}")
     print(vision.verdict(guesses[0], output.knows(scores)))
     print(vision.known_classes(model, model.labels))
+    print(vision.photo_input(model).described())
     print(f"on {compiled.device}")
 
 

@@ -66,6 +66,8 @@ def main() -> None:
     if found.answers:
         console.print(answers(found))
         console.print(vision.known_classes(model, vision.class_labels(model)))
+    if found.inputs.pixels is not None:
+        console.print(found.inputs.pixels.described())
     console.print("every output is within its tolerance" if found.ok else "an output is over its tolerance")
 
 

@@ -86,7 +86,8 @@ def main() -> None:
             probability = output.are_probabilities(given)
             said = vision.verdict(guess, output.knows(given), probability=probability)
             print(f"frame {done:<6} {rate:7.1f}/s  {said:<60}", end=last, flush=True)
-    print(f"\n{vision.known_classes(model, labels)}\n{done} frames on {compiled.device}")
+    print(f"\n{vision.known_classes(model, labels)}\n{wanted.described()}")
+    print(f"{done} frames on {compiled.device}")
 
 
 if __name__ == "__main__":

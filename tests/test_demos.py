@@ -51,12 +51,13 @@ def photos(tmp_path: Path) -> Path:
 def test_classify_names_three_classes(tmp_path: Path) -> None:
     photo = tmp_path / "photo.png"
     Image.fromarray(np.random.default_rng(5).integers(0, 256, (40, 40, 3), np.uint8)).save(photo)
-    *guesses, verdict, known, where = demo("classify.py", photo, "--backend", "cpu").splitlines()
+    *guesses, verdict, known, pixels, where = demo("classify.py", photo, "--backend", "cpu").splitlines()
     labels = gpunn.load(vision.default_model()).labels
     assert len(guesses) == 3
     assert verdict.startswith("nothing I know for sure (most like: ")
     assert known == f"cifar10_mobilenet.tflite knows 10 classes: {', '.join(labels)}"
     assert all(line.split()[1] in labels for line in guesses)
+    assert pixels == "pixels as -1..1 (default; photo_input(mean=, std=) changes it)"
     assert where.startswith("on ")
 
 
@@ -80,6 +81,7 @@ def test_compare_backends_shows_errors_and_answers(photos: Path) -> None:
     out = demo("compare_backends.py", photos, "--backends", "cpu")
     assert [line.split()[:2] for line in out.splitlines() if "100.0%" in line] == [["cpu", "cpu64"]]
     assert [line.split()[0] for line in out.splitlines() if ".png" in line] == ["a.png", "b.png"]
+    assert any(line.startswith("pixels as -1..1") for line in out.splitlines())
     assert out.splitlines()[-1] == "every output is within its tolerance"
 
 
@@ -97,7 +99,8 @@ def test_stream_counts_the_frames_of_a_folder_and_of_a_gif(photos: Path, tmp_pat
     assert [line.split()[:2] for line in folder[:2]] == [["frame", "1"], ["frame", "2"]]
     assert all("/s" in line for line in folder[:2])
     assert folder[-1] == "2 frames on cpu (numpy)"
-    assert folder[-2].startswith("cifar10_mobilenet.tflite knows 10 classes: airplane, ")
+    assert folder[-2].startswith("pixels as -1..1")
+    assert folder[-3].startswith("cifar10_mobilenet.tflite knows 10 classes: airplane, ")
     colours = [Image.new("RGB", (20, 20), colour) for colour in ("red", "lime", "blue", "white")]
     colours[0].save(tmp_path / "colours.gif", save_all=True, append_images=colours[1:])
     some = demo("stream.py", tmp_path / "colours.gif", "--backend", "cpu", "--most", 3).splitlines()

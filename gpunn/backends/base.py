@@ -163,6 +163,10 @@ class Program(Protocol):
         key.
         """
 
+    @property
+    def bundles(self) -> Sequence[Sequence[Kernel]]:
+        """Return the kernels that run as one dispatch, for each such dispatch of a run."""
+
     def submit(self, inputs: Sequence[Array]) -> Pending:
         """Start a run. Inputs have been checked; they may change once submit returns."""
 

@@ -21,6 +21,7 @@ from gpunn.graph.complete import run_on_host
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
+from gpunn.kernel import Kernel
 from gpunn.ops.compiled import Loops, in_use
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory
@@ -160,6 +161,7 @@ class CpuProgram:
     ) -> None:
         self.stats = Stats()
         self.constants: Mapping[Hashable, int] = {}
+        self.bundles: Sequence[Sequence[Kernel]] = ()
         self._graph = PreparedGraph(
             plan.model, widened_constants(plan.model.operations), last_uses(plan.model)
         )

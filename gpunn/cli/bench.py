@@ -101,7 +101,7 @@ def bench(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="End a library that does not answer.")
     ] = 300.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random inputs.")] = 0,
     every: AllColumns = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, with all columns.")] = False,
     as_json: Annotated[

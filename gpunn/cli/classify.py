@@ -20,7 +20,7 @@ import gpunn
 from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.paths import files, one_file, shown
-from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
+from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.show import (
     KINDS,
     BackendName,
@@ -39,7 +39,6 @@ from gpunn.cli.show import (
 from gpunn.cli.wrap import say
 from gpunn.errors import FormatError, MissingFileError, UnsupportedError
 from gpunn.files import Skipped, describe_skipped, files_in
-from gpunn.graph.pixels import Numbers, tuple_of
 from gpunn.types import Array
 
 LEAST_LABEL = 18  # columns of the terminal to which names of classes may be shortened
@@ -252,7 +251,7 @@ def _print_report(console: Console, report: _Report) -> None:
         f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
     )
     say(console, plain(report.knows))
-    say(console, plain(report.wanted.described("--pixels")))
+    say(console, plain(report.wanted.described(OPTION)))
     say(console, plain(summary))
     if left := describe_skipped(len(report.skipped.no_photos), [*report.skipped.unreadable.values()]):
         remark(left)
@@ -272,12 +271,7 @@ def _document(report: _Report) -> dict[str, Any]:
         "backend": report.backend,
         "device": report.device,
         "preference": report.preference,
-        "pixels": {
-            "as": report.wanted.scale,
-            "mean": _listed(report.wanted.mean),
-            "std": _listed(report.wanted.std),
-            "from": report.wanted.origin,
-        },
+        "pixels": report.wanted.to_json(),
         "seconds": {"compile": report.compile_seconds, "photos": report.photo_seconds},
         "photos": [
             {
@@ -294,7 +288,3 @@ def _document(report: _Report) -> dict[str, Any]:
             for path, reason in found.items()
         ],
     }
-
-
-def _listed(numbers: Numbers | None) -> list[float] | None:
-    return None if numbers is None else list(tuple_of(numbers))

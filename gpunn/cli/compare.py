@@ -29,7 +29,7 @@ def compare(
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[INPUTS]...",
+            metavar="INPUTS",
             show_default=False,
             callback=files,
             help="Photos, folders of photos, .npy or .npz files, - for one from standard input.  "
@@ -94,7 +94,7 @@ def compare(
     random: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Number of random inputs.  [default: 4]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random inputs.")] = 0,
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="Also write everything as one HTML page."),

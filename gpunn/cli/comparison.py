@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, places
+from gpunn.cli.pixels import OPTION
 from gpunn.cli.show import plain, remark
 from gpunn.cli.wrap import say
 from gpunn.comparison import figures
@@ -28,7 +29,10 @@ def print_comparison(console: Console, found: Comparison, other: str | None, eve
     """Print a comparison. other: the name of the other file, if there is one. every: also rare columns."""
     reference = found.sides[0]
     say(console, plain(found.model), style="bold")
-    say(console, plain(f"{found.inputs.samples}: {found.inputs.description}"), "inputs     ")
+    runs = f"{found.inputs.samples} run{'s' if found.inputs.samples != 1 else ''}"
+    say(console, plain(f"{runs}: {found.inputs.description}"), "inputs     ")
+    if found.inputs.pixels is not None:
+        say(console, plain(found.inputs.pixels.described(OPTION)), "           ")
     say(console, plain(f"{reference.name}: {reference.device}"), "reference  ")
     for side in found.sides[1:]:
         say(console, plain(f"{side.name}: {side.device}"), "backend    ")

@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 
 import gpunn
+from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
-from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
+from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_losses
 from gpunn.cli.progress import progress_bars
 from gpunn.cli.show import (
@@ -78,7 +79,7 @@ def finetune(
         ),
     ] = 0.2,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of new weights, and of the order of the photos.")
+        int, typer.Option(metavar="N", min=0, help="Seed of new weights, and of the order of the photos.")
     ] = 0,
     output: Annotated[
         Path | None,
@@ -107,6 +108,8 @@ def finetune(
         check_plot(plot)
     loaded = gpunn.load(model)
     target = _target(loaded, model, output)
+    scale = mean_and_std(pixels, mean, std)
+    wanted = vision.photo_input(loaded, *scale)
     examples = examples_in(folder)
     start = time.perf_counter()
     with progress_bars(quiet=as_json) as bars:
@@ -117,7 +120,6 @@ def finetune(
                 done, total = done + total * progress.epoch, total * epochs
             bars(progress.stage, done, total)
 
-        scale = mean_and_std(pixels, mean, std)
         found = gpunn.finetune(
             loaded,
             examples,
@@ -140,9 +142,9 @@ def finetune(
     if plot is not None:
         plot_losses(found, loaded.name, plot)
     if as_json:
-        print(json_text(_document(found, loaded.name, target, labels, seconds)))
+        print(json_text(_document(found, loaded.name, wanted, target, labels, seconds)))
         return
-    _print(stdout(), found, loaded.name, seconds)
+    _print(stdout(), found, loaded.name, wanted, seconds)
     written = f"wrote {target} ({size(target.stat().st_size)})"
     say(stdout(), plain(f"{written}, and its class names to {labels}" if labels else written))
     if left := describe_skipped(len(found.skipped.no_photos), [*found.skipped.unreadable.values()]):
@@ -175,12 +177,15 @@ def _write(found: gpunn.Finetuned, target: Path) -> Path | None:
     return labels
 
 
-def _print(console: Console, found: gpunn.Finetuned, model: str, seconds: float) -> None:
+def _print(
+    console: Console, found: gpunn.Finetuned, model: str, wanted: vision.PhotoInput, seconds: float
+) -> None:
     say(console, plain(model), style="bold")
     names = f": {', '.join(found.labels)}" if len(found.labels) <= MOST_NAMED else ""
     layer = "; the last layer is new" if found.replaced else ""
     say(console, plain(f"{len(found.labels)} classes{names}{layer}"))
     say(console, f"{found.trained} photos to train on, {found.measured} that measure the accuracy")
+    say(console, plain(wanted.described(OPTION)))
     console.print()
     headings = ("epoch", "loss", *(("accuracy",) if found.measured else ()))
     rows = [
@@ -196,7 +201,12 @@ def _print(console: Console, found: gpunn.Finetuned, model: str, seconds: float)
 
 
 def _document(
-    found: gpunn.Finetuned, model: str, target: Path, labels: Path | None, seconds: float
+    found: gpunn.Finetuned,
+    model: str,
+    wanted: vision.PhotoInput,
+    target: Path,
+    labels: Path | None,
+    seconds: float,
 ) -> dict[str, Any]:
     return {
         "model": model,
@@ -208,6 +218,7 @@ def _document(
         "device": found.device,
         "trained": found.trained,
         "measured": found.measured,
+        "pixels": wanted.to_json(),
         "before": found.before,
         "epochs": [{"loss": epoch.loss, "accuracy": epoch.accuracy} for epoch in found.epochs],
         "losses": list(found.losses),

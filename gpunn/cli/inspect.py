@@ -127,6 +127,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
                 "groups": list(row.kernel.groups),
                 "workgroup": list(row.kernel.workgroup),
                 "reason": row.kernel.reason,
+                "bundle": row.bundle,
             }
             for row in compiled.plan_rows()
         ]
@@ -148,6 +149,7 @@ def _shader(compiled: gpunn.Compilation, dispatch: int) -> dict[str, Any]:
         **_operation(row.operation),
         "appended": [_named(operation) for operation in row.appended],
         "kernel": row.kernel.name,
+        "bundle": row.bundle,
         "parts": [{"file": p.file or None, "first_line": p.first, "lines": p.lines} for p in parts],
         "source": "\n".join(p.text for p in parts),
     }
@@ -244,6 +246,8 @@ def _print_shader(document: dict[str, Any]) -> None:
         places += [f"{file}:{k}" if part["file"] else file for k in range(1, part["lines"] + 1)]
     width = max(map(len, places))
     print(f"// dispatch {document['dispatch']}: {_called(document)} ({document['origin']}), {body['file']}")
+    if document["bundle"] is not None:
+        print(f"// it runs inside bundle {document['bundle']}, whose shader has this arithmetic")
     for number, (place, line) in enumerate(zip(places, lines, strict=True), 1):
         print(f"{number:4} {place:<{width}} | {line}".rstrip())
 
@@ -273,8 +277,13 @@ def _print_placement(console: Console, document: dict[str, Any], every: bool) ->
 def _print_plan(console: Console, document: dict[str, Any], every: bool) -> None:
     listed = document["plan"]
     types = _results(listed)
+    bundled = [row["bundle"] for row in listed if row["bundle"] is not None]
+    if bundled:
+        parts = f"{len(bundled)} of {len(listed)} are parts of bundles"
+        say(console, f"{parts}: one workgroup runs those of a bundle in a single dispatch", style="dim")
     columns = (
         Column("#", number=True),
+        Column("bundle", number=True, shared=True, rare=not bundled),
         Column("operation", least=LEAST_NAME),
         Column(types.heading, least=LEAST_RESULT),
         Column("kernel", least=LEAST_NAME),
@@ -285,6 +294,7 @@ def _print_plan(console: Console, document: dict[str, Any], every: bool) -> None
     rows = [
         (
             str(number),
+            "" if row["bundle"] is None else str(row["bundle"]),
             _called(row),
             result,
             row["kernel"],

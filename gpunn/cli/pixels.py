@@ -8,12 +8,13 @@ import typer
 
 from gpunn.graph.pixels import RANGES
 
+OPTION = "--pixels"
 RangeName = Literal["-1..1", "0..1", "0..255"]
 
 PixelRange = Annotated[
     RangeName | None,
     typer.Option(
-        "--pixels",
+        OPTION,
         show_default=False,
         help="The range that pixels get, instead of --mean and --std.  [default: the scale in the model "
         "file, else -1..1; models that are quantised, or scale photos themselves, take pixels as they are]",
@@ -42,5 +43,5 @@ def mean_and_std(
     if pixels is None:
         return mean, std
     if mean is not None or std is not None:
-        raise typer.BadParameter("a range and --mean or --std exclude each other", param_hint="--pixels")
+        raise typer.BadParameter("a range and --mean or --std exclude each other", param_hint=OPTION)
     return RANGES[pixels]

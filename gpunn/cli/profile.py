@@ -10,10 +10,11 @@ import typer
 from rich.console import Console
 
 import gpunn
+from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, called, places
 from gpunn.cli.paths import files
-from gpunn.cli.pixels import Mean, PixelRange, Std, mean_and_std
+from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_profile
 from gpunn.cli.progress import progress_bars
 from gpunn.cli.show import AllColumns, BackendName, DeviceName, ModelFile, duration, json_text, plain, stdout
@@ -34,7 +35,7 @@ def profile(
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[INPUTS]...",
+            metavar="INPUTS",
             show_default=False,
             callback=files,
             help="A photo, or .npy or .npz files, - for one from standard input; only the first sample "
@@ -47,7 +48,7 @@ def profile(
     runs: Annotated[
         int, typer.Option(metavar="N", min=2, help="Number of runs; half of them are traced.")
     ] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random input.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random input.")] = 0,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a Chrome trace (chrome://tracing, ui.perfetto.dev)."),
@@ -68,8 +69,8 @@ def profile(
     if plot is not None:
         check_plot(plot)
     loaded, scale = gpunn.load(model), mean_and_std(pixels, mean, std)
-    read = file_source(loaded, inputs or (), mean=scale[0], std=scale[1]).samples
-    arrays = next(read).arrays if inputs else None
+    source = file_source(loaded, inputs or (), mean=scale[0], std=scale[1])
+    arrays = next(source.samples).arrays if inputs else None
     with progress_bars(quiet=as_json) as told:
         found = gpunn.profile(
             loaded,
@@ -88,12 +89,14 @@ def profile(
     if as_json:
         print(json_text(found.to_json()))
     else:
-        _print(stdout(), found, every)
+        _print(stdout(), found, source.pixels, every)
 
 
-def _print(console: Console, found: Profile, every: bool) -> None:
+def _print(console: Console, found: Profile, pixels: vision.PhotoInput | None, every: bool) -> None:
     say(console, plain(found.model), style="bold")
     say(console, plain(f"on {found.device}, backend {found.backend}; input: {found.inputs}"))
+    if pixels is not None:
+        say(console, plain(pixels.described(OPTION)))
     console.print()
     _print_operations(console, found, every)
     console.print()

@@ -162,9 +162,8 @@ def _open(name: str, model: Model, file: File | None) -> Side:
 
 def _described(source: Source, samples: int) -> Inputs:
     skipped = source.skipped
-    return Inputs(
-        source.description, samples, tuple(map(str, skipped.no_photos)), tuple(skipped.unreadable.values())
-    )
+    left, unreadable = tuple(map(str, skipped.no_photos)), tuple(skipped.unreadable.values())
+    return Inputs(source.description, samples, left, unreadable, source.pixels)
 
 
 def _silent(what: str, done: int, total: int | None) -> None:

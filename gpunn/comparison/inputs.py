@@ -40,13 +40,14 @@ class Source:
     """Samples in order, with a description.
 
     skipped: files in folders that are not photos, or cannot be read. A source can be read once. `count` is
-    the number of samples, if it is known.
+    the number of samples, if it is known. pixels: what becomes of the pixels of photos, if there are any.
     """
 
     description: str
     samples: Iterator[Sample]
     count: int | None
     skipped: Skipped = field(default_factory=Skipped)
+    pixels: vision.PhotoInput | None = None
 
 
 def random_source(model: Graph, count: int = 1, seed: int = 0) -> Source:
@@ -100,20 +101,21 @@ def file_source(
     found = [*named, *_inside([p for p in paths if p.is_dir()])]
     known = _inside([truth]) if truth is not None else []
     skipped = Skipped()
+    wanted = vision.photo_input(model, mean, std) if found or known else None
 
     def samples() -> Iterator[Sample]:
         for path in arrays:
             yield from _array_samples(model, path)
         for files, judged in ((found, False), (known, True)):
-            if files:
-                photos = _Photos(model, labels, vision.photo_input(model, mean, std), set(named), skipped)
+            if wanted is not None and files:
+                photos = _Photos(model, labels, wanted, set(named), skipped)
                 yield from photos.samples(files, judged)
 
     photos = len(found) + len(known)
     counts = [f"{photos} photo{'s' if photos > 1 else ''}"] if photos else []
     counts += [f"arrays of {path.name}" for path in arrays]
     total = None if arrays else photos
-    return Source(", ".join(counts), samples(), total, skipped)
+    return Source(", ".join(counts), samples(), total, skipped, wanted)
 
 
 def _inside(folders: Sequence[Path]) -> list[Path]:

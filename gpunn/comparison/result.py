@@ -12,19 +12,21 @@ from gpunn.comparison.metrics import HISTOGRAM_EDGES, LARGEST, Health, Metrics
 from gpunn.comparison.sides import SideInfo
 from gpunn.document import as_document
 from gpunn.types import DType, Shape
-from gpunn.vision import Guess
+from gpunn.vision import Guess, PhotoInput
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """The inputs of a comparison: `samples` runs. `skipped`: files in folders that are not photos;
-    `unreadable`: those that cannot be read, with the reason.
+    `unreadable`: those that cannot be read, with the reason. pixels: what becomes of the pixels of photos;
+    None without photos.
     """
 
     description: str
     samples: int
     skipped: tuple[str, ...]
     unreadable: tuple[str, ...] = ()
+    pixels: PhotoInput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,8 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain data; infinities and NaN are "inf", "-inf" and None."""
         document: dict[str, Any] = {"ok": self.ok, **as_document(self)}
+        pixels = self.inputs.pixels
+        document["inputs"]["pixels"] = None if pixels is None else pixels.to_json()
         document["histogram_edges"] = [float(f"{edge:.4g}") for edge in HISTOGRAM_EDGES]
         for pair, found in zip(document["pairs"], self.pairs, strict=True):
             for row, output in zip(pair["outputs"], found.outputs, strict=True):

@@ -21,11 +21,15 @@ from gpunn.types import Array
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One dispatch of a compiled model. appended: operations that it computes before it stores a result."""
+    """One dispatch of a compiled model. appended: operations that it computes before it stores a result.
+
+    bundle: the number of the bundle that it is a part of; None if it runs by itself.
+    """
 
     operation: Operation
     kernel: Kernel
     appended: tuple[Operation, ...] = ()
+    bundle: int | None = None
 
 
 class Compilation(Closing):
@@ -70,11 +74,21 @@ class Compilation(Closing):
     def plan_rows(self) -> tuple[PlanRow, ...]:
         """Return the GPU dispatches of one run, in order; those of a body as if it ran once."""
         within = appended(self.placement)
+        bundles = {id(k): number for number, kernels in enumerate(self._bundles()) for k in kernels}
         return tuple(
-            PlanRow(p.operation, k, within.get(p.operation, ()) if any(w.appended for w in k.writes) else ())
+            PlanRow(
+                p.operation,
+                k,
+                within.get(p.operation, ()) if any(w.appended for w in k.writes) else (),
+                bundles.get(id(k)),
+            )
             for p in self.placement
             for k in p.kernels
         )
+
+    def _bundles(self) -> Sequence[Sequence[Kernel]]:
+        """Return the kernels of this process that run as one dispatch, for each such dispatch."""
+        return ()
 
     def __call__(self, *inputs: Any) -> Any:
         """Run on arrays in the order of the model's inputs.

@@ -22,6 +22,7 @@ from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.graph import Graph
 from gpunn.graph.parts import walk
 from gpunn.graph.tensors import expect_type
+from gpunn.kernel import Kernel
 from gpunn.ops.control import while_loop
 from gpunn.ops.op import as_tuple
 from gpunn.planning.partition import Placement
@@ -66,6 +67,10 @@ class LocalCompilation(Compilation):
     def constants(self) -> dict[Hashable, int]:
         """Return the bytes of each constant; see Compilation."""
         return self._specialisations.constants()
+
+    def _bundles(self) -> list[Sequence[Kernel]]:
+        """Return the kernels of each bundle of all programs; see Compilation."""
+        return [bundle for part in self._specialisations.kept() for bundle in part.program.bundles]
 
     @property
     def host_bytes(self) -> int:

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -14,7 +14,7 @@ from PIL import Image
 from gpunn.errors import ModelError, UnsupportedError
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
-from gpunn.graph.pixels import Numbers, PixelScale, text_of
+from gpunn.graph.pixels import Numbers, PixelScale, text_of, tuple_of
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, Quantization, TensorType
 from gpunn.vision.pictures import eight_bit_rgb, load_photo
@@ -53,7 +53,7 @@ class PhotoInput:
         """Describe the values of pixels: "-1..1", "0..255", "bytes" for a quantised type, ..."""
         return "bytes" if self.mean is None or self.std is None else str(PixelScale(self.mean, self.std))
 
-    def described(self, option: str) -> str:
+    def described(self, option: str = "photo_input(mean=, std=)") -> str:
         """Say in one line how pixels become values, and who chose that; `option` is what changes it."""
         if self.origin == "model":
             return "pixels as 0..255 (the model scales them itself)"
@@ -63,6 +63,11 @@ class PhotoInput:
             "given": "as given",
         }[self.origin]
         return f"pixels as {self.scale} ({why})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return how pixels become values as plain data: as, mean, std, from; null where nothing is done."""
+        mean, std = (None if n is None else list(tuple_of(n)) for n in (self.mean, self.std))
+        return {"as": self.scale, "mean": mean, "std": std, "from": self.origin}
 
     @property
     def channels(self) -> int:

@@ -43,13 +43,14 @@ def test_the_new_model_names_the_new_classes(run: Run, model: Path, folder: Path
     outcome = run("finetune", model, folder, "--labels-from-folders", *FAST)
     assert (outcome.code, outcome.err) == (0, "skipped 1 files that are no photos\n")
     lines = outcome.out.splitlines()
-    assert lines[:3] == [
+    assert lines[:4] == [
         "pets.tflite",
         "2 classes: blue, red; the last layer is new",
         "8 photos to train on, 2 that measure the accuracy",
+        "pixels as -1..1 (default; --pixels changes it)",
     ]
-    assert lines[4].split() == ["epoch", "loss", "accuracy"]
-    assert lines[24].split()[::2] == ["20", "100.0%"]
+    assert lines[5].split() == ["epoch", "loss", "accuracy"]
+    assert lines[25].split()[::2] == ["20", "100.0%"]
     assert lines[-1].startswith("wrote pets_finetuned.tflite (")
     for colour in ("red", "blue"):
         photo = folder / colour / "0.png"

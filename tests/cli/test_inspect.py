@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpunn
@@ -221,3 +222,26 @@ def test_help_without_arguments(run: Run) -> None:
 
 def test_version(run: Run) -> None:
     assert run("--version").out == f"gpunn {gpunn.__version__}\n"
+
+
+def test_the_plan_shows_what_runs_in_bundles(run: Run, tmp_path: Path, gpu: str) -> None:
+    """A chain of small operations runs as one dispatch; what is before it is large, and runs by itself."""
+    graph = Graph()
+    x, axes = graph.input(float32(1 << 12, 9)), graph.constant(np.array([0], np.int32))
+    (x,) = graph.add("SUM", [x, axes], [float32(9)])
+    for _ in range(24):
+        (x,) = graph.add("REVERSE_V2", [x, axes], [float32(9)])
+    path = tmp_path / "chain.tflite"
+    path.write_bytes(graph.build([x]))
+    plan = run("inspect", path, "--plan", "--json").json["plan"]
+    with gpunn.load(path).compile("webgpu") as compiled:
+        compiled(np.zeros((1 << 12, 9), np.float32))
+        dispatches = compiled.stats.dispatches
+    bundles = [row["bundle"] for row in plan]
+    alone, together = bundles.count(None), len(set(bundles) - {None})
+    assert bundles[0] is None and bundles[-1] == 0
+    assert alone + together == dispatches < len(plan)
+    said = f"{len(plan) - alone} of {len(plan)} are parts of bundles: one workgroup runs those of a bundle"
+    assert said in run("inspect", path, "--plan").out
+    assert "it runs inside bundle 0" in run("inspect", path, "--wgsl", len(plan) - 1).out
+    assert "bundle" not in run("inspect", MODEL, "--plan").out

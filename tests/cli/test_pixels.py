@@ -91,6 +91,20 @@ def test_other_commands_take_ranges(run: Run, tmp_path: Path, grey: Path, comman
     assert outcome.code == 0, outcome.err
 
 
+@pytest.mark.parametrize("command", ["compare", "profile"])
+def test_other_commands_say_what_became_of_the_pixels(
+    run: Run, tmp_path: Path, grey: Path, command: str
+) -> None:
+    args = (command, network(tmp_path, None), "--backends" if command == "compare" else "--backend", "cpu")
+    line = "pixels as 0..1 (as given)"
+    assert line in [said.strip() for said in run(*args, grey, "--pixels", "0..1").out.splitlines()]
+    assert "pixels as" not in run(*args).out
+    if command == "compare":
+        found = run(*args, grey, "--pixels", "0..1", "--json").json["inputs"]["pixels"]
+        assert found == {"as": "0..1", "mean": [0.0], "std": [255.0], "from": "given"}
+        assert run(*args, "--json").json["inputs"]["pixels"] is None
+
+
 def test_two_files_of_one_model_get_the_same_pixels(tmp_path: Path, grey: Path) -> None:
     plain, stated = network(tmp_path, None), network(tmp_path, ([0], [255]))
     for one, other in ((plain, stated), (stated, plain)):

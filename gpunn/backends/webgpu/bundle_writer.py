@@ -32,13 +32,14 @@ _WORD = 4  # bytes
 class Bundle:
     """A pipeline, and the dispatches of it that run a bundle, as ranges of its rounds.
 
-    `words` are those of its memory, `arenas` the numbers of the arenas that it reads and writes, `table` the
-    constants. `fours` tells whether the table is bound once more, by vectors. `statements`: how many its
-    shader has.
+    `count` is the number of kernels that it runs. `words` are those of its memory, `arenas` the numbers of
+    the arenas that it reads and writes, `table` the constants. `fours` tells whether the table is bound once
+    more, by vectors. `statements`: how many its shader has.
     """
 
     key: ShaderKey
     ranges: tuple[tuple[int, int], ...]
+    count: int
     words: int
     arenas: tuple[int, ...]
     table: Array
@@ -102,8 +103,9 @@ class BundleWriter:
         key = self._key(generated, fours)
         table = self.memory.table()
         ranges = tuple(_ranges(parts, most))
-        count = sum(part.period for part in parts)
-        return Bundle(key, ranges, self.memory.size, tuple(self._arenas), table, fours, count)
+        statements = sum(part.period for part in parts)
+        run = len(self.dispatched)
+        return Bundle(key, ranges, run, self.memory.size, tuple(self._arenas), table, fours, statements)
 
     def _copy(self, tensor: Tensor, back: bool) -> None:
         """Append the copy of a tensor from its place in an arena to memory, or back."""

@@ -19,6 +19,7 @@ from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.run import Run
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand
+from gpunn.kernel import Kernel
 from gpunn.planning.plan import Plan
 from gpunn.types import Array
 
@@ -65,6 +66,15 @@ class WebGpuProgram:
     def constants(self) -> Mapping[Hashable, int]:
         """Return the bytes of each constant."""
         return self._executor.constants
+
+    @property
+    def bundles(self) -> tuple[tuple[Kernel, ...], ...]:
+        """Return the kernels of each bundle of a run, in their order."""
+        return tuple(
+            tuple(kernel for _, kernel in stage.dispatched[first:last])
+            for stage in self._executor.stages
+            for first, last in stage.bundles
+        )
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

@@ -149,10 +149,20 @@ class Resources:
         stages: list[Stage] = []
         for segment, recipe, listed in zip(self.plan.segments, recipes, units, strict=True):
             dispatches: list[Dispatch] = []
+            together: list[tuple[int, int]] = []
+            place = 0
             for unit in listed:
-                dispatches += next(bundles) if isinstance(unit, Bundle) else (made[id(unit[1])],)
+                count = unit.count if isinstance(unit, Bundle) else 1
+                if isinstance(unit, Bundle):
+                    dispatches += next(bundles)
+                    together.append((place, place + count))
+                else:
+                    dispatches.append(made[id(unit[1])])
+                place += count
             readbacks = tuple(_packed(segment.readbacks))
-            stages.append(Stage(segment, tuple(dispatches), (), readbacks, tuple(recipe)))
+            stages.append(
+                Stage(segment, tuple(dispatches), (), readbacks, tuple(recipe), tuple(together))
+            )
         updates = tuple(self.copy(o, *self.place(v)) for v, o in self.plan.device_updates.items())
         hosts = self.plan.host_updates or any(s.notes for s in self.plan.segments)
         if stages and stages[-1].on_device and not hosts:

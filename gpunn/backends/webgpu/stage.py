@@ -16,8 +16,9 @@ class Stage:
     """A segment made ready: host operations, or uploads, dispatches and read-backs.
 
     `dispatched` has the operations and kernels that the dispatches run, in order; that of a bundle runs
-    several. `readbacks` pairs operands and notes with their byte offset in the staging buffer. `updates`
-    follow the dispatches: they give variables on the device their next values.
+    several, and `bundles` has the first of them and the place behind the last. `readbacks` pairs operands and
+    notes with their byte offset in the staging buffer. `updates` follow the dispatches: they give variables
+    on the device their next values.
     """
 
     segment: Segment
@@ -25,6 +26,7 @@ class Stage:
     updates: tuple[Copy, ...] = ()
     readbacks: tuple[tuple[Operand | Note, int], ...] = ()
     dispatched: tuple[tuple[Operation, Kernel], ...] = ()
+    bundles: tuple[tuple[int, int], ...] = ()
 
     @property
     def on_device(self) -> bool:
