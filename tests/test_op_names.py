@@ -29,11 +29,11 @@ ACTIVATIONS_OF_A_FORMAT = "the format's table of fused activations"
 A_WORD = "the English word, no op"
 REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/__init__.py": ("public functions of the same names", {"dequantize", "quantize"}),
-    "gpunn/cli/classify.py": (A_WORD, {"mean"}),
     "gpunn/cli/comparison.py": (A_WORD, {"equal"}),
     "gpunn/comparison/figures.py": (A_WORD, {"equal"}),
     "gpunn/report/layers.py": (A_WORD, {"equal"}),
     "gpunn/vision/__init__.py": ("a public function of the same name", {"top_k"}),
+    "gpunn/vision/photos.py": (A_WORD, {"mean"}),
     "gpunn/importers/common/strided_slice.py": (
         "rules of STRIDED_SLICE that formats share",
         {"dynamic_slice", "reshape", "strided_slice", "sub"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -164,6 +165,8 @@ def _target(model: gpunn.Model, file: Path, output: Path | None) -> Path:
         raise FormatError(f"{target.parent}: is no folder")
     if target.is_dir():
         raise FormatError(f"{target}: is a folder")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise FormatError(f"{target}: there is no permission to write it")
     return target
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,20 @@ def folder(tmp_path: Path) -> Path:
             Image.new("RGB", (9, 9), colour).save(inside / f"{number}.png")
     (tmp_path / "photos" / "red" / "notes.txt").write_text("no photo")
     return tmp_path / "photos"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_file_that_may_not_be_written_is_refused_first(
+    run: Run, model: Path, folder: Path, exists: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = model.with_name("new.tflite")
+    if exists:
+        target.touch()
+    closed = target if exists else target.parent
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK or Path(path).resolve() != closed)
+    monkeypatch.setattr("gpunn.finetune", lambda *args, **options: pytest.fail("it was trained"))
+    command = run("finetune", model, folder, "--labels-from-folders", "--output", target)
+    command.must_fail_with("new.tflite: there is no permission to write it")
 
 
 FAST = ("--epochs", 20, "--learning-rate", 0.05, "--backend", "cpu", "--batch", 4)

@@ -160,9 +160,7 @@ class Resources:
                     dispatches.append(made[id(unit[1])])
                 place += count
             readbacks = tuple(_packed(segment.readbacks))
-            stages.append(
-                Stage(segment, tuple(dispatches), (), readbacks, tuple(recipe), tuple(together))
-            )
+            stages.append(Stage(segment, tuple(dispatches), (), readbacks, tuple(recipe), tuple(together)))
         updates = tuple(self.copy(o, *self.place(v)) for v, o in self.plan.device_updates.items())
         hosts = self.plan.host_updates or any(s.notes for s in self.plan.segments)
         if stages and stages[-1].on_device and not hosts:
