@@ -1,6 +1,6 @@
-//!use affine
-// The last steps of softmax and log_softmax in fixed point (gpunn/ops/normalization/softmax_integer.py). A total has 12
-// integer bits and is at least 1.
+//!use affine totals
+// The last steps of softmax and log_softmax in fixed point (gpunn/ops/normalization/softmax_integer.py). A total is
+// about 1 or more.
 
 // 1 / x with no integer bits, for x from 1 to 2; gets x / 2.
 fn over(half: i32) -> i32 {
@@ -17,20 +17,23 @@ fn left_saturating(x: i32, n: u32) -> i32 {
 }
 
 // weight / total in steps of 1/256; weight has no integer bits.
-fn softmax_share(weight: i32, total: i32) -> i32 {
-  let leading = countLeadingZeros(u32(total));
-  let exponent = 35u - leading;
-  let share = divide_by_power(high_multiply(weight, over(total << (leading - 1u))), min(exponent, 31u), true);
+fn softmax_share(weight: i32, total: Total) -> i32 {
+  let leading = countLeadingZeros(u32(total.sum));
+  let exponent = u32(total.bits + 23) - leading;
+  let share = divide_by_power(high_multiply(weight, over(total.sum << (leading - 1u))), min(exponent, 31u), true);
   return select(share, 0, exponent > 31u);
 }
 
 // The logarithm of a total, with five integer bits: a quotient of polynomials around 2^(-1/4), and a power of two.
-fn log_of_sum(total: i32) -> i32 {
-  let leading = countLeadingZeros(u32(total));
-  let headroom = countLeadingZeros(u32(high_multiply(total, 1518500250))) - 1u; // 2^(-1/2)
-  let first = left_saturating(high_multiply(total << (leading - 1u), 1518500250), 1u);
-  let r = min(first, left_saturating(total, headroom));
-  let power = max(((12 - i32(leading)) << 25u) + 8388608, ((12 - i32(headroom)) << 25u) - 8388608);
+fn log_of_sum(total: Total) -> i32 {
+  let leading = countLeadingZeros(u32(total.sum));
+  let headroom = countLeadingZeros(u32(high_multiply(total.sum, 1518500250))) - 1u; // 2^(-1/2)
+  let first = left_saturating(high_multiply(total.sum << (leading - 1u), 1518500250), 1u);
+  let r = min(first, left_saturating(total.sum, headroom));
+  let power = max(
+    ((total.bits - i32(leading)) << 25u) + 8388608,
+    ((total.bits - i32(headroom)) << 25u) - 8388608,
+  );
   let middle = i32((u32(r) + 1805811302u) >> 1u); // 2^(-1/4), and 1 to round upwards
   let apart = (r - 1805811301) << 1u;
   let square = high_multiply(apart, apart);

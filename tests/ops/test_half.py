@@ -198,6 +198,7 @@ OTHER_BODIES = {
     "rotated_crop_matrix",
     "row_finish",
     "row_part",
+    "row_sum_int64",
     "table",
     "winograd_input_2",
     "winograd_input_4",

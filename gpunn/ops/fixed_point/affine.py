@@ -209,21 +209,20 @@ def divide_by_power(x: Array, exponent: Array | int, away: Array | bool = True) 
 
 
 def inverse_root(x: Array) -> tuple[Array, Array]:
-    """Return (m, shift) with 1 / sqrt(x) = m / 2^31 * 2^shift, for int64 of 32-bit values >= 0; 0 counts as
-    1.
+    """Return (m, shift) with 1 / sqrt(x) = m / 2^31 * 2^shift, for int64 of 0 ... 2^53; 0 counts as 1.
 
     x is moved to [1/4, 1) of a fixed-point number with three bits before the point. Five steps of Newton's
     method from 1 find its inverse root. TensorFlow Lite, kernels/internal/common.h,
     GetInvSqrtQuantizedMultiplierExp.
     """
-    few, large = x <= 1, x >= 2**29
-    near = np.where(large, x >> 2, np.maximum(x, 2))
+    gone = np.maximum(np.frexp(x)[1] - 28, 0) // 2  # pairs of bits, which the kernel drops one by one
+    few, near = x <= 1, np.maximum(x >> 2 * gone, 2)
     pairs = (29 - np.frexp(near)[1]) // 2  # of bits, which bring it to 2^27 at least
     half, root = divide_by_power((near << 2 * pairs) >> 1, 1), np.full_like(x, 2**28)
     for _ in range(_ITERATIONS):
         cube = _move_up(high_multiply(high_multiply(root, root), root), 6)
         root = _move_up(high_multiply(root, 3 * 2**27) - high_multiply(half, cube), 3)
-    down = 11 + large - pairs
+    down = 11 + gone - pairs
     m = high_multiply(root, _HALF_ROOT_OF_2) << np.maximum(-down, 0)
     return np.where(few, 2**31 - 1, m), np.where(few, 0, -np.maximum(down, 0))
 

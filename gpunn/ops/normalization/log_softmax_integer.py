@@ -23,6 +23,7 @@ from gpunn.ops.normalization.softmax_integer import (
     leading_zeros,
     over,
     softmax_functions,
+    sum_of_row,
 )
 from gpunn.types import Array
 
@@ -35,13 +36,11 @@ LEAST = -(2**30)  # of a logarithm: -16
 def _why_not(call: Call) -> str:
     if scale_of(call, call.y) != (16 / 256, LIMITS[call.y.dtype][1]):
         return "integer log_softmax yields 256 steps from -16 to 0, another output quantisation is declared"
-    if call.x.shape[call["axis"]] > MOST:
-        return f"rows of more than {MOST} elements can overflow integer log_softmax"
     return ""
 
 
-def logarithm(total: Array) -> Array:
-    """Compute the logarithm, with DIFFERENCE_BITS integer bits, of `total` >= 1 with SUM_BITS.
+def logarithm(total: Array, bits: Array) -> Array:
+    """Compute the logarithm, with DIFFERENCE_BITS integer bits, of `total` of about 1 or more.
 
     The total is 2^p r with r near CENTRE; p + 1/4 is the larger of two candidates, in steps of 2^-25.
     """
@@ -50,8 +49,8 @@ def logarithm(total: Array) -> Array:
     shorter = high_multiply(total << (leading - 1), SQRT_HALF) << 1
     r = np.minimum(np.minimum(shorter, total << headroom), ONE)
     power = np.maximum(
-        ((SUM_BITS - leading) << 25) + 2**23,
-        ((SUM_BITS - headroom) << 25) - 2**23,
+        ((bits - leading) << 25) + 2**23,
+        ((bits - headroom) << 25) - 2**23,
     )
     middle, apart = (r + CENTRE + 1) >> 1, (r - CENTRE) << 1
     square = high_multiply(apart, apart)
@@ -74,18 +73,21 @@ def _table(call: Call) -> Array:
 def _reference(call: Call, x: Array) -> Array:
     if not x.size:
         return x
-    weights, logarithms = _table(call).astype(np.int64).reshape(2, 256)
+    _, logarithms = _table(call).astype(np.int64).reshape(2, 256)
     values = x.astype(np.int64)
     below = np.max(values, axis=call["axis"], keepdims=True) - values
-    total = np.sum(divide_by_power(weights[below], SUM_BITS), axis=call["axis"], keepdims=True)
     low, high = LIMITS[call.y.dtype]
-    return store(divide_by_power(logarithms[below] - logarithm(total), 22) + high, call.y, (low, high))
+    results = divide_by_power(logarithms[below] - logarithm(*sum_of_row(call, below)), 22)
+    return store(results + high, call.y, (low, high))
 
 
 def _functions(call: Call) -> dict[str, str]:
     low, high = LIMITS[call.y.dtype]
-    result = "divide_by_power(load_table(256u + u32(r)) - log_of_sum(sum), 22u, true)"
+    sum = f"log_of_sum(Total(sum, {SUM_BITS}))"
+    if INTEGER.wide(call):  # -16 less a sum of more than 16 leaves 32 bits, and gives the lowest result
+        sum = f"min(log_of_sum(wide_total(sum, upper)), {-LEAST})"
+    result = f"divide_by_power(load_table(256u + u32(r)) - {sum}, 22u, true)"
     return {**softmax_functions(call), "finish": f"clamp({result} + {high}, {low}, {high})"}
 
 
-INTEGER = IntegerRows(_why_not, _reference, _functions, ("softmax",), table=_table)
+INTEGER = IntegerRows(_why_not, _reference, _functions, ("softmax",), MOST, table=_table)

@@ -7,35 +7,48 @@ from dataclasses import replace
 from gpunn.kernel import Kernel, Read, Scratch, Write, flat_threads
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS
-from gpunn.ops.kernels.chain import boxes, chained, keeping
+from gpunn.ops.kernels.chain import boxes, chained
 from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.types import DType, TensorType
 
 
-def long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int) -> list[Kernel]:
-    """Divide a kernel of shaders/normalize.wgsl for rows of that length, each of which a group shares."""
+def long_rows(call: Call, kernel: Kernel, group: CooperativeGroup, length: int, wide: bool) -> list[Kernel]:
+    """Divide a kernel of shaders/normalize.wgsl for rows of that length, each of which a group shares.
+
+    wide: sums have 64 bits.
+    """
     parts = boxes((length,), call.device.max_loop_iterations, group.size)
     row = TensorType(DType.FLOAT32 if call.y.dtype in FLOATS else DType.INT32, (group.results,))
-    top, total = Scratch(row), Scratch(row)
+    top, total, upper = Scratch(row), Scratch(row), Scratch(row)
 
-    def folded(largest: int, read: Read, to: Scratch) -> list[Kernel]:
+    def folded(body: str, constants: dict[str, int], top: Scratch | None, *to: Write) -> list[Kernel]:
         part = replace(
             kernel,
-            body="row_part",
-            reads=(*kernel.reads, read),
-            writes=(Write(output=to),),
-            constants={**group.constants, "LARGEST": largest},
+            body=body,
+            reads=(*kernel.reads, Read("top", top)),
+            writes=to,
+            constants={**group.constants, **constants},
         )
-        return chained(part, keeping(part, {"y": row}, kernel.functions), parts)
+        return chained(part, part, parts)
 
-    finish = replace(
+    words = (Write(output=total), Write("y_upper", upper))
+    sums = (
+        folded("row_sum_int64", {}, top, *words)
+        if wide
+        else folded("row_part", {"LARGEST": 0}, top, Write(output=total))
+    )
+    results = replace(
         kernel,
         body="row_finish",
         threads=flat_threads(call.y.size),
-        reads=(*kernel.reads, Read("top", top), Read("sum", total)),
+        reads=(*kernel.reads, Read("top", top), Read("sum", total), Read("upper", upper if wide else None)),
         params={**kernel.params, "count": call.y.size},
+        functions={
+            **kernel.functions,
+            "finish": replace(kernel.functions["finish"], params=("r", "sum", "upper")),
+        },
         constants={},
         loop_iterations=0,
         reason="element by element, with the maximum and the sum of its row",
     )
-    return [*folded(1, Read("top", None), top), *folded(0, Read("top", top), total), finish]
+    return [*folded("row_part", {"LARGEST": 1}, None, Write(output=top)), *sums, results]

@@ -47,11 +47,12 @@ def _row_kernels(
     functions: Mapping[str, str],
     libraries: tuple[str, ...] = (),
     tables: tuple[Read, ...] = (),
+    wide: bool = False,
     **params: Param,
 ) -> Sequence[Kernel]:
     """Make the kernels of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl.
 
-    `libraries`, `tables`: what the functions need.
+    `libraries`, `tables`: what the functions need. `wide`: sums have 64 bits.
     """
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
@@ -72,9 +73,9 @@ def _row_kernels(
         reason=f"rows of {shape[axis]}: {group.reason}",
     )
     most = call.device.max_loop_iterations
-    if most is None or kernel.loop_iterations <= most:
+    if not wide and (most is None or kernel.loop_iterations <= most):
         return [kernel]
-    return long_rows(call, kernel, group, shape[axis])
+    return long_rows(call, kernel, group, shape[axis], wide)
 
 
 def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quantized:
@@ -95,7 +96,9 @@ def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quan
         if reason:
             raise Unsupported(reason)
         tables = () if how.table is None else (Read("table", None, value=how.table(call)),)
-        return _row_kernels(call, how.functions(call), how.libraries, tables, **how.params(call))
+        return _row_kernels(
+            call, how.functions(call), how.needed(call), tables, how.wide(call), **how.params(call)
+        )
 
     return Quantized(reference, kernel, dtypes=QUANTIZED if sixteen is not None else EIGHT_BITS)
 

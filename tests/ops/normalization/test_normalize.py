@@ -86,16 +86,9 @@ def test_rows_of_extremes(dtype: DType, backend: str) -> None:
 
 
 def test_rows_without_integer_arithmetic(backend: str) -> None:
-    x = quantized(DType.INT8, (2, 33026), 0.1, 3)
-    other = Quantization((0.5,), (3,))
-    for op, length, y, host in (
-        ("log_softmax", 4096, result_of("log_softmax", DType.INT8), "rows of more than 4095"),
-        ("log_softmax", 9, other, "steps from -16 to 0"),
-        ("l2_normalization", 33026, result_of("l2_normalization", DType.INT8), "sum of squares"),
-        ("l2_normalization", 9, other, "steps of 1/128"),
-    ):
-        type = x.with_shape((2, length))
-        check_integer(op, [stored(0, type)], [type], {}, y, backend=backend, host=host)
+    type, other = quantized(DType.INT8, (2, 9), 0.1, 3), Quantization((0.5,), (3,))
+    for op, host in (("log_softmax", "steps from -16 to 0"), ("l2_normalization", "steps of 1/128")):
+        check_integer(op, [stored(0, type)], [type], {}, other, backend=backend, host=host)
 
 
 AXES = (

@@ -44,8 +44,6 @@ def test_softmax_of_many_equal_elements(backend: str) -> None:
 
 
 def test_softmax_without_integer_arithmetic(backend: str) -> None:
-    x = quantized(DType.UINT8, (1, 5000), 0.1)
-    check_integer("softmax", [stored(0, x)], [x], backend=backend, host="can overflow integer softmax")
     x = quantized(DType.UINT8, (2, 5), 0.1)
     other = Quantization((0.01,), (5,))
     check_integer(
