@@ -123,7 +123,8 @@ class Write:
     """An operand that the body stores through store_<name>(i, v), store4_<name>(i, v), storev_<name>(i, v).
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
-    `window`, `segments`: as of Read. The others are for planning. `rows`: the place in the tensor that has
+    `window`, `segments`: as of Read. `direct`: the kernel writes the buffer itself, not through these
+    accessors, so nothing can change what it stores or where. The others are for planning. `rows`: the place in the tensor that has
     the result's bytes. `appended`: operations whose last result is stored instead; `optional`: if the
     parameter then_on says so.
     """
@@ -133,6 +134,7 @@ class Write:
     width: int = 1
     window: tuple[int, int] | None = None
     segments: Segments | None = None
+    direct: bool = False
     rows: Rows | None = None
     appended: tuple[Appended, ...] = ()
     optional: bool = False

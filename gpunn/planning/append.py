@@ -232,7 +232,7 @@ def append(
 def _takes(kernel: Kernel) -> bool:
     first, *others = kernel.writes
     alone = first.output == 0 and all(w.output != 0 for w in others)
-    return alone and whole(first) and first.rows is None
+    return alone and whole(first) and not first.direct and first.rows is None
 
 
 def _stores(kernel: Kernel) -> bool:

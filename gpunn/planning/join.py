@@ -104,7 +104,7 @@ def _in_rows(
         for k, write in enumerate(writes):
             if write.output != output:
                 continue
-            if not whole(write) or kernel.generated:
+            if not whole(write) or write.direct:
                 return None
             writes[k] = replace(write, rows=rows, width=write.width if unit == 4 else 1)
             params.update(row_params(write.name, rows))

@@ -314,3 +314,17 @@ def test_every_shader_works_in_a_loop(case: Case, gpu: str, monkeypatch: pytest.
     by_rounds(monkeypatch)
     for y, z in zip(found, ran(model, inputs)[0], strict=True):
         np.testing.assert_array_equal(y, z)
+
+
+def test_results_of_loops_are_copied_into_concatenations(gpu: str) -> None:
+    """A loop writes buffers itself, so its results cannot lie in rows of another tensor."""
+    (loop,) = looped(3, [float32(2, 4)], lambda body, s: body.add("neg", [s[1]])).operations
+    model = Model()
+    x = model.input("x", float32(2, 4))
+    negated = model.add("while_loop", [constant(model, 0), x], loop.attrs)[1]
+    model.output(*model.add("concat", [negated, *model.add("relu6", [x])], {"axis": 1}))
+    value = random(1, 2, 4)
+    (found,), compiled = ran(model, [value])
+    assert place_of(compiled) == ("webgpu", "")
+    assert [len(p.kernels) for p in compiled.placement if p.operation.op == "concat"] == [1]
+    np.testing.assert_array_equal(found, np.concatenate([-value, np.clip(value, 0, 6)], 1))

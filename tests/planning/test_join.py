@@ -169,6 +169,22 @@ def test_what_something_else_reads_is_copied(
     assert copied(model) == expected
 
 
+def test_strips_of_depthwise_convolutions_are_written_at_once(gpu: str) -> None:
+    """Shaders that kernels generate store through accessors. A window with a single one has exact sums."""
+    model = Model("strips")
+    parts = []
+    for k, channels in enumerate((8, 4)):
+        filter = np.zeros((1, 3, 3, channels), np.float32)
+        filter[0, k, 1 + k] = 1
+        operands = [model.input(f"x{k}", float32(1, 7, 9, channels)), model.constant(f"w{k}", filter)]
+        parts += model.add("depthwise_conv2d", operands, {"padding": "same"})
+    model.output(concat(model, *parts, axis=3))
+    with model.compile("webgpu") as compiled:
+        strips = [k for p in compiled.placement for k in p.kernels if k.generated]
+    assert [k.name for k in strips] == ["depthwise_strip"] * 2
+    assert copied(model) == 0
+
+
 def test_nothing_is_joined_across_the_host(gpu: str) -> None:
     model = Model("host between")
     x = model.input("x", float32(2, 4))

@@ -129,7 +129,10 @@ class Writer:
             self._finish()
         assert self._scratch is not None
         outputs = range(len(self.loop.outputs))
-        writes = (Write("memory", self._scratch, 4), *(Write(f"y{k}", k) for k in outputs))
+        writes = (
+            Write("memory", self._scratch, 4, direct=True),
+            *(Write(f"y{k}", k, direct=True) for k in outputs),
+        )
         return Kernel(
             body="loop",
             threads=(self.width, 1, 1),
