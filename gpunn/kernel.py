@@ -124,9 +124,9 @@ class Write:
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
     `window`, `segments`: as of Read. `direct`: the kernel writes the buffer itself, not through these
-    accessors, so nothing can change what it stores or where. The others are for planning. `rows`: the place in the tensor that has
-    the result's bytes. `appended`: operations whose last result is stored instead; `optional`: if the
-    parameter then_on says so.
+    accessors, so nothing can change what it stores or where. The others are for planning. `rows`: the place
+    in the tensor that has the result's bytes. `appended`: operations whose last result is stored instead;
+    `optional`: if the parameter then_on says so.
     """
 
     name: str = "y"

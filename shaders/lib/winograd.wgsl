@@ -1,7 +1,10 @@
 //!use flat
 // Winograd's convolution with 3 x 3 windows and stride 1 (gpunn/ops/contraction/winograd.py): the result is cut into
-// tiles of EDGE x EDGE pixels. Expects EDGE; p.H, p.W, p.OH, p.OW, p.PT, p.PL (padding); p.ACROSS and p.DOWN, the tiles
-// of an image; p.ROWS, the rows of the matrix of each cell, one for each tile, and maybe some more.
+// tiles of EDGE x EDGE pixels; what a tile sees, and its products, are EDGE + 2 rows and columns.
+// Expects EDGE; p.ACROSS and p.DOWN, the tiles of an image; p.ROWS, the rows of the matrix of each cell, one for each
+// tile, and maybe some more; transform(at), which kernels bring: it transforms the rows and columns of a tile by
+// transformed() of lib/winograd_input_2.wgsl or one of its kind, from the body's taken(at, row, column) to its
+// put(at, row, column, v).
 
 // A tile: its number, its image, and the first row and column of its result.
 struct Tile { number: u32, image: u32, row: u32, column: u32 }
@@ -11,3 +14,6 @@ fn tile_number(number: u32) -> Tile {
   let image = line / p.DOWN;
   return Tile(number, image, (line - image * p.DOWN) * EDGE, (number - line * p.ACROSS) * EDGE);
 }
+
+// The row of a tile's cell in the matrices of all cells.
+fn cell(tile: Tile, row: u32, column: u32) -> u32 { return (row * (EDGE + 2u) + column) * p.ROWS + tile.number; }

@@ -108,10 +108,10 @@ def take_candidate(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
 
 
 def take_body(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
-    """Make lowering take the first candidate with a kernel of that body."""
+    """Make lowering take the first candidate with a kernel of that body, or with a library of that name."""
 
     def chosen(candidates: Iterator[Candidate], *_: object) -> Sequence[Kernel]:
-        return next(c.kernels for c in candidates if any(k.body == body for k in c.kernels))
+        return next(c.kernels for c in candidates if any(body in (k.body, *k.libraries) for k in c.kernels))
 
     monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
 

@@ -200,10 +200,8 @@ OTHER_BODIES = {
     "row_part",
     "row_sum_int64",
     "table",
-    "winograd_input_2",
-    "winograd_input_4",
-    "winograd_output_2",
-    "winograd_output_4",
+    "winograd_input",
+    "winograd_output",
 }
 
 

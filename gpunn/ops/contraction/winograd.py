@@ -187,17 +187,19 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
     params = {**window_params(window, height, width), **place}
     of_input, of_result = _lanes(call, depth), _lanes(call, channels)
     count, stored = way.count * depth // of_input, way.count * channels // of_result
-    filter, four = Pack(pack_cells, (edge,)), edge == 4
+    reach, filter = edge + 2, Pack(pack_cells, (edge,))
     return (
         Kernel(
-            body="winograd_input_4" if four else "winograd_input_2",
+            body="winograd_input",
             threads=flat_threads(count),
             workgroup=WORKGROUP,
             reads=(Read("x", 0, of_input),),
             writes=(Write(output=inputs, width=of_input),),
             params={**params, "C": depth // of_input, "count": count},
             constants={"EDGE": edge},
+            libraries=(f"winograd_input_{edge}",),
             lanes=of_input,
+            generated="\n".join(_transform(reach, reach)),
             reason=f"{name}: input of {way.count} tiles",
         ),
         shared_stack(
@@ -207,7 +209,7 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
             products,
         ),
         Kernel(
-            body="winograd_output_4" if four else "winograd_output_2",
+            body="winograd_output",
             threads=flat_threads(stored),
             workgroup=WORKGROUP,
             reads=(
@@ -217,11 +219,33 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
             writes=(Write(width=of_result),),
             params={**params, "N": channels // of_result, "PITCH": packed // of_result, "count": stored},
             constants={"EDGE": edge},
+            libraries=(f"winograd_output_{edge}",),
             lanes=of_result,
             functions=activation_function(call),
+            generated="\n".join(_transform(reach, edge)),
             reason=f"{name}: results of {way.count} tiles",
         ),
     )
+
+
+def _transform(cells: int, results: int) -> Iterator[str]:
+    """Write transform() of shaders/lib/winograd.wgsl: columns of `cells` elements, then rows of what they
+    give. Each index in registers is written out.
+    """
+    taken, found = range(cells), range(results)
+    yield f"alias Line = array<V, {cells}>;"
+    yield f"alias Results = array<V, {results}>;"
+    column = ", ".join(f"taken(at, {k}u, column)" for k in taken)
+    yield f"fn of_column(at: Place, column: u32) -> Results {{ return transformed(Line({column})); }}"
+    yield "fn put_row(at: Place, row: u32, line: Line) {"
+    yield "let v = transformed(line);"
+    yield from (f"put(at, row, {k}u, v[{k}]);" for k in found)
+    yield "}"
+    yield "fn transform(at: Place) {"
+    yield from (f"let column{k} = of_column(at, {k}u);" for k in taken)
+    for row in found:
+        yield f"put_row(at, {row}u, Line({', '.join(f'column{k}[{row}]' for k in taken)}));"
+    yield "}"
 
 
 def sums_of_sizes(evaluation: Evaluation) -> tuple[Array, int]:
