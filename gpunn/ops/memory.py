@@ -18,11 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpunn.types import Array
+from gpunn.types import Array, Shape
 
 LEAST_BYTES = 1 << 16  # of an array that is worth it
 MOST_TIMES = 4  # its size, of a buffer that an array may have
 ALIGNMENT = 64  # bytes that vector instructions load at a time
+MOST_VIEWS = 1 << 10  # of one scratch buffer that are kept; each takes 200 bytes
+
+_Kind = tuple[Shape, np.dtype[Any]]
 
 
 class Memory:
@@ -33,6 +36,7 @@ class Memory:
         self._used: dict[int, tuple[weakref.ref[Array], _Buffer]] = {}  # by the id: references have no hash
         self._dead: list[weakref.ref[Array]] = []  # references to arrays that are gone, from any thread
         self._scratch: dict[str, _Buffer] = {}
+        self._views: dict[str, dict[_Kind, Array]] = {}  # of each scratch buffer
 
     @property
     def nbytes(self) -> int:
@@ -53,14 +57,22 @@ class Memory:
         self._used[id(reference)] = reference, buffer
         return whole.reshape(shape)
 
-    def scratch(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    def scratch(self, name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """Return an array of any content, in the memory that the last one of this name had."""
+        views, kind = self._views.setdefault(name, {}), (shape, dtype)
+        found = views.get(kind)
+        if found is not None:
+            return found
         nbytes = math.prod(shape) * dtype.itemsize
         buffer = self._scratch.get(name)
         if buffer is None or buffer.nbytes < nbytes:
+            views.clear()
             self._scratch.pop(name, None)  # free before there is another one
             buffer = self._scratch[name] = _Buffer(max(nbytes, LEAST_BYTES))
-        return np.ndarray(shape, dtype, buffer.data)
+        if len(views) >= MOST_VIEWS:
+            views.clear()
+        made = views[kind] = np.ndarray(shape, dtype, buffer.data)
+        return made
 
     def _take(self, nbytes: int) -> _Buffer:
         while self._dead:
@@ -108,7 +120,7 @@ def empty(shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
     return np.empty(shape, dtype) if memory is None else memory.empty(shape, dtype)
 
 
-def scratch(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+def scratch(name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
     """Return an array of any content, which serves until the next one of this name is asked for.
 
     In a run the same memory serves again and again, and mostly is in the CPU's cache.

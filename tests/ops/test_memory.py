@@ -165,3 +165,16 @@ def test_an_op_that_takes_activations_gives_an_array_of_its_own() -> None:
     for name, (inputs, attrs) in calls.items():
         result = OPS[name].reference(*inputs, **attrs)
         assert not any(np.may_share_memory(result, operand) for operand in inputs), name
+
+
+def test_scratch_of_a_kind_is_one_array_as_long_as_its_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpunn.ops.memory.MOST_VIEWS", 2)
+    kind = np.dtype(np.float32)
+    with Memory().in_use():
+        first = scratch("a", (8, 4), kind)
+        assert scratch("a", (8, 4), kind) is first
+        assert scratch("a", (4, 8), kind) is not first
+        assert scratch("a", (2, 4), kind).ctypes.data == first.ctypes.data  # the third: others are forgotten
+        assert scratch("a", (8, 4), kind) is not first
+        larger = scratch("a", LARGE, kind)
+        assert scratch("a", (8, 4), kind).ctypes.data == larger.ctypes.data

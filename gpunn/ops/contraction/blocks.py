@@ -64,14 +64,15 @@ class PointSums:
     def __init__(self, matrix: Array, terms: Terms) -> None:
         self._matrix = matrix
         self._terms = terms
-        self._step = max(LEAST_ROWS, BLOCK // max(1, *matrix.shape))
+        self._most = max(LEAST_ROWS, BLOCK // max(1, *matrix.shape))
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says."""
         depth = len(self._matrix)
         rows = x.reshape(math.prod(x.shape) // depth if depth else math.prod(x.shape[:-1]), depth)
-        for first in range(0, len(rows), self._step):
-            part = rows[first : first + self._step]
+        step = ceil_div(len(rows), ceil_div(len(rows), self._most) or 1)  # about as many in each block
+        for first in range(0, len(rows), step or 1):
+            part = rows[first : first + step]
             if part.dtype != self._terms.dtype:
                 stored, part = part, scratch("terms", part.shape, self._terms.dtype)
                 self._terms.write(stored, part)

@@ -39,17 +39,22 @@ def by_long_rows(compute: Callable[..., Array]) -> Callable[..., Array]:
 
 def wide(pixels: Array, channels: int) -> tuple[Array, ...]:
     """Return dense pixels [..., C] as rows of several pixels each, and as rows of one those that are left."""
-    count = pixels.size // channels
-    together = _together(count, channels)
-    if count % together == 0:
-        return (pixels.reshape(count // together, together * channels),)
-    flat = pixels.reshape(-1)
-    even = (count - count % together) * channels
-    rows = flat[:even].reshape(-1, together * channels)
-    return rows, flat[even:].reshape(-1, channels)
+    flat, found, first = pixels.reshape(-1), [], 0
+    for rows, width in wide_shapes(pixels.size // channels, channels):
+        found.append(flat[first : first + rows * width].reshape(rows, width))
+        first += rows * width
+    return tuple(found)
 
 
 @lru_cache(1 << 12)
+def wide_shapes(count: int, channels: int) -> tuple[tuple[int, int], ...]:
+    """Return the shapes of what wide() makes of some pixels."""
+    together = _together(count, channels)
+    rows, rest = divmod(count, together)
+    even = (rows, together * channels)
+    return (even, (rest, channels)) if rest else (even,)
+
+
 def _together(count: int, channels: int) -> int:
     """Return how many of some pixels make a row: if possible so many that none is left."""
     most = max(1, LONG // channels)

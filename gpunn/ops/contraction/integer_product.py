@@ -21,9 +21,10 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction.blocks import Block, Room, Sums, Terms
 from gpunn.ops.contraction.channelwise import by_long_rows
+from gpunn.ops.contraction.conversion import Conversion
 from gpunn.ops.contraction.prepared import Sum, kept
 from gpunn.ops.contraction.product_rescaling import Rescaling, Rounding, Steps, rescaling
-from gpunn.ops.contraction.requantization import Conversion, ManySteps, few_steps
+from gpunn.ops.contraction.requantization import ManySteps, few_steps
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
@@ -213,10 +214,18 @@ class _Weights:
         if how.steps is not Steps.TWICE:
             conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))
         elif within and (how.shift <= 0).all():
-            conversion = few_steps(call, how, biases, terms.dtype)
+            ends = low - terms.subtracted, high - terms.subtracted
+            conversion = few_steps(call, how, biases, terms.dtype, partial(_range, centred, others, ends))
         else:
             conversion = ManySteps(call, how, partial(_rescaled, how, biases))
         return cls(terms.dtype, sums(centred.astype(terms.dtype, copy=False), terms), conversion)
+
+
+def _range(weights: Array, axes: tuple[int, ...], ends: tuple[int, int]) -> tuple[Array, Array]:
+    """Return the least and the greatest sum of each channel for terms between these ends."""
+    ups, downs = (c(weights, np.float32(0)).sum(axes, np.float64) for c in (np.maximum, np.minimum))
+    low, high = ends
+    return ups * low + downs * high, ups * high + downs * low
 
 
 def _rescaled_int64(how: Rescaling, bias: Array, total: Array) -> Array:

@@ -9,8 +9,9 @@ import pytest
 
 from gpunn.model import Model
 from gpunn.ops.contraction import integer_product
+from gpunn.ops.contraction.conversion import Conversion, IntegerSteps, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
-from gpunn.ops.contraction.requantization import Conversion, IntegerSteps, RealSteps, SingleSteps
+from gpunn.ops.contraction.single_precision import SingleSteps
 from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale
 from gpunn.types import Array, DType, Quantization
 from tests.ops.quantized import quantized, stored

@@ -1,0 +1,259 @@
+"""Sums of products to stored results on the CPU: product_rescaling.Rescaling, in few steps, block by block.
+
+Without overflow, rescale() is one shift: (s m + 2^30) >> 31 and then (. + half) >> right are the floor of
+(s m + 2^30 + half 2^31) / 2^(31 + right). Where halves go away from zero, 2^31 less is added below 0.
+RealSteps computes this in float64, IntegerSteps in int64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.channelwise import long_row, wide_shapes
+from gpunn.ops.contraction.product_rescaling import Rescaling
+from gpunn.ops.fixed_point.affine import LIMITS
+from gpunn.ops.memory import scratch
+from gpunn.types import Array, Shape
+
+BLOCK = 1 << 17  # sums that are converted at a time
+DIGITS = 53  # of float64
+
+
+class Conversion(Protocol):
+    """Arithmetic that makes stored results of sums."""
+
+    def write(self, sums: Array, result: Array) -> None:
+        """Write the results [pixels, C] of sums of products, which may change."""
+
+
+class InBlocks:
+    """A conversion that works in another dtype, block by block."""
+
+    __slots__ = ()
+    computed: ClassVar[np.dtype[Any]]  # the dtype
+
+    def write(self, sums: Array, result: Array) -> None:
+        """Write the results [pixels, C] of sums of products."""
+        flat, results = sums.reshape(-1), result.reshape(-1)
+        for place, shape in blocks_of(*sums.shape):
+            total = scratch("numbers", shape, self.computed)
+            np.copyto(total, flat[place].reshape(shape), casting="unsafe")
+            self.convert(total, results[place].reshape(shape))
+
+    def convert(self, sums: Array, result: Array) -> None:
+        """Write the results of sums [rows, pixels * C] in the dtype `computed`, which change."""
+        raise NotImplementedError
+
+
+@lru_cache(1 << 12)
+def blocks_of(pixels: int, channels: int) -> tuple[tuple[slice, Shape], ...]:
+    """Divide sums [pixels, C] into blocks [rows, pixels * C] that stay in the CPU's cache.
+
+    Returns the place of each block among all elements, and its shape.
+    """
+    found, first = [], 0
+    for rows, width in wide_shapes(pixels, channels) if channels else ():
+        block = ceil_div(rows, ceil_div(rows * width, BLOCK)) if rows else 1  # about as many in each block
+        for start in range(0, rows, block):
+            shape = (min(block, rows - start), width)
+            found.append((slice(first, first + math.prod(shape)), shape))
+            first += math.prod(shape)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """The numbers of the formula above, for each channel: `first` is bias m + 2^30, `half` is half 2^31."""
+
+    first: Array
+    half: Array
+    right: Array
+    away: Array
+
+    @classmethod
+    def of(cls, call: Call, how: Rescaling, bias: Array) -> _Shift:
+        right = 31 - how.shift
+        half = (np.int64(1) << (right - 1)) >> 31 << 31  # 0 if right is 31
+        away = (np.arange(call.y.shape[-1]) >= how.upwards) & (half > 0)
+        return cls(bias * how.multiplier + (1 << 30), half, right, away)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The conversion as one formula for each channel: the floor of s factor + summand, clamped to `bounds`.
+
+    What is clamped needs no sign: where results below the zero point are clamped, halves below it may go
+    either way. `offset` is a part of summand and bounds, so that no result is negative. All products are
+    multiples of 2^-right.
+    """
+
+    factor: Array
+    summand: Array
+    bounds: tuple[int, int]
+    offset: int
+    right: Array
+
+    @classmethod
+    def of(cls, call: Call, how: Rescaling, bias: Array) -> Line | None:
+        """Return the formula for a bias; None where halves go away from zero."""
+        shift, offset = _Shift.of(call, how, bias), -LIMITS[call.y.dtype][0]
+        if shift.away.any() and how.bounds[0] < how.zero_y:
+            return None
+        step = 2.0**-shift.right
+        summand = (shift.first + shift.half) * step + (how.zero_y + offset)
+        factor, summand = np.broadcast_arrays(how.multiplier * step, summand)
+        low, high = how.bounds
+        return cls(factor, summand, (low + offset, high + offset), offset, shift.right)
+
+    @property
+    def exact(self) -> Array:
+        """Tell of each channel whether float64 computes it exactly.
+
+        It holds multiples of 2^-right up to 2^(53 - right). Summand and bounds are at most half as much
+        together, so a product that is more, and is rounded, leads beyond the bounds, as the exact one does.
+        """
+        far = np.abs(self.summand) + (self.bounds[1] + 1)
+        return np.asarray(far <= 2.0 ** (DIGITS - 1 - self.right))
+
+
+@dataclass(frozen=True, slots=True)
+class RealSteps(InBlocks):
+    """The conversion in float64, where it is exact."""
+
+    computed: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
+    factor: Array
+    summand: Array
+    bounds: tuple[float, float]
+    offset: int
+
+    @classmethod
+    def of(cls, call: Call, how: Rescaling, bias: Array) -> RealSteps | None:
+        """Return the steps for a bias; None if they might round in another way."""
+        line = Line.of(call, how, bias)
+        if line is None or not line.exact.all():
+            return None
+        bounds = float(line.bounds[0]), float(line.bounds[1])
+        return cls(spread(line.factor), spread(line.summand), bounds, line.offset)
+
+    def of_channels(self, channels: Array) -> RealSteps:
+        """Return the steps for these channels only."""
+        factor, summand = (spread(of_channels(v, channels)) for v in (self.factor, self.summand))
+        return RealSteps(factor, summand, self.bounds, self.offset)
+
+    def floors(self, sums: Array, channels: Array) -> Array:
+        """Return the results of single sums of channels, `offset` higher, which are within the bounds."""
+        floors = sums * of_channels(self.factor, channels) + of_channels(self.summand, channels)
+        return np.asarray(floors.astype(np.uint8))
+
+    def convert(self, sums: Array, result: Array) -> None:
+        """Write the results of sums."""
+        width = sums.shape[1]
+        sums *= self.factor[:width]
+        sums += self.summand[:width]
+        sums.clip(*self.bounds, out=sums)
+        unsigned = result.view(f"u{result.itemsize}")
+        np.copyto(unsigned, sums, casting="unsafe")  # the floor, of what is not negative
+        lower(unsigned, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerSteps(InBlocks):
+    """The conversion in int64, which asks for the sign where halves go away from zero (`below`).
+
+    The zero point is added before the shift, too, unless that leaves 64 bits; then it is `zero`. If no
+    channel asks for the sign in between, `first` is all that is added; else `last` is the rest.
+    """
+
+    computed: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
+    multiplier: Array
+    first: Array
+    below: Array | None
+    last: Array
+    right: Array
+    bounds: tuple[int, int]
+    zero: int
+    offset: int
+
+    @classmethod
+    def of(cls, call: Call, how: Rescaling, bias: Array) -> IntegerSteps:
+        """Return the steps for a bias."""
+        shift = _Shift.of(call, how, bias)
+        right, away = shift.right, shift.away
+        last, zero = shift.half, how.zero_y
+        if abs(zero) << int(right.max(initial=0)) <= 1 << 60:
+            last, zero = last + (zero << right), 0
+        return cls(
+            spread(how.multiplier),
+            spread(shift.first if away.any() else shift.first + last),
+            spread(np.where(away, np.int64(-(1 << 31)), np.int64(0))) if away.any() else None,
+            spread(last),
+            spread(right),
+            (how.bounds[0] - zero, how.bounds[1] - zero),
+            zero,
+            -LIMITS[call.y.dtype][0],
+        )
+
+    def rows(self, channels: int) -> tuple[Any, ...]:
+        """Return what loops.requantize() takes."""
+        none = np.zeros(1, np.int64)
+        added = (none, none) if self.below is None else (self.below, self.last)
+        parts = (self.multiplier, self.first, *added, self.right)
+        whole = (np.broadcast_to(v, channels) if len(v) == 1 else v[:channels] for v in parts)
+        return *map(np.ascontiguousarray, whole), (*self.bounds, self.zero)
+
+    def of_channels(self, channels: Array) -> IntegerSteps:
+        """Return the steps for these channels only."""
+        parts = (self.multiplier, self.first, self.last, self.right)
+        multiplier, first, last, right = (spread(of_channels(v, channels)) for v in parts)
+        below = None if self.below is None else spread(of_channels(self.below, channels))
+        return replace(self, multiplier=multiplier, first=first, below=below, last=last, right=right)
+
+    def floors(self, sums: Array, channels: Array) -> Array:
+        """Return the results of single sums of channels, `offset` higher, which are within the bounds."""
+        found = sums.astype(np.int64)
+        self._shift(found, partial(of_channels, channels=channels))
+        return (found + (self.zero + self.offset)).astype(np.uint8)
+
+    def convert(self, sums: Array, result: Array) -> None:
+        """Write the results of sums."""
+        width = sums.shape[1]
+        self._shift(sums, lambda row: row[:width])
+        sums.clip(*self.bounds, out=sums)
+        if self.zero:
+            sums += self.zero
+        np.copyto(result, sums, casting="unsafe")
+
+    def _shift(self, sums: Array, of: Callable[[Array], Array]) -> None:
+        """Replace sums by results without bounds and `zero`; `of` takes their channels from a row."""
+        sums *= of(self.multiplier)
+        sums += of(self.first)
+        if self.below is not None:
+            sign = sums >> 63
+            sign &= of(self.below)
+            sums += sign
+            sums += of(self.last)
+        sums >>= of(self.right)
+
+
+def lower(results: Array, offset: int) -> None:
+    """Subtract `offset` from unsigned results, of which it is the highest bit, or nothing."""
+    if offset:
+        results ^= results.dtype.type(offset)
+
+
+def spread(values: Array) -> Array:
+    """Return a number for each channel as a long_row(), equal ones as one."""
+    return values[:1] if (values == values[:1]).all() else long_row(values)
+
+
+def of_channels(values: Array, channels: Array) -> Array:
+    """Return those of spread() values that belong to channels."""
+    return values if len(values) == 1 else np.asarray(values.take(channels))

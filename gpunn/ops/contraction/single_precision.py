@@ -1,0 +1,256 @@
+"""Sums of products to stored results of 8 bits in float32, where a proof or a check says that it is exact.
+
+SingleSteps converts twice, a little too low and a little too high, and asks for the exact result where these
+differ. ProvenSteps converts once: for each channel the numbers of the formula are such that no sum near a
+step of the results falls on its wrong side. The search for them takes as long as some thousands of pixels, so
+LearningSteps starts it when so many have been converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.call import Call
+from gpunn.ops.contraction.conversion import (
+    Conversion,
+    IntegerSteps,
+    Line,
+    RealSteps,
+    blocks_of,
+    lower,
+    spread,
+)
+from gpunn.ops.contraction.product_rescaling import Rescaling
+from gpunn.ops.memory import scratch
+from gpunn.types import Array, Shape
+
+MOST_SLACK = 2.0**-8  # a result is doubtful with a probability of twice as much
+WORD = 8  # flags that are looked at together
+SINGLE, BYTE, FLAGS = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.uint64)
+PIXELS_BEFORE_SEARCH = 1 << 15
+MOST_OTHERS = 1 / 32  # of the channels may be converted by themselves, as that takes many times as long
+FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
+SUMMAND_STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4)  # in halves of the last digit of summand or results
+HOPELESS = 1 / 2  # of the channels, if no summand serves for a factor
+TRIED = 16 * 2.0**-24  # the relative error of all that is tried
+LEAST = 128  # what results are taken to be at least, for errors
+CHANNELS = 1 << 6  # whose results are looked at together: they stay in the CPU's cache
+
+Exact = RealSteps | IntegerSteps
+Range = tuple[Array, Array]  # the least and the greatest sum of each channel that can occur
+
+
+@dataclass(frozen=True, slots=True)
+class SingleSteps:
+    """The conversion of sums of float32 in float32; where its rounding may decide, the `exact` steps do.
+
+    It computes two numbers that the exact one lies between, 2 `slack` apart, and their floors are mostly the
+    same. All steps are monotonic, so what leaves the bounds is clamped as the exact number is.
+    """
+
+    exact: Exact
+    factor: Array
+    summand: Array  # without `slack`
+    channels: int
+    between: np.float32  # 2 slack
+    bounds: tuple[np.float32, np.float32]
+    offset: int
+
+    @classmethod
+    def of(cls, call: Call, how: Rescaling, bias: Array) -> SingleSteps | None:
+        """Return the steps for a bias; None if they might round in another way, or are too often unsure."""
+        line = Line.of(call, how, bias)
+        if line is None or line.bounds[1] > 255:
+            return None
+        # Of results up to high + 2 a product is at most as far from 0 as these and the summand together. It
+        # has two roundings; the summand, the lower number and the upper one have one each, which makes 4.
+        slack = 6 * 2.0**-24 * (line.bounds[1] + 2 + float(np.abs(line.summand).max(initial=0)))
+        if slack > MOST_SLACK:
+            return None
+        return cls(
+            RealSteps.of(call, how, bias) or IntegerSteps.of(call, how, bias),
+            spread(line.factor.astype(np.float32)),
+            spread((line.summand - slack).astype(np.float32)),
+            call.y.shape[-1],
+            np.float32(2 * slack),
+            _single(line.bounds),
+            line.offset,
+        )
+
+    def write(self, sums: Array, result: Array) -> None:
+        """Write the results [pixels, C] of sums of products."""
+        flat, stored = sums.reshape(-1), result.reshape(-1).view(np.uint8)
+        for place, shape in blocks_of(*sums.shape):
+            self._write(flat[place], stored[place], shape, place.start)
+        lower(stored, self.offset)
+
+    def _write(self, sums: Array, stored: Array, shape: Shape, first: int) -> None:
+        """Write the results of a block of sums, `offset` higher; the first is element `first` of all."""
+        number, upper = scratch("numbers", shape, SINGLE), scratch("upper", shape, BYTE)
+        words = scratch("doubtful", (ceil_div(len(sums), WORD),), FLAGS)
+        words[-1:] = 0
+        doubtful, below, width = words.view(np.bool_), stored.reshape(shape), shape[1]
+        np.multiply(sums.reshape(shape), self.factor[:width], out=number)
+        number += self.summand[:width]
+        number.clip(*self.bounds, out=number)
+        np.copyto(below, number, casting="unsafe")  # the floor, of what is not negative
+        number += self.between
+        np.copyto(upper, number, casting="unsafe")
+        np.not_equal(below, upper, out=doubtful[: len(sums)].reshape(shape))
+        (found,) = (words != 0).nonzero()
+        if len(found):
+            which, within = doubtful.reshape(-1, WORD)[found].nonzero()
+            places = found[which] * WORD + within
+            stored[places] = self.exact.floors(sums.take(places), (places + first) % self.channels)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenSteps:
+    """The conversion of sums of float32 in float32, with numbers that _proven() found.
+
+    `others`: channels without such numbers, which `exact` converts.
+    """
+
+    factor: Array
+    summand: Array
+    bounds: tuple[np.float32, np.float32]
+    offset: int
+    others: Array
+    exact: Exact
+
+    @classmethod
+    def of(cls, line: Line, exact: Exact, sums: Range) -> ProvenSteps | None:
+        """Return the steps for a formula and what sums may be; None if too many channels have no numbers."""
+        factor, summand, proven = _proven(line, sums)
+        others = np.flatnonzero(~proven)
+        if len(others) > MOST_OTHERS * len(proven):
+            return None
+        rows, rest = (spread(factor), spread(summand)), exact.of_channels(others) if len(others) else exact
+        return cls(*rows, _single(line.bounds), line.offset, others, rest)
+
+    def write(self, sums: Array, result: Array) -> None:
+        """Write the results [pixels, C] of sums of products, which change."""
+        rest = sums.take(self.others, axis=1) if len(self.others) else None
+        flat, stored = sums.reshape(-1), result.reshape(-1).view(np.uint8)
+        for place, shape in blocks_of(*sums.shape):
+            number, width = flat[place].reshape(shape), shape[1]
+            number *= self.factor[:width]
+            number += self.summand[:width]
+            number.clip(*self.bounds, out=number)
+            np.copyto(stored[place].reshape(shape), number, casting="unsafe")
+        lower(stored, self.offset)
+        if rest is not None:
+            found = np.empty(rest.shape, result.dtype)
+            self.exact.write(rest, found)
+            result[:, self.others] = found
+
+
+class LearningSteps:
+    """Steps that become ProvenSteps, if there are any, when PIXELS_BEFORE_SEARCH have been converted.
+
+    sums: makes what ProvenSteps need to know of sums.
+    """
+
+    def __init__(self, line: Line, steps: Conversion, exact: Exact, sums: Callable[[], Range]) -> None:
+        self._prove: Callable[[], ProvenSteps | None] | None = lambda: ProvenSteps.of(line, exact, sums())
+        self._steps, self._left = steps, PIXELS_BEFORE_SEARCH
+
+    def write(self, sums: Array, result: Array) -> None:
+        """Write the results [pixels, C] of sums of products, which may change."""
+        if self._prove is not None:
+            self._left -= len(sums)
+            if self._left <= 0:
+                self._steps, self._prove = self._prove() or self._steps, None
+        self._steps.write(sums, result)
+
+
+def _single(bounds: tuple[int, int]) -> tuple[np.float32, np.float32]:
+    return np.float32(bounds[0]), np.float32(bounds[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Sums beside which results change: channels, results k, sums, and whether they reach k."""
+
+    channels: Array
+    results: Array
+    sums: Array
+    reached: Array
+
+    def of_channels(self, wanted: Array) -> _Points:
+        """Return those of the channels that a mask has."""
+        kept = wanted[self.channels]
+        return _Points(self.channels[kept], self.results[kept], self.sums[kept], self.reached[kept])
+
+    def wrong(self, factor: Array, summand: Array) -> Array:
+        """Return the channels, each once or more often, that float32 computes wrong at some point."""
+        numbers = self.sums * factor[self.channels] + summand[self.channels]
+        return np.asarray(self.channels[(numbers >= self.results) != self.reached])
+
+
+def _proven(line: Line, sums: Range) -> tuple[Array, Array, Array]:
+    """Return factors and summands of float32, and of which channels they are proven for all these sums.
+
+    A result reaches k at a sum t, and not at t - 1. If s factor + summand, as float32 rounds product and sum,
+    is k or more at t, and less at t - 1, for all k, then its floor is the result of every sum: rounding is
+    monotonic. Numbers that differ in their last digits are tried until it is so.
+    """
+    first_factor, first_summand = line.factor.astype(np.float32), line.summand.astype(np.float32)
+    factor, summand, proven = first_factor.copy(), first_summand.copy(), np.zeros(len(first_factor), bool)
+    unit = np.spacing(np.maximum(np.abs(summand), np.float32(LEAST))) / 2
+    points, sought = _points(line, sums)
+    for up, more in product(FACTOR_STEPS, SUMMAND_STEPS):
+        tried = (first_factor.view(np.int32) + np.int32(up)).view(np.float32)
+        shifted = first_summand + np.float32(more) * unit
+        points, found = points.of_channels(sought), sought.copy()
+        found[points.wrong(tried, shifted)] = False
+        factor[found], summand[found], proven[found] = tried[found], shifted[found], True
+        sought &= ~found
+        if not sought.any() or (more == SUMMAND_STEPS[-1] and sought.mean() > HOPELESS):
+            break
+    return factor, summand, proven
+
+
+def _points(line: Line, sums: Range) -> tuple[_Points, Array]:
+    """Return the points where float32 may be wrong, and for which channels float64 is sure of all.
+
+    Of what _proven() tries, factors are wrong by 7 units of the last digit at most, summands by 5, product
+    and sum by one each: together less than TRIED, relative to the greatest product and result.
+    """
+    found, possible = [], []
+    for first in range(0, len(line.factor), CHANNELS):
+        part = slice(first, first + CHANNELS)
+        cut = replace(line, factor=line.factor[part], summand=line.summand[part], right=line.right[part])
+        points, sure = _points_of_few(cut, sums[0][part, None], sums[1][part, None])
+        found += [(channels + first, *rest) for channels, *rest in points]
+        possible.append(sure)
+    return _Points(*map(np.concatenate, zip(*found, strict=True))), np.concatenate(possible)
+
+
+def _points_of_few(line: Line, least: Array, most: Array) -> tuple[list[tuple[Array, ...]], Array]:
+    """Return the points of some channels, as the fields of _Points, and of which channels they are sure."""
+    low, high = line.bounds
+    results = np.arange(low + 1, high + 1, dtype=np.float64)
+    factor, summand = line.factor[:, None], line.summand[:, None]
+    possible, size = line.factor > 0, max(high + 2, LEAST) + np.abs(summand)
+    unsure = np.where(line.exact[:, None], 0, 2.0**-48 * size)
+    with np.errstate(all="ignore"):
+        t = np.ceil((results - summand) / factor)
+        t += t * factor + summand < results
+        t -= (t - 1) * factor + summand >= results
+        t = np.nan_to_num(t).clip(least, most + 1)
+    found: list[tuple[Array, ...]] = []
+    for at, reached in ((t, True), (t - 1, False)):
+        above = at * factor + summand - results
+        known = (at <= most) if reached else (at >= least)
+        sure = (above >= unsure) if reached else (above < -unsure)
+        possible &= (sure | ~known).all(1)
+        channels, which = (known & (np.abs(above) < TRIED * size)).nonzero()
+        numbers = at[channels, which].astype(np.float32)
+        found.append((channels, results[which].astype(np.float32), numbers, np.full(len(which), reached)))
+    return found, possible
