@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from gpunn.comparison.compare import compare
     from gpunn.comparison.result import Comparison
     from gpunn.compilation.tune import tune
-    from gpunn.finetuning.finetune import Epoch, Finetuned, FinetuneProgress, finetune
+    from gpunn.finetuning.finetune import Finetuned, finetune
+    from gpunn.finetuning.progress import Epoch, FinetuneProgress
     from gpunn.profiling import Profile, profile
     from gpunn.training.coreml import update
     from gpunn.training.gradients import gradients
@@ -103,8 +104,8 @@ __all__ = [
 _LATER = {
     "Adam": "gpunn.training.optimizers",
     "Comparison": "gpunn.comparison.result",
-    "Epoch": "gpunn.finetuning.finetune",
-    "FinetuneProgress": "gpunn.finetuning.finetune",
+    "Epoch": "gpunn.finetuning.progress",
+    "FinetuneProgress": "gpunn.finetuning.progress",
     "Finetuned": "gpunn.finetuning.finetune",
     "Profile": "gpunn.profiling",
     "Progress": "gpunn.training.trainer",

@@ -30,14 +30,20 @@ from gpunn.cli.show import (
 from gpunn.cli.wrap import say
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.files import describe_skipped
-from gpunn.finetuning.finetune import RATES, Layers, Optimizers
+from gpunn.finetuning.finetune import RATES, Optimizers
 from gpunn.finetuning.photos import examples_in
+from gpunn.finetuning.run import Layers
 from gpunn.importers import FORMATS
 from gpunn.importers.common.format import Format
 from gpunn.vision.classes import MOST_NAMED
 
 _RATES = "; ".join(
     f"{optimizer}: {rates['last']:g}, {rates['all']:g} for all layers" for optimizer, rates in RATES.items()
+)
+
+_UNSCORED = (
+    "left out: the calibration and the threshold of scores, which were measured for other weights. So the "
+    "new model names a class for every photo, however unsure"
 )
 
 
@@ -82,6 +88,10 @@ def finetune(
     seed: Annotated[
         int, typer.Option(metavar="N", min=0, help="Seed of new weights, and of the order of the photos.")
     ] = 0,
+    augment: Annotated[
+        bool,
+        typer.Option("--augment", help="Mirror and shift the photos at random, anew in each epoch."),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -103,7 +113,8 @@ def finetune(
     """Retrain a classifier on your own photos, and write the new model.
 
     If the classes are others than those of the model, it gets a new last layer with random weights. With
-    --layers last, what comes before the last layer is computed once for each photo.
+    --layers last, what comes before the last layer is computed once for each photo; with --augment in each
+    epoch.
     """
     if plot is not None:
         check_plot(plot)
@@ -132,6 +143,7 @@ def finetune(
             validation=validation,
             seed=seed,
             keep_classes=not labels_from_folders,
+            augment=augment,
             mean=scale[0],
             std=scale[1],
             backend=backend,
@@ -187,7 +199,8 @@ def _print(
     names = f": {', '.join(found.labels)}" if len(found.labels) <= MOST_NAMED else ""
     layer = "; the last layer is new" if found.replaced else ""
     say(console, plain(f"{len(found.labels)} classes{names}{layer}"))
-    say(console, f"{found.trained} photos to train on, {found.measured} that measure the accuracy")
+    mixed = ", mirrored and shifted at random" if found.augmented else ""
+    say(console, f"{found.trained} photos to train on{mixed}, {found.measured} that measure the accuracy")
     say(console, plain(wanted.described(OPTION)))
     console.print()
     headings = ("epoch", "loss", *(("accuracy",) if found.measured else ()))
@@ -201,6 +214,8 @@ def _print(
     print_table(console, [Column(heading, number=True) for heading in headings], cells)
     console.print()
     say(console, plain(f"{duration(seconds)} on {found.device}, backend {found.backend}"))
+    if found.unscored:
+        say(console, _UNSCORED)
 
 
 def _document(
@@ -222,7 +237,9 @@ def _document(
         "trained": found.trained,
         "measured": found.measured,
         "pixels": wanted.to_json(),
+        "augmented": found.augmented,
         "before": found.before,
+        "scoring_dropped": found.unscored,
         "epochs": [{"loss": epoch.loss, "accuracy": epoch.accuracy} for epoch in found.epochs],
         "losses": list(found.losses),
         "seconds": seconds,

@@ -114,6 +114,24 @@ def test_class_names_beside_a_model_that_has_no_place_for_them(
     assert {guess["label"] for guess in found["photos"][0]["top"]} == {"red", "blue"}
 
 
+@pytest.mark.parametrize("augment", [(), ("--augment",)])
+def test_a_threshold_of_the_file_is_left_out(
+    run: Run, model: Path, folder: Path, augment: tuple[str, ...]
+) -> None:
+    """It is said, as the new model names a class for every photo."""
+    (folder / "red" / "notes.txt").unlink()
+    options = ("--labels-from-folders", *FAST[2:], "--epochs", 2, *augment)
+    assert run("finetune", model, folder, *options).err == ""
+    assert run("finetune", model, folder, *options, "--json").json["scoring_dropped"] is False
+    model.write_bytes(two_layers(threshold=0.75))
+    outcome = run("finetune", model, folder, *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "left out: the calibration and the threshold of scores" in outcome.out
+    assert gpunn.load("pets_finetuned.tflite").scoring is None
+    document = run("finetune", model, folder, *options, "--json").json
+    assert (document["scoring_dropped"], document["augmented"]) == (True, bool(augment))
+
+
 def test_errors(run: Run, model: Path, folder: Path, tmp_path: Path) -> None:
     def fails(*args: object, words: tuple[str, ...]) -> None:
         run("finetune", *args, "--backend", "cpu").must_fail_with(*words)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from gpunn.types import DType, Quantization, TensorType, float32
+from tests.metadata import Scores, metadata
 from tests.tflite_builder import Graph
 
 
-def two_layers(*, softmax: bool = True, shared: bool = False, quantised: bool = False) -> bytes:
+def two_layers(
+    *, softmax: bool = True, shared: bool = False, quantised: bool = False, threshold: float | None = None
+) -> bytes:
     """A classifier of 6 by 6 pixels with two convolutions, the last one for four classes."""
     g, random = Graph(), np.random.default_rng(0)
     options = {"stride_w": 1, "stride_h": 1, "padding": "VALID"}
@@ -28,4 +31,7 @@ def two_layers(*, softmax: bool = True, shared: bool = False, quantised: bool = 
     (y,) = g.add("SQUEEZE", [y], [float32(1, 4)], {"squeeze_dims": (1, 2)})
     if softmax:
         (y,) = g.add("SOFTMAX", [y], [float32(1, 4)], {"beta": 1.0})
-    return g.build([y])
+    if threshold is None:
+        return g.build([y])
+    stated = metadata(None, scores=Scores(threshold=threshold))
+    return g.build([y], metadata={"TFLITE_METADATA": stated})

@@ -57,6 +57,7 @@ def test_colours_are_told_apart(kind: str, backend: str, tmp_path: Path) -> None
     found = tuned(MODELS[kind](), backend)
     assert (found.labels, found.replaced, found.before) == (("red", "green", "blue"), True, None)
     assert (found.trained, found.measured) == (15, 3)
+    assert not found.unscored
     assert found.epochs[-1].accuracy == 1
     assert found.epochs[-1].loss < found.epochs[0].loss
     assert len(found.losses) == 30 * 4
@@ -211,6 +212,7 @@ def test_the_packaged_classifier_loses_its_calibration_and_keeps_the_rest(tmp_pa
     source = gpunn.load(vision.default_model())
     assert source.scoring is not None
     found = gpunn.finetune(source, photos(2, "red", "blue"), epochs=1, backend="cpu")
+    assert found.unscored
     found.model.save(tmp_path / "model.tflite")
     again = gpunn.load(tmp_path / "model.tflite")
     assert (again.labels, again.scoring, again.warnings) == (("red", "blue"), None, ())
