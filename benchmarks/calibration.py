@@ -18,7 +18,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 import gpunn
-from benchmarks.pictures import test_pictures, unknown_pictures
+from benchmarks.pictures import cifar_pictures, unknown_pictures
 from gpunn import vision
 from gpunn.graph.scores import Calibration, Sigmoid
 from gpunn.types import Array
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args(arguments)
     labels = gpunn.load(vision.default_model()).labels
-    pictures, truth = test_pictures(options.archive, labels)
+    pictures, truth = cifar_pictures(options.archive, labels)
     unknown = unknown_pictures(options.digits)
     rows, more = [FIGURES], [GROUPS]
     for path in (vision.default_model(quantised=q) for q in (False, True)):

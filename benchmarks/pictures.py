@@ -1,4 +1,4 @@
-"""Pictures that show a class of CIFAR-10, and pictures that show none, for benchmarks.calibration."""
+"""Pictures that show a class of CIFAR-10, and pictures that show none: for calibration.py, detectors.py."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ IDX_HEADER = 16  # bytes before the pixels of an MNIST file of pictures
 DIGIT = 28
 
 
-def test_pictures(archive: Path, labels: Sequence[str]) -> tuple[Array, Array]:
-    """Return CIFAR-10's test pictures [N, 32, 32, 3] uint8, and the numbers of their classes, by name."""
+def cifar_pictures(
+    archive: Path, labels: Sequence[str], part: str = "test", every: int = 1
+) -> tuple[Array, Array]:
+    """Return pictures of CIFAR-10 [N, 32, 32, 3] uint8, and the numbers of their classes, in order of names.
+
+    part: test or train. every: take each picture whose number is a multiple of this.
+    """
     found: dict[str, tuple[Array, int]] = {}
     with tarfile.open(archive) as files:
         for member in files:
             path = PurePosixPath(member.name)
-            if path.suffix == ".jpg" and path.parts[-3] == "test" and (file := files.extractfile(member)):
+            if path.suffix == ".jpg" and path.parts[-3] == part and (file := files.extractfile(member)):
                 picture = np.asarray(Image.open(io.BytesIO(file.read())).convert("RGB"))
                 found[member.name] = picture, labels.index(path.parts[-2])
-    rows = [found[name] for name in sorted(found)]
+    rows = [found[name] for name in sorted(found)[::every]]
     return np.stack([picture for picture, _ in rows]), np.array([number for _, number in rows])
 
 

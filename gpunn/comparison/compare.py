@@ -32,6 +32,7 @@ from gpunn.machine import describe_machine, versions
 from gpunn.model import Model, load
 from gpunn.progress import Progress
 from gpunn.types import Array
+from gpunn.vision import known_classes
 
 RANDOM_SAMPLES = 4  # if no inputs are given
 PACKAGES = ("gpunn", "numpy", "wgpu", "ai-edge-litert")
@@ -134,6 +135,7 @@ def compare(
         findings=find(walked.layers, pairs, unlike),
         machine=describe_machine(),
         versions=versions(PACKAGES),
+        knows=known_classes(model, labels) if labels and whole.answers() else None,
     )
 
 

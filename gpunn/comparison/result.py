@@ -182,7 +182,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The result of gpunn.compare. `sides`: the reference first. `pairs`: the reference with every other
-    side, then the other sides with one another.
+    side, then the other sides with one another. knows: which classes the answers are chosen from; None for a
+    model that is no classifier with names.
     """
 
     model: str
@@ -196,6 +197,7 @@ class Comparison:
     findings: tuple[Finding, ...]
     machine: str
     versions: Mapping[str, str]
+    knows: str | None = None
 
     @property
     def ok(self) -> bool:

@@ -22,6 +22,7 @@ from gpunn.graph.graph import Graph
 from gpunn.isolation.messages import MEMORY, Kind
 from gpunn.isolation.process import GRACE, Call, Worker
 from gpunn.planning.partition import Placement
+from gpunn.tuning import records
 from gpunn.types import Array
 
 
@@ -32,7 +33,7 @@ def isolated(model: Graph, *arguments: Any, **options: Any) -> IsolatedCompilati
     process cannot be started or ends.
     """
     try:
-        recipe = pickle.dumps(partial(compiler.compile_model, model, *arguments, **options))
+        recipe = pickle.dumps(partial(_made, records.known(), model, *arguments, **options))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         advice = "functions of custom operators must be in a module that another process can import"
         raise ModelError(f"isolate=True needs a model that can be pickled: {error}; {advice}") from error
@@ -40,6 +41,12 @@ def isolated(model: Graph, *arguments: Any, **options: Any) -> IsolatedCompilati
     made.recipe = partial(isolated, model, *arguments, **options)
     _living.add(made)
     return made
+
+
+def _made(known: records.Known, model: Graph, *arguments: Any, **options: Any) -> Compilation:
+    """Compile in the worker, with the kernels that the process which asks has chosen: as it would itself."""
+    records.learn(known)
+    return compiler.compile_model(model, *arguments, **options)
 
 
 _living: weakref.WeakSet[IsolatedCompilation] = weakref.WeakSet()

@@ -35,7 +35,7 @@ class Histogram:
 
     mode: str
     text: str
-    facts: str
+    facts: tuple[str, ...]
     bars: Sequence[Bar]
     tolerance: float | None
     labels: Sequence[tuple[float, str]]
@@ -81,10 +81,12 @@ def _card(position: int, layer: Layer, side: LayerSide, first: bool) -> Card:
     return Card(position, layer, side, first, histograms)
 
 
-def _facts(metrics: Metrics) -> str:
+def _facts(metrics: Metrics) -> tuple[str, ...]:
     return (
-        f"mean error {metrics.mean_abs_error:.3g}, RMSE {metrics.rmse:.3g}, "
-        f"cosine {figures.number(metrics.cosine, '.7f')}, SNR {figures.number(metrics.snr_db, '.1f')} dB"
+        f"mean error {metrics.mean_abs_error:.3g}",
+        f"RMSE {metrics.rmse:.3g}",
+        f"cosine {figures.number(metrics.cosine, '.7f')}",
+        f"SNR {figures.number(metrics.snr_db, '.1f')} dB",
     )
 
 

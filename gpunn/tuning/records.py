@@ -15,7 +15,21 @@ MAX_BYTES = 1 << 21  # of a file
 MAX_RECORDS = 4096  # in a file: the last ones that were measured; each has some hundred bytes
 MAX_REASON = 200  # characters of why a candidate was dropped
 
-_known: dict[tuple[Key, Path], dict[str, Record]] = {}
+Known = dict[tuple[Key, Path], dict[str, Record]]  # the records by adapter and folder, and then by call
+
+_known: Known = {}
+
+
+def known() -> Known:
+    """Return what this process has measured or read, for another process to learn()."""
+    return {place: dict(records) for place, records in tuple(_known.items()) if records}
+
+
+def learn(others: Known) -> None:
+    """Take what another process knows, where this one knows nothing of a call."""
+    for place, records in others.items():
+        here = _known.setdefault(place, {})
+        here.update({call: record for call, record in records.items() if call not in here})
 
 
 class Records:

@@ -55,6 +55,13 @@ def address(wrong: Comparison, tmp_path: Path) -> str:
     return path.as_uri()
 
 
+# How many figures below histograms are broken into two lines, and whether there are any figures.
+BROKEN = """(() => {
+  const facts = [...document.querySelectorAll(".histogram .whole")];
+  return [facts.filter((node) => node.getClientRects().length > 1).length, facts.length > 0];
+})()"""
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
 def test_page_fits_and_is_readable(browser: Browser, address: str, width: int, dark: bool) -> None:
@@ -64,6 +71,7 @@ def test_page_fits_and_is_readable(browser: Browser, address: str, width: int, d
     assert browser.complaints == []
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     assert browser.evaluate(STICKING_OUT) == []
+    assert browser.evaluate(BROKEN) == [0, True]
     background = browser.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/)[0]")
     assert (int(background) < 60) == dark
     contrast, text = browser.evaluate(LEAST_CONTRAST)

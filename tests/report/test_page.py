@@ -84,6 +84,9 @@ def test_page_is_complete(found: Comparison) -> None:
     for wanted in (found.machine, found.versions["numpy"], found.inputs.description, " of 5, "):
         assert wanted in text, wanted
     assert len(page.all("img")) == 5
+    assert found.knows is not None and found.knows in text
+    assert found.knows.startswith("cifar10_mobilenet.tflite knows 10 classes: airplane, automobile, ")
+    assert "pixels as -1..1 (default; --pixels changes it)" in text
     rows = {attributes["id"] for attributes in page.all("tr") if "id" in attributes}
     assert rows == {f"layer-{position}" for position in range(len(found.layers))}
     assert {a["data-row"] for a in page.all("rect") if "data-row" in a} == rows

@@ -146,14 +146,35 @@ def test_two_compilations_in_a_process_choose_the_same(gpu: str, offer: Offer) -
     assert chosen[0] == chosen[1]
 
 
-def test_a_worker_process_tunes_too(gpu: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+IMAGE = np.random.default_rng(0).uniform(-1, 1, (1, 8, 8, 32)).astype(np.float32)
+WEIGHTS = np.random.default_rng(1).uniform(-1, 1, (64, 1, 1, 32)).astype(np.float32)
+
+
+def rows() -> gpunn.Model:
+    """Return a convolution with several candidates, which a worker process knows, too."""
     made = gpunn.Model("rows")
     x = made.input("x", float32(1, 8, 8, 32))
-    weights = np.random.default_rng(1).uniform(-1, 1, (64, 1, 1, 32)).astype(np.float32)
-    made.output(*made.add("conv2d", [x, made.constant("w", weights)]))
-    image = np.random.default_rng(0).uniform(-1, 1, (1, 8, 8, 32)).astype(np.float32)
-    with made.compile(gpu, SUSTAINED, isolate=True) as compiled:
+    made.output(*made.add("conv2d", [x, made.constant("w", WEIGHTS)]))
+    return made
+
+
+def test_a_worker_process_tunes_too(gpu: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    with rows().compile(gpu, SUSTAINED, isolate=True) as compiled:
         assert len(list((folder / "gpunn").glob("tuning-*.json"))) == 1
-        np.testing.assert_allclose(compiled(image), image @ weights.reshape(64, 32).T, atol=1e-4)
+        np.testing.assert_allclose(compiled(IMAGE), IMAGE @ WEIGHTS.reshape(64, 32).T, atol=1e-4)
         assert "measured: " in compiled.plan_rows()[0].kernel.reason
+
+
+def test_a_worker_process_takes_what_its_parent_chose(
+    gpu: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason of a kernel has the measured times, which another measurement would not repeat."""
+    folder.write_text("")  # so no file carries the choice to the worker
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setattr("gpunn.cache.cache_folder", lambda: folder / "gpunn")
+    with rows().compile(gpu, SUSTAINED) as here, rows().compile(gpu, SUSTAINED, isolate=True) as there:
+        reasons = [compiled.plan_rows()[0].kernel.reason for compiled in (here, there)]
+        assert here(IMAGE).tobytes() == there(IMAGE).tobytes()
+    assert "measured: " in reasons[0]
+    assert reasons[0] == reasons[1]
