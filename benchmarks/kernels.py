@@ -29,6 +29,7 @@ from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
 from gpunn.kernel import Candidate, Kernel, Read, flat_threads
 from gpunn.model import Model
+from gpunn.ops import OPS
 from gpunn.ops.call import Call
 from gpunn.ops.op import op
 from gpunn.tuning.calls import tunable_calls
@@ -77,7 +78,9 @@ def parsed(text: str) -> Operation:
     if not name or len(rest) > 1:
         raise ModelError(f"{text!r} is no call: OP:X:FILTER or OP:X:FILTER:NAME=VALUE,...")
     rng, shape = np.random.default_rng(0), _shape(filter, text)
-    values = [rng.standard_normal(s).astype(np.float32) for s in (shape, shape[:1])]
+    form = OPS[name].filter if name in OPS else None
+    bias = (shape[(form.output_axis if form else None) or 0],)
+    values = [rng.standard_normal(s).astype(np.float32) for s in (shape, bias)]
     model = Model(text)
     constants = [model.constant(n, v) for n, v in zip(("filter", "bias"), values, strict=True)]
     attrs = dict(_attribute(part, text) for part in "".join(rest).split(",") if part)

@@ -14,8 +14,9 @@ const GROUP: u32 = 8u; // invocations of a subgroup
 struct Columns { left: vec4<T>, right: vec4<T> }
 alias Sums = array<Columns, 16>;
 
-// The factors of the 16 rows that an invocation loads, or that all of a subgroup have.
-struct Factors { a: vec4<T>, b: vec4<T>, c: vec4<T>, d: vec4<T> }
+// What a step adds: the columns of four pixels; four channels of the first or second of them, and of the third or
+// fourth.
+struct Step { a: Columns, b: Columns, c: Columns, d: Columns, g: vec4<T>, h: vec4<T> }
 
 // The first row and the first vec4 column; `left` and `right` are columns to load from, which lie inside.
 struct Tile { number: u32, lane: u32, m: u32, n: u32, left: u32, right: u32 }
@@ -59,30 +60,51 @@ fn put_row(tile: Tile, k: u32, sums: Columns) {
   if (WIDE == 1u && tile.n + GROUP < p.N4) { finish(tile.m + k, tile.n + GROUP, sums.right); }
 }
 
-fn plus(sums: Columns, x: T, w: Columns) -> Columns {
-  if (WIDE == 0u) { return Columns(sums.left + x * w.left, sums.right); }
-  return Columns(sums.left + x * w.left, sums.right + x * w.right);
+// Adds the products of four pixels to the sums of a row; x: its factors.
+fn plus(sums: Columns, x: vec4<T>, s: Step) -> Columns {
+  let left = sums.left + x.x * s.a.left + x.y * s.b.left + x.z * s.c.left + x.w * s.d.left;
+  if (WIDE == 0u) { return Columns(left, sums.right); }
+  return Columns(left, sums.right + x.x * s.a.right + x.y * s.b.right + x.z * s.c.right + x.w * s.d.right);
 }
 
-// Adds one product to all sums.
-fn step(sums: ptr<function, Sums>, x: Factors, w: Columns) {
-  (*sums)[0] = plus((*sums)[0], x.a.x, w);
-  (*sums)[1] = plus((*sums)[1], x.a.y, w);
-  (*sums)[2] = plus((*sums)[2], x.a.z, w);
-  (*sums)[3] = plus((*sums)[3], x.a.w, w);
-  (*sums)[4] = plus((*sums)[4], x.b.x, w);
-  (*sums)[5] = plus((*sums)[5], x.b.y, w);
-  (*sums)[6] = plus((*sums)[6], x.b.z, w);
-  (*sums)[7] = plus((*sums)[7], x.b.w, w);
-  (*sums)[8] = plus((*sums)[8], x.c.x, w);
-  (*sums)[9] = plus((*sums)[9], x.c.y, w);
-  (*sums)[10] = plus((*sums)[10], x.c.z, w);
-  (*sums)[11] = plus((*sums)[11], x.c.w, w);
-  (*sums)[12] = plus((*sums)[12], x.d.x, w);
-  (*sums)[13] = plus((*sums)[13], x.d.y, w);
-  (*sums)[14] = plus((*sums)[14], x.d.z, w);
-  (*sums)[15] = plus((*sums)[15], x.d.w, w);
+// Adds the products of a step to all sums, row by row: registers hold few of them at a time.
+fn add(sums: ptr<function, Sums>, s: Step) {
+  let a = factors(
+    subgroupBroadcast(s.g, 0u), subgroupBroadcast(s.g, 4u),
+    subgroupBroadcast(s.h, 0u), subgroupBroadcast(s.h, 4u),
+  );
+  let b = factors(
+    subgroupBroadcast(s.g, 1u), subgroupBroadcast(s.g, 5u),
+    subgroupBroadcast(s.h, 1u), subgroupBroadcast(s.h, 5u),
+  );
+  let c = factors(
+    subgroupBroadcast(s.g, 2u), subgroupBroadcast(s.g, 6u),
+    subgroupBroadcast(s.h, 2u), subgroupBroadcast(s.h, 6u),
+  );
+  let d = factors(
+    subgroupBroadcast(s.g, 3u), subgroupBroadcast(s.g, 7u),
+    subgroupBroadcast(s.h, 3u), subgroupBroadcast(s.h, 7u),
+  );
+  (*sums)[0] = plus((*sums)[0], a[0], s);
+  (*sums)[1] = plus((*sums)[1], a[1], s);
+  (*sums)[2] = plus((*sums)[2], a[2], s);
+  (*sums)[3] = plus((*sums)[3], a[3], s);
+  (*sums)[4] = plus((*sums)[4], b[0], s);
+  (*sums)[5] = plus((*sums)[5], b[1], s);
+  (*sums)[6] = plus((*sums)[6], b[2], s);
+  (*sums)[7] = plus((*sums)[7], b[3], s);
+  (*sums)[8] = plus((*sums)[8], c[0], s);
+  (*sums)[9] = plus((*sums)[9], c[1], s);
+  (*sums)[10] = plus((*sums)[10], c[2], s);
+  (*sums)[11] = plus((*sums)[11], c[3], s);
+  (*sums)[12] = plus((*sums)[12], d[0], s);
+  (*sums)[13] = plus((*sums)[13], d[1], s);
+  (*sums)[14] = plus((*sums)[14], d[2], s);
+  (*sums)[15] = plus((*sums)[15], d[3], s);
 }
+
+// The factors of four rows, of four pixels each; a, b, c, d: four channels of each pixel.
+fn factors(a: vec4<T>, b: vec4<T>, c: vec4<T>, d: vec4<T>) -> mat4x4<T> { return transpose(mat4x4<T>(a, b, c, d)); }
 
 // Stores four sums of a row, if it is an output channel.
 fn finish(row: u32, n: u32, sum: vec4<T>) {
@@ -107,23 +129,16 @@ fn two_pixels(tile: Tile, m: u32, end: u32, channel: u32) -> vec4<T> {
   return load4_g(min(m + tile.lane / 4u, end - 1u) * (p.N / 4u) + channel);
 }
 
-fn factors_now(g: vec4<T>) -> Factors {
-  return Factors(
-    subgroupBroadcast(g, 0u), subgroupBroadcast(g, 1u), subgroupBroadcast(g, 2u), subgroupBroadcast(g, 3u),
-  );
-}
-
-fn factors_next(g: vec4<T>) -> Factors {
-  return Factors(
-    subgroupBroadcast(g, 4u), subgroupBroadcast(g, 5u), subgroupBroadcast(g, 6u), subgroupBroadcast(g, 7u),
-  );
-}
-
-// Adds the products of pixel m, and of the next one; `at` has moved on then.
-fn add_two(tile: Tile, sums: ptr<function, Sums>, at: ptr<function, Pixel>, m: u32, end: u32, channel: u32) {
+// Adds the products of four pixels from m on; `at` has moved on then. Loads come first: compilers of CPUs put elements
+// into vectors one by one, which takes long once registers are full of factors.
+fn add_four(tile: Tile, sums: ptr<function, Sums>, at: ptr<function, Pixel>, m: u32, end: u32, channel: u32) {
   let g = two_pixels(tile, m, end, channel);
-  step(sums, factors_now(g), cells_of(tile, at, m, end));
-  step(sums, factors_next(g), cells_of(tile, at, m + 1u, end));
+  let h = two_pixels(tile, m + 2u, end, channel);
+  let a = cells_of(tile, at, m, end);
+  let b = cells_of(tile, at, m + 1u, end);
+  let c = cells_of(tile, at, m + 2u, end);
+  let d = cells_of(tile, at, m + 3u, end);
+  add(sums, Step(a, b, c, d, g, h));
 }
 
 fn cells_of(tile: Tile, at: ptr<function, Pixel>, m: u32, end: u32) -> Columns {
@@ -141,10 +156,5 @@ fn add_products(tile: Tile, sums: ptr<function, Sums>) {
   let end = min((part + 1u) * p.share, p.M);
   var at = first_pixel(part * p.share, ky * p.DH, (tap - ky * p.KW) * p.DW);
   let channel = min((tile.m - block * p.ROWS) / 4u + tile.lane % 4u, p.N / 4u - 1u);
-  for (var m = part * p.share; m < end; m += 8u) {
-    add_two(tile, sums, &at, m, end, channel);
-    add_two(tile, sums, &at, m + 2u, end, channel);
-    add_two(tile, sums, &at, m + 4u, end, channel);
-    add_two(tile, sums, &at, m + 6u, end, channel);
-  }
+  for (var m = part * p.share; m < end; m += 4u) { add_four(tile, sums, &at, m, end, channel); }
 }

@@ -16,10 +16,10 @@ ACCESSOR = re.compile(r"\b(?:load4|loadv|load|splat|int|word|store4|storev|store
 KNOWN = """WGSL's own words:
     abs all any array atomicLoad atomicStore bitcast builtin clamp countLeadingZeros dot extractBits floor for
     if insertBits
-    inverseSqrt max min pow round return select sqrt storageBarrier subgroupBroadcast switch while
+    inverseSqrt max min pow round return select sqrt storageBarrier subgroupBroadcast switch transpose while
     workgroupBarrier
     workgroup_size
-    i32 u32 f32 vec2 vec3 vec4
+    i32 u32 f32 vec2 vec3 vec4 mat4x4
 What every body may use:
     apply integer splat WX WY WZ
 """

@@ -45,6 +45,13 @@ def test_the_kernel_of_the_roofline_computes_its_formula(gpu: str) -> None:
         np.testing.assert_allclose(compiled(x), np.full(7, 128.0), rtol=1e-5)
 
 
+def test_a_bias_has_a_number_for_each_output_channel() -> None:
+    calls = {"conv2d:1x2x2x4:3x1x1x4": 3, "fully_connected:1x2:5x2": 5, "depthwise_conv2d:1x5x5x4:1x3x3x8": 8}
+    for call, channels in calls.items():
+        _, _, bias = kernels.parsed(call).inputs
+        assert bias is not None and bias.type.shape == (channels,)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
