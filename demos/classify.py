@@ -23,19 +23,17 @@ def main() -> None:
     options = parser.parse_args()
 
     model = gpunn.load(vision.default_model())
-    x = vision.preprocess(model, options.photo or the_cat())  # its size, and pixels as -1 ... 1
+    classifier = vision.classifier(model, top=3)  # scales bytes and finds the best classes on the device
+    pixels = vision.preprocess(classifier.model, options.photo or the_cat())  # bytes, in its size
 
-    with model.compile(backend=options.backend) as compiled:
-        (row,) = compiled(x)  # one row a photo
+    with classifier.model.compile(backend=options.backend) as compiled:
+        (answer,) = classifier.answers(compiled(pixels))  # one answer a photo
 
-    output = vision.score_output(model)
-    scores = output.scores(row)  # calibrated, as the model's file says
-    guesses = vision.top_k(scores, model.labels, 3)
-    for guess in guesses:
+    for guess in answer.best:
         print(f"{guess.score:6.1%}  {guess.label}")
-    print(vision.verdict(guesses[0], output.knows(scores)))
-    print(vision.known_classes(model, model.labels))
-    print(vision.photo_input(model).described())
+    print(answer.said)
+    print(vision.known_classes(model, classifier.labels))
+    print(classifier.wanted.described())
     print(f"on {compiled.device}")
 
 

@@ -40,14 +40,14 @@ def held_back(archive: Path, classes: list[str], count: int) -> dict[str, list[I
 
 def accuracy(model: gpunn.Model, asked: dict[str, list[Image.Image]], backend: str) -> float:
     """Return the share of pictures whose class has the best score, among the classes that are asked for."""
-    wanted, labels = vision.photo_input(model), vision.class_labels(model)
-    columns = [labels.index(name) for name in asked]
+    classifier = vision.classifier(model, top=len(model.labels))
     right = []
-    with model.compile(backend) as compiled:
-        for number, pictures in enumerate(asked.values()):
+    with classifier.model.compile(backend) as compiled:
+        for name, pictures in asked.items():
             for picture in pictures:
-                scores = np.asarray(compiled(wanted.values(picture)[None])).reshape(-1)
-                right.append(int(scores[columns].argmax()) == number)
+                (answer,) = classifier.answers(compiled(classifier.photos.values(picture)[None]))
+                best = next(guess.label for guess in answer.best if guess.label in asked)
+                right.append(best == name)
     return float(np.mean(right))
 
 

@@ -72,21 +72,17 @@ def main() -> None:
     options = parser.parse_args()
 
     model = gpunn.load(options.model)
-    wanted, output = vision.photo_input(model), vision.score_output(model)
-    labels = vision.class_labels(model, options.labels)
-    values = (wanted.values(frame)[np.newaxis] for frame in frames(options.source))
+    classifier = vision.classifier(model, top=1, labels=options.labels)
+    pixels = (classifier.photos.values(frame)[np.newaxis] for frame in frames(options.source))
     last = "\r" if sys.stdout.isatty() else "\n"
     done, times = 0, [time.perf_counter()]
-    with model.compile(options.backend, gpunn.Preference.SUSTAINED_SPEED) as compiled:
-        for done, scores in enumerate(compiled.stream(itertools.islice(values, options.most)), 1):
+    with classifier.model.compile(options.backend, gpunn.Preference.SUSTAINED_SPEED) as compiled:
+        for done, result in enumerate(compiled.stream(itertools.islice(pixels, options.most)), 1):
             times = [*times[-30:], time.perf_counter()]
             rate = (len(times) - 1) / (times[-1] - times[0])
-            given = output.scores(scores).ravel()
-            (guess,) = vision.top_k(given, labels, 1)
-            probability = output.are_probabilities(given)
-            said = vision.verdict(guess, output.knows(given), probability=probability)
-            print(f"frame {done:<6} {rate:7.1f}/s  {said:<60}", end=last, flush=True)
-    print(f"\n{vision.known_classes(model, labels)}\n{wanted.described()}")
+            (answer,) = classifier.answers(result)
+            print(f"frame {done:<6} {rate:7.1f}/s  {answer.said:<60}", end=last, flush=True)
+    print(f"\n{vision.known_classes(model, classifier.labels)}\n{classifier.wanted.described()}")
     print(f"{done} frames on {compiled.device}")
 
 

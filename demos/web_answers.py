@@ -97,7 +97,7 @@ class Compiled:
 
     def __init__(self, limits: gpunn.Limits | None = None) -> None:
         """Let models take so much."""
-        self._kept: OrderedDict[tuple[Path, str, gpunn.Preference], gpunn.Compilation] = OrderedDict()
+        self._kept: OrderedDict[Choice, tuple[vision.Classifier, gpunn.Compilation]] = OrderedDict()
         self._lock = threading.Lock()
         self._limits = limits
 
@@ -107,29 +107,25 @@ class Compiled:
         """
         with self._lock:
             start = time.perf_counter()
-            key = choice.model, choice.backend, choice.preference
-            known = self._kept.get(key)
-            model = known.model if known else gpunn.load(choice.model, limits=self.limits_of(choice.model))
-            scale = vision.RANGES[choice.pixels] if choice.pixels else (None, None)
-            wanted, output = vision.photo_input(model, *scale), vision.score_output(model)
-            labels = vision.class_labels(model, choice.labels)
+            known = self._kept.get(choice)
+            classifier = known[0] if known else self._classifier(choice)
             picture = vision.load_photo(photo)
-            (x,) = wanted.batches(iter([wanted.values(picture)]))
-            compiled = known or model.compile(choice.backend, choice.preference)
+            (x,) = classifier.photos.batches(iter([classifier.photos.values(picture)]))
+            compiled = known[1] if known else classifier.model.compile(choice.backend, choice.preference)
             self._run(compiled, x)  # the first call is a slow one
-            self._keep(key, compiled)
+            self._keep(choice, classifier, compiled)
             times = [time.perf_counter()]
             while len(times) <= CALLS and times[-1] < times[0] + 1:
-                scores = output.scores(self._run(compiled, x).reshape(wanted.batch, -1)[0])
+                answer, *_ = classifier.answers(self._run(compiled, x))
                 times.append(time.perf_counter())
         return Answer(
             backend=compiled.backend,
             device=compiled.device,
-            best=vision.top_k(scores, labels, 5),
-            probabilities=output.are_probabilities(scores),
-            known=output.knows(scores),
-            knows=vision.known_classes(model, labels),
-            pixels=wanted.described("the setting Pixels"),
+            best=answer.best,
+            probabilities=answer.probabilities,
+            known=answer.known,
+            knows=vision.known_classes(classifier.model, classifier.labels),
+            pixels=classifier.wanted.described("the setting Pixels"),
             seconds=float(np.median(np.diff(times))),
             ready=None if known is not None else times[0] - start,
             placement=placement(compiled),
@@ -142,16 +138,20 @@ class Compiled:
             return self._limits
         return replace(self._limits, file_bytes=None)
 
-    def _run(self, compiled: gpunn.Compilation, x: Any) -> Any:
-        (name,) = (operand.name for operand in vision.mandatory(compiled.model))
-        (scores,) = compiled.run({name: x}).values()
-        return np.asarray(scores)
+    def _classifier(self, choice: Choice) -> vision.Classifier:
+        model = gpunn.load(choice.model, limits=self.limits_of(choice.model))
+        mean, std = vision.RANGES[choice.pixels] if choice.pixels else (None, None)
+        return vision.classifier(model, labels=choice.labels, mean=mean, std=std)
 
-    def _keep(self, key: tuple[Path, str, gpunn.Preference], compiled: gpunn.Compilation) -> None:
-        self._kept[key] = compiled
-        self._kept.move_to_end(key)
+    def _run(self, compiled: gpunn.Compilation, x: Any) -> tuple[Any, ...]:
+        (name,) = (operand.name for operand in vision.mandatory(compiled.model))
+        return tuple(compiled.run({name: x}).values())
+
+    def _keep(self, choice: Choice, classifier: vision.Classifier, compiled: gpunn.Compilation) -> None:
+        self._kept[choice] = classifier, compiled
+        self._kept.move_to_end(choice)
         if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)[1].close()
+            self._kept.popitem(last=False)[1][1].close()
 
 
 def placement(compiled: gpunn.Compilation) -> tuple[tuple[str, str, str, str], ...]:

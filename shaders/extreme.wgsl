@@ -1,7 +1,7 @@
 //!use first
-// y = pick(value, index) of the first element of each row, in the order of lib/first.wgsl. y's rows have one element
+// y = the index of the first element of each row, in the order of lib/first.wgsl. y's rows have one element
 // each and are side by side as x's are.
-// Expects y; pick(value, index); p.rows; what lib/first.wgsl expects. A cooperative group (lib/cooperative.wgsl) shares
+// Expects y; p.rows; what lib/first.wgsl expects. A cooperative group (lib/cooperative.wgsl) shares
 // a row.
 
 fn compute(at: Member) {
@@ -10,6 +10,6 @@ fn compute(at: Member) {
   let count = select(0u, p.length, row < p.rows);
   let found = first(at, start, count, true, Ranked(latest(), 0u));
   if (at.rank == 0u && row < p.rows) {
-    store_y(row, pick(load_x(start + found.place * p.inner), integer(i32(found.place))));
+    store_y(row, integer(i32(found.place)));
   }
 }

@@ -34,6 +34,13 @@ REMAINDER: dict[str, tuple[str, set[str]]] = {
     "gpunn/report/layers.py": (A_WORD, {"equal"}),
     "gpunn/vision/__init__.py": ("a public function of the same name", {"top_k"}),
     "gpunn/vision/photos.py": (A_WORD, {"mean"}),
+    "gpunn/vision/steps.py": (
+        "what it adds before and behind a classifier",
+        {
+            *("cast", "dequantize", "div", "not_equal", "quantize", "reduce_min", "reduce_sum", "reshape"),
+            *("sub", "top_k"),
+        },
+    ),
     "gpunn/importers/common/strided_slice.py": (
         "rules of STRIDED_SLICE that formats share",
         {"dynamic_slice", "reshape", "strided_slice", "sub"},

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import track
@@ -53,9 +52,7 @@ class _Candidate:
 @dataclass(frozen=True, slots=True)
 class _Result:
     photo: Path
-    probabilities: bool
-    known: bool | None  # whether the best score reaches the model's threshold, if it has one
-    top: tuple[vision.Guess, ...]
+    answer: vision.Answer
 
 
 @dataclass(slots=True)
@@ -64,8 +61,7 @@ class _Report:
 
     model: str
     knows: str
-    wanted: vision.PhotoInput
-    given: vision.ScoreOutput
+    classifier: vision.Classifier
     backend: str
     device: str
     preference: str
@@ -137,27 +133,22 @@ def classify(
     loaded = gpunn.load(model or vision.default_model())
     if batch is not None:
         loaded = loaded.reshaped({i.name: (batch, *i.type.shape[1:]) for i in loaded.inputs})
-    wanted = vision.photo_input(loaded, *mean_and_std(pixels, mean, std))
-    given = vision.score_output(loaded)
-    names = vision.class_labels(loaded, labels)
+    scale = mean_and_std(pixels, mean, std)
+    classifier = vision.classifier(loaded, top=top, labels=labels, mean=scale[0], std=scale[1])
     start = time.perf_counter()
-    with loaded.compile(backend, chosen, relaxed=relaxed, device=device, isolate=isolate) as compiled:
+    asked = classifier.model
+    with asked.compile(backend, chosen, relaxed=relaxed, device=device, isolate=isolate) as compiled:
         compiled_at = time.perf_counter()
         report = _Report(
             model=loaded.name,
-            knows=vision.known_classes(loaded, names),
-            wanted=wanted,
-            given=given,
+            knows=vision.known_classes(loaded, classifier.labels),
+            classifier=classifier,
             backend=compiled.backend,
             device=compiled.device,
             preference=chosen,
             compile_seconds=compiled_at - start,
         )
-        for path, stored in _answers(compiled, candidates, wanted, report):
-            scores = given.scores(stored)
-            guesses = vision.top_k(scores, names, top)
-            probabilities, known = given.are_probabilities(scores), given.knows(scores)
-            report.results.append(_Result(path, probabilities, known, guesses))
+        report.results += _results(compiled, candidates, report)
         report.photo_seconds = time.perf_counter() - compiled_at
     if not report.results:
         left = describe_skipped(0, [*report.skipped.unreadable.values()])
@@ -191,23 +182,24 @@ def _expect_photo(path: Path) -> None:
         )
 
 
-def _answers(
-    compiled: gpunn.Compilation, candidates: Sequence[_Candidate], wanted: vision.PhotoInput, report: _Report
-) -> Iterator[tuple[Path, Array]]:
-    """Yield each photo's path with the model's answer, in order."""
+def _results(
+    compiled: gpunn.Compilation, candidates: Sequence[_Candidate], report: _Report
+) -> Iterator[_Result]:
+    """Yield each photo's result, in order."""
     read: list[Path] = []
-    batches = wanted.batches(_read_photos(candidates, wanted, read, report))
+    classifier, photos = report.classifier, report.classifier.photos
+    batches = photos.batches(_read_photos(candidates, photos, read, report))
     sustained = report.preference == "sustained-speed"
     results = compiled.stream(batches) if sustained else (compiled(batch) for batch in batches)
-    rows = (row for result in results for row in np.asarray(result).reshape(wanted.batch, -1))
-    # A row comes after its photo was read, so `read` grows ahead; rows that fill up a batch have no photo.
-    return ((path, row) for row, path in zip(rows, read, strict=False))
+    answers = (answer for result in results for answer in classifier.answers(result))
+    # An answer comes after its photo was read, so `read` grows ahead; what fills up a batch has no photo.
+    return (_Result(path, answer) for answer, path in zip(answers, read, strict=False))
 
 
 def _read_photos(
-    candidates: Sequence[_Candidate], wanted: vision.PhotoInput, read: list[Path], report: _Report
+    candidates: Sequence[_Candidate], photos: vision.PhotoInput, read: list[Path], report: _Report
 ) -> Iterator[Array]:
-    """Yield the photos' values. Their paths go to `read`; files in folders that are not photos go to the
+    """Yield the photos' bytes. Their paths go to `read`; files in folders that are not photos go to the
     report.
     """
     console = stderr()
@@ -221,15 +213,15 @@ def _read_photos(
             report.skipped.add(candidate.path, error)
             continue
         read.append(candidate.path)
-        yield wanted.values(photo)
+        yield photos.values(photo)
 
 
 def _print_report(console: Console, report: _Report) -> None:
     for result in report.results:
-        heading = "probability" if result.probabilities else "score"
+        heading = "probability" if result.answer.probabilities else "score"
         say(console, plain(shown(result.photo)), style="bold")
-        if result.known is False:
-            text = vision.verdict(result.top[0], result.known, probability=result.probabilities)
+        if result.answer.known is False:
+            text = result.answer.said
             say(console, plain(text), style="yellow")
         columns = (
             Column("#", number=True),
@@ -238,9 +230,9 @@ def _print_report(console: Console, report: _Report) -> None:
             Column("", spare=1),
         )
         rows = []
-        for rank, guess in enumerate(result.top, 1):
-            figure = f"{guess.score:.1%}" if result.probabilities else f"{guess.score:.4g}"
-            bar = _bar(console, guess.score) if result.probabilities else Text()
+        for rank, guess in enumerate(result.answer.best, 1):
+            figure = f"{guess.score:.1%}" if result.answer.probabilities else f"{guess.score:.4g}"
+            bar = _bar(console, guess.score) if result.answer.probabilities else Text()
             rows.append(Row((Text(str(rank)), plain(guess.label), Text(figure), bar)))
         print_table(console, columns, rows)
         console.print()
@@ -251,7 +243,7 @@ def _print_report(console: Console, report: _Report) -> None:
         f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
     )
     say(console, plain(report.knows))
-    say(console, plain(report.wanted.described(OPTION)))
+    say(console, plain(report.classifier.wanted.described(OPTION)))
     say(console, plain(summary))
     if left := describe_skipped(len(report.skipped.no_photos), [*report.skipped.unreadable.values()]):
         remark(left)
@@ -263,7 +255,7 @@ def _bar(console: Console, share: float) -> Text:
 
 
 def _document(report: _Report) -> dict[str, Any]:
-    scoring = report.given.scoring
+    scoring = report.classifier.given.scoring
     return {
         "model": report.model,
         "knows": report.knows,
@@ -271,14 +263,14 @@ def _document(report: _Report) -> dict[str, Any]:
         "backend": report.backend,
         "device": report.device,
         "preference": report.preference,
-        "pixels": report.wanted.to_json(),
+        "pixels": report.classifier.wanted.to_json(),
         "seconds": {"compile": report.compile_seconds, "photos": report.photo_seconds},
         "photos": [
             {
                 "photo": shown(result.photo),
-                "scores": "probabilities" if result.probabilities else "raw",
-                "known": result.known,
-                "top": [{"rank": rank, **asdict(guess)} for rank, guess in enumerate(result.top, 1)],
+                "scores": "probabilities" if result.answer.probabilities else "raw",
+                "known": result.answer.known,
+                "top": [{"rank": rank, **asdict(guess)} for rank, guess in enumerate(result.answer.best, 1)],
             }
             for result in report.results
         ],

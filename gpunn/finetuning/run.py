@@ -18,7 +18,7 @@ from gpunn.model import Model
 from gpunn.training.optimizers import Optimizer
 from gpunn.training.trainer import Trainer
 from gpunn.types import Array
-from gpunn.vision import PhotoInput, ScoreOutput, mandatory, score_output
+from gpunn.vision import PhotoInput, ScoreOutput, gives_best, mandatory, score_output, takes_bytes
 
 Layers = Literal["last", "all"]
 LAYERS: tuple[Layers, ...] = get_args(Layers)
@@ -26,7 +26,7 @@ LAYERS: tuple[Layers, ...] = get_args(Layers)
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A training: of the whole model, or of the rest behind a front that is computed once.
+    """A training: of the whole model, or of the rest behind a front that is computed once. Photos are bytes.
 
     `subject` is what is trained, for mini-batches of `size`, and `weights` are its weights; `places` are the
     same in the whole model. The classes are along the `axis` of the result. `where`: backend and device.
@@ -38,7 +38,6 @@ class Run:
     places: tuple[Operand, ...]
     front: Model | None
     axis: int
-    wanted: PhotoInput
     photos: Photos
     size: int
     loss: str
@@ -68,12 +67,15 @@ class Run:
         front, subject, weights = None, whole, _weights(whole, number, layers)
         if layers == "last" and parts is not None:
             front, subject, weights = parts
+            front = takes_bytes(front, wanted)
+        else:
+            subject = takes_bytes(whole, wanted)
         shape = subject.outputs[0].type.shape
         axis = max(k for k, extent in enumerate(shape) if extent == classes)  # the batch comes before
         logits = not _gives_probabilities(parts[1] if parts else whole, axis)
         loss = "cross_entropy_with_logits" if logits else "cross_entropy"
         places = _weights(model, number, layers)
-        return cls(subject, weights, places, front, axis, wanted, photos, size, loss, backend, device)
+        return cls(subject, weights, places, front, axis, photos, size, loss, backend, device)
 
     def compute_features(self, told: Told) -> None:
         """Compute the front for each photo that does not change, if there is a front."""
@@ -84,33 +86,33 @@ class Run:
             return
         with self.front.compile(self.backend, device=self.device) as compiled:
             for batch in full_batches(rows, self.size):
-                found.append(np.asarray(compiled(self.wanted.stored(self.photos.pixels[batch]))))
+                found.append(np.asarray(compiled(self.photos.pixels[batch])))
                 told(min(self.size * len(found), rows.size), rows.size)
         self.features, self.computed = np.concatenate(found)[: rows.size], rows
 
     def inputs(self, rows: Array) -> Array:
         """Return the subject's input for photos as they are."""
         if self.features is None or self.computed is None:
-            return self.wanted.stored(self.photos.pixels[rows])
+            return self.photos.pixels[rows]
         return self.features[np.searchsorted(self.computed, rows)]
 
     def _seen(self, rows: Array, front: Compilation | None) -> Array:
         """Return the subject's input for photos to train on, which may be changed at random."""
         if self.random is None:
             return self.inputs(rows)
-        values = self.wanted.stored(augmented(self.photos.pixels[rows], self.random))
-        return values if front is None else np.asarray(front(values))
+        pixels = augmented(self.photos.pixels[rows], self.random)
+        return pixels if front is None else np.asarray(front(pixels))
 
     def accuracy(self, subject: Model) -> float | None:
         """Return the share of the photos that measure whose class a model names rightly; None for none."""
         measure, right = self.photos.measure, 0
-        with subject.compile(self.backend, device=self.device) as compiled:
+        given = ScoreOutput(subject.outputs[0].type, subject.outputs[0].type.shape[self.axis])
+        with gives_best(subject, given, 1).compile(self.backend, device=self.device) as compiled:
             self.where = compiled.backend, compiled.device
             for start in range(0, measure.size, self.size):
                 rows = measure[start : start + self.size]
-                scores = np.asarray(compiled(self.inputs(np.resize(rows, self.size))))
-                best = scores.argmax(self.axis).reshape(-1)[: rows.size]
-                right += int((best == self.photos.classes[rows]).sum())
+                best, *_ = compiled(self.inputs(np.resize(rows, self.size)))
+                right += int((best.reshape(-1)[: rows.size] == self.photos.classes[rows]).sum())
         return right / measure.size if measure.size else None
 
     def train(

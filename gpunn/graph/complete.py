@@ -28,7 +28,19 @@ def complete(
     the result. Values stay operands, for the shapes that follow from them are all that is decided by them.
     Raises ModelError where types or values do not fit the operations.
     """
-    made = Graph(
+    made, new = like(graph), dict[Operand, Operand]()
+    for operand, type in zip(graph.inputs, types, strict=True):
+        new[operand] = same_input(made, operand, type)
+        if values is not None and operand in values:
+            made.values[new[operand]] = values[operand]
+    repeat(graph, made, new)
+    made.output(*(new.get(o, o) for o in graph.outputs))
+    return made
+
+
+def like(graph: Graph) -> Graph:
+    """Return a graph without operands that has all else that a file states of another one."""
+    return Graph(
         graph.name,
         labels=graph.labels,
         classes=graph.classes,
@@ -37,11 +49,13 @@ def complete(
         warnings=graph.warnings,
         limits=graph.limits,
     )
-    new: dict[Operand, Operand] = {}
-    for operand, type in zip(graph.inputs, types, strict=True):
-        new[operand] = _input(made, operand, type)
-        if values is not None and operand in values:
-            made.values[new[operand]] = values[operand]
+
+
+def repeat(graph: Graph, made: Graph, new: dict[Operand, Operand]) -> None:
+    """Add the variables and operations of a graph to another one, the pending ones as far as they go.
+
+    `new` has what the inputs stand for there, and gets the same for all results.
+    """
     for variable, value in graph.variables.items():
         new[variable] = made.variable(variable.name, variable.type, value)
     for operation in graph.operations:
@@ -50,11 +64,10 @@ def complete(
         new.update(zip(entry.outputs, made.resume(entry, _renewed(entry.inputs, new)), strict=True))
     for variable, operand in graph.updates.items():
         made.update(new[variable], new.get(operand, operand))
-    made.output(*(new.get(o, o) for o in graph.outputs))
-    return made
 
 
-def _input(made: Graph, operand: Operand, type: TensorType | None) -> Operand:
+def same_input(made: Graph, operand: Operand, type: TensorType | None) -> Operand:
+    """Add an input like that of another graph, but of this type; None: a run tells its shape."""
     if type is None:
         return made.unknown_input(operand.name, operand.type)
     whole = operand.open is not None and operand.open.extents is None

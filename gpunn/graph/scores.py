@@ -49,6 +49,13 @@ class Calibration:
     sigmoids: tuple[Sigmoid | None, ...]
     default: float = 0.0
 
+    @property
+    def rises(self) -> bool:
+        """Tell whether a class with a higher score never has a lower calibrated one than another class."""
+        first = self.sigmoids[0] if self.sigmoids else None
+        same = first is not None and all(s == first for s in self.sigmoids)
+        return same and first is not None and first.slope > 0 and first.least is None
+
     def __call__(self, scores: Array) -> Array:
         """Return calibrated scores, float32 like `scores`; the last axis is the classes."""
         known = [s or Sigmoid(0.0, 0.0, 0.0) for s in self.sigmoids]

@@ -63,6 +63,8 @@ class Algebra:
     * axes: for ops that compute the same if axes come in another order.
     * clamp: for ops that clamp reals, or change their sign; for ops of two operands from the value of one
       operand to the function of the other one, else from None. None: for that value it is no such function.
+    * distribution: what the result has along the attribute `axis` is not negative, and its sum is 1, up to
+      rounding and to the steps of quantised tensors.
     """
 
     identity: Callable[[Call], bool] | None = None
@@ -72,6 +74,7 @@ class Algebra:
     border: Border | None = None
     axes: Axes | None = None
     clamp: Callable[[float | None], Clamp | None] | None = None
+    distribution: bool = False
 
 
 UNSTATED = Algebra()

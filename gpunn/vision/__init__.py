@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunn.graph.pixels import RANGES
+from gpunn.vision.answers import Answer, Classifier, classifier
 from gpunn.vision.classes import (
     Guess,
     ScoreOutput,
@@ -15,16 +16,21 @@ from gpunn.vision.classes import (
 )
 from gpunn.vision.photos import MEAN, STD, PhotoInput, mandatory, photo_input, preprocess, scales_photos
 from gpunn.vision.pictures import load_photo
+from gpunn.vision.steps import gives_best, takes_bytes
 
 __all__ = [
     "MEAN",
     "RANGES",
     "STD",
+    "Answer",
+    "Classifier",
     "Guess",
     "PhotoInput",
     "ScoreOutput",
     "class_labels",
+    "classifier",
     "default_model",
+    "gives_best",
     "known_classes",
     "load_photo",
     "mandatory",
@@ -32,6 +38,7 @@ __all__ = [
     "preprocess",
     "scales_photos",
     "score_output",
+    "takes_bytes",
     "top_k",
     "verdict",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -35,9 +35,20 @@ class ScoreOutput:
 
     def scores(self, stored: Array) -> Array:
         """Convert the scores of one photo to float32, calibrated if the model's file says how."""
-        scores = dequantize(stored, self.type.with_shape(stored.shape))
+        return self.calibrated(dequantize(stored, self.type.with_shape(stored.shape)))
+
+    def calibrated(self, scores: Array) -> Array:
+        """Calibrate the real scores of one photo, if the model's file says how."""
         calibration = None if self.scoring is None else self.scoring.calibration
         return scores if calibration is None else calibration(scores)
+
+    def of_best(self, top: int) -> ScoreOutput:
+        """Return what describes the scores of the `top` best classes, if all classes are calibrated alike."""
+        calibration = None if self.scoring is None else self.scoring.calibration
+        if self.scoring is None or calibration is None or not calibration.rises:
+            return self
+        some = replace(calibration, sigmoids=calibration.sigmoids[:top])
+        return replace(self, scoring=replace(self.scoring, calibration=some))
 
     def knows(self, scores: Array) -> bool | None:
         """Tell whether the best of the scores reaches the threshold; None if the model states none.
@@ -48,21 +59,39 @@ class ScoreOutput:
         return None if threshold is None else bool(scores.max() >= threshold)
 
     def are_probabilities(self, scores: Array) -> bool:
-        """Tell whether scores are a distribution: none is negative, and the sum is 1 up to quantisation.
+        """Tell whether scores are a distribution: see is_distribution().
 
-        A quantised score is off by at most half a step, the largest one by a whole step, because 1 itself
-        cannot be stored. Scores stored as 0 cannot have made the sum larger. Calibrated scores are
-        probabilities of each class by itself: from 0 to 1, with nearly any sum.
+        Calibrated scores are probabilities of each class by itself: from 0 to 1, with nearly any sum.
         """
-        if self.scoring is not None and self.scoring.calibration is not None:
+        if self.is_calibrated:
             return bool(((scores >= 0) & (scores <= 1)).all())
-        step = 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
-        if 255 * step > 1 + ROUNDING:
-            return False  # the type is made for more than 0 to 1
         total = float(scores.sum(dtype=np.float64))
-        least = 1 - step / 2 * (self.classes + 1)
-        most = 1 + step / 2 * np.count_nonzero(scores)
-        return bool((scores >= 0).all() and least - ROUNDING < total < most + ROUNDING)
+        return self.is_distribution(float(scores.min()), total, float(np.count_nonzero(scores)))
+
+    def is_distribution(self, least: float, total: float, nonzero: float = 0) -> bool:
+        """Tell whether scores are a distribution by the least, their sum, and how many are not 0.
+
+        None is negative, and the sum is 1 up to quantisation: a quantised score is off by at most half a
+        step, the largest one by a whole step, because 1 itself cannot be stored. Scores stored as 0 cannot
+        have made the sum larger.
+        """
+        low, high = 1 - self.step / 2 * (self.classes + 1), 1 + self.step / 2 * nonzero
+        return self.fits_shares and least >= 0 and low - ROUNDING < total < high + ROUNDING
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Tell whether the model's file says how scores are calibrated."""
+        return self.scoring is not None and self.scoring.calibration is not None
+
+    @property
+    def step(self) -> float:
+        """Return the step of quantised scores, else 0."""
+        return 0.0 if self.type.quantization is None else self.type.quantization.scale[0]
+
+    @property
+    def fits_shares(self) -> bool:
+        """Tell whether the type of the scores is made for 0 to 1, and not for more."""
+        return 255 * self.step <= 1 + ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +148,14 @@ def _read_labels(file: Path) -> tuple[str, ...]:
 
 def top_k(scores: Array, labels: Sequence[str], count: int) -> tuple[Guess, ...]:
     """Return the `count` classes with the highest scores, best first; for equal scores the first class."""
-    order = np.argsort(-scores, kind="stable")[:count]
-    return tuple(Guess(int(index), labels[index], float(scores[index])) for index in order)
+    return ranked(np.arange(scores.size), scores, labels)[:count]
+
+
+def ranked(indices: Array, scores: Array, labels: Sequence[str]) -> tuple[Guess, ...]:
+    """Return classes with these scores, best first; for equal scores the first class."""
+    order = np.lexsort((indices, -scores))
+    found = zip(indices[order].tolist(), scores[order].tolist(), strict=True)
+    return tuple(Guess(index, labels[index], score) for index, score in found)
 
 
 def known_classes(model: Graph, labels: Sequence[str]) -> str:

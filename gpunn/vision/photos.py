@@ -89,7 +89,7 @@ class PhotoInput:
         type = self.type.with_shape(pixels.shape)
         if self.mean is None or self.std is None:
             lowest, _ = LIMITS[type.dtype]
-            return (pixels.astype(np.int16) + lowest).astype(type.dtype.numpy)
+            return pixels if lowest == 0 else (pixels.astype(np.int16) + lowest).astype(type.dtype.numpy)
         mean, std = np.asarray(self.mean, np.float32), np.asarray(self.std, np.float32)
         return quantize((pixels.astype(np.float32) - mean) / std, type)
 

@@ -161,10 +161,13 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         yield from accessors(segment, result, lanes, own)
     if binding.stored:
         one, four = _stores(binding, _by_parts(binding, lanes, names))
+        scalar = result if binding.dtype is None else element_type(binding.computed or binding.dtype)
+        lane = vector_type(scalar) if lanes == 4 else scalar
+        element, vector = ("T", "V") if scalar == result else (scalar, lane)
         forms = {
-            "store": ("T", one),
-            "store4": (vector_type(result), four),
-            "storev": ("V", four if lanes == 4 else one),
+            "store": (element, one),
+            "store4": (vector_type(scalar), four),
+            "storev": (vector, four if lanes == 4 else one),
         }
         if binding.rows:
             yield from _row_stores(binding, one, four)

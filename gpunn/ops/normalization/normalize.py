@@ -132,7 +132,7 @@ _SOFTMAX = {
     dtypes=(DType.FLOAT16,),
     quantized=_as_integers(softmax_integer.INTEGER, softmax_int16.INTEGER),
     precise=True,
-    algebra=Algebra(axes=ALONG_AXIS),
+    algebra=Algebra(axes=ALONG_AXIS, distribution=True),
     accuracy=Accuracy(roundings=row_length),
     gradient=gradients.SOFTMAX,
 )

@@ -61,24 +61,21 @@ _ARG = Algebra(axes=Axes(space=_other_axes, axis=("axis",)))
 
 
 def _arg_kernel(call: Call, descending: int) -> Kernel:
-    return _extremes(call, call.axis(call["axis"], call.x.rank), 1, descending)
+    return _extremes(call, "extreme", call.axis(call["axis"], call.x.rank), 1, descending, (Write(),))
 
 
-def _extremes(
-    call: Call, axis: int, k: int, descending: int, picked: str = "index", output: int = 0
-) -> Kernel:
-    """Make a kernel that finds the first k along an axis and stores the `picked`: "value" or "index"."""
+def _extremes(call: Call, body: str, axis: int, k: int, descending: int, writes: tuple[Write, ...]) -> Kernel:
+    """Make a kernel that finds the first k along an axis."""
     shape = call.x.shape
     rows = call.x.size // shape[axis]
     group = cooperative_group(rows, shape[axis])
     return Kernel(
-        body="extremes" if k > 1 else "extreme",
+        body=body,
         threads=group.threads,
         workgroup=group.workgroup,
         reads=(Read("x", 0),),
-        writes=(Write(output=output),),
+        writes=writes,
         params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
-        functions=_pick(picked),
         **ordering(call.x.dtype, descending, **group.constants),
         loop_iterations=_iterations(shape[axis], k, group.size),
         reason=f"rows of {shape[axis]}: {group.reason}",
@@ -88,11 +85,6 @@ def _extremes(
 def _iterations(length: int, k: int, across: int) -> int:
     """Count the loop iterations of an invocation that shares rows with `across` in all."""
     return Loop(k, (Loop(ceil_div(length, across)), halving(across))).iterations
-
-
-def _pick(picked: str) -> dict[str, Function]:
-    """Return the function that stores a value or its index."""
-    return {"pick": Function(("value", "index"), picked, ("x", ""))}
 
 
 @op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True, algebra=_ARG)
@@ -125,44 +117,46 @@ def _infer_top(call: Call) -> tuple[TensorType, TensorType]:
     return x.with_shape(shape), TensorType(DType.INT32, shape)
 
 
+# The first k values and their indices.
+_TOP = (Write(), Write("index", 1))
+
+
 def _top_kernels(call: Call) -> Iterator[Candidate]:
     length, k = call.x.shape[-1], call["k"]
-    results = tuple(enumerate(("value", "index") if k else ()))
+    if not k:
+        yield Candidate((), "empty rows")
+        return
     if k <= _WALKS and length > _WALKS * k:
-        walks = [_extremes(call, call.x.rank - 1, k, 1, picked, output) for output, picked in results]
-        yield Candidate(walks, f"{k} walks along each row")
+        walks = _extremes(call, "extremes", call.x.rank - 1, k, 1, _TOP)
+        yield Candidate([walks], f"{k} walks along each row")
     if length <= BLOCK:
-        ranks = [_ranked_top(call, output, picked) for output, picked in results]
-        yield Candidate(ranks, "all pairs of a short row")
+        yield Candidate([_ranked_top(call)], "all pairs of a short row")
     else:
         kernels, order = sorting(Read("x", 0), call.x, 1)
-        kernels += [_sorted_top(call, order, output, picked) for output, picked in results]
-        yield Candidate(kernels, "a sort of each row")
+        yield Candidate([*kernels, _sorted_top(call, order)], "a sort of each row")
 
 
-def _ranked_top(call: Call, output: int, picked: str) -> Kernel:
+def _ranked_top(call: Call) -> Kernel:
     return Kernel(
         body="top_k",
         threads=flat_threads(call.x.size),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
-        writes=(Write(output=output),),
+        writes=_TOP,
         params={"count": call.x.size, "length": call.x.shape[-1], "k": call["k"]},
-        functions=_pick(picked),
         **ordering(call.x.dtype, 1),
         reason="every value counts those before it",
     )
 
 
-def _sorted_top(call: Call, order: Scratch, output: int, picked: str) -> Kernel:
+def _sorted_top(call: Call, order: Scratch) -> Kernel:
     return Kernel(
         body="take_sorted",
         threads=flat_threads(call.y.size),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0), Read("sorted", order)),
-        writes=(Write(output=output),),
+        writes=_TOP,
         params={"count": call.y.size, "length": call.x.shape[-1], "k": call["k"]},
-        functions=_pick(picked),
         reason="the first of each sorted row",
     )
 
