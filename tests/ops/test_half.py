@@ -200,6 +200,7 @@ OTHER_BODIES = {
     "row_part",
     "row_sum_int64",
     "table",
+    "unfold",
     "winograd_input",
     "winograd_output",
 }

@@ -15,6 +15,7 @@ from gpunn.kernel import (
     Scratch,
     Write,
     ceil_div,
+    flat_threads,
     nested,
     tile_grid,
     vec_width,
@@ -24,6 +25,7 @@ from gpunn.ops.contraction.filter_packing import BLOCK, STEP, block_extents, blo
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
+from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
@@ -107,6 +109,43 @@ def shared_window(call: Call, window: Window, reads: Reads | None = None) -> Ker
     params |= {"K": terms, "inverse_c": 1 / depth, "inverse_kw": 1 / window.size[1]}
     reason, operands = "window cells and input channels in one row", (Read("x", 0), *packed)
     return _kernel(call, operands, terms, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
+
+
+def with_unfolded(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield ways for one group and a constant filter: rows of all that windows see before others for little.
+
+    The product of these rows has the pipeline of a network's other products, so lavapipe compiles 0.15 s less
+    for a first answer (0.6 s with Mesa 25). Such a layer takes 1.6 times as long, 2 % of MobileNet's time.
+    """
+    rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
+    depth = block_extents(channels, math.prod(call.input(1).shape[1:]))[1]
+    several = not window.pointwise and call.x.shape[3] % STEP > 0 and depth <= channels
+    whole = call.x.dtype is DType.FLOAT32 and rows >= ROWS and depth <= _DEEPEST
+    if several and whole and _pays_off(rows, channels, call.device):
+        kernels = _unfolded(call, window, rows, depth)
+        yield Candidate(kernels, "rows of what windows see", frozenset({SUBGROUPS}))
+    yield from others
+
+
+def _unfolded(call: Call, window: Window, rows: int, depth: int) -> tuple[Kernel, Kernel]:
+    """Make the kernels that copy what windows see, and multiply it."""
+    _, height, width, channels = call.x.shape
+    terms = channels * math.prod(window.size)
+    seen = Scratch(TensorType(call.x.dtype, (rows, depth)))
+    params = {**window_params(window, height, width), "C": channels, "K": terms, "DEPTH": depth}
+    unfold = Kernel(
+        body="unfold",
+        threads=flat_threads(rows),
+        workgroup=WORKGROUP,
+        reads=(Read("x", 0),),
+        writes=(Write(output=seen),),
+        params={**params, "count": rows},
+        loop_iterations=nested(depth).iterations,
+        reason=f"what the windows of {rows} pixels see: {terms} elements each",
+    )
+    product = shared_product(call, rows, depth, call.y.shape[3])
+    x, *others = product.reads
+    return unfold, replace(product, reads=(replace(x, operand=seen), *others))
 
 
 def shared_stack(call: Call, x: Scratch, w: Read, y: Scratch) -> Kernel:

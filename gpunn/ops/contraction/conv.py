@@ -15,7 +15,13 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import depthwise_kernel, gradients
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.broadcast_tile import Reads, shared_product, shared_window, with_shared_rows
+from gpunn.ops.contraction.broadcast_tile import (
+    Reads,
+    shared_product,
+    shared_window,
+    with_shared_rows,
+    with_unfolded,
+)
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.conv_sums import real, rows_of, sums_by_channel, sums_of
 from gpunn.ops.contraction.conv_tile import tile_kernel
@@ -78,7 +84,8 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         direct = with_shared_rows(call, depth, lambda: [_shared(call, form)], _of_constants(call, form))
         whole = form.window.pointwise and form.depth % 4 == 0
         tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
-        yield from with_workgroup_tiles(call, tiles, with_winograd(call, form.window, direct))
+        others = with_winograd(call, form.window, with_unfolded(call, form.window, direct))
+        yield from with_workgroup_tiles(call, tiles, others)
         reason = "one output value an invocation"
     kernels = real_sums(call, one_by_one(call, form, reason), form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)

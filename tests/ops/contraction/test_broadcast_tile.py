@@ -13,9 +13,9 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
-from gpunn.types import Array, float32
+from gpunn.types import Array, Shape, float32
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, random, take_body
+from tests.ops.harness import check, limit_device, random, take_body
 
 ACTIVATIONS = ({}, {"activation": "relu6"})
 SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
@@ -95,6 +95,25 @@ def test_convolutions(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_convolutions_of_few_channels(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     take_body(monkeypatch, "conv_direct_broadcast")
     run("conv2d", *case, gpu)
+
+
+UNFOLDED: tuple[tuple[Shape, tuple[int, int], int, dict[str, Any]], ...] = (
+    ((1, 11, 12, 3), (3, 3), 32, {"stride": (2, 2), "padding": "same", "activation": "relu6"}),
+    ((2, 9, 7, 5), (2, 3), 61, {"padding": ((2, 0), (1, 3)), "dilation": (2, 1)}),
+    ((3, 5, 6, 1), (5, 1), 32, {"stride": (1, 2), "activation": "tanh"}),
+    ((1, 4, 9, 12), (1, 2), 29, {"padding": "same", "stride": (2, 1), "dilation": (1, 3)}),
+)
+
+
+@pytest.mark.parametrize("case", UNFOLDED, ids=str)
+def test_products_of_what_windows_see(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_device(monkeypatch, software=True, parallel_invocations=1)
+    if open_device(None, False).properties.subgroup_sizes != (8, 8):
+        pytest.skip("only devices with subgroups of 8 are offered this")
+    shape, size, channels, attrs = case
+    take_body(monkeypatch, "unfold")
+    inputs = [random(1, *shape), random(2, channels, *size, shape[3]), random(3, channels)]
+    run("conv2d", inputs[: 2 + channels % 2], {"stride": (1, 1), **attrs}, gpu)
 
 
 SHARED, TILE, PLAIN = "matmul_broadcast", "matmul_tile", "matmul_any"

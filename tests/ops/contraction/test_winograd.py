@@ -105,7 +105,7 @@ def bodies(shape: Shape, channels: int, device: DeviceProperties, **attrs: Any) 
 
 
 TWO, FOUR = "winograd_input_2", "winograd_input_4"
-SHARED, TILE, GROUPED = "conv_broadcast", "conv_tile", "conv2d_grouped"
+SHARED, DIRECT, TILE, GROUPED = "conv_broadcast", "conv_direct_broadcast", "conv_tile", "conv2d_grouped"
 WORKGROUP = "conv_workgroup"
 
 
@@ -124,7 +124,9 @@ WORKGROUP = "conv_workgroup"
         ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"stride": (1, 2)}, [SHARED, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"dilation": (2, 1)}, [SHARED, TILE, GROUPED]),
-        ((1, 28, 28, 12), 128, SOFTWARE, {}, ["conv_direct_broadcast", TILE, GROUPED]),
+        ((1, 28, 28, 12), 128, SOFTWARE, {}, ["unfold", DIRECT, TILE, GROUPED]),
+        ((1, 28, 28, 12), 108, SOFTWARE, {}, [DIRECT, TILE, GROUPED]),
+        ((1, 28, 28, 12), 128, replace(SOFTWARE, software=False), {}, [WORKGROUP, TILE, DIRECT, GROUPED]),
     ],
 )
 def test_the_way_of_least_work_comes_first_on_software_devices(

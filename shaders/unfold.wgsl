@@ -1,0 +1,27 @@
+//!use flat window
+// Rows of a product that is a convolution: y[m] has what the window of output pixel m sees, cell by cell, all input
+// channels of a cell side by side. Places outside of the input, and elements behind the last cell, are 0.
+// Expects x [batch, H, W, C]; y [pixels, DEPTH]; p.C; p.KW; p.K, the elements of all cells; p.DEPTH; p.count, the
+// output pixels; what lib/window.wgsl expects. An invocation writes the row of a pixel.
+
+fn compute(m: u32) {
+  let first = corner(m);
+  var row = first.row;
+  var column = first.column;
+  var seen = 0u;
+  var c = 0u;
+  for (var k = 0u; k < p.DEPTH; k++) {
+    let inside = k < p.K && row < p.H && column < p.W;
+    let i = (first.base + row * p.W + column) * p.C + c;
+    store_y(m * p.DEPTH + k, select(T(), load_x(select(0u, i, inside)), inside));
+    c++;
+    if (c == p.C) {
+      c = 0u;
+      seen++;
+      let ends = seen == p.KW;
+      seen = select(seen, 0u, ends);
+      row += select(0u, p.DH, ends);
+      column = select(column + p.DW, first.column, ends);
+    }
+  }
+}
