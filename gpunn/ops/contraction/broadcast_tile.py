@@ -31,8 +31,9 @@ Reads = tuple[Read, Read]  # of the filter and the bias
 
 SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup
 # Of full tiles over full register tiles on lavapipe: 2 with Mesa 22.3, 2.4 with Mesa 25. Tiles of which
-# half is not needed take about as long with both (docs/tuning.md).
-_GAIN = 1.7
+# half is not needed take about as long with both (docs/tuning.md), and share a pipeline with other layers,
+# which would take longer to compile than the layer to compute. A little more: for rows behind the last.
+_GAIN = 2.1
 _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 

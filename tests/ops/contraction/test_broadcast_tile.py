@@ -136,7 +136,7 @@ def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
         (SOFTWARE, 64, 32, [SHARED, TILE, PLAIN]),
         (SOFTWARE, 64, 24, [SHARED, TILE, PLAIN]),
         (SOFTWARE, 64, 40, [SHARED, TILE, PLAIN]),
-        (SOFTWARE, 64, 16, [TILE, SHARED, PLAIN]),
+        (SOFTWARE, 64, 16, [SHARED, TILE, PLAIN]),
         (SOFTWARE, 1, 512, ["matmul_row", PLAIN]),
         (SOFTWARE, 49, 8, [TILE, SHARED, PLAIN]),
         (SOFTWARE, 7, 100, ["matmul_row", PLAIN]),
