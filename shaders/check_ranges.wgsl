@@ -1,14 +1,15 @@
-// Finds numbers of x that are out of range. note[0] = the place of the first one, or -1; note[1] = that number.
+// Finds numbers of x, from place p.first to before p.end, that are out of range. note[0] = the place of the first one,
+// or -1; note[1] = that number.
 // Expects x (i32 or int64), note; bound: least and greatest number of each range; p.ranges, which apply to the numbers
-// of x in turn; p.count, the numbers of x, at least one. One workgroup of WX invocations, a power of two, checks all;
-// each takes every WX-th number.
+// of x in turn; p.first < p.end. One workgroup of WX invocations, a power of two, checks all; each takes every WX-th
+// number.
 
 var<workgroup> places: array<u32, WX>;
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(@builtin(local_invocation_id) local: vec3<u32>) {
   var first = 0xffffffffu;
-  for (var k = local.x; k < p.count; k += WX) {
+  for (var k = p.first + local.x; k < p.end; k += WX) {
     let range = 2u * (k % p.ranges);
     let v = int_x(k);
     if (v < load_bound(range) || v > load_bound(range + 1u)) {
@@ -22,6 +23,6 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>) {
   }
   if (local.x == 0u) {
     store_note(0u, integer(i32(places[0])));
-    store_note(1u, load_x(min(places[0], p.count - 1u)));
+    store_note(1u, load_x(min(places[0], p.end - 1u)));
   }
 }

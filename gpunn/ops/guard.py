@@ -10,11 +10,12 @@ from typing import NoReturn
 import numpy as np
 
 from gpunn.errors import ModelError
-from gpunn.kernel import Kernel, Note, Read, Write, ceil_div
+from gpunn.kernel import Kernel, Note, Read, Write, ceil_div, spans
 from gpunn.ops.call import Call
 from gpunn.types import Array, DType, TensorType
 
 _FEW = 16
+WORKGROUP = 256  # invocations that check the values on the device
 ANY_NUMBER = range(-(2**63), 2**63)
 
 
@@ -48,8 +49,13 @@ class Guard:
             place = int(np.argmax(wrong))
             self._refuse(call, place, value.flat[place])
 
-    def kernel(self, call: Call) -> Kernel:
-        """Make the kernel that checks the values on the device."""
+    def kernels(self, call: Call) -> list[Kernel]:
+        """Make the kernels that check the values on the device, each as many as its loops take."""
+        most = call.device.max_loop_iterations
+        parts = spans(call.input(self.index).size, None if most is None else WORKGROUP * most)
+        return [self._kernel(call, part) for part in parts]
+
+    def _kernel(self, call: Call, part: range) -> Kernel:
         ranges, dtype = self.ranges(call), call.input(self.index).dtype
         noted = TensorType(DType.INT64 if dtype is DType.INT64 else DType.INT32, (2,))
         bounds = [(max(r.start, -(2**31)), min(r.stop, 2**31) - 1) for r in ranges]
@@ -61,12 +67,12 @@ class Guard:
 
         return Kernel(
             body="check_ranges",
-            threads=(256, 1, 1),
-            workgroup=(256, 1, 1),
+            threads=(WORKGROUP, 1, 1),
+            workgroup=(WORKGROUP, 1, 1),
             reads=(Read("x", self.index), Read("bound", None, value=np.array(bounds, np.int32))),
             writes=(Write("note", Note(noted, judge)),),
-            params={"count": call.input(self.index).size, "ranges": len(ranges)},
-            loop_iterations=ceil_div(call.input(self.index).size, 256),
+            params={"first": part.start, "end": part.stop, "ranges": len(ranges)},
+            loop_iterations=ceil_div(len(part), WORKGROUP),
             reason=f"the first of the {self.what} that is out of range is noted",
         )
 

@@ -47,7 +47,12 @@ def bodies(found: tuple[Kernel, ...] | str) -> list[str]:
 
 
 LONG: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
-    ("cumsum", [ones(70_000, 1), np.array(0)], {}, "cumsum_along"),
+    (
+        "svdf",
+        [ones(1, 2), ones(20_000, 2), ones(20_000, 1), ones(1), ones(1, 20_000)],
+        {"rank": 20_000},
+        "svdf",
+    ),
 )
 
 
@@ -65,6 +70,8 @@ def test_only_a_device_that_limits_loops_refuses_long_ones(
     ("op", "inputs", "attrs", "whole", "part"),
     [
         ("cumsum", [ones(70_000, 1)], {"axis": 0}, "cumsum", "cumsum_part"),
+        ("cumsum", [ones(70_000, 1), np.array(0)], {}, "cumsum_along", "cumsum_along_part"),
+        ("arg_max_pool2d", [ones(1, 300, 300, 1)], {"size": (300, 300)}, "arg_max_pool2d", "arg_max_pool2d"),
         ("fully_connected", [ones(1, 70_001), ones(2, 70_001)], {}, "matmul_any", "matmul_any"),
         ("reduce_sum", [ones(5_000_000)], {"axes": (0,)}, "reduce", "reduce"),
         ("batch_matmul", [ones(2, 70_001), ones(70_001, 2)], {}, "batch_matmul", "batch_matmul"),

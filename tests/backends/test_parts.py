@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.segments import in_segments
+from gpunn.device import BASELINE
+from gpunn.kernel import Kernel, Pack, Read, Unsupported
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import EPS, check, limit_device, model_of, random
-from tests.ops.integer_checks import check_integer, integer_model
+from tests.ops.integer_checks import check_integer
 from tests.ops.quantized import quantized, stored
 
 LIMIT = 4096
@@ -136,13 +140,39 @@ def test_packed_filters_take_segments(rows: int, small: str) -> None:
     check_integer("fully_connected", values, [given, weights], {}, scale, constants=(1,), backend=small)
 
 
-def test_constants_whose_packed_size_is_not_stated_are_not_packed(small: str) -> None:
-    """The filter of a quantised depthwise convolution would become int32."""
-    image, filter = quantized(DType.INT8, (1, 9, 8, 800), 0.1, 3), quantized(DType.INT8, (1, 3, 3, 800), 0.2)
+def test_filters_that_become_int32_take_segments(small: str) -> None:
+    image, filter = quantized(DType.INT8, (1, 9, 8, 300), 0.1, 3), quantized(DType.INT8, (1, 3, 3, 300), 0.2)
     values, scale = [stored(3, image), stored(4, filter)], Quantization((1.0,), (0,))
-    model = integer_model("depthwise_conv2d", values, [image, filter], WINDOW, scale, constants=(1,))
-    with model.compile(small) as compiled:
-        assert "cannot be packed within the device's binding limit" in compiled.placement[0].reason
+    check_integer("depthwise_conv2d", values, [image, filter], WINDOW, scale, (1,), backend=small)
+    x, weights = quantized(DType.INT8, (1, 2, 2, 5), 0.1, 3), quantized(DType.INT8, (8, 9, 11, 5), 0.2)
+    values, attrs = [stored(5, x), stored(6, weights)], {"size": (10, 12)}
+    check_integer("transpose_conv2d", values, [x, weights], attrs, scale, (1,), backend=small)
+    reals = [random(7, 1, 2, 2, 5), random(8, 8, 9, 11, 5)]
+    check("transpose_conv2d", reals, attrs, backend=small, constants=(1,), atol=20 * 20 * EPS)
+
+
+def test_sorted_updates_take_segments(small: str) -> None:
+    rows = np.random.default_rng(1).integers(0, 7, (1100, 1)).astype(np.int32)
+    given = [rows, random(2, 1100, 1)]
+    check("scatter_nd", given, {"shape": (7, 1)}, backend=small, constants=(0,), atol=1100 * 1100 * EPS)
+
+
+def test_recurrent_weights_take_segments(small: str) -> None:
+    given = [random(0, 1, 3, 75), random(1, 75, 25), random(2, 1, 25)]
+    check("gru_recurrence", given, backend=small, constants=(1,), atol=3 * 25 * 25 * 16 * EPS)
+
+
+def test_constants_whose_packed_size_is_not_stated_are_not_packed() -> None:
+    device = replace(BASELINE, limits={**BASELINE.limits, "max-storage-buffer-binding-size": LIMIT})
+    call = replace(model_of("abs", [random(0, 1100)], {}).operations[0].call(), device=device)
+    kernel = Kernel(
+        body="unary", threads=(1, 1, 1), workgroup=(1, 1, 1), reads=(Read("x", 0, pack=Pack(np.sort)),)
+    )
+    with pytest.raises(Unsupported, match="4400 bytes cannot be packed within the device's binding limit"):
+        in_segments(call, [kernel])
+    stated = replace(kernel, reads=(replace(kernel.reads[0], nbytes=4400),))
+    (found,) = in_segments(call, [stated])
+    assert found.reads[0].segments is not None
 
 
 def test_a_tensor_over_the_limit_of_a_buffer_stays_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def lower(
         return homeless
     computed = [g for g, o in operation.guarded if o.lifetime in _COMPUTED and o.type.size]
     try:
-        guards = in_segments(call, [guard.kernel(call) for guard in computed])
+        guards = in_segments(call, [kernel for guard in computed for kernel in guard.kernels(call)])
         parts = _in_parts(call, definition.division, kernel) if large and definition.division else ()
         chosen = _objection(guards, device) or parts or _choose(call, kernel(call), decide)
     except Unsupported as unsupported:

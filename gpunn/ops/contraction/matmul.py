@@ -8,7 +8,18 @@ from functools import partial
 
 import numpy as np
 
-from gpunn.kernel import Candidate, Kernel, Read, Scratch, Write, ceil_div, fits_i32, spans, vec_width
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    fits_i32,
+    flat_threads,
+    spans,
+    vec_width,
+)
 from gpunn.ops.accuracy import Accuracy, filter_terms
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED, expect_bool
@@ -100,14 +111,19 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> lis
         kernels.append(
             Kernel(
                 body="matmul_any",
-                threads=(channels, rows, 1),
+                threads=flat_threads(rows * channels),
                 workgroup=(64, 1, 1),
                 reads=(Read("x", 0), Read("w", 1), bias, Read("sum", total)),
                 writes=(Write(output=0 if after is None else after),),
-                params={"M": rows, "K": depth, "N": channels, "first": span.start, "end": span.stop},
+                params={
+                    "count": rows * channels,
+                    "K": depth,
+                    "N": channels,
+                    "first": span.start,
+                    "end": span.stop,
+                },
                 functions=activation_function(call) if last else {},
                 loop_iterations=len(span),
-                any_width=True,
                 reason=reason,
             )
         )

@@ -232,7 +232,8 @@ def of_integers(
     """
     x, w, bias = real.reads
     if pack is not None:
-        w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32)
+        nbytes = 4 * call.input(1).size
+        w = Read(w.name, 1, real.lanes, Pack(pack, (how.zero_w,)), dtype=DType.INT32, nbytes=nbytes)
     kernel = replace(
         real,
         reads=(x, w, bias, Read("scales", None, real.lanes, value=how.table())),

@@ -105,7 +105,7 @@ def _kernel(call: Call) -> Kernel:
         workgroup=(64, 1, 1),
         reads=(
             Read("x", 0),
-            Read("w", 1, lanes, Pack(pack_spread)),
+            Read("w", 1, lanes, Pack(pack_spread), nbytes=call.input(1).nbytes),
             Read("bias", 2 if call.has(2) else None, lanes),
         ),
         writes=(Write(width=lanes),),

@@ -48,7 +48,8 @@ class Updates:
             args = (self.count, self.width, *self.extents)
             packs = {"row_of": Pack(_rows, args), "sorted": Pack(_order, args)}
             row_of, order = (
-                Read(name, self.index, pack=pack, dtype=DType.INT32) for name, pack in packs.items()
+                Read(name, self.index, pack=pack, dtype=DType.INT32, nbytes=4 * self.count)
+                for name, pack in packs.items()
             )
             return [], (row_of, order)
         type = TensorType(DType.INT32, (self.count,))

@@ -123,9 +123,11 @@ class _Grid:
 
 def _reads(call: Call, cell: Cell, rows: int) -> tuple[Read, ...]:
     """Return what a kernel reads: x, the recurrent weights, the states, and more."""
+    weights = call.input(1)
+    nbytes = rows * cell.gates * ceil_div(weights.shape[1], 4) * 4 * weights.dtype.numpy.itemsize
     return (
         Read("x", 0),
-        Read("r", 1, 4, Pack(_pack_rows, (rows, cell.gates))),
+        Read("r", 1, 4, Pack(_pack_rows, (rows, cell.gates)), nbytes=nbytes),
         *(Read(name, k) for k, name in enumerate(cell.states, 2)),
         *(Read(n, k if call.has(k) else None) for k, n in enumerate(cell.more, 2 + len(cell.states))),
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, fits_i32, flat_threads, nested, vec_width
+from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
 from gpunn.ops.accuracy import BASIC
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, SMALL, expect_dtype, expect_ints, expect_unquantised
-from gpunn.ops.kernels.chain import boxes, chained, keeping
+from gpunn.ops.kernels.chain import boxes, chained, keeping, real_sums
 from gpunn.ops.kernels.sort import ordering
 from gpunn.ops.kernels.window import Padding, Pair, resolve, tap, window_params
 from gpunn.ops.op import Op, op
@@ -93,14 +93,14 @@ def _infer_unpool(call: Call) -> TensorType:
     return bounded("unpooled", x.with_shape((batch, height * rows, width * columns, channels)))
 
 
-def _unpool_kernel(call: Call) -> Kernel:
+def _unpool_kernels(call: Call) -> list[Kernel]:
     _, height, width, channels = call.x.shape
     (rows, columns), (down, across) = call["size"], call["stride"]
     if not fits_i32(call.x.size, call.y.size, (height + 1) * (down + rows), (width + 1) * (across + columns)):
         raise Unsupported("more elements than the shaders can count")
     lanes = vec_width(channels)
     count = call.y.size // lanes
-    return Kernel(
+    kernel = Kernel(
         body="max_unpool2d",
         threads=flat_threads(count),
         workgroup=(64, 1, 1),
@@ -119,12 +119,13 @@ def _unpool_kernel(call: Call) -> Kernel:
             "PL": _outside(width, columns, across),
         },
         lanes=lanes,
-        loop_iterations=nested(min(-(-rows // down), height), min(-(-columns // across), width)).iterations,
         reason=f"{lanes} channels of a pixel look at the windows that it is in",
     )
+    overlaps = min(ceil_div(rows, down), height), min(ceil_div(columns, across), width)
+    return real_sums(call, kernel, boxes(overlaps, call.device.max_loop_iterations))
 
 
-@op(_infer_unpool, _unpool_kernel, accuracy=BASIC, unbounded=True, gradient=unpool(_outside))
+@op(_infer_unpool, _unpool_kernels, accuracy=BASIC, unbounded=True, gradient=unpool(_outside))
 def max_unpool2d(x: Array, positions: Array, *, size: Pair, stride: Pair) -> Array:
     """Put each value back to its position in its window, and 0 everywhere else.
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, nested, vec_width
+from gpunn.kernel import Kernel, Read, Unsupported, Write, ceil_div, fits_i32, flat_threads, vec_width
 from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_ints, expect_unquantised
+from gpunn.ops.kernels.chain import boxes, real_sums
 from gpunn.ops.kernels.window import Padding, Pair, Window, check_window, resolve, window_params
 from gpunn.ops.op import Op, op
 from gpunn.types import Array, DType, TensorType
@@ -31,14 +32,13 @@ def _infer(call: Call) -> TensorType:
     return x.with_shape((batch, *call["spatial"], channels))
 
 
-def _kernel(call: Call) -> Kernel:
+def _kernels(call: Call) -> list[Kernel]:
     window = _window(call)
     _, height, width, channels = call.y.shape
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     lanes = vec_width(channels)
-    overlaps = (ceil_div(n, s) for n, s in zip(window.size, window.stride, strict=True))
-    return Kernel(
+    kernel = Kernel(
         body="spread_pool2d",
         threads=flat_threads(call.y.size // lanes),
         workgroup=(64, 1, 1),
@@ -51,9 +51,11 @@ def _kernel(call: Call) -> Kernel:
         },
         constants={"CHOOSES": int(call.has(1))},
         lanes=lanes,
-        loop_iterations=nested(*overlaps).iterations,
         reason=f"{lanes} channels of a pixel look at the windows that it is in",
     )
+    axes = zip(window.size, window.stride, window.out, strict=True)
+    overlaps = [min(ceil_div(n, s), out) for n, s, out in axes]
+    return real_sums(call, kernel, boxes(overlaps, call.device.max_loop_iterations))
 
 
 def _windows_of_a_pixel(call: Call) -> int:
@@ -63,7 +65,7 @@ def _windows_of_a_pixel(call: Call) -> int:
 
 @op(
     _infer,
-    _kernel,
+    _kernels,
     accuracy=sums(_windows_of_a_pixel),
     unbounded=True,
     flops=lambda call: call.y.size * _windows_of_a_pixel(call),

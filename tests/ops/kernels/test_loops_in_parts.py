@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.types import Array
+from gpunn.errors import ModelError
+from gpunn.model import Model
+from gpunn.types import Array, DType, TensorType
 from tests.ops.harness import EPS, check, limit_device, model_of, random
 
 NUMBERS = {"bias": 0.5, "alpha": 0.3, "beta": 0.75}
@@ -26,6 +28,11 @@ def looked_up(count: int) -> list[Array]:
     return [ints(rng.integers(0, 6, count)), ints(places), random(2, count), random(3, 6, 4)]
 
 
+def positions(*shape: int) -> Array:
+    """Return random positions in windows of 12 cells."""
+    return np.random.default_rng(4).integers(0, 12, shape).astype(np.int32)
+
+
 # Op, operands, attributes, the iterations that the device allows.
 CASES: list[tuple[str, list[Array], Mapping[str, Any], int]] = [
     *(("cumsum", [random(1, 4, 7, 3), ints(axis)], {}, 3) for axis in (0, 1, -1)),
@@ -38,6 +45,12 @@ CASES: list[tuple[str, list[Array], Mapping[str, Any], int]] = [
         ("embedding_lookup_sparse", looked_up(40), {"shape": (5, 40), "combiner": combiner}, 104)
         for combiner in ("sum", "mean", "sqrtn")
     ),
+    *(
+        ("spread_pool2d", [random(1, 1, 4, 5, n), *more], {"spatial": (7, 7), "size": (4, 3)}, most)
+        for n, most in ((3, 9), (4, 7))
+        for more in ([], [positions(1, 4, 5, n)])
+    ),
+    ("max_unpool2d", [random(1, 1, 4, 5, 3), positions(1, 4, 5, 3)], {"size": (4, 3), "stride": (1, 1)}, 7),
     ("local_response_normalization", [random(1, 2, 9)], {"radius": 3, **NUMBERS}, 4),
     ("local_response_normalization", [random(1, 5, 8)], {"radius": 9, "axis": 0, **NUMBERS}, 2),
 ]
@@ -62,6 +75,30 @@ def test_bits_stay(
     if inputs[0].dtype == np.float32:
         halves = [x.astype(np.float16) if x.dtype == np.float32 else x for x in inputs]
         check(op, halves, attrs, backend=gpu, atol=1e-5, rtol=2**-10)
+
+
+def test_values_are_checked_in_parts(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workgroup of 256 checks values; the first wrong one is named, in whichever part it is."""
+    limit_device(monkeypatch, max_loop_iterations=2)
+    model = Model("picking")
+    (chosen,) = model.add(
+        "add", [model.input("x", TensorType(DType.INT32, (1300,))), model.constant("one", ints(1))]
+    )
+    model.output(*model.add("gather", [model.constant("table", random(0, 5)), chosen]))
+    with model.compile(gpu) as compiled:
+        assert [row.kernel.body for row in compiled.plan_rows()].count("check_ranges") == 3
+        good = np.arange(1300, dtype=np.int32) % 5 - 1
+        np.testing.assert_array_equal(compiled(good), random(0, 5)[good + 1])
+        for places in ([1299], [700, 1100], [3, 600, 513]):
+            bad = good.copy()
+            bad[places] = 70 + np.array(places)
+            with pytest.raises(ModelError, match=f"got {71 + min(places)}"):
+                compiled(bad)
+
+
+def test_more_rows_than_a_grid_has_along_one_dimension(backend: str) -> None:
+    x, filter = random(1, 66_000, 2), random(2, 3, 2)
+    check("fully_connected", [x, filter], {}, backend=backend)
 
 
 def test_windows_that_lavapipe_does_not_look_through_at_once(gpu: str) -> None:
