@@ -18,7 +18,6 @@ SECOND = "is itself used by gradients; second derivatives are not computed"
 COMPLEX = "complex numbers"
 BODIES = "holds graphs that run several times, or not at all"
 CHOICE = "chooses, sorts or draws by values"
-LATER = "not written yet"
 PIECES = "is written in ops that have none, which refusals name"
 
 WITHOUT: dict[str, tuple[str, ...]] = {
@@ -49,7 +48,6 @@ WITHOUT: dict[str, tuple[str, ...]] = {
         *("detection_postprocess", "non_max_suppression", "batched_non_max_suppression", "posenet_decoder"),
         *("random_uniform", "random_normal", "multinomial"),
     ),
-    LATER: ("rotated_crop_matrix", "table_lookup"),
     PIECES: ("mfcc", "spectrogram"),
 }
 BEGIN, END = "<!-- begin of the table -->\n", "<!-- end of the table -->\n"

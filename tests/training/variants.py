@@ -128,6 +128,12 @@ INDEXING: list[Case] = [
         )
         for function in (None, "sum", "prod", "max", "min")
     ),
+    (  # two keys are equal, and one query is none of them
+        "table_lookup",
+        [ints(7, 3, 9, 7, 5, 3).reshape(2, 3), ints(3, 7, 5, 3), distinct(1, 4), distinct(2)],
+        {},
+    ),
+    ("table_lookup", [ints(7, 3, 9), ints(3, 8), distinct(1, 2), distinct(2, 3)], {}),
     ("dynamic_update_slice", [distinct(1, 4, 5), distinct(2, 2, 3), ints(-1, 9)], {}),
     ("segment_min", [FLAT, ints(1, -1, 1, 1, 0)], {"segments": 2, "drops": True}),
     ("sparse_to_dense", [np.array(3, np.int32), distinct(1), distinct(2)], {"shape": (5,)}),
@@ -172,10 +178,19 @@ RECURRENT: list[Case] = [
     ("svdf", recurrent((2, 3), (4, 3), (4, 1), (2,), (2, 4)), {"rank": 2}),
 ]
 
+POINTS = np.array([[2, 1, 9], [-1, 3, 9], [4, 2, 9], [1, -2, 9], [0.5, 3, 9], [2, 2, 9]], np.float32)
 BOXES = np.array(
     [[0.3, 0.6, 2.7, 3.9], [2.3, 3.3, 0.8, 1.1], [-1.3, -0.6, 5.7, 6.2], [1.1, 1.2, 1.4, 1.3]], np.float32
 )
 VISION: list[Case] = [
+    *(
+        ("rotated_crop_matrix", [POINTS], {"scale": (1.5, 0.75), "origin": (0.25, 0.5), **attrs})
+        for attrs in (
+            {},
+            {"rotation": 0.5, "stretch": (0.5, 0.25)},
+            {"rotation": 0.5, "half_turn": True},
+        )
+    ),
     *(  # boxes that are upside down, reach beyond the image, and are less than a pixel
         ("crop_resize", [distinct(1, 2, 4, 5, 2), BOXES, ints(1, 0, 1, 0)], {"size": s, "sampling": how})
         for how in ("strict_align_endpoints", "align_endpoints", "upsample", "roi_align")

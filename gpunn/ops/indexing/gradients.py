@@ -10,6 +10,7 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.gradient import Backward, Gradient, Symbol, by_operand, every_operand, formula
 from gpunn.ops.movement.gradients import along
+from gpunn.types import Array
 
 
 def _added(g: Symbol, indices: Symbol, axis: int, extent: int) -> Symbol:
@@ -68,6 +69,31 @@ def _gather_nd(back: Backward) -> Symbol:
 
 def _updates(back: Backward) -> Symbol:
     return back.g.of("gather_nd", back.x)
+
+
+def _of_choices(back: Backward) -> Symbol:
+    """Return the gradients of the values of a table, and behind them that of the default."""
+    queries, keys = back.x, back.input(1)
+    (count,) = keys.shape
+    numbers, nothing = (Symbol(queries.to, queries.to.constant(n)) for n in (_count(count), _count(1, count)))
+    places = queries.of("table_lookup", keys, numbers, nothing)
+    return _added(back.g, places, 0, count + 1)
+
+
+def _count(many: int, first: int = 0) -> Array:
+    return np.arange(first, first + many, dtype=np.int32)
+
+
+def _table_values(back: Backward) -> Symbol:
+    return along(_of_choices(back), 0, 0, back.input(1).shape[0])
+
+
+def _table_default(back: Backward) -> Symbol:
+    """Return the gradient of the first element: the others do not count."""
+    count, default = back.input(1).shape[0], back.input(3)
+    found, others = along(_of_choices(back), 0, count, count + 1), default.type.size - 1
+    found = found.of("concat", _zeros(found, [others]), axis=0) if others else found
+    return found.reshaped(default.shape)
 
 
 def _looked_up(back: Backward) -> Symbol:
@@ -241,6 +267,7 @@ DYNAMIC_UPDATE_SLICE = by_operand(_replaced, _put)
 SPARSE_TO_DENSE = by_operand(_nothing, _sparse_values, _sparse_default)
 CONCAT_EMBEDDINGS = every_operand(_from_table)
 EMBEDDING_LOOKUP_SPARSE = formula(_weighted_rows)
+TABLE_LOOKUP = by_operand(_nothing, _nothing, _table_values, _table_default)
 GATHER = by_operand(_gather)
 GATHER_ND = by_operand(_gather_nd)
 SCATTER_ND = by_operand(_nothing, _updates)

@@ -11,6 +11,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_unquantised
 from gpunn.ops.indexing.embeddings import expect_list, expect_rows
 from gpunn.ops.indexing.farmhash import fingerprint64
+from gpunn.ops.indexing.gradients import TABLE_LOOKUP
 from gpunn.ops.op import Op, op
 from gpunn.strings import packed
 from gpunn.types import Array, DType, Quantization, TensorType
@@ -59,7 +60,13 @@ def _infer_table(call: Call) -> TensorType:
     return values.with_shape(queries.shape)
 
 
-@op(_infer_table, host_reason="a hash table is looked up on the numpy backend", raw=True, strings=True)
+@op(
+    _infer_table,
+    host_reason="a hash table is looked up on the numpy backend",
+    raw=True,
+    strings=True,
+    gradient=TABLE_LOOKUP,
+)
 def table_lookup(queries: Array, keys: Array, values: Array, default: Array) -> Array:
     """Look keys up; return the value of each key, or the default if the table does not contain it.
 

@@ -119,3 +119,31 @@ def warp(call: Call, x: Symbol, matrix: Symbol) -> Symbol:
     numbers = x.to.constant(np.arange(images, dtype=np.int32).reshape(images, 1, 1))
     found = _between(x, Symbol(x.to, numbers), row, column)
     return inside.reshaped((*inside.shape, 1)).of("select", found, found.symbol(0.0))
+
+
+def crop_matrix(call: Call, points: Symbol) -> Symbol:
+    """Write rotated_crop_matrix: its numbers are tensors [1, 1]."""
+    (wide, high), (left, top) = call["scale"], call["origin"]
+
+    def coordinate(first: int, last: int, axis: int) -> Symbol:
+        return along(along(points, 0, first, last), 1, axis, axis + 1)
+
+    dx, dy = (coordinate(1, 2, axis) - coordinate(0, 1, axis) for axis in range(2))
+    if call["half_turn"]:
+        back = dx.of("less", 0.0)
+        dx, dy = (back.of("select", -d, d) for d in (dx, dy))
+    angle = float(call["rotation"]) - dy.of("atan2", dx)
+    cosine, sine = angle.of("cos"), angle.of("sin")
+    x, y = (coordinate(2, points.shape[0], axis) for axis in range(2))
+    sides, middles = list[Symbol](), list[Symbol]()
+    for turned in (x * cosine - y * sine, x * sine + y * cosine):
+        least, most = (turned.of(op, axes=(0,), keep_dims=True) for op in ("reduce_min", "reduce_max"))
+        sides.append(most - least)
+        middles.append((least + most) * 0.5)
+    nothing, lines = points.constant([[0.0]]), list[Symbol]()
+    for c, s, stretch in ((cosine, sine, call["stretch"][0]), (-sine, cosine, call["stretch"][1])):
+        across, down = c * sides[0] * wide, s * sides[1] * high
+        shift = c * middles[0] + s * middles[1] - (across * left + down * top)
+        lines.append(across.of("concat", down, nothing, shift, axis=1) * stretch)
+    rest = points.constant([[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    return lines[0].of("concat", lines[1], rest, axis=0)

@@ -20,7 +20,7 @@ from gpunn.ops.check import (
 from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, op
 from gpunn.ops.vision.crop import LARGEST
-from gpunn.ops.vision.gradients import warp
+from gpunn.ops.vision.gradients import crop_matrix, warp
 from gpunn.ops.vision.image import expect_image, image_params
 from gpunn.types import Array, DType, TensorType, bounded, float32
 
@@ -165,7 +165,13 @@ def _matrix_error(evaluation: Evaluation) -> Array:
     return np.asarray(32 * EPS * reach * stretched[:, None] * np.array(row))
 
 
-@op(_infer_matrix, _matrix_kernel, precise=True, accuracy=Accuracy(formula=_matrix_error))
+@op(
+    _infer_matrix,
+    _matrix_kernel,
+    precise=True,
+    accuracy=Accuracy(formula=_matrix_error),
+    formula=formula(crop_matrix),
+)
 def rotated_crop_matrix(
     points: Array,
     *,

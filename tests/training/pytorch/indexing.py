@@ -159,6 +159,13 @@ def scatter_slices(
     return found
 
 
+def table_lookup(queries: Any, keys: Any, values: Any, default: Any) -> Any:
+    """The first of equal keys counts."""
+    hits = queries.reshape(-1, 1) == keys
+    found = values[hits.to(torch.uint8).argmax(1)] if len(keys) else default.reshape(-1)[:1]
+    return torch.where(hits.any(1), found, default.reshape(-1)[0]).reshape(queries.shape)
+
+
 LIMIT = float(np.finfo(np.float32).max)
 INDEXING: Mapping[str, Function] = {
     "concat_embeddings": concat_embeddings,
@@ -175,5 +182,6 @@ INDEXING: Mapping[str, Function] = {
     "segment_min": segmented("amin", LIMIT),
     "segment_prod": segmented("prod", 1.0),
     "segment_sum": segmented("sum", 0.0),
+    "table_lookup": table_lookup,
     "sparse_to_dense": sparse_to_dense,
 }

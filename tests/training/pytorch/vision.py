@@ -79,9 +79,43 @@ def warp_affine(x: Any, matrix: Any, *, size: Sequence[int], half_pixel_centers:
     return torch.where(inside[..., None], found, 0.0)
 
 
+def rotated_crop_matrix(
+    points: Any,
+    *,
+    scale: Sequence[float],
+    origin: Sequence[float],
+    rotation: float = 0.0,
+    stretch: Sequence[float] = (1.0, 1.0),
+    half_turn: bool = False,
+) -> Any:
+    """The maps that the documentation names, one after the other: matrices [3, 3] of points (x, y, 1)."""
+    way = points[1, :2] - points[0, :2]
+    if half_turn and way[0] < 0:
+        way = -way
+    angle = rotation - torch.atan2(way[1], way[0])
+    zero, one = points.new_zeros(()), points.new_ones(())
+
+    def matrix(*rows: Sequence[Any]) -> Any:
+        return torch.stack(
+            [torch.stack([torch.as_tensor(v, dtype=points.dtype) for v in row]) for row in rows]
+        )
+
+    turn = matrix((angle.cos(), -angle.sin(), zero), (angle.sin(), angle.cos(), zero), (zero, zero, one))
+    turned = points[2:, :2] @ turn[:2, :2].T
+    low, high = turned.amin(0), turned.amax(0)
+    side, middle = high - low, (low + high) / 2
+    origin_first = matrix((1, 0, -origin[0]), (0, 1, -origin[1]), (0, 0, 1))
+    sides = torch.diag(torch.stack([side[0] * scale[0], side[1] * scale[1], one]))
+    centre = matrix((1, 0, middle[0]), (0, 1, middle[1]), (0, 0, 1))
+    whole = torch.diag(points.new_tensor([*stretch, 1])) @ turn.T @ centre @ sides @ origin_first
+    flat = torch.eye(4, dtype=points.dtype)
+    return torch.stack([torch.stack([r[0], r[1], zero, r[2]]) for r in whole[:2]] + [*flat[2:]])
+
+
 VISION: Mapping[str, Function] = {
     "crop_resize": crop_resize,
     "resize_bilinear": resize_bilinear,
     "resize_nearest": resize_nearest,
+    "rotated_crop_matrix": rotated_crop_matrix,
     "warp_affine": warp_affine,
 }
