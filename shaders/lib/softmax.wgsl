@@ -16,10 +16,10 @@ fn left_saturating(x: i32, n: u32) -> i32 {
   return select(x << n, 2147483647, x > most);
 }
 
-// weight / total in steps of 1/256; weight has no integer bits.
-fn softmax_share(weight: i32, total: Total) -> i32 {
+// weight / total in steps of 2^-fraction; weight has no integer bits.
+fn softmax_share(weight: i32, total: Total, fraction: i32) -> i32 {
   let leading = countLeadingZeros(u32(total.sum));
-  let exponent = u32(total.bits + 23) - leading;
+  let exponent = u32(total.bits + 31 - fraction) - leading;
   let share = divide_by_power(high_multiply(weight, over(total.sum << (leading - 1u))), min(exponent, 31u), true);
   return select(share, 0, exponent > 31u);
 }

@@ -78,11 +78,16 @@ def _row_kernels(
     return long_rows(call, kernel, group, shape[axis], wide)
 
 
-def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quantized:
-    """Make the facet of an op on rows of 8 bits, and of 16; calls outside its arithmetic use real numbers."""
+def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Quantized:
+    """Make the facet of an op on rows of 8 bits, and of 16; calls outside its arithmetic use real numbers.
+
+    sixteen: for rows whose sums do not have 64 bits, and for longer ones.
+    """
 
     def of(call: Call) -> IntegerRows:
-        return sixteen if sixteen is not None and call.x.dtype is DType.INT16 else eight
+        if not sixteen or call.x.dtype is not DType.INT16:
+            return eight
+        return sixteen[sixteen[0].wide(call)]
 
     def reference(call: Call, x: Array) -> Array:
         how = of(call)
@@ -100,7 +105,7 @@ def _as_integers(eight: IntegerRows, sixteen: IntegerRows | None = None) -> Quan
             call, how.functions(call), how.needed(call), tables, how.wide(call), **how.params(call)
         )
 
-    return Quantized(reference, kernel, dtypes=QUANTIZED if sixteen is not None else EIGHT_BITS)
+    return Quantized(reference, kernel, dtypes=QUANTIZED if sixteen else EIGHT_BITS)
 
 
 def _infer(call: Call) -> TensorType:
@@ -130,7 +135,7 @@ _SOFTMAX = {
     _infer_softmax,
     lambda call: _row_kernels(call, _SOFTMAX, beta=float(call["beta"])),
     dtypes=(DType.FLOAT16,),
-    quantized=_as_integers(softmax_integer.INTEGER, softmax_int16.INTEGER),
+    quantized=_as_integers(softmax_integer.INTEGER, (softmax_int16.INTEGER, softmax_int16.LONG)),
     precise=True,
     algebra=Algebra(axes=ALONG_AXIS, distribution=True),
     accuracy=Accuracy(roundings=row_length),

@@ -123,10 +123,13 @@ def sum_of_row(call: Call, below: Array) -> tuple[Array, Array]:
     return as_31_bits(total) if wide else (total, np.array(SUM_BITS))
 
 
-def _reciprocal(total: Array, bits: Array) -> tuple[Array, Array]:
-    """Return (r, exponent) with 1 / total = r / 2^31 / 2^exponent, for `total` of about 1 or more."""
+def shares(weights: Array, total: Array, bits: Array, fraction: int) -> Array:
+    """Return weights, with no integer bits, over a total of about 1 or more, in steps of 2^-fraction."""
     leading = leading_zeros(total)
-    return over(total << (leading - 1)), bits - leading
+    # Nothing is negative, so halves that go away from zero go upwards.
+    down = bits - leading + (31 - fraction)
+    found = high_multiply(weights, over(total << (leading - 1)))
+    return np.asarray((found + (np.int64(1) << (down - 1))) >> down)
 
 
 def _reference(call: Call, x: Array) -> Array:
@@ -134,11 +137,8 @@ def _reference(call: Call, x: Array) -> Array:
         return x
     weights, _ = _weights(*_scales(call))
     below = x.max(axis=call["axis"], keepdims=True).astype(np.int64) - x
-    r, exponent = _reciprocal(*sum_of_row(call, below))
-    # Nothing is negative, so halves that go away from zero go upwards.
-    down = exponent + (31 - 8)
-    shares = (high_multiply(weights[below], r) + (np.int64(1) << (down - 1))) >> down
-    return store(shares + LIMITS[call.y.dtype][0], call.y, LIMITS[call.y.dtype])
+    found = shares(weights[below], *sum_of_row(call, below), 8)
+    return store(found + LIMITS[call.y.dtype][0], call.y, LIMITS[call.y.dtype])
 
 
 @lru_cache(KEPT)
@@ -158,7 +158,7 @@ def softmax_functions(call: Call) -> dict[str, str]:
         "measure": "x",
         "relative": "top - x",
         "term": "load_table(u32(r))" if wide else f"divide_by_power(load_table(u32(r)), {SUM_BITS}u, true)",
-        "finish": f"min(softmax_share(load_table(u32(r)), {total}) + ({low}), {high})",
+        "finish": f"min(softmax_share(load_table(u32(r)), {total}, 8) + ({low}), {high})",
     }
 
 

@@ -61,6 +61,12 @@ def test_rows_in_parts(op: str, gpu: str, monkeypatch: pytest.MonkeyPatch) -> No
     check_rows(op, type, x, result_of(op, DType.INT8), 1, gpu)
 
 
+def test_softmax_of_16_bits(backend: str) -> None:
+    for length, scale in ((2**16, 1e-5), (2**16, 0.01), (70_001, 4e-4)):
+        type, x = rows(DType.INT16, length, scale, 0)
+        check_rows("softmax", type, x, Quantization((2.0**-15,), (0,)), 1, backend)
+
+
 def test_sums_beyond_53_bits(gpu: str) -> None:
     """4.2 million exponentials of 1 have a sum of 53 bits; log(2^22 + 5) is 15.25, or 244 steps of 1/16."""
     length = 2**22 + 5
