@@ -1,10 +1,12 @@
 """The effect of a Preference on each backend: python -m benchmarks.preferences MODEL.tflite
 
-run ms: median time of one run(). CPU ms: of all threads, for one run(). frames/s: of stream() over many
-frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default; medians over rounds in
-which every preference has its turn. host us/dispatch: host time of encoding and submitting a run, for which
-the device waits, divided by its dispatches, median over the runs (compiled.stats.encode_seconds and
-dispatches, before and after a run). ahead us/dispatch: the same of recording the next run (ahead_seconds).
+run ms: median time of one run(). CPU ms: of all threads, for one run(). frames/s: of stream() over frames
+for --span seconds or more: a shorter stream would measure what else the machine does. stream CPU ms: of all
+threads, for one of its frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default;
+medians over rounds in which every preference has its turn. host us/dispatch: host time of encoding and
+submitting a run, for which the device waits, divided by its dispatches, median over the runs
+(compiled.stats.encode_seconds and dispatches, before and after a run). ahead us/dispatch: the same of
+recording the next run (ahead_seconds).
 The rest is compiled.stats: upload bytes/run and read-back bytes/run are differences over the timed runs, so
 that whatever compiling or the first run uploaded would not show here; arena bytes are what intermediates take
 on the device, peak live bytes what they must take.
@@ -38,13 +40,18 @@ VARIABLES = ("LP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 @dataclass(slots=True)
 class Row:
-    """A compilation and what was measured of it: for each round a median run, CPU time, frames per second."""
+    """A compilation and what was measured of it: for each round a median run, CPU time, frames per second.
+
+    span: seconds that a stream takes at least.
+    """
 
     preference: gpunn.Preference
     compiled: gpunn.Compilation
+    span: float = 0.0
     run_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     frames: list[float] = field(default_factory=list)
+    stream_cpu_s: list[float] = field(default_factory=list)
     host_s: list[float] = field(default_factory=list)
     ahead_s: list[float] = field(default_factory=list)
     uploaded: list[int] = field(default_factory=list)
@@ -73,11 +80,13 @@ class Row:
         self.read_back.append(after.bytes_read_back - before.bytes_read_back)
 
     def time_stream(self, inputs: Sequence[Array], frames: int) -> None:
-        """Time one round of stream()."""
-        start = time.perf_counter()
-        for _ in self.compiled.stream(itertools.repeat(tuple(inputs), frames)):
+        """Time one round of stream(), of so many frames or more."""
+        count = max(frames, round(self.span / self.run_s[-1]))
+        start, cpu = time.perf_counter(), time.process_time()
+        for _ in self.compiled.stream(itertools.repeat(tuple(inputs), count)):
             pass
-        self.frames.append(frames / (time.perf_counter() - start))
+        self.frames.append(count / (time.perf_counter() - start))
+        self.stream_cpu_s.append((time.process_time() - cpu) / count)
 
     def cells(self, base: Row) -> tuple[str, ...]:
         """Return a column of the table, without its head."""
@@ -89,6 +98,7 @@ class Row:
             number(1e3 * statistics.median(self.run_s), 2),
             number(1e3 * statistics.median(self.cpu_s), 2),
             number(statistics.median(self.frames), 1),
+            number(1e3 * statistics.median(self.stream_cpu_s), 2),
             number(quotient(self.run_s, base.run_s), 2),
             number(quotient(self.frames, base.frames), 2),
             *(
@@ -108,6 +118,7 @@ FIGURES = (
     "run ms",
     "CPU ms",
     "frames/s",
+    "stream CPU ms",
     f"time / {BASE.name}",
     f"frames / {BASE.name}",
     "host us/dispatch",
@@ -123,14 +134,22 @@ FIGURES = (
 
 
 def measure(
-    model: gpunn.Model, backend: str, device: str | None, rounds: int, runs: int, frames: int
+    model: gpunn.Model,
+    backend: str,
+    device: str | None,
+    *,
+    rounds: int,
+    runs: int,
+    frames: int,
+    span: float,
 ) -> tuple[str, Grid]:
     """Measure each preference; return the device, and a column for each."""
     (sample,) = random_source(model).samples
     inputs = sample.arrays
     with ExitStack() as stack:
         rows = [
-            Row(p, stack.enter_context(model.compile(backend, p, device=device))) for p in gpunn.Preference
+            Row(p, stack.enter_context(model.compile(backend, p, device=device)), span)
+            for p in gpunn.Preference
         ]
         for row in rows:
             row.compiled(*inputs)
@@ -159,7 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backends", nargs="+", choices=("webgpu", "cpu"), default=["webgpu", "cpu"])
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument("--runs", type=int, default=10, metavar="N", help="calls of run() in a round")
-    parser.add_argument("--frames", type=int, default=20, metavar="N", help="frames of stream() in a round")
+    parser.add_argument("--frames", type=int, default=20, metavar="N", help="least frames of stream()")
+    parser.add_argument("--span", type=float, default=1.0, metavar="SECONDS", help="least time of stream()")
     parser.add_argument("--device", metavar="NAME", help="part of the adapter's name")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)
@@ -169,7 +189,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     described["threads"] = ", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in VARIABLES)
     for backend in options.backends:
         adapter = options.device if backend == "webgpu" else None
-        device, grid = measure(model, backend, adapter, options.rounds, options.runs, options.frames)
+        device, grid = measure(
+            model,
+            backend,
+            adapter,
+            rounds=options.rounds,
+            runs=options.runs,
+            frames=options.frames,
+            span=options.span,
+        )
         report(
             {**described, "backend": f"{backend}, {device}", "load after": load_text(load())},
             [grid],
