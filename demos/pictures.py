@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,8 +30,12 @@ def run(main: Callable[[], None]) -> None:
         main()
     except UnicodeDecodeError as error:
         raise SystemExit(f"a file is not UTF-8 text: {error.reason}") from None
+    except tarfile.TarError as error:
+        raise SystemExit(f"no archive of tar can be read: {str(error).splitlines()[0]}") from None
     except (gpunn.GpunnError, OSError) as error:
-        raise SystemExit(" ".join(str(error).split())) from None
+        file = error.filename if isinstance(error, OSError) and error.strerror else None
+        text = str(error) if file is None else f"{file}: {error.strerror}"
+        raise SystemExit(" ".join(text.split())) from None
 
 
 def class_names(model: gpunn.Model, file: Path | None, count: int) -> list[str]:

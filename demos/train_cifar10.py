@@ -26,13 +26,18 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-import torch
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
+from pictures import run
 from PIL import Image
 from tflite_writer import ModelWriter, write_with_labels
-from torch import Tensor, nn
-from torch.nn import functional
+
+try:
+    import torch
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+    from torch import Tensor, nn
+    from torch.nn import functional
+except ImportError as error:
+    raise SystemExit(f"the training needs {error.name}: pip install torch ai-edge-litert") from None
 
 LABELS = (
     "airplane",
@@ -317,4 +322,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -173,6 +173,8 @@ def main() -> None:
     parser.add_argument("--upload", type=int, default=200, metavar="MB", help="of a file (default 200)")
     parser.add_argument("--memory", type=int, default=4096, metavar="MB", help="of an answer (default 4096)")
     options = parser.parse_args()
+    if not 0 <= options.port < 1 << 16:
+        parser.error(f"--port is a number from 0 to 65535, got {options.port}")
     try:
         import gradio as gr
         from starlette.middleware import Middleware

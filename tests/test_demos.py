@@ -184,6 +184,24 @@ def test_errors_are_one_line(tmp_path: Path, name: str, content: str | None) -> 
     assert "given" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["finetune", "quantize_cifar10"])
+@pytest.mark.parametrize("content", [None, "no archive"])
+def test_errors_of_archives_are_one_line(tmp_path: Path, name: str, content: str | None) -> None:
+    file = tmp_path / "given"
+    if content is not None:
+        file.write_text(content)
+    done = run(f"{name}.py", "--data", file)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert ("given: No such file" if content is None else "no archive of tar can be read: ") in done.stderr
+
+
+def test_a_port_that_cannot_be_is_refused() -> None:
+    done = run("web_app.py", "--port", 99999)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("--port is a number from 0 to 65535, got 99999")
+
+
 def test_detection_refuses_a_classifier(photos: Path) -> None:
     done = run("detection.py", vision.default_model(), photos / "a.png", "--backend", "cpu")
     assert done.returncode == 1
