@@ -11,7 +11,8 @@
 // not stored.
 // Expects
 //   w, blocks of 8 vec4 columns x p.DEPTH rows (a multiple of 8, zeros behind the depth); bias [4 N4], N4 a multiple of
-//   8; p.M (rows), p.N4; p.STACK: after so many rows, a multiple of 16 or all, the next such matrix w begins;
+//   8; p.M (rows), p.N4; p.DOWN (tiles of so many rows): rows of tiles behind that are those of the next p.M rows, with
+//   the next such matrix w;
 //   Start, and start(m), where row m begins; next_start(s), where the row behind begins; Places, 4 places in rows
 //   where add_depth() begins; Step, what the rows have in common in a step;
 //   step_of(k), where this invocation loads elements from k on, a multiple of 4; factors_at(place, step), these four
@@ -46,7 +47,9 @@ struct Factors { low: vec4<T>, high: vec4<T> }
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
   let tile = tile_of(at);
-  let m = tile.row * ROWS;
+  let matrix = tile.row / p.DOWN;
+  let m = matrix * p.M + (tile.row - matrix * p.DOWN) * ROWS;
+  let end = (matrix + 1u) * p.M;
   let n = min(tile.column, p.N4 - 1u);
   let rank = at.local.x % STEP;
   let bias = load4_bias(n);
@@ -54,34 +57,34 @@ fn main(at: Invocation) {
     bias, bias, bias, bias, bias, bias, bias, bias,
     bias, bias, bias, bias, bias, bias, bias, bias,
   );
-  add_products(&sums, starts(m + rank / 2u), first_weight(m, n), rank % 2u * 4u);
-  if (tile.column < p.N4) { put_tile(m, n, &sums); }
+  add_products(&sums, starts(m + rank / 2u, end), first_weight(matrix, n), rank % 2u * 4u);
+  if (tile.column < p.N4) { put_tile(m, end, n, &sums); }
 }
 
 // Where row m and every fourth one behind it begin; past the end, the last row.
-fn starts(m: u32) -> Starts {
-  let s0 = start(min(m, p.M - 1u));
-  let s1 = fourth(s0, m);
-  let s2 = fourth(s1, m + 4u);
-  let s3 = fourth(s2, m + 8u);
+fn starts(m: u32, end: u32) -> Starts {
+  let s0 = start(min(m, end - 1u));
+  let s1 = fourth(s0, m, end);
+  let s2 = fourth(s1, m + 4u, end);
+  let s3 = fourth(s2, m + 8u, end);
   return Starts(s0, s1, s2, s3);
 }
 
 // Where the fourth row behind row m begins. Each step from row to row is cheap to compile and to compute, start() may
 // divide.
-fn fourth(at: Start, m: u32) -> Start {
-  return following(following(following(following(at, m + 1u), m + 2u), m + 3u), m + 4u);
+fn fourth(at: Start, m: u32, end: u32) -> Start {
+  return following(following(following(following(at, m + 1u, end), m + 2u, end), m + 3u, end), m + 4u, end);
 }
 
 // Where row m begins if there is one, else the row before it.
-fn following(before: Start, m: u32) -> Start {
+fn following(before: Start, m: u32, end: u32) -> Start {
   var at = before;
-  if (m < p.M) { at = next_start(before); }
+  if (m < end) { at = next_start(before); }
   return at;
 }
 
-// Where the weights for row m and column n begin.
-fn first_weight(m: u32, n: u32) -> u32 { return (m / p.STACK * p.N4 / 8u + n / 8u) * p.DEPTH * 8u + n % 8u; }
+// Where the weights of a matrix for column n begin.
+fn first_weight(matrix: u32, n: u32) -> u32 { return (matrix * p.N4 / 8u + n / 8u) * p.DEPTH * 8u + n % 8u; }
 
 fn weights_at(q: u32) -> Weights {
   return Weights(
@@ -145,12 +148,12 @@ fn add_eight(sum: vec4<T>, w: Weights, x: Factors) -> vec4<T> {
 }
 
 // Stores rows from m on, four at a time: compilers take long for each store that is written out.
-fn put_tile(m: u32, n: u32, sums: ptr<function, Sums>) {
-  for (var r = m; r < min(m + ROWS, p.M); r += 4u) {
-    put_row(r, n, (*sums)[0]);
-    put_row(r + 1u, n, (*sums)[1]);
-    put_row(r + 2u, n, (*sums)[2]);
-    put_row(r + 3u, n, (*sums)[3]);
+fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
+  for (var r = m; r < min(m + ROWS, end); r += 4u) {
+    put_row(r, end, n, (*sums)[0]);
+    put_row(r + 1u, end, n, (*sums)[1]);
+    put_row(r + 2u, end, n, (*sums)[2]);
+    put_row(r + 3u, end, n, (*sums)[3]);
     (*sums)[0] = (*sums)[4];
     (*sums)[1] = (*sums)[5];
     (*sums)[2] = (*sums)[6];
@@ -166,6 +169,6 @@ fn put_tile(m: u32, n: u32, sums: ptr<function, Sums>) {
   }
 }
 
-fn put_row(m: u32, n: u32, sum: vec4<T>) {
-  if (m < p.M) { put_channels(m, n, sum); }
+fn put_row(m: u32, end: u32, n: u32, sum: vec4<T>) {
+  if (m < end) { put_channels(m, n, sum); }
 }

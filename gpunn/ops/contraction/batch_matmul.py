@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction import gradients
-from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
+from gpunn.ops.contraction.broadcast_tile import shared_product, shared_stack, with_shared_rows
 from gpunn.ops.contraction.computed_filter import block_packed
-from gpunn.ops.contraction.filter_packing import STEP
+from gpunn.ops.contraction.filter_packing import STEP, block_extents
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.product_kernel import of_integers
@@ -41,6 +42,8 @@ from gpunn.ops.kernels.strides import broadcast_strides, merge
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
+
+_LEAST_OF_STACKS = 1 << 16  # products of numbers; fewer take less time than dispatches that pack matrices
 
 
 def _matrix(call: Call, index: int, adjoint: str) -> tuple[int, int]:
@@ -136,7 +139,42 @@ def _kernels(call: Call) -> Iterator[Candidate]:
         if _depth(call) % STEP == 0:
             ways = with_shared_rows(call, _depth(call), lambda: _shared(call, rows, columns), ways)
         yield from with_workgroup_tiles(call, matrix_product(_depth(call), reads), ways)
+        yield from _singly(call)
+    elif (stack := _stack(call)) is None:
+        yield from _singly(call)
+    else:
+        kernels = partial(_shared_stack, call, stack)
+        yield from with_shared_rows(call, stack[2], kernels, _singly(call), stack[0])
+
+
+def _singly(call: Call) -> Iterator[Candidate]:
     yield Candidate(_one_by_one(call), "one matrix of the stack for each")
+
+
+def _stack(call: Call) -> tuple[int, int, int, int] | None:
+    """Return how many computed matrices rows are multiplied with, then the rows, depth and columns of each.
+
+    None if rows of a do not lie one behind the other, if matrices serve several stacks of rows, or for
+    little work.
+    """
+    rows, depth, columns = call.y.shape[-2], _depth(call), call.y.shape[-1]
+    batch, matrices = (size_of(shape[:-2]) for shape in (call.y.shape, call.input(1).shape))
+    if call["adj_a"] or _plain(call) or call.constant[1] or call.x.size != batch * rows * depth:
+        return None
+    if matrices == 1:
+        batch, rows = 1, batch * rows
+    packed = batch * math.prod(block_extents(columns, depth))
+    worth = batch * rows * depth * columns >= _LEAST_OF_STACKS
+    possible = matrices == batch and worth and fits_i32(call.x.size, call.y.size, packed)
+    return (batch, rows, depth, columns) if possible else None
+
+
+def _shared_stack(call: Call, sizes: tuple[int, int, int, int]) -> list[Kernel]:
+    """Make the kernels that pack computed matrices, and the one of rows that subgroups share."""
+    count, _, depth, columns = sizes
+    down, across = _steps(call.input(1).shape, call["adj_b"])
+    packs, (w, _) = block_packed(call, columns, depth, (across, down), count)
+    return [*packs, shared_stack(call, sizes, Read("x", 0), w, Write())]
 
 
 def _shared(call: Call, rows: int, columns: int) -> list[Kernel]:

@@ -34,19 +34,25 @@ SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup
 # half is not needed take about as long with both (docs/tuning.md), and share a pipeline with other layers,
 # which would take longer to compile than the layer to compute. A little more: for rows behind the last.
 _GAIN = 2.1
+_GAIN_OF_STACKS = 4  # of full tiles, packing included, over one row x 4 channels: 5 or more with both
 _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
 
 
 def with_shared_rows(
-    call: Call, depth: int, kernels: Callable[[], Sequence[Kernel]], others: Iterable[Candidate]
+    call: Call,
+    depth: int,
+    kernels: Callable[[], Sequence[Kernel]],
+    others: Iterable[Candidate],
+    matrices: int = 0,
 ) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and that of shared rows: before them where it is quicker.
 
-    depth: of the filter as it is packed by blocks.
+    depth: of the filter as it is packed by blocks. matrices: how many products of a stack there are, if the
+    other ways compute these one by one; 0: one product, which others compute in register tiles.
     """
-    rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
+    rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
     deep = depth > _DEEPEST
-    first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device)
+    first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device, matrices)
     reason = f"{SHARED_ROWS} rows that a subgroup shares"
     if first:
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
@@ -61,8 +67,9 @@ def subgroup(device: DeviceProperties) -> int:
     return most if least >= STEP and most <= WORKGROUP[0] else 0
 
 
-def _pays_off(rows: int, channels: int, device: DeviceProperties) -> bool:
-    """Tell whether a product is quicker than in register tiles, which are smaller.
+def _pays_off(rows: int, channels: int, device: DeviceProperties, matrices: int = 0) -> bool:
+    """Tell whether products are quicker than in register tiles, which are smaller, or those of a stack than
+    in single rows.
 
     It was measured where the CPU does the device's work. There must be tiles for the whole device, for sums
     are not divided.
@@ -74,8 +81,9 @@ def _pays_off(rows: int, channels: int, device: DeviceProperties) -> bool:
         return ceil_div(rows, tile_rows) * tile_rows * ceil_div(channels, tile_channels) * tile_channels
 
     results = computed(SHARED_ROWS, BLOCK)
-    invocations = results // (4 * SHARED_ROWS)
-    return invocations >= device.parallel_invocations and results <= _GAIN * computed(ROWS, COLUMNS)
+    invocations = max(matrices, 1) * results // (4 * SHARED_ROWS)
+    most = _GAIN_OF_STACKS * rows * channels if matrices else _GAIN * computed(ROWS, COLUMNS)
+    return invocations >= device.parallel_invocations and results <= most
 
 
 def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None = None) -> Kernel:
@@ -149,19 +157,22 @@ def _unfolded(call: Call, window: Window, rows: int, depth: int) -> tuple[Kernel
     return unfold, replace(product, reads=(replace(x, operand=seen), *others))
 
 
-def shared_stack(call: Call, x: Scratch, w: Read, y: Scratch) -> Kernel:
-    """Compute y[k] = x[k] . w[k], where 16 divides the rows, 8 the depth, and BLOCK the channels."""
-    count, rows, depth = x.type.shape
-    channels = y.type.shape[-1]
+def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read, y: Write) -> Kernel:
+    """Compute y[k] = x[k] . w[k] for a stack of matrices.
+
+    sizes: matrices, and of each rows, depth, and channels. w: packed by blocks, one matrix behind the other.
+    """
+    count, rows, depth, channels = sizes
     name = f"{count} products of {rows} rows x depth {depth} x {channels} channels"
-    kernel = _tiles(call.device, "matmul_broadcast", (count * rows, channels, depth), name)
+    kernel = _tiles(call.device, "matmul_broadcast", (rows, channels, depth), name, count)
+    width = vec_width(depth)
     return replace(
         kernel,
-        reads=(Read("x", x, 4), w, Read("bias", None)),
-        writes=(Write(output=y, width=4),),
-        params={**kernel.params, "K": depth, "STACK": rows},
-        constants={**kernel.constants, "FOURS": 1},
-        loop_iterations=depth // STEP,
+        reads=(replace(x, width=width), w, Read("bias", None)),
+        writes=(replace(y, width=vec_width(channels)),),
+        params={**kernel.params, "K": depth},
+        constants={**kernel.constants, "FOURS": int(width == 4)},
+        loop_iterations=ceil_div(depth, STEP),
     )
 
 
@@ -188,19 +199,21 @@ def _kernel(
     )
 
 
-def _tiles(device: DeviceProperties, body: str, sizes: tuple[int, int, int], reason: str) -> Kernel:
-    """Make what all these kernels share. sizes: rows, channels, and depth."""
+def _tiles(
+    device: DeviceProperties, body: str, sizes: tuple[int, int, int], reason: str, count: int = 1
+) -> Kernel:
+    """Make what all these kernels share. sizes: rows, channels, and depth of each of `count` products."""
     rows, channels, _ = sizes
     packed, depth = block_extents(*sizes[1:])
-    size = max(subgroup(device), STEP)
-    threads, grid = tile_grid(packed // 4, ceil_div(rows, SHARED_ROWS), size, size)
+    size, down = max(subgroup(device), STEP), ceil_div(rows, SHARED_ROWS)
+    threads, grid = tile_grid(packed // 4, count * down, size, size)
     return Kernel(
         body=body,
         threads=threads,
         workgroup=(size, 1, 1),
         reads=(),
-        params={**grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4, "STACK": rows},
+        params={**grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4, "DOWN": down},
         constants={"SPLITS": 1},
-        libraries=row_library(rows, channels),
+        libraries=row_library(count * rows, channels),
         reason=f"{reason}: {SHARED_ROWS} rows x 4 channels in registers, rows shared by {size} invocations",
     )

@@ -32,35 +32,41 @@ def packed_reads(call: Call) -> tuple[list[Kernel], tuple[Read, Read]]:
 
 
 def block_packed(
-    call: Call, channels: int, depth: int, steps: tuple[int, int]
+    call: Call, channels: int, depth: int, steps: tuple[int, int], matrices: int = 1
 ) -> tuple[list[Kernel], tuple[Read, Read]]:
     """Return the reads of block_reads() for tensors that may be computed, and the kernels that pack these.
 
-    depth: divisible by STEP. steps: from an output channel of the filter to the next, and along its depth.
+    steps: from an output channel of the filter to the next, and along its depth. matrices: how many filters
+    lie one behind the other, packed as well.
     """
     filter, bias = block_reads(call)
     kernels: list[Kernel] = []
+    packed, deep = block_extents(channels, depth)
     if not call.constant[1]:
-        packed, _ = block_extents(channels, depth)
-        target = Scratch(call.input(1).with_shape((packed // BLOCK, depth, BLOCK)))
+        target = Scratch(call.input(1).with_shape((matrices * packed // BLOCK, deep, BLOCK)))
         whole, rest = divmod(channels, BLOCK)
-        across, down = steps
+        (across, down), one, to = steps, channels * depth, packed * deep
         if whole:
-            sizes, walk = (whole, depth, BLOCK), (BLOCK * across, down, across)
-            kernels.append(_copy(sizes, walk, (depth * BLOCK, BLOCK, 1), 0, 0, target))
+            walk, place = (one, BLOCK * across, down, across), (to, deep * BLOCK, BLOCK, 1)
+            kernels.append(_copy((matrices, whole, depth, BLOCK), walk, place, 0, 0, target))
         if rest:
-            x, y = whole * BLOCK * across, whole * depth * BLOCK
-            kernels.append(_copy((depth, rest), (down, across), (BLOCK, 1), x, y, target))
+            x, y = whole * BLOCK * across, whole * deep * BLOCK
+            kernels.append(_copy((matrices, depth, rest), (one, down, across), (to, BLOCK, 1), x, y, target))
+        if deep > depth:
+            behind = matrices * packed // BLOCK, (deep - depth) * BLOCK
+            kernels.append(_copy(behind, None, (deep * BLOCK, 1), 0, depth * BLOCK, target))
         filter = replace(filter, operand=target, pack=None, nbytes=0)
     if call.has(2) and not call.constant[2]:
-        padded, _ = block_extents(channels, depth)
-        bias = _packed(kernels, call, bias, (channels,), (1,), (padded,))
+        bias = _packed(kernels, call, bias, (channels,), (1,), (packed,))
     return kernels, (filter, bias)
 
 
-def _copy(sizes: Shape, x: Shape, y: Shape, x_start: int, y_start: int, target: Scratch) -> Kernel:
-    source = Read("x", 1)
-    return strided_copy(source, sizes, x, y, x_start=x_start, y_start=y_start, output=target, reason=_REASON)
+def _copy(sizes: Shape, x: Shape | None, y: Shape, x_start: int, y_start: int, target: Scratch) -> Kernel:
+    """Make the kernel that copies a part of the filter, or zeros if x is None."""
+    source, walk = (Read("x", None), (0,) * len(sizes)) if x is None else (Read("x", 1), x)
+    return strided_copy(
+        source, sizes, walk, y, x_start=x_start, y_start=y_start, output=target, reason=_REASON
+    )
 
 
 def spread_reads(call: Call, constant: Read) -> tuple[list[Kernel], Read]:

@@ -204,9 +204,10 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
         ),
         shared_stack(
             call,
-            inputs,
+            (cells, way.rows, depth, packed),
+            Read("x", inputs),
             Read("w", 1, 4, filter, dtype=DType.FLOAT32, nbytes=4 * cells * packed * depth),
-            products,
+            Write(output=products),
         ),
         Kernel(
             body="winograd_output",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import SUBGROUPS, DeviceProperties
-from gpunn.types import Array
+from gpunn.model import Model
+from gpunn.types import Array, float32
 from tests.ops.harness import check, limit_device, model_of, random, take_body
 
 # Rows and channels that fill tiles of 16 x 32 or 64, and that do not; whole blocks of 32 channels, and parts.
@@ -21,6 +23,16 @@ PRODUCTS: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("conv2d", [(2, 5, 6, 8), (40, 3, 2, 8), (40,)], {"padding": "same", "stride": (1, 2)}),
     ("batch_matmul", [(37, 8), (8, 64)], {}),
     ("batch_matmul", [(3, 7, 32), (32, 136)], {}),
+]
+# Stacks of matrices: whole tiles of 16 rows and parts, depths that 8, 4 or 1 divide, batches of several
+# dimensions, and one matrix for all rows.
+STACKS: list[tuple[list[tuple[int, ...]], dict[str, Any]]] = [
+    ([(3, 17, 60), (3, 60, 40)], {}),
+    ([(2, 2, 9, 33), (2, 2, 33, 70)], {}),
+    ([(5, 32, 16), (5, 26, 16)], {"adj_b": True}),
+    ([(2, 1, 23, 45), (2, 1, 64, 45)], {"adj_b": True}),
+    ([(3, 11, 20), (1, 100, 20)], {"adj_b": True}),
+    ([(2, 16, 40), (40, 57)], {}),
 ]
 FILTERS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 5, 8), (1, 3, 5, 4), {"size": (1, 1)}),
@@ -55,6 +67,51 @@ def test_products(
     take_body(monkeypatch, "matmul_broadcast" if pointwise else "conv_broadcast")
     terms = math.prod(shapes[1][1:]) if op == "conv2d" else shapes[1][0]
     check(op, inputs, attrs, backend="webgpu", atol=(terms + 1) ** 2 * 16 * 2.0**-24)
+
+
+@pytest.mark.parametrize(("shapes", "attrs"), STACKS, ids=str)
+def test_stacks(shapes: list[tuple[int, ...]], attrs: dict[str, Any]) -> None:
+    a, b = inputs = [random(k, *shape) for k, shape in enumerate(shapes)]
+    *copies, product = bodies("batch_matmul", inputs, attrs)
+    assert (product, {*copies}) == ("matmul_broadcast", {"strided_copy"})
+    whole, rest = divmod(b.shape[-2 if "adj_b" in attrs else -1], 32)
+    zeros = a.shape[-1] % 8 > 0
+    assert len(copies) == (whole > 0) + (rest > 0) + zeros, "whole blocks, what is left, what is behind"
+    check("batch_matmul", inputs, attrs, backend="webgpu", atol=(a.shape[-1] + 1) ** 2 * 16 * 2.0**-24)
+
+
+def test_zeros_lie_behind_the_depth_of_a_stack() -> None:
+    """What lay in the memory of packed matrices before is not in their products: here infinities."""
+    model = Model()
+    x, a, b = (
+        model.input(n, float32(*s)) for n, s in (("x", (90_000,)), ("a", (4, 32, 20)), ("b", (4, 20, 64)))
+    )
+    (infinite,) = model.add("cumsum", [x], {"axis": 0})
+    (least,) = model.add("reduce_min", [infinite], {"axes": (0,), "keep_dims": True})
+    (started,) = model.add("mul", [a, *model.add("minimum", [least, model.constant("c", np.float32([1]))])])
+    model.output(*model.add("batch_matmul", [started, b]))
+    values = [np.full(90_000, np.inf, np.float32), random(1, 4, 32, 20), random(2, 4, 20, 64)]
+    assert bodies("batch_matmul", values[1:], {})[-1] == "matmul_broadcast"
+    with model.compile("webgpu") as compiled:
+        found = compiled(*values)
+    exact = values[1].astype(np.float64) @ values[2]
+    np.testing.assert_allclose(found, exact, rtol=0, atol=21**2 * 16 * 2.0**-24)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attrs"),
+    [
+        ([(4, 32, 8), (4, 8, 32)], {}),  # little work
+        ([(8, 512, 64), (8, 64, 2)], {}),  # of 32 columns of a tile, 30 are idle
+        ([(40, 7, 32), (40, 32, 64)], {}),  # few rows
+        ([(8, 32, 64), (8, 32, 64)], {"adj_a": True}),
+        ([(1, 64, 64), (8, 64, 64)], {}),
+    ],
+)
+def test_stacks_whose_products_are_computed_one_by_one(
+    shapes: list[tuple[int, ...]], attrs: dict[str, Any]
+) -> None:
+    assert bodies("batch_matmul", [random(k, *s) for k, s in enumerate(shapes)], attrs) == ["batch_matmul"]
 
 
 @pytest.mark.parametrize(("x", "g", "attrs"), FILTERS)
