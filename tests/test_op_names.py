@@ -24,6 +24,7 @@ TABLES = (
     "gpunn/importers/nnapi/recurrent.py",
     "gpunn/importers/nnapi/listing.py",
     "gpunn/bench/peers/ncnn_",
+    "gpunn/bench/peers/onnx_",
 )
 ACTIVATIONS_OF_A_FORMAT = "the format's table of fused activations"
 A_WORD = "the English word, no op"

@@ -17,7 +17,8 @@ class Job:
 
     peer: a name of gpunn.bench.peers.PEERS. inputs, answers: .npz files of arrays in the model's layout.
     shapes: of the inputs in order, if they differ from the file's. outputs: dtype and shape of each.
-    preference: a name of gpunn.Preference. onnx: a file of the same model, only for onnxruntime. The ncnn_
+    preference: a name of gpunn.Preference. onnx: a file of the same model, only for onnxruntime;
+    channels_first: it has been written for it, so tensors of rank 4 have the axes [N, C, H, W]. The ncnn_
     fields are empty for other peers.
     """
 
@@ -31,6 +32,7 @@ class Job:
     preference: str | None = None
     device: str | None = None
     onnx: str = ""
+    channels_first: bool = False
     ncnn_param: str = ""
     ncnn_weights: str = ""
     ncnn_inputs: Sequence[str] = ()

@@ -14,7 +14,7 @@ import numpy as np
 from gpunn.bench.conditions import Conditions, load
 from gpunn.bench.group import Turns, take_turns
 from gpunn.bench.job import Job, read, save
-from gpunn.bench.peers import OTHERS, OURS, PEERS, ncnn_model
+from gpunn.bench.peers import OTHERS, OURS, PEERS, ncnn_model, onnx_rules
 from gpunn.bench.result import Benchmark, Entrant, Result, names
 from gpunn.comparison.inputs import Sample, random_source
 from gpunn.comparison.litert import LitertSide, expect_tflite
@@ -53,7 +53,8 @@ def benchmark(
     OTHERS, or "all"; if one is not installed or cannot run the model, the reason is in `failed`. batches:
     multiples of the file's own shapes. threads: numbers of threads, by default the number of cores. bases:
     what ratios are relative to, series or peers, by default ncnn-vulkan and litert if they are measured, else
-    the first entrant. onnx: a file of the same model for onnxruntime. device: part of an adapter's name.
+    the first entrant. onnx: a file of the same model for onnxruntime, by default one that is written from the
+    model. device: part of an adapter's name.
     Raises the errors of gpunn.load(), ModelError for invalid arguments, DeviceError if nothing could be
     measured.
     """
@@ -179,7 +180,7 @@ class _Bench:
         )
         if entrant.peer.startswith("ncnn"):
             return self._for_ncnn(entrant, job)
-        return self._for_onnx(job) if entrant.peer.startswith("onnx") else job
+        return self._for_onnx(model, entrant, job) if entrant.peer.startswith("onnx") else job
 
     def _for_ncnn(self, entrant: Entrant, job: Job) -> Job:
         if entrant.batch > 1:
@@ -193,10 +194,13 @@ class _Bench:
             ncnn_outputs=written.outputs,
         )
 
-    def _for_onnx(self, job: Job) -> Job:
-        if self.onnx is None:
-            raise UnsupportedError("needs an ONNX file of the same network, which was not given")
-        return replace(job, onnx=str(Path(self.onnx).resolve()))
+    def _for_onnx(self, model: Model, entrant: Entrant, job: Job) -> Job:
+        if self.onnx is not None:
+            return replace(job, onnx=str(Path(self.onnx).resolve()))
+        path = self.folder / f"model-{entrant.batch}.onnx"
+        if not path.is_file():
+            onnx_rules.write(model, path)
+        return replace(job, onnx=str(path), channels_first=True)
 
     def judge(self, jobs: Sequence[tuple[Result, Job]]) -> str:
         """Compare the answers of all that did not fail, and return with what."""

@@ -74,7 +74,7 @@ def bench(
             exists=True,
             dir_okay=False,
             show_default=False,
-            help="The same model for onnxruntime, in NHWC or NCHW.",
+            help="The same model for onnxruntime, in NHWC or NCHW; by default it is written from MODEL.",
         ),
     ] = None,
     base: Annotated[

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpunn.bench.peers.ncnn_builder import Layer, NcnnBuilder
 from gpunn.bench.peers.ncnn_layers import RULES
+from gpunn.bench.peers.rules import write_operations
 from gpunn.graph.graph import Graph
 from gpunn.types import Array
 
@@ -40,11 +41,7 @@ def write(model: Graph, folder: Path, stem: str = "model") -> NcnnModel:
     rule, attributes that ncnn's layer does not have.
     """
     builder = NcnnBuilder(model)
-    for operation in model.operations:
-        builder.origin = f"{operation.op} ({operation.origin})"
-        if operation.op not in RULES:
-            builder.refuse("this operation")
-        RULES[operation.op](builder, operation)
+    write_operations(model, builder, RULES)
     outputs = builder.finish(model)
     layers, outputs = with_splits(builder.layers, outputs)
     blobs = sum(len(layer.outputs) for layer in layers)

@@ -8,9 +8,8 @@ import numpy as np
 
 from gpunn.bench.job import Job
 from gpunn.bench.peers import Plain
+from gpunn.bench.peers.onnx_model import CHANNELS_FIRST
 from gpunn.types import Array
-
-CHANNELS_FIRST = (0, 3, 1, 2)  # the axes of NHWC in the order of NCHW
 
 
 class Onnx(Plain):
@@ -36,10 +35,11 @@ class Onnx(Plain):
         self._names = [tensor.name for tensor in self._session.get_inputs()]
         self._inputs = [tuple(tensor.shape) for tensor in self._session.get_inputs()]
         declared = [tuple(tensor.shape) for tensor in self._session.get_outputs()]
-        self._outputs = layouts("output", [shape for _, shape in job.outputs], declared)
+        self._first = job.channels_first
+        self._outputs = self._axes("output", [shape for _, shape in job.outputs], declared)
 
     def prepare(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        axes = layouts("input", [value.shape for value in inputs], self._inputs)
+        axes = self._axes("input", [value.shape for value in inputs], self._inputs)
         return [np.ascontiguousarray(v.transpose(a)) for v, a in zip(inputs, axes, strict=True)]
 
     def call(self, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -48,6 +48,14 @@ class Onnx(Plain):
 
     def restore(self, outputs: Sequence[Array]) -> Sequence[Array]:
         return [y.transpose(np.argsort(a)) for y, a in zip(outputs, self._outputs, strict=True)]
+
+    def _axes(
+        self, what: str, shapes: Sequence[Sequence[int]], declared: Sequence[Sequence[int | str | None]]
+    ) -> list[tuple[int, ...]]:
+        """Return for each of the model's shapes the order of its axes in the file."""
+        if not self._first:
+            return layouts(what, shapes, declared)
+        return [CHANNELS_FIRST if len(s) == 4 else tuple(range(len(s))) for s in shapes]
 
 
 def layouts(
