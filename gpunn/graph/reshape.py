@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.errors import ModelError
+from gpunn.errors import GpunnError, ModelError
 from gpunn.graph.complete import complete
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand
@@ -82,7 +82,13 @@ def as_numbers(name: str, value: Any) -> Array:
     """Return the value of an input as an array of any shape and dtype. Raises ModelError if it is none."""
     try:
         return np.asarray(value)
-    except (TypeError, ValueError) as error:
+    except GpunnError:
+        raise  # of a tensor on a device that is lost
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # a RuntimeError: a tensor of PyTorch with gradient
         raise ModelError(f"input {name!r} cannot be made an array: {error}") from None
 
 

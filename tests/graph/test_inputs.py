@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import gpunn
-from gpunn.errors import ModelError
+from gpunn.errors import DeviceError, ModelError
 from gpunn.graph.operation import Lifetime, Operand
 from gpunn.graph.reshape import as_input
 from gpunn.model import Model
@@ -89,6 +89,19 @@ def test_what_is_no_array_is_refused() -> None:
     operand = Operand("x", TensorType(DType.FLOAT32, (2, 2)), Lifetime.INPUT)
     with pytest.raises(ModelError, match="input 'x' cannot be made an array: "):
         as_input(operand, [[1, 2], [3]])
+
+
+@pytest.mark.parametrize("error", [RuntimeError, DeviceError])
+def test_arrays_of_others_may_refuse_to_become_one(error: type[RuntimeError]) -> None:
+    """As tensors of PyTorch do that record gradients; an error of gpunn's stays what it is."""
+
+    class Other:
+        def __array__(self, dtype: object = None, copy: object = None) -> Array:
+            raise error("it records gradients")
+
+    operand = Operand("x", TensorType(DType.FLOAT32, (2, 2)), Lifetime.INPUT)
+    with pytest.raises(DeviceError if error is DeviceError else ModelError, match="it records gradients"):
+        as_input(operand, Other())
 
 
 def test_pictures_reach_a_classifier_by_preprocess() -> None:
