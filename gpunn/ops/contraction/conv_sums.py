@@ -74,7 +74,7 @@ def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -
         depth = padded.shape[3]
         sums(padded if depth == channels else np.repeat(padded, channels // depth, axis=3), window, out)
 
-    return WindowSums(window, shape, terms, channels, of_rows)
+    return WindowSums(window, shape, terms, channels * (1 + math.prod(window.stride)), of_rows)
 
 
 def real(sums: Sums, window: Window, x: Array, channels: int, bias: Array | None) -> Array:
