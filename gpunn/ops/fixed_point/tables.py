@@ -30,12 +30,14 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
+from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Quantized
 from gpunn.pointwise import Pointwise, Repeat
 from gpunn.types import Array, DType, TensorType
 
 Bounds = tuple[int, int]
 _ROOT_BITS = 20  # of the fraction of inverse roots
+BLOCK = 1 << 14  # pairs that are looked up at a time
 KEPT = 32  # tables of each op that have lately been made
 
 
@@ -157,12 +159,28 @@ def by_pairs(reference: Callable[..., Array]) -> Callable[[Call], Callable[..., 
                 return reference(call, a, b)
             if table is None:
                 table = pair_table(call, reference)
-            pairs = a.view(np.uint8).astype(np.uint16) << 8
-            return table.take(pairs | b.view(np.uint8))
+            if a.shape != b.shape or a.size <= BLOCK:
+                pairs = a.view(np.uint8).astype(np.uint16) << 8
+                return table.take(pairs | b.view(np.uint8))
+            result = empty(call.y.shape, table.dtype)
+            first, second = (v.reshape(-1).view(np.uint8) for v in (a, b))
+            _read_pairs(first, second, result.reshape(-1), table)
+            return result
 
         return compute
 
     return prepare
+
+
+def _read_pairs(a: Array, b: Array, result: Array, table: Array) -> None:
+    """Look pairs of bytes up in a pair_table(), block by block, which stay in the CPU's cache."""
+    for start in range(0, len(a), BLOCK):
+        part = slice(start, start + BLOCK)
+        pairs = scratch("pairs", a[part].shape, np.dtype(np.uint16))
+        np.copyto(pairs, a[part])
+        pairs <<= 8
+        pairs |= b[part]
+        table.take(pairs, out=result[part], mode="wrap")  # in place, as none is beyond the table
 
 
 def last_entry(dtype: DType) -> int:

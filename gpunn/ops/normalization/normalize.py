@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -89,11 +90,11 @@ def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Q
             return eight
         return sixteen[sixteen[0].wide(call)]
 
-    def reference(call: Call, x: Array) -> Array:
+    def prepare(call: Call) -> Callable[[Array], Array]:
         how = of(call)
         if how.why_not(call):
-            return through_reals(call, next(o.reference for o in OPS if o.name == call.op), x)
-        return how.reference(call, x)
+            return partial(through_reals, call, next(o.reference for o in OPS if o.name == call.op))
+        return partial(how.reference, call)
 
     def kernel(call: Call) -> Sequence[Kernel]:
         how = of(call)
@@ -105,7 +106,7 @@ def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Q
             call, how.functions(call), how.needed(call), tables, how.wide(call), **how.params(call)
         )
 
-    return Quantized(reference, kernel, dtypes=QUANTIZED if sixteen else EIGHT_BITS)
+    return Quantized.prepared(prepare, kernel, dtypes=QUANTIZED if sixteen else EIGHT_BITS)
 
 
 def _infer(call: Call) -> TensorType:

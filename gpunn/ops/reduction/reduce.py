@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -207,8 +208,8 @@ def _as_integers(line: Reduction) -> Quantized:
     """Make the facet of an op with integer arithmetic; other calls go through real numbers."""
     integer = INTEGER[line.name]
 
-    def reference(call: Call, x: Array) -> Array:
-        return through_reals(call, line.meaning, x) if integer.why_not(call) else integer.reference(call, x)
+    def prepare(call: Call) -> Callable[[Array], Array]:
+        return partial(through_reals, call, line.meaning) if integer.why_not(call) else integer.prepare(call)
 
     def kernel(call: Call) -> Kernels:
         reason = integer.why_not(call)
@@ -217,7 +218,7 @@ def _as_integers(line: Reduction) -> Quantized:
         lanes, _, _ = spaces(call)
         return reduction(call, integer.folding(call, lanes))
 
-    return Quantized(reference, kernel, dtypes=QUANTIZED)
+    return Quantized.prepared(prepare, kernel, dtypes=QUANTIZED)
 
 
 def _as_stored(line: Reduction) -> Quantized:

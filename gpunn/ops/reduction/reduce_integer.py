@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from gpunn.ops.fixed_point.affine import (
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
+EXACT = 2**24  # up to which float32 has all integers
 _FAR = 2.0**30  # zero points beyond it would not fit 32 bits
 _MOST = 2**31 - 1  # of a product's magnitude
 _LONG = 62  # bits of a sum of any number of terms
@@ -63,12 +65,13 @@ class Folding:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An op's integer arithmetic: reference, kernel, and why these do not serve a call (empty: they do).
+    """An op's integer arithmetic: its reference for many runs of a call, kernel, and why these do not serve a
+    call (empty: they do).
 
     The kernel depends on how many lanes its vectors have.
     """
 
-    reference: Callable[[Call, Array], Array]
+    prepare: Callable[[Call], Callable[[Array], Array]]
     folding: Callable[[Call, int], Folding]
     why_not: Callable[[Call], str]
 
@@ -83,9 +86,12 @@ def _count(call: Call) -> int:
     return size_of(tuple(call.x.shape[axis] for axis in reduced_axes(call)))
 
 
-def _total(call: Call, x: Array) -> Array:
-    """Add up stored values."""
-    return np.asarray(np.sum(x, axis=reduced_axes(call), keepdims=call["keep_dims"], dtype=np.int64))
+def _total(call: Call) -> Callable[[Array], Array]:
+    """Return what adds up stored values, to int64."""
+    axes, keep = reduced_axes(call), call["keep_dims"]
+    if _count(call) * max(map(abs, LIMITS[call.x.dtype])) > EXACT:
+        return lambda x: np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64))
+    return lambda x: np.asarray(x.astype(np.float32).sum(axes, keepdims=keep).astype(np.int64))
 
 
 def _fitting(call: Call) -> int:
@@ -160,14 +166,17 @@ def _image_mean_rescaling(call: Call, shifted: float) -> _MeanRescaling:
     return _MeanRescaling(m, shift, 0, to_zero - int(nearest), channels - channels % 16)
 
 
-def _mean(call: Call, x: Array) -> Array:
+def _mean(call: Call) -> Callable[[Array], Array]:
     if _count(call) > _fitting(call):
-        return _long_mean(call, x)
-    how, total = _mean_rescaling(call), _total(call, x)
-    away = np.arange(total.shape[-1]) >= how.upwards if how.upwards else True
-    return store(
-        rescale(total - how.before, how.m, how.shift, away) + how.after, call.y, LIMITS[call.y.dtype]
-    )
+        return partial(_long_mean, call)
+    how, total, y = _mean_rescaling(call), _total(call), call.y
+    away = np.arange(y.shape[-1]) >= how.upwards if how.upwards else True
+
+    def mean(x: Array) -> Array:
+        rescaled = rescale(total(x) - how.before, how.m, how.shift, away)
+        return store(rescaled + how.after, y, LIMITS[y.dtype])
+
+    return mean
 
 
 def _long_factor(call: Call) -> tuple[int, tuple[int, int], int]:
@@ -184,7 +193,7 @@ def _long_factor(call: Call) -> tuple[int, tuple[int, int], int]:
 
 def _long_mean(call: Call, x: Array) -> Array:
     fraction, factor, before = _long_factor(call)
-    total = (_total(call, x) - before) << fraction
+    total = (_total(call)(x) - before) << fraction
     mean = np.sign(total) * (np.abs(total) // _count(call))
     return store(rescale(mean, *factor) + scale_of(call, call.y)[1], call.y, LIMITS[call.y.dtype])
 
@@ -245,7 +254,7 @@ def _stored_sum(call: Call, total: Array) -> Array:
 
 
 def _sum(call: Call, x: Array) -> Array:
-    return _stored_sum(call, _total(call, x))
+    return _stored_sum(call, _total(call)(x))
 
 
 def sum_thresholds(call: Call, bits: int = 32) -> Array:
@@ -325,6 +334,6 @@ def _product_folding(call: Call, _: int) -> Folding:
 
 INTEGER: Mapping[str, Integer] = {
     "mean": Integer(_mean, _mean_folding, lambda call: "" if call.x.size else "the mean of no elements"),
-    "reduce_prod": Integer(_product, _product_folding, _why_no_product),
-    "reduce_sum": Integer(_sum, _sum_folding, lambda call: ""),
+    "reduce_prod": Integer(lambda call: partial(_product, call), _product_folding, _why_no_product),
+    "reduce_sum": Integer(lambda call: partial(_sum, call), _sum_folding, lambda call: ""),
 }

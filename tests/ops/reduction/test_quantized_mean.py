@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import DType, TensorType
 from tests.ops.integer_checks import check_integer, computed, litert_integer
 from tests.ops.quantized import SEEDS, Draw, both, every_width, near, quantized, reals
@@ -69,3 +70,13 @@ def test_the_mean_of_no_elements_goes_through_reals(backend: str) -> None:
     values = np.zeros((2, 0), np.uint8)
     (got,) = check_integer("mean", [values], [x], {"axes": (1,)}, backend=backend, host="no elements")
     assert got.tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8])
+@pytest.mark.parametrize("rows", [1000, 1100])  # sums just below 2^24, and beyond it
+def test_means_of_extremes(dtype: DType, rows: int) -> None:
+    low, high = LIMITS[dtype]
+    x = quantized(dtype, (1, rows, 65 if dtype is DType.UINT8 else 130, 3), 0.1)
+    for value in (low, high):
+        values = np.full(x.shape, value, dtype.numpy)
+        assert (computed("mean", [values], [x], {"axes": (1, 2), "keep_dims": True}) == value).all()
