@@ -26,7 +26,7 @@ fn next_start(c: Start) -> Start { return next_corner(c); }
 
 fn step_of(c: u32) -> Step { return c; }
 
-fn factors_at(pixel: u32, c: Step) -> vec4<T> {
+fn factors_at(pixel: u32, c: Step) -> vec4<f32> {
   let inside = pixel != OUTSIDE;
-  return select(vec4<T>(), load4_x(select(0u, (pixel * p.C + c) / 4u, inside)), inside);
+  return select(vec4<f32>(), factors_of(load4_x(select(0u, (pixel * p.C + c) / 4u, inside))), inside);
 }

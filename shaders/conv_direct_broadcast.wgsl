@@ -20,9 +20,9 @@ fn next_start(c: Start) -> Start { return next_corner(c); }
 
 fn step_of(k: u32) -> Step { return Step(element(k), element(k + 1u), element(k + 2u), element(k + 3u)); }
 
-fn factors_at(c: Corner, step: Step) -> vec4<T> {
+fn factors_at(c: Corner, step: Step) -> vec4<f32> {
   let i = window_at(c);
-  return vec4<T>(
+  return vec4<f32>(
     factor_at(c, i, step[0]),
     factor_at(c, i, step[1]),
     factor_at(c, i, step[2]),
@@ -31,7 +31,7 @@ fn factors_at(c: Corner, step: Step) -> vec4<T> {
 }
 
 // The element of a window whose corner is at i, or 0 outside of the image.
-fn factor_at(c: Corner, i: u32, at: Element) -> T {
+fn factor_at(c: Corner, i: u32, at: Element) -> f32 {
   let inside = is_inside(c, at);
-  return select(T(), load_x(select(0u, i + at.distance, inside)), inside);
+  return select(f32(), factor_of(load_x(select(0u, i + at.distance, inside))), inside);
 }

@@ -42,16 +42,17 @@ fn compute(i: u32) {
   for (var k = 0u; k < p.TAPS; k += TAPS_AT_ONCE) { push_taps(&taps, k, n); }
   var sums = Sums();
   let first = begin(0u, n);
+  let by = ending(n);
   var line = Line(image, oy * p.SH - p.PT, ox * p.SW - p.PL, n / p.MULTIPLIER);
   for (var j = 0u; j < rows + LIVE - 1u; j++) {
     begin_row(&sums, first);
     add_lines(&sums, &taps, line);
     line.row += LINES * p.DH;
-    if (j + 1u >= LIVE) { put_row(&sums, image * p.OH + oy + (j + 1u - LIVE) * p.APART.x, ox, n); }
+    if (j + 1u >= LIVE) { put_row(&sums, image * p.OH + oy + (j + 1u - LIVE) * p.APART.x, ox, n, by); }
   }
 }
 
 // Stores the sum of a pixel of the result if there is such a pixel.
-fn put_pixel(row: u32, column: u32, n: u32, sum: Sum) {
-  if (column < p.OW) { put((row * p.OW + column) * p.N + n, n, sum); }
+fn put_pixel(row: u32, column: u32, n: u32, sum: Sum, by: Ending) {
+  if (column < p.OW) { put_by((row * p.OW + column) * p.N + n, sum, by); }
 }

@@ -18,9 +18,11 @@ fn next_start(row: Start) -> Start { return row + p.K; }
 
 fn step_of(k: u32) -> Step { return k; }
 
-fn factors_at(row: u32, k: Step) -> vec4<T> {
-  if (FOURS == 1u) { return select(vec4<T>(), load4_x((row + min(k, p.K - 4u)) / 4u), k < p.K); }
-  return vec4<T>(factor_at(row, k), factor_at(row, k + 1u), factor_at(row, k + 2u), factor_at(row, k + 3u));
+fn factors_at(row: u32, k: Step) -> vec4<f32> {
+  if (FOURS == 1u) { return select(vec4<f32>(), factors_of(load4_x((row + min(k, p.K - 4u)) / 4u)), k < p.K); }
+  return vec4<f32>(factor_at(row, k), factor_at(row, k + 1u), factor_at(row, k + 2u), factor_at(row, k + 3u));
 }
 
-fn factor_at(row: u32, k: u32) -> T { return select(T(), load_x(row + min(k, p.K - 1u)), k < p.K); }
+fn factor_at(row: u32, k: u32) -> f32 {
+  return select(f32(), factor_of(load_x(row + min(k, p.K - 1u))), k < p.K);
+}

@@ -27,3 +27,18 @@ fn rescale(x: i32, m: i32, shift: i32, away: bool) -> i32 {
   let right = u32(max(-shift, 0));
   return divide_by_power(high_multiply(x << left, m), right, away);
 }
+
+// rescale(x, m, shift, away == 1) for shifts from -31 to -1, in half the steps: both roundings are one floor, that of
+// (x * m + 2^30 + 2^(30 - shift)) / 2^(31 - shift), where 2^31 less is added if x is negative and away is 1.
+fn rescale_down(x: i32, m: i32, shift: i32, away: i32) -> i32 {
+  let x0 = u32(x & 0xffff);
+  let x1 = x >> 16u;
+  let m0 = m & 0xffff;
+  let m1 = m >> 16u;
+  let right = u32(-shift);
+  // As in high_multiply(). 2^30 and -2^31 are added to the middle, and 2^(30 - shift) to the word that it is in.
+  let cross = x1 * m0 + i32((x0 * u32(m0)) >> 16u) + 0x4000 - ((x >> 31u) & (away << 15u));
+  let middle = x0 * u32(m1) + u32(cross & 0xffff) + ((0x10000u >> right) & 0x8000u);
+  let high = x1 * m1 + (cross >> 16u) + i32(middle >> 16u) + i32((1u << right) >> 2u);
+  return high >> (right - 1u);
+}

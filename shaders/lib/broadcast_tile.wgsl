@@ -15,34 +15,37 @@
 //   the next such matrix w;
 //   Start, and start(m), where row m begins; next_start(s), where the row behind begins; Places, 4 places in rows
 //   where add_depth() begins; Step, what the rows have in common in a step;
-//   step_of(k), where this invocation loads elements from k on, a multiple of 4; factors_at(place, step), these four
-//   elements, with 0 behind the depth;
+//   step_of(k), where this invocation loads elements from k on, a multiple of 4; factors_at(place, step), the factors
+//   of these four elements, with 0 behind the depth;
 //   add_products(sums, starts, q, first), which calls add_depth(); q: where the weights of the columns begin; first:
 //   the first of the elements of a step that this invocation loads;
+//   of lib/broadcast_reals.wgsl or lib/broadcast_integers.wgsl: Total, the type of sums; begin(n), which has the bias;
+//   factor_of(x), factors_of(x), the factors of one element and of four; add_eight(sum, w, x), which adds the products
+//   with the factors of a row; stored(sum, by), what is stored of a sum, with by = ending(n);
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl.
 
 const ROWS: u32 = 16u;
 const STEP: u32 = 8u;
 
 // All its indices are constants, so compilers can keep it in registers.
-alias Sums = array<vec4<T>, ROWS>;
+alias Sums = array<Total, ROWS>;
 
 // Where the rows begin of which an invocation loads elements: one of each four.
 alias Starts = array<Start, 4>;
 
 struct Weights {
-  w0: vec4<T>,
-  w1: vec4<T>,
-  w2: vec4<T>,
-  w3: vec4<T>,
-  w4: vec4<T>,
-  w5: vec4<T>,
-  w6: vec4<T>,
-  w7: vec4<T>,
+  w0: vec4<f32>,
+  w1: vec4<f32>,
+  w2: vec4<f32>,
+  w3: vec4<f32>,
+  w4: vec4<f32>,
+  w5: vec4<f32>,
+  w6: vec4<f32>,
+  w7: vec4<f32>,
 }
 
 // The elements of a row in a step.
-struct Factors { low: vec4<T>, high: vec4<T> }
+struct Factors { low: vec4<f32>, high: vec4<f32> }
 
 @compute @workgroup_size(WX, WY, WZ)
 fn main(at: Invocation) {
@@ -52,10 +55,10 @@ fn main(at: Invocation) {
   let end = (matrix + 1u) * p.M;
   let n = min(tile.column, p.N4 - 1u);
   let rank = at.local.x % STEP;
-  let bias = load4_bias(n);
+  let first = begin(n);
   var sums = Sums(
-    bias, bias, bias, bias, bias, bias, bias, bias,
-    bias, bias, bias, bias, bias, bias, bias, bias,
+    first, first, first, first, first, first, first, first,
+    first, first, first, first, first, first, first, first,
   );
   add_products(&sums, starts(m + rank / 2u, end), first_weight(matrix, n), rank % 2u * 4u);
   if (tile.column < p.N4) { put_tile(m, end, n, &sums); }
@@ -129,13 +132,13 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, firs
 }
 
 // The factors of the first, second, third and fourth of four rows; x: those that this invocation has loaded.
-fn first_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u)); }
-fn second_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u)); }
-fn third_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 4u), subgroupBroadcast(x, 5u)); }
-fn fourth_of(x: vec4<T>) -> Factors { return Factors(subgroupBroadcast(x, 6u), subgroupBroadcast(x, 7u)); }
+fn first_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u)); }
+fn second_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u)); }
+fn third_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 4u), subgroupBroadcast(x, 5u)); }
+fn fourth_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 6u), subgroupBroadcast(x, 7u)); }
 
-// Adds the products with the factors of a row.
-fn add_eight(sum: vec4<T>, w: Weights, x: Factors) -> vec4<T> {
+// A sum with the products with the factors of a row.
+fn plus_eight(sum: vec4<f32>, w: Weights, x: Factors) -> vec4<f32> {
   return sum
     + w.w0 * x.low.x
     + w.w1 * x.low.y
@@ -149,11 +152,12 @@ fn add_eight(sum: vec4<T>, w: Weights, x: Factors) -> vec4<T> {
 
 // Stores rows from m on, four at a time: compilers take long for each store that is written out.
 fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
+  let by = ending(n);
   for (var r = m; r < min(m + ROWS, end); r += 4u) {
-    put_row(r, end, n, (*sums)[0]);
-    put_row(r + 1u, end, n, (*sums)[1]);
-    put_row(r + 2u, end, n, (*sums)[2]);
-    put_row(r + 3u, end, n, (*sums)[3]);
+    put_row(r, end, n, stored((*sums)[0], by));
+    put_row(r + 1u, end, n, stored((*sums)[1], by));
+    put_row(r + 2u, end, n, stored((*sums)[2], by));
+    put_row(r + 3u, end, n, stored((*sums)[3], by));
     (*sums)[0] = (*sums)[4];
     (*sums)[1] = (*sums)[5];
     (*sums)[2] = (*sums)[6];
@@ -169,6 +173,6 @@ fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
   }
 }
 
-fn put_row(m: u32, end: u32, n: u32, sum: vec4<T>) {
-  if (m < end) { put_channels(m, n, sum); }
+fn put_row(m: u32, end: u32, n: u32, v: vec4<T>) {
+  if (m < end) { put_channels(m, n, v); }
 }

@@ -10,5 +10,12 @@ fn weigh(w: V) -> V { return w; }
 // Sums with one more product.
 fn add(sum: Sum, x: V, w: V) -> Sum { return sum + x * w; }
 
+// What sums of output channels n are stored by, once for many.
+alias Ending = u32;
+
+fn ending(n: u32) -> Ending { return n; }
+
+fn put_by(i: u32, sum: Sum, by: Ending) { storev_y(i, applyv(sum)); }
+
 // Stores the sums of output channels n as element i.
-fn put(i: u32, n: u32, sum: Sum) { storev_y(i, applyv(sum)); }
+fn put(i: u32, n: u32, sum: Sum) { put_by(i, sum, ending(n)); }

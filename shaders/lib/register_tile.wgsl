@@ -9,7 +9,7 @@
 //   STEP, the rows of w in a step; factor_at(place, first, c), what step c of the depth multiplies with the weights
 //   (first: see Depth); multiply_add(row, weights, factor), a row with one more product;
 //   add_products(sums, m, n, split), which calls add_depth() for rows from m on;
-//   requantize(n, sum) of lib/real_sums.wgsl or lib/requantize.wgsl; put_channels() of lib/rows.wgsl or
+//   ending(n) and rescaled(sum, by) of lib/real_sums.wgsl or lib/requantize.wgsl; put_channels() of lib/rows.wgsl or
 //   lib/rows_of_fours.wgsl; p.M (rows), p.N4 (vec4 columns of w and the bias, an even number).
 
 // All its indices are constants, so compilers can keep it in registers.
@@ -73,9 +73,11 @@ fn put_tile(local: vec3<u32>, m: u32, n: u32, sums: ptr<function, Sums>) {
   );
   join_tile(local, &tile);
   if (split_of(local) > 0u) { return; }
+  let left = ending(n);
+  let right = ending(n + 1u);
   for (var r = m; r < min(m + 8u, p.M); r += 2u) {
-    put_row(r, n, tile[0]);
-    put_row(r + 1u, n, tile[1]);
+    put_row(r, n, Columns(rescaled(tile[0].left, left), rescaled(tile[0].right, right)));
+    put_row(r + 1u, n, Columns(rescaled(tile[1].left, left), rescaled(tile[1].right, right)));
     tile[0] = tile[2];
     tile[1] = tile[3];
     tile[2] = tile[4];
@@ -104,8 +106,8 @@ fn join_tile(local: vec3<u32>, tile: ptr<function, array<Columns, 8>>) {
   }
 }
 
-fn put_row(m: u32, n: u32, sums: Columns) {
+fn put_row(m: u32, n: u32, row: Columns) {
   if (m >= p.M) { return; }
-  put_channels(m, n, requantize(n, sums.left));
-  put_channels(m, n + 1u, requantize(n + 1u, sums.right));
+  put_channels(m, n, row.left);
+  put_channels(m, n + 1u, row.right);
 }

@@ -44,15 +44,17 @@ def with_shared_rows(
     kernels: Callable[[], Sequence[Kernel]],
     others: Iterable[Candidate],
     matrices: int = 0,
+    gain: float = _GAIN,
 ) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and that of shared rows: before them where it is quicker.
 
     depth: of the filter as it is packed by blocks. matrices: how many products of a stack there are, if the
-    other ways compute these one by one; 0: one product, which others compute in register tiles.
+    other ways compute these one by one; 0: one product, which others compute in register tiles. gain: of full
+    tiles over full register tiles.
     """
     rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
     deep = depth > _DEEPEST
-    first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device, matrices)
+    first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device, matrices, gain)
     reason = f"{SHARED_ROWS} rows that a subgroup shares"
     if first:
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
@@ -67,7 +69,9 @@ def subgroup(device: DeviceProperties) -> int:
     return most if least >= STEP and most <= WORKGROUP[0] else 0
 
 
-def _pays_off(rows: int, channels: int, device: DeviceProperties, matrices: int = 0) -> bool:
+def _pays_off(
+    rows: int, channels: int, device: DeviceProperties, matrices: int = 0, gain: float = _GAIN
+) -> bool:
     """Tell whether products are quicker than in register tiles, which are smaller, or those of a stack than
     in single rows.
 
@@ -82,8 +86,18 @@ def _pays_off(rows: int, channels: int, device: DeviceProperties, matrices: int 
 
     results = computed(SHARED_ROWS, BLOCK)
     invocations = max(matrices, 1) * results // (4 * SHARED_ROWS)
-    most = _GAIN_OF_STACKS * rows * channels if matrices else _GAIN * computed(ROWS, COLUMNS)
+    most = _GAIN_OF_STACKS * rows * channels if matrices else gain * computed(ROWS, COLUMNS)
     return invocations >= device.parallel_invocations and results <= most
+
+
+def shared_rows(call: Call, window: Window, depth: int, reads: Reads | None = None) -> Kernel:
+    """Compute a convolution with one group over `depth` input channels, or a product if it is pointwise.
+
+    reads: as of shared_product().
+    """
+    if not window.pointwise:
+        return shared_window(call, window, reads)
+    return shared_product(call, math.prod(call.y.shape[:-1]), depth, call.y.shape[-1], reads)
 
 
 def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None = None) -> Kernel:
@@ -214,6 +228,6 @@ def _tiles(
         reads=(),
         params={**grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4, "DOWN": down},
         constants={"SPLITS": 1},
-        libraries=row_library(count * rows, channels),
+        libraries=("broadcast_reals", *row_library(count * rows, channels)),
         reason=f"{reason}: {SHARED_ROWS} rows x 4 channels in registers, rows shared by {size} invocations",
     )

@@ -15,13 +15,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import depthwise_kernel, gradients
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.broadcast_tile import (
-    Reads,
-    shared_product,
-    shared_window,
-    with_shared_rows,
-    with_unfolded,
-)
+from gpunn.ops.contraction.broadcast_tile import shared_rows, with_shared_rows, with_unfolded
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.conv_sums import real, rows_of, sums_by_channel, sums_of
 from gpunn.ops.contraction.conv_tile import tile_kernel
@@ -81,7 +75,9 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         reason = "the filter is not a constant"
     else:
         depth = form.depth * math.prod(form.window.size)
-        direct = with_shared_rows(call, depth, lambda: [_shared(call, form)], _of_constants(call, form))
+        direct = with_shared_rows(
+            call, depth, lambda: [shared_rows(call, form.window, form.depth)], _of_constants(call, form)
+        )
         whole = form.window.pointwise and form.depth % 4 == 0
         tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
         others = with_winograd(call, form.window, with_unfolded(call, form.window, direct))
@@ -101,18 +97,11 @@ def _of_constants(call: Call, form: Form) -> Iterator[Candidate]:
     yield Candidate([kernel], "tiles of pixels and channels")
 
 
-def _shared(call: Call, form: Form, reads: Reads | None = None) -> Kernel:
-    """Make the kernel of rows that subgroups share. reads: filter and bias, if these are not constants."""
-    if form.window.pointwise:
-        return shared_product(call, math.prod(call.y.shape[:3]), form.depth, call.y.shape[3], reads)
-    return shared_window(call, form.window, reads)
-
-
 def _shared_computed(call: Call, form: Form) -> list[Kernel]:
     """Make the kernels that pack a computed filter, and the one of rows that subgroups share."""
     depth = form.depth * math.prod(form.window.size)
     packs, reads = block_packed(call, call.y.shape[3], depth, (depth, 1))
-    return [*packs, _shared(call, form, reads)]
+    return [*packs, shared_rows(call, form.window, form.depth, reads)]
 
 
 def _of_computed_filter(call: Call, form: Form) -> Iterator[Candidate]:

@@ -174,7 +174,7 @@ def _sum(strip: Strip, sum: str, column: int, row: int) -> str:
 
 def _put(strip: Strip) -> Iterator[str]:
     """Write put_row(), which stores the oldest row."""
-    yield "fn put_row(sums: ptr<function, Sums>, row: u32, column: u32, n: u32) {"
+    yield "fn put_row(sums: ptr<function, Sums>, row: u32, column: u32, n: u32, by: Ending) {"
     for column in range(strip.columns):
-        yield f"put_pixel(row, column + {column}u * p.APART.y, n, (*sums)[{column}]);"
+        yield f"put_pixel(row, column + {column}u * p.APART.y, n, (*sums)[{column}], by);"
     yield "}"

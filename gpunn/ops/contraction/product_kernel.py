@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,16 +29,18 @@ from gpunn.kernel import (
     vec_width,
 )
 from gpunn.ops.call import Call
+from gpunn.ops.contraction.broadcast_tile import with_shared_rows
+from gpunn.ops.contraction.filter_packing import STEP
 from gpunn.ops.contraction.integer_product import MIXED
 from gpunn.ops.contraction.prepared import constants_only
 from gpunn.ops.contraction.product_rescaling import (
     AS_SUMMED,
-    FINISH,
     Rescaling,
     Rounding,
     Steps,
     rescaling,
 )
+from gpunn.ops.contraction.shared_integers import GAIN, shared_integers
 from gpunn.ops.contraction.wide_sums import keep_words, most_iterations, reach, widen
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
@@ -113,13 +116,25 @@ def product_kernels(call: Call, form: Form, rounding: Rounding) -> Iterator[Cand
     reason = "one value at a time: the filter is not a constant, or its groups are uneven"
     if constants_only(call) and form.axis == 0 and even:
         if call.x.dtype in MIXED:
-            yield Candidate([_by_words(call, form, how)], "words of 4 input channels")
+            words = Candidate([_by_words(call, form, how)], "words of 4 input channels")
+            yield from _of_bytes(call, form, how, terms, words)
             reason = "one value at a time"
         elif call.input(1).dtype in MIXED and 255 * reach(call.input(1), how.zero_w) * terms < 2**31:
             yield Candidate(_by_planes(call, form, how, terms), "upper and lower bytes")
             reason = "one value at a time"
     kernels = of_integers(call, one_by_one(call, form, reason), terms, how, form.boxes(call))
     yield Candidate(kernels, reason, fallback=True)
+
+
+def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candidate) -> Iterator[Candidate]:
+    """Yield ways for tensors of 8 bits: `words`, and rows that a subgroup shares where they are offered."""
+    if form.groups > 1:
+        yield words
+        return
+    shared = partial(shared_integers, call, form.window, form.depth, how)
+    # Windows over few channels have a pipeline of their own, which takes long to compile.
+    gain = GAIN if form.window.pointwise or form.depth % STEP == 0 else 0
+    yield from with_shared_rows(call, terms, lambda: [shared()], (words,), gain=gain)
 
 
 def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
@@ -149,7 +164,10 @@ def _by_words(call: Call, form: Form, how: Rescaling) -> Kernel:
             "PAD": (how.zero_x & 255) * 0x01010101,
         },
         constants={"ALIGNED": int(form.depth % 4 == 0), "CENTRED": int(zero_w == 0), "SPLITS": grid.splits},
-        functions={"products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]), "finish": FINISH},
+        functions={
+            "products": DOT_PRODUCTS.get(call.x.dtype, DOT_PRODUCTS[DType.INT8]),
+            "finish": how.finish,
+        },
         libraries=row_library(rows, channels),
         lanes=4,
         loop_iterations=window_iterations(form.window, ceil_div(ceil_div(form.depth, 4), grid.splits)),
@@ -242,7 +260,7 @@ def of_integers(
             **how.params(how.zero_w, real.lanes),
             "SCALES": call.y.shape[-1] // real.lanes,
         },
-        functions={"finish": FINISH},
+        functions={"finish": how.finish},
         libraries=("requantize", *(name for name in real.libraries if name == "chain")),
         reason=f"integers: {real.reason}",
     )

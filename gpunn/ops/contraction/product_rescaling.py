@@ -21,6 +21,10 @@ FINISH = Function(
     ("sum", "multiplier", "shift", "away"),
     "clamp(rescale(sum, multiplier, shift, away != 0), p.bounds.x, p.bounds.y) + p.zeros.z",
 )
+# The same with fewer steps, for shifts from -31 to -1: for factors below 1/2.
+FINISH_DOWN = Function(
+    FINISH.params, FINISH.expression.replace("rescale(", "rescale_down(").replace(" != 0", "")
+)
 AS_SUMMED = Function(FINISH.params, "sum")
 
 
@@ -57,6 +61,11 @@ class Rescaling:
     upwards: int
     bounds: tuple[int, int]
     steps: Steps = Steps.TWICE
+
+    @property
+    def finish(self) -> Function:
+        """Return the function that makes a stored result of a sum of 32 bits, for shaders."""
+        return FINISH_DOWN if ((self.shift >= -31) & (self.shift <= -1)).all() else FINISH
 
     def table(self, multiple: int = 1) -> Array:
         """Return multipliers, then shifts, both padded to a multiple of that many channels: int32 for the

@@ -31,7 +31,7 @@ REALS = (
     ("fully_connected", (17, 9), (9, 9), ("matmul_tile", "matmul_broadcast", "matmul_any")),
 )
 INTEGERS = (
-    ("conv2d", (2, 6, 5, 9), (8, 3, 2, 9), ("integer_product", "conv2d_grouped")),
+    ("conv2d", (2, 6, 5, 9), (8, 3, 2, 9), ("integer_product", "conv_direct_broadcast", "conv2d_grouped")),
     ("fully_connected", (3, 12), (5, 12), ("integer_row", "conv2d_grouped")),
 )
 

@@ -1,0 +1,19 @@
+//!use broadcast_tile
+// Sums of reals in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl). lib/broadcast_integers.wgsl has the
+// same functions for quantised tensors. Expects bias; T is f32.
+
+alias Total = vec4<T>;
+
+fn begin(n: u32) -> Total { return load4_bias(n); }
+
+fn factor_of(x: T) -> f32 { return x; }
+
+fn factors_of(x: vec4<T>) -> vec4<f32> { return x; }
+
+fn add_eight(sum: Total, w: Weights, x: Factors) -> Total { return plus_eight(sum, w, x); }
+
+alias Ending = u32;
+
+fn ending(n: u32) -> Ending { return n; }
+
+fn stored(sum: Total, by: Ending) -> vec4<T> { return sum; }

@@ -1,0 +1,127 @@
+"""Quantised products whose rows a subgroup shares, and how sums are converted, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
+from gpunn.kernel import Kernel
+from gpunn.ops.contraction.product_rescaling import FINISH, FINISH_DOWN, Rescaling
+from gpunn.ops.contraction.shared_integers import pack_centred
+from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
+from tests.ops.harness import take_body
+from tests.ops.integer_checks import integer_model
+
+SOFTWARE = replace(BASELINE, software=True, subgroup_sizes=(8, 8), features=frozenset({SUBGROUPS}))
+SHAPES = (
+    ("fully_connected", (17, 8), (33, 8), "matmul_broadcast"),
+    ("fully_connected", (9, 13), (64, 13), "matmul_broadcast"),
+    ("conv2d", (2, 9, 7, 16), (12, 1, 1, 16), "matmul_broadcast"),
+    ("conv2d", (1, 9, 11, 8), (35, 3, 3, 8), "conv_broadcast"),
+    ("conv2d", (2, 10, 9, 3), (8, 3, 2, 3), "conv_direct_broadcast"),
+    ("conv2d", (1, 8, 9, 12), (6, 2, 3, 12), "conv_direct_broadcast"),
+)
+
+
+@pytest.fixture
+def subgroup(gpu: str) -> str:
+    """Return the backend where rows can be shared by subgroups of eight."""
+    sizes = open_device(None, False).properties.subgroup_sizes
+    if sizes is None or sizes[0] < 8 or sizes[1] > 64:
+        pytest.skip(f"the adapter has subgroups of {sizes}")
+    return gpu
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize(("op", "x", "filter", "body"), SHAPES)
+def test_shared_rows(
+    op: str, x: Any, filter: Any, body: str, kind: str, subgroup: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_body(monkeypatch, body)
+    number = SHAPES.index((op, x, filter, body)) + len(kind)
+    attrs = {"activation": "relu"} if body == "matmul_broadcast" else ATTRS[number % len(ATTRS)]
+    case = Case(op, kind, x, filter, seed=number, bias=number % 3 > 0)
+    values = np.unique(case.check(subgroup, attrs))
+    assert values.size > 20 or "activation" in attrs
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_sums_that_f32_does_not_hold(kind: str, subgroup: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """900 products of up to 255 * 255 add up to more than 2^24."""
+    take_body(monkeypatch, "matmul_broadcast")
+    case = Case("fully_connected", kind, (16, 900), (32, 900), extreme=True, spread=30)
+    x, filter, _ = case.inputs
+    assert x is not None
+    assert filter is not None
+    # The zero points lie at one end: whole rows and channels at the other one are as far as possible from it.
+    for values, type in zip((x, filter), case.types, strict=False):
+        assert type is not None
+        assert type.quantization is not None
+        end = (
+            np.iinfo(values.dtype).min if type.quantization.zero_point[0] > 0 else np.iinfo(values.dtype).max
+        )
+        values[:8] = end - np.arange(900) % 2 * (1 if end > 0 else -1)
+    centred = case.centred()
+    assert np.abs(centred[0] @ centred[1].T).max() > (1 << 24 if kind != "int8 per channel" else 1 << 23)
+    case.check(subgroup, {})
+
+
+@pytest.mark.parametrize("spread", [1e-4, 0.3, 1.0, 30.0, 1e5])
+@pytest.mark.parametrize("kind", ["uint8", "int8 per channel"])
+def test_biases_of_any_size(spread: float, kind: str, gpu: str) -> None:
+    """Sums take all of 32 bits, and wrap around; multipliers lie above 1/2 and below."""
+    for op, x, filter in (
+        ("conv2d", (1, 9, 7, 16), (32, 1, 1, 16)),
+        ("conv2d", (1, 9, 7, 16), (9, 1, 1, 16)),
+        ("depthwise_conv2d", (1, 9, 7, 8), (1, 3, 3, 8)),
+    ):
+        case = Case(op, kind, x, filter, seed=3, spread=spread)
+        assert case.inputs[2] is not None
+        sizes = np.random.default_rng(4).integers(0, 31, case.inputs[2].shape)
+        case.inputs[2][:] = np.random.default_rng(5).integers(-1, 2, sizes.shape) * (
+            2 ** sizes.astype(np.int64)
+        )
+        case.inputs[2][:3] = -(2**31), 2**31 - 1, -1
+        case.check(gpu, {})
+
+
+def test_a_filter_is_packed_without_its_zero_point() -> None:
+    filter = np.array([[0, 255, 3], [7, 128, 250]], np.uint8)
+    packed = pack_centred(filter, 128)
+    assert (packed.dtype, packed.shape) == (np.float16, (1, 8, 32))
+    np.testing.assert_array_equal(packed[0, :3, :2].T, filter.astype(int) - 128)
+    assert not packed[0, 3:].any() and not packed[0, :, 2:].any()
+
+
+@pytest.mark.parametrize(
+    ("shifts", "finish"), [((-1, -31), FINISH_DOWN), ((0, -5), FINISH), ((-32, -5), FINISH), ((3,), FINISH)]
+)
+def test_both_roundings_are_one_floor_where_shifts_allow_it(shifts: tuple[int, ...], finish: object) -> None:
+    shift = np.array(shifts)
+    assert Rescaling(0, 0, 0, np.full_like(shift, 1 << 30), shift, 0, (0, 255)).finish is finish
+
+
+@pytest.mark.parametrize(
+    ("device", "rows", "channels", "body"),
+    [
+        (SOFTWARE, 64, 32, "matmul_broadcast"),
+        (SOFTWARE, 64, 16, "integer_product"),
+        (SOFTWARE, 7, 512, "integer_row"),
+        (replace(SOFTWARE, software=False), 64, 32, "integer_product"),
+        (replace(SOFTWARE, features=frozenset()), 64, 32, "integer_product"),
+    ],
+)
+def test_full_tiles_on_software_devices_come_first(
+    device: DeviceProperties, rows: int, channels: int, body: str
+) -> None:
+    case = Case("fully_connected", "uint8", (rows, 16), (channels, 16))
+    model = integer_model("fully_connected", case.inputs, case.types, {}, case.output, (1, 2))
+    (kernel,) = lower(model.operations[-1], device)
+    assert isinstance(kernel, Kernel)
+    assert kernel.body == body
