@@ -161,12 +161,10 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         yield from accessors(segment, result, lanes, own)
     if binding.stored:
         one, four = _stores(binding, _by_parts(binding, lanes, names))
-        scalar = result if binding.dtype is None else element_type(binding.computed or binding.dtype)
-        lane = vector_type(scalar) if lanes == 4 else scalar
-        element, vector = ("T", "V") if scalar == result else (scalar, lane)
+        element, fours, vector = stored_types(binding, result, lanes)
         forms = {
             "store": (element, one),
-            "store4": (vector_type(scalar), four),
+            "store4": (fours, four),
             "storev": (vector, four if lanes == 4 else one),
         }
         if binding.rows:
@@ -196,6 +194,14 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
         if f"{verb}_{binding.name}" in names:
             body = _in_segment(binding, verb, lanes) if segments else f"return {expression};"
             yield f"fn {verb}_{binding.name}(i: u32) -> {result} {{ {body} }}"
+
+
+def stored_types(binding: Binding, result: str, lanes: int) -> tuple[str, str, str]:
+    """Return the types that store_, store4_ and storev_ of an operand take; result: what T is."""
+    scalar = result if binding.dtype is None else element_type(binding.computed or binding.dtype)
+    if scalar == result:
+        return "T", vector_type(scalar), "V"
+    return scalar, vector_type(scalar), vector_type(scalar) if lanes == 4 else scalar
 
 
 def store_function(binding: Binding, verb: str, kind: str, count: int, body: str) -> str:

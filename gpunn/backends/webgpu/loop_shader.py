@@ -24,6 +24,7 @@ from gpunn.backends.webgpu.accessors import (
     held,
     in_rows,
     store_function,
+    stored_types,
     stores_by,
     vector_type,
 )
@@ -205,14 +206,15 @@ def _stores(binding: Binding, dtype: DType, result: str, lanes: int, names: froz
         yield f"fn put_{name}(i: u32, v: {element}) {{ {store} }}"
         yield f"fn put4_{name}(i: u32, v: {vector_type(element)}) {{ {several} }}"
         store, several = in_rows(binding, 1), in_rows(binding, 4)
+    single, fours, vector = stored_types(binding, result, lanes)
     if not binding.appended or 1 in stores_by(binding, lanes, names):
-        yield store_function(binding, "store", "T", 1, store)
+        yield store_function(binding, "store", single, 1, store)
     if f"store4_{name}" in names:
-        yield store_function(binding, "store4", vector_type(result), 4, several)
+        yield store_function(binding, "store4", fours, 4, several)
     if f"storev_{name}" in names and lanes == 4:
-        yield store_function(binding, "storev", "V", 4, several)
+        yield store_function(binding, "storev", vector, 4, several)
     elif f"storev_{name}" in names:
-        yield f"fn storev_{name}(i: u32, v: V) {{ store_{name}(i, v); }}"
+        yield f"fn storev_{name}(i: u32, v: {vector}) {{ store_{name}(i, v); }}"
 
 
 def _stored(dtype: DType, v: str = "v") -> str:
