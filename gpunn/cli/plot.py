@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from gpunn.cli.show import plain
-from gpunn.errors import UnsupportedError
+from gpunn.errors import FormatError, UnsupportedError
 from gpunn.finetuning.finetune import Finetuned
 from gpunn.profiling import Profile
 
@@ -15,17 +15,19 @@ _ROW_INCHES = 0.22  # height of an operation's bar
 
 
 def check_plot(path: Path) -> None:
-    """Raise UnsupportedError unless a plot can be written to a file of this name."""
+    """Raise UnsupportedError or FormatError unless a plot can be written to a file of this name."""
     if path.suffix.lower() not in FORMATS:
         raise UnsupportedError(f"{path}: plots are written as {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise UnsupportedError("a plot needs matplotlib: pip install 'gpunn[demo]'")
+    if not path.parent.is_dir():
+        raise FormatError(f"{path.parent}: is no folder")
 
 
 def plot_profile(found: Profile, path: Path) -> None:
     """Draw a bar for each operation's time, coloured by op, and write it to a .png, .svg or .pdf file.
 
-    Raises UnsupportedError as check_plot() does, OSError when the file cannot be written.
+    Raises what check_plot() raises, and OSError when the file cannot be written.
     """
     check_plot(path)
     from matplotlib.figure import Figure  # takes half a second, which only a plot should
@@ -53,7 +55,7 @@ def plot_profile(found: Profile, path: Path) -> None:
 def plot_losses(found: Finetuned, model: str, path: Path) -> None:
     """Draw the losses of mini-batches and the accuracy of epochs; write it as plot_profile() does.
 
-    Raises UnsupportedError as check_plot() does, OSError when the file cannot be written.
+    Raises what check_plot() raises, and OSError when the file cannot be written.
     """
     check_plot(path)
     from matplotlib.figure import Figure

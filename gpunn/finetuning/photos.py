@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from gpunn.errors import FormatError, ModelError
-from gpunn.files import Skipped, files_in
+from gpunn.files import Skipped, describe_skipped, files_in
 from gpunn.types import Array
 from gpunn.vision import PhotoInput, load_photo
 from gpunn.vision.pictures import eight_bit_rgb
@@ -73,8 +73,10 @@ def read_photos(
             done += 1
             told(done, total)
     numbers = np.array(classes, np.int64)
+    left = describe_skipped(len(skipped.no_photos), [*skipped.unreadable.values()])
     sides = [
-        _divided(name, np.flatnonzero(numbers == labels.index(name)), share, random) for name in examples
+        _divided(name, np.flatnonzero(numbers == labels.index(name)), share, random, left)
+        for name in examples
     ]
     train, measure = (np.concatenate(side) for side in zip(*sides, strict=True))
     return Photos(np.stack(pixels), numbers, train, measure, skipped)
@@ -90,12 +92,15 @@ def _read(photo: Photo, skipped: Skipped) -> Image.Image | None:
         return None
 
 
-def _divided(name: str, photos: Array, share: float, random: np.random.Generator) -> tuple[Array, Array]:
-    """Divide the photos of a class into those to train on and those that measure."""
+def _divided(
+    name: str, photos: Array, share: float, random: np.random.Generator, left: str
+) -> tuple[Array, Array]:
+    """Divide the photos of a class into those to train on and those that measure. left: what was skipped."""
     least = 2 if share else 1
     if photos.size < least:
         why = f"; with validation on {share:.0%} of them it needs {least}" if photos.size else ""
-        raise ModelError(f"class {name!r} has {photos.size} photo{'s' * (photos.size != 1)}{why}")
+        skipped = f"; {left}" if left else ""
+        raise ModelError(f"class {name!r} has {photos.size} photo{'s' * (photos.size != 1)}{why}{skipped}")
     mixed = random.permutation(photos)
     count = min(max(round(share * photos.size), 1), photos.size - 1) if share else 0
     return mixed[count:], mixed[:count]

@@ -143,11 +143,12 @@ def test_errors(run: Run, model: Path, folder: Path, tmp_path: Path) -> None:
     fails(model, folder, from_folders, "--output", "new.mlmodel", words=("is written as .tflite",))
     fails(model, folder, from_folders, "--output", "no/new.tflite", words=("no: is no folder",))
     fails(model, folder, from_folders, "--plot", "loss.txt", words=("plots are written as",))
+    fails(model, folder, from_folders, "--plot", "no/loss.png", words=("no: is no folder",))
     fails(model, folder, from_folders, "--epochs", 0, words=("--epochs",))
     fails(model, folder, from_folders, "--validation", 1, words=("--validation",))
     fails(model, folder, from_folders, "--learning-rate", 3e38, "--optimizer", "sgd", words=("the loss is",))
     (folder / "empty").mkdir()
     fails(model, folder, from_folders, words=("the folder holds no files",))
     (folder / "empty" / "notes.txt").write_text("no photo")
-    fails(model, folder, from_folders, words=("class 'empty' has 0 photos",))
+    fails(model, folder, from_folders, words=("class 'empty' has 0 photos; skipped 2 files",))
     assert not [*tmp_path.glob("*finetuned*")]
