@@ -29,6 +29,7 @@ class Loops:
 
     finish: Loop
     requantize: Loop
+    floors: Loop
     depthwise: Loop
 
 
@@ -57,13 +58,15 @@ def load() -> Loops | None:
         except RuntimeError:  # there is no folder that it may keep the code in
             return numba.njit([*signatures], nogil=True, error_model="numpy")(function)
 
-    f32, i64, row = types.float32, types.int64, given(types.int64)
+    f32, f64, i64, row = types.float32, types.float64, types.int64, given(types.int64)
+    line = given(f64), given(f64), types.UniTuple(f64, 2), i64
     geometry = types.UniTuple(i64, 15)
     steps = (row, row, row, row, row, types.UniTuple(i64, 3))
     stored = (types.int8, types.uint8)
     return Loops(
         compiled(loops.finish, (types.Array(f32, 2, "C"), given(f32), f32, f32)),
         compiled(loops.requantize, *((given(f32, 2), *steps, types.Array(s, 2, "C")) for s in stored)),
+        compiled(loops.floors, *((given(f32, 2), *line, types.Array(s, 2, "C")) for s in stored)),
         compiled(
             loops.depthwise,
             (given(f32), given(f32), given(f32), f32, f32, geometry, types.Array(f32, 1, "C")),

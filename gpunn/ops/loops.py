@@ -52,6 +52,20 @@ def requantize(
             to[k] = (high if t > high else t) + zero
 
 
+def floors(
+    sums: Array, factor: Array, summand: Array, bounds: tuple[float, float], offset: int, out: Array
+) -> None:
+    """Convert sums [P, C] to stored integers, as conversion.RealSteps."""
+    low, high = bounds
+    pixels, channels = sums.shape
+    for p in range(pixels):
+        row, to = sums[p], out[p]
+        for k in range(channels):
+            t = np.float64(row[k]) * factor[k] + summand[k]
+            t = low if t < low else t
+            to[k] = np.int32(high if t > high else t) - offset
+
+
 def depthwise(x: Array, w: Array, bias: Array, low: Any, high: Any, geometry: Geometry, out: Array) -> None:
     """Convolve each channel of float32 x with filters of its own, add a bias, and clamp the results.
 

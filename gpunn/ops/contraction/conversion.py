@@ -8,7 +8,7 @@ RealSteps computes this in float64, IntegerSteps in int64.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Protocol
@@ -143,6 +143,10 @@ class RealSteps(InBlocks):
         bounds = float(line.bounds[0]), float(line.bounds[1])
         return cls(spread(line.factor), spread(line.summand), bounds, line.offset)
 
+    def rows(self, channels: int) -> tuple[Any, ...]:
+        """Return what loops.floors() takes."""
+        return *dense_rows(channels, self.factor, self.summand), self.bounds, self.offset
+
     def of_channels(self, channels: Array) -> RealSteps:
         """Return the steps for these channels only."""
         factor, summand = (spread(of_channels(v, channels)) for v in (self.factor, self.summand))
@@ -206,8 +210,7 @@ class IntegerSteps(InBlocks):
         none = np.zeros(1, np.int64)
         added = (none, none) if self.below is None else (self.below, self.last)
         parts = (self.multiplier, self.first, *added, self.right)
-        whole = (np.broadcast_to(v, channels) if len(v) == 1 else v[:channels] for v in parts)
-        return *map(np.ascontiguousarray, whole), (*self.bounds, self.zero)
+        return *dense_rows(channels, *parts), (*self.bounds, self.zero)
 
     def of_channels(self, channels: Array) -> IntegerSteps:
         """Return the steps for these channels only."""
@@ -252,6 +255,12 @@ def lower(results: Array, offset: int) -> None:
 def spread(values: Array) -> Array:
     """Return a number for each channel as a long_row(), equal ones as one."""
     return values[:1] if (values == values[:1]).all() else long_row(values)
+
+
+def dense_rows(channels: int, *values: Array) -> Iterator[Array]:
+    """Yield rows of as many channels of spread() values."""
+    for row in values:
+        yield np.ascontiguousarray(np.broadcast_to(row, channels) if len(row) == 1 else row[:channels])
 
 
 def of_channels(values: Array, channels: Array) -> Array:

@@ -28,9 +28,10 @@ def few_steps(
     exact: the dtype of the sums. sums: makes the least and the greatest sum of each channel.
     """
     loops = current()
-    if loops is not None and exact == np.float32 and call.y.dtype in EIGHT_BITS:
-        return LoopSteps(loops.requantize, IntegerSteps.of(call, how, bias).rows(call.y.shape[-1]))
     safe = RealSteps.of(call, how, bias) or IntegerSteps.of(call, how, bias)
+    if loops is not None and exact == np.float32 and call.y.dtype in EIGHT_BITS:
+        loop = loops.floors if isinstance(safe, RealSteps) else loops.requantize
+        return LoopSteps(loop, safe.rows(call.y.shape[-1]))
     if exact != np.float32:
         return safe
     many = call.y.size >= MANY_SUMS or isinstance(safe, IntegerSteps)
@@ -41,7 +42,7 @@ def few_steps(
 
 @dataclass(frozen=True, slots=True)
 class LoopSteps:
-    """The conversion of IntegerSteps as a compiled loop, from float32 sums to 8 bits."""
+    """The conversion of RealSteps or IntegerSteps as a compiled loop, from float32 sums to 8 bits."""
 
     loop: Callable[..., None]
     steps: tuple[Any, ...]
