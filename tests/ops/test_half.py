@@ -128,6 +128,7 @@ CASES: list[Case] = [
     ),
     *(("fully_connected", [half(1, 3, 7), half(2, 5, 7), half(3, 5)], {}, given) for given in ((1, 2), ())),
     *(("batch_matmul", [half(1, 2, 3, 5), half(2, 2, 5, n)], {}, ()) for n in (4, 7)),
+    *(("batch_matmul", [half(1, 2, 9, 5), half(2, 2, 5, n)], {}, ()) for n in (8, 11)),
     *(
         (op, [half(1, 1, 6, 7, c)], {"size": (3, 2), "padding": "same"}, ())
         for op in ("max_pool2d", "average_pool2d", "l2_pool2d")

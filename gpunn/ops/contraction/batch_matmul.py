@@ -16,6 +16,7 @@ from gpunn.kernel import (
     Read,
     Unsupported,
     Write,
+    ceil_div,
     dims4,
     fits_i32,
     flat_threads,
@@ -125,6 +126,41 @@ def _real_kernel(call: Call) -> Kernel:
     )
 
 
+_SIDE = 4  # rows and columns of a tile
+
+
+def _tile_kernel(call: Call) -> Kernel | None:
+    """Make the kernel of tiles of each matrix; None if there are too few tiles, or too long sums."""
+    one = _real_kernel(call)
+    vectors = one.params["b_batch"]
+    assert isinstance(vectors, tuple)
+    walk = tuple(step * one.lanes for step in vectors)
+    (rows, depth), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
+    tiles = ceil_div(rows, _SIDE), ceil_div(columns, _SIDE)
+    count = size_of(call.y.shape[:-2]) * tiles[0] * tiles[1]
+    if len(_boxes(call)) > 1 or rows < _SIDE or columns < _SIDE or count < call.device.parallel_invocations:
+        return None
+    together = columns % _SIDE == 0 and not call["adj_b"]
+    return replace(
+        one,
+        body="batch_matmul_tile",
+        threads=flat_threads(count),
+        reads=(Read("a", 0), Read("b", 1, _SIDE if together else 1)),
+        writes=(Write(width=_SIDE if together else 1),),
+        params={
+            "count": count,
+            **{"M": rows, "N": columns, "K": depth, "rows": tiles[0], "columns": tiles[1]},
+            **{name: one.params[name] for name in ("batch", "a_batch", "a_step")},
+            "b_batch": dims4(walk, 0),
+            "b_step": (*_steps(call.input(1).shape, call["adj_b"]), 0, 0),
+        },
+        libraries=("columns_together" if together else "columns_apart",),
+        lanes=_SIDE,
+        loop_iterations=depth,
+        reason=f"tiles of {_SIDE} rows and columns in an invocation",
+    )
+
+
 def _kernels(call: Call) -> Iterator[Candidate]:
     """Yield ways for real numbers; a computed matrix that lies as products take filters needs no packing."""
     rows, columns = math.prod(call.y.shape[:-1]), call.y.shape[-1]
@@ -148,6 +184,9 @@ def _kernels(call: Call) -> Iterator[Candidate]:
 
 
 def _singly(call: Call) -> Iterator[Candidate]:
+    tiles = None if _plain(call) else _tile_kernel(call)
+    if tiles is not None:
+        yield Candidate([tiles], "tiles of each matrix of the stack")
     yield Candidate(_one_by_one(call), "one matrix of the stack for each")
 
 

@@ -12,7 +12,7 @@ from gpunn.model import Model
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import Array, DType, Quantization, TensorType, float32
-from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random
+from tests.ops.harness import ATOL, EPS, check, check_litert, model_of, random, take_body
 from tests.ops.integer_checks import check_integer, integer_model, litert_integer
 from tests.ops.quantized import quantized, stored
 
@@ -48,6 +48,42 @@ def test_batch_matmul(adj_a: bool, adj_b: bool, backend: str) -> None:
         a, b = matrices(left, rows, depth, adj_a, 0), matrices(right, depth, columns, adj_b, 1)
         attrs = {"adj_a": adj_a, "adj_b": adj_b}
         check("batch_matmul", [a, b], attrs, backend=backend, atol=bound(a, b, depth))
+
+
+# Stacks, rows, depth and columns: whole tiles, and rows and columns that do not fill the last ones.
+TILES: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
+    ((2, 3), (2, 3), 8, 5, 8),
+    ((2, 1), (3,), 9, 7, 12),
+    ((3,), (1,), 6, 1, 11),
+    ((1, 2, 3), (4, 1, 3), 7, 9, 6),
+    ((2,), (2,), 5, 66, 5),
+)
+
+
+@pytest.mark.parametrize("adj_a", [False, True])
+@pytest.mark.parametrize("adj_b", [False, True])
+@pytest.mark.parametrize(("left", "right", "rows", "depth", "columns"), TILES, ids=str)
+def test_tiles_of_each_matrix_compute_the_same_sums(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    rows: int,
+    depth: int,
+    columns: int,
+    adj_a: bool,
+    adj_b: bool,
+    gpu: str,
+) -> None:
+    """Both add up in one order, but a driver may contract products and sums in its own way."""
+    a, b = matrices(left, rows, depth, adj_a, 0), matrices(right, depth, columns, adj_b, 1)
+    attrs, found = {"adj_a": adj_a, "adj_b": adj_b}, list[Array]()
+    for body in ("batch_matmul_tile", "batch_matmul"):
+        with pytest.MonkeyPatch.context() as patch:
+            take_body(patch, body)
+            with model_of("batch_matmul", [a, b], attrs).compile(gpu) as compiled:
+                assert [row.kernel.body for row in compiled.plan_rows()] == [body]
+                found.append(np.asarray(compiled(a, b)))
+            check("batch_matmul", [a, b], attrs, backend=gpu, atol=bound(a, b, depth))
+    assert np.abs(found[0] - found[1]).max() <= 2 * bound(a, b, depth)
 
 
 def test_batches_that_cannot_be_merged_run_on_the_host(backend: str) -> None:
