@@ -18,6 +18,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 import gpunn
+from benchmarks import detectors
 from benchmarks.pictures import cifar_pictures, unknown_pictures
 from gpunn import vision
 from gpunn.graph.scores import Calibration, Sigmoid
@@ -93,9 +94,7 @@ def caught(sample: Sample, threshold: float) -> dict[str, float]:
 
 def auroc(sample: Sample, group: str) -> float:
     """Return how often a known picture has a higher best score than an unknown one; ties count half."""
-    known, unknown = np.sort(sample.known.max(1)), sample.unknown[group].max(1)
-    below, to = (np.searchsorted(known, unknown, side) for side in ("left", "right"))
-    return float((1 - (below + to) / 2 / len(known)).mean())
+    return detectors.auroc(sample.known.max(1), sample.unknown[group].max(1))
 
 
 def calibration_error(sample: Sample) -> float:
