@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from gpunn.kernel import (
+    MAX_GROUPS,
     Candidate,
     Kernel,
     Read,
@@ -16,7 +17,6 @@ from gpunn.kernel import (
     Write,
     ceil_div,
     fits_i32,
-    flat_threads,
     spans,
     vec_width,
 )
@@ -103,6 +103,9 @@ def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
 def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> list[Kernel]:
     """Make the kernels for any filter: each adds as many products as the loops of the device take."""
     kernels: list[Kernel] = []
+    layers = max(ceil_div(rows, MAX_GROUPS), 1)
+    of_layer = ceil_div(rows, layers)
+    sizes = {"M": rows, "K": depth, "N": channels, "ROWS": of_layer}
     total: Scratch | None = None
     for span in spans(depth, call.device.max_loop_iterations):
         first, last = span.start == 0, span.stop == depth
@@ -111,19 +114,14 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> lis
         kernels.append(
             Kernel(
                 body="matmul_any",
-                threads=flat_threads(rows * channels),
+                threads=(channels, of_layer, layers),
                 workgroup=(64, 1, 1),
                 reads=(Read("x", 0), Read("w", 1), bias, Read("sum", total)),
                 writes=(Write(output=0 if after is None else after),),
-                params={
-                    "count": rows * channels,
-                    "K": depth,
-                    "N": channels,
-                    "first": span.start,
-                    "end": span.stop,
-                },
+                params={**sizes, "first": span.start, "end": span.stop},
                 functions=activation_function(call) if last else {},
                 loop_iterations=len(span),
+                any_width=True,
                 reason=reason,
             )
         )

@@ -28,16 +28,16 @@ def _position_kernels(call: Call) -> list[Kernel]:
     _, height, width, channels = call.x.shape
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
+    parts = boxes(window.size, call.device.max_loop_iterations)
     kernel = Kernel(
         body="arg_max_pool2d",
         threads=flat_threads(call.y.size),
         workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
         params={**window_params(window, height, width), "C": channels, "count": call.y.size},
-        **ordering(call.x.dtype, 1),
+        **ordering(call.x.dtype, 1, PARTS=int(len(parts) > 1)),
         reason="one invocation for each window and channel",
     )
-    parts = boxes(window.size, call.device.max_loop_iterations)
     return chained(kernel, keeping(kernel, {"y": call.y}, kernel.functions), parts)
 
 
