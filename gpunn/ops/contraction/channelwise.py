@@ -39,8 +39,11 @@ def by_long_rows(compute: Callable[..., Array]) -> Callable[..., Array]:
 
 def wide(pixels: Array, channels: int) -> tuple[Array, ...]:
     """Return dense pixels [..., C] as rows of several pixels each, and as rows of one those that are left."""
+    shapes = wide_shapes(pixels.size // channels, channels)
+    if len(shapes) == 1:
+        return (pixels.reshape(shapes[0]),)
     flat, found, first = pixels.reshape(-1), [], 0
-    for rows, width in wide_shapes(pixels.size // channels, channels):
+    for rows, width in shapes:
         found.append(flat[first : first + rows * width].reshape(rows, width))
         first += rows * width
     return tuple(found)
