@@ -5,7 +5,11 @@ within the spread that its operation's arithmetic has (gpunn.comparison.toleranc
 that a side computed from its own inputs is MARGIN times the largest difference that this noise makes. The
 noise is larger than real rounding errors, because it assumes that every rounding is a full one. The margin is
 for effects that a few draws miss. Operations in the bodies of loops and branches get their noise in each
-round. If a loop with noise does not end in twice the rounds of the exact one, the tolerance is infinite.
+round.
+
+The tolerance is infinite if a loop with noise does not end in twice the rounds of the exact one. It is
+infinite, too, if an element is finite without noise and NaN or infinite with it, or the other way round:
+rounding decides what a side computes there.
 """
 
 from __future__ import annotations
@@ -169,9 +173,13 @@ class _ChangedBody(OpenBody):
 
 
 def _distance(a: Array, b: Array) -> float:
-    """Return the largest difference of two tensors over the elements where both are finite."""
+    """Return the largest difference of two tensors; infinite where only one of two elements is finite.
+
+    Elements that are the same infinity in both, or NaN in both, have no difference.
+    """
     if a is b:
         return 0.0
     with np.errstate(all="ignore"):
         difference = np.abs(widen(a) - widen(b)) if a.dtype.kind == "c" else np.abs(a.astype(np.float64) - b)
-    return float(difference[np.isfinite(difference)].max(initial=0.0))
+    difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, difference)
+    return float(np.where(np.isnan(difference), np.inf, difference).max(initial=0.0))

@@ -14,8 +14,9 @@ part of a complex result may be off by what holds for its absolute value.
 
 `spread` is the size of rounding errors that are independent of one another, as they are over many layers: the
 square root of n for n (Higham and Mary 2019, SIAM J. Sci. Comput. 41, A2815), and no 1e-5 for operations that
-only add, multiply and compare (Accuracy.arithmetic). A result below 2^-126 is subnormal, and a device may
-make it 0 (WGSL, Floating Point Evaluation).
+only add, multiply and compare (Accuracy.arithmetic). Operations that select one of several elements do not
+round (Accuracy.selects), so what asks whether an element is the largest gets the same answer. A result below
+2^-126 is subnormal, and a device may make it 0 (WGSL, Floating Point Evaluation).
 """
 
 from __future__ import annotations
@@ -157,6 +158,8 @@ def _bound(
     spread = GENERAL * EPS * np.abs(y)
     limit = ATOL + spread
     spread = spread if exact else limit
+    if operation.definition.accuracy.selects and activation is None:
+        spread = np.zeros_like(spread)
     if operand.type.dtype is DType.FLOAT16:
         rounding = [*rounding, (_half(y), 1.0)]
     for size, terms in rounding:

@@ -48,6 +48,7 @@ class Accuracy:
     * roundings: how often the result is rounded besides, relative to itself.
     * formula: errors of another kind.
     * arithmetic: it only adds, multiplies and compares, so errors over many layers are relative ones.
+    * selects: its results are elements of its operands, so it adds no error to theirs.
     * halves: relaxed, it may compute products in f16 (gpunn.ops.contraction.half_products).
     * interpolates: its results lie between neighbours, at positions that others compute in float32.
     """
@@ -57,12 +58,14 @@ class Accuracy:
     roundings: Count | None = None
     formula: Callable[[Evaluation], Array] | None = None
     arithmetic: bool = False
+    selects: bool = False
     halves: bool = False
     interpolates: bool = False
 
 
 PROMISE = Accuracy()
 BASIC = Accuracy(arithmetic=True)  # of basic arithmetic
+SELECTION = Accuracy(arithmetic=True, selects=True)  # of the larger or smaller of several
 
 
 def sums(terms: Count, *, interpolates: bool = False) -> Accuracy:

@@ -37,48 +37,6 @@ def test_a_device_that_makes_subnormal_numbers_zero_is_within_the_tolerance(gpu:
         assert pair.outputs[0].ok
 
 
-def loop(model: Model, limit: float, offset: float = 0) -> None:
-    """Add a loop that takes the hyperbolic cosine of x until it is over a limit, and then adds `offset`."""
-    condition, body = Model("condition"), Model("body")
-    x = condition.input("x", float32(1))
-    (sum_,) = condition.add("reduce_sum", [x], {"axes": (0,)})
-    condition.output(*condition.add("less", [sum_, condition.constant("c", np.float32(limit))]))
-    body.output(*body.add("cosh", [body.input("x", float32(1))]))
-    attrs = {"condition": condition, "body": body}
-    (y,) = model.add("while_loop", [model.input("x", float32(1))], attrs)
-    model.output(*model.add("add", [y, model.constant("offset", np.full(1, offset, np.float32))]))
-
-
-def test_rounding_errors_grow_in_loops(backend: str) -> None:
-    """In five rounds from 0.1, the errors of each round times the slopes of those behind it come to 1e-3."""
-    x, y, error = np.array([0.1], np.float32), 0.1, 0.0
-    for _ in range(5):
-        error = error * np.sinh(y) + 5 * 2.0**-23 * np.cosh(y) + 1e-5
-        y = float(np.cosh(y))
-    model, wrong = Model("loop"), Model("loop")
-    loop(model, y * 0.9)
-    loop(wrong, y * 0.9, offset=100 * error)
-    (pair,) = gpunn.compare(model, [x], [backend], reference="cpu64", per_layer=True).pairs
-    tolerance = pair.outputs[0].tolerance
-    assert pair.outputs[0].ok and tolerance is not None and error / 10 < tolerance < 20 * error
-    found = gpunn.compare(model, [x], [], reference="cpu64", other=wrong)
-    assert not found.ok
-
-
-def test_loops_whose_end_rounding_decides_have_no_tolerance() -> None:
-    """The loop ends when a sum is just what it exactly is: noise passes by that."""
-    condition, body, model = Model("condition"), Model("body"), Model("fragile")
-    (differs,) = condition.add(
-        "not_equal", [condition.input("x", float32()), condition.constant("c", np.float32(4))]
-    )
-    condition.output(differs)
-    body.output(*body.add("add", [body.input("x", float32()), body.constant("c", np.float32(1))]))
-    attrs = {"condition": condition, "body": body}
-    model.output(*model.add("while_loop", [model.input("x", float32())], attrs))
-    (pair,) = gpunn.compare(model, [np.zeros((), np.float32)], ["cpu"], reference="cpu64").pairs
-    assert pair.outputs[0].tolerance == np.inf and pair.outputs[0].ok
-
-
 def break_depthwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put wrong columns into the body of depthwise_strip, on a device of its own."""
     read = shader.read_body

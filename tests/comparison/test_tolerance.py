@@ -64,6 +64,27 @@ def test_bounds_of_sums_of_products_grow_with_terms_and_slope(
     np.testing.assert_allclose(bound.spread, usual, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("op", "operands", "attrs"),
+    [
+        ("reduce_max", 1, {"axes": (1,)}),
+        ("minimum", 2, {}),
+        ("maximum_n", 3, {}),
+        ("clamp", 3, {}),
+        ("max_pool2d", 1, {"size": (2, 2)}),
+    ],
+)
+def test_a_selected_element_is_not_rounded(op: str, operands: int, attrs: dict[str, Any]) -> None:
+    bound, y = bound_of(op, [X + k for k in range(operands)], attrs)
+    assert not bound.spread.any()
+    np.testing.assert_allclose(bound.limit, general_bound(y), rtol=1e-12)
+
+
+def test_the_activation_of_a_selected_element_is_rounded() -> None:
+    bound, y = bound_of("max_pool2d", [X], {"size": (2, 2), "activation": "logistic"})
+    np.testing.assert_allclose(bound.spread, general_bound(y), rtol=1e-12)
+
+
 def test_subnormal_results_may_become_zero() -> None:
     x = np.array([2.0**-70, 2.0**-60, 0], np.float32)
     bound, y = bound_of("mul", [x, x])

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, keep_nan
-from gpunn.ops.accuracy import BASIC, EPS, GENERAL, Accuracy, Evaluation
+from gpunn.ops.accuracy import BASIC, EPS, GENERAL, SELECTION, Accuracy, Evaluation
 from gpunn.ops.algebra import Affine, Clamp
 from gpunn.ops.check import FLOATS, NUMBERS, SMALL
 from gpunn.ops.elementwise.binary_declaration import Binary, declare
@@ -173,7 +173,7 @@ def _choose(
         integers=expression,
         int64=f"i64_{expression}",
         clamp=clamp,
-        accuracy=BASIC,
+        accuracy=SELECTION,
     )
 
 

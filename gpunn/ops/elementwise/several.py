@@ -20,7 +20,7 @@ from itertools import repeat
 
 import numpy as np
 
-from gpunn.ops.accuracy import BASIC, Accuracy, sums
+from gpunn.ops.accuracy import SELECTION, Accuracy, sums
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import expect_dtype
 from gpunn.ops.elementwise import binary
@@ -120,7 +120,7 @@ _CLAMP = ("maximum", "minimum")
     dtypes=_LINES["maximum"].dtypes,
     quantized=Quantized(partial(_stored, _CLAMP), dtypes=_LINES["maximum"].dtypes),
     flops=lambda call: 2 * call.y.size,
-    accuracy=BASIC,
+    accuracy=SELECTION,
 )
 def clamp(x: Array, low: Array, high: Array) -> Array:
     """Raise the elements of x to `low`, and then lower them to `high`.
@@ -137,7 +137,7 @@ def clamp(x: Array, low: Array, high: Array) -> Array:
 OPS: tuple[Op, ...] = (
     _declare("add_n", "add", sums(_others)),
     _declare("mul_n", "mul", Accuracy(roundings=_others, arithmetic=True)),
-    _declare("maximum_n", "maximum", BASIC),
-    _declare("minimum_n", "minimum", BASIC),
+    _declare("maximum_n", "maximum", SELECTION),
+    _declare("minimum_n", "minimum", SELECTION),
     clamp,
 )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Unsupported, Write, fits_i32, keep_nan, vec_width
-from gpunn.ops.accuracy import BASIC, Accuracy, sums
+from gpunn.ops.accuracy import BASIC, SELECTION, Accuracy, sums
 from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
@@ -84,6 +84,7 @@ POOLS = {
         keep_nan("max(s, v)", "s", "v"),
         "s",
         border=Border.LOWEST,
+        accuracy=SELECTION,
     ),
     "l2_pool2d": Pool(
         0.0,

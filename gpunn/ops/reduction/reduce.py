@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.kernel import Kernels, Unsupported, keep_nan, size_of
-from gpunn.ops.accuracy import BASIC, PROMISE, Accuracy, sums
+from gpunn.ops.accuracy import PROMISE, SELECTION, Accuracy, sums
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import Axes, Space, each_axis, without
 from gpunn.ops.call import Call
@@ -146,7 +146,7 @@ def _extreme(
     name: str, meaning: Callable[..., Any], initial: Callable[[Call], float], fold: str
 ) -> Reduction:
     return Reduction(
-        name, meaning, (*NUMBERS, *SMALL), initial, fold, f"i64_{fold}", nan=True, accuracy=BASIC
+        name, meaning, (*NUMBERS, *SMALL), initial, fold, f"i64_{fold}", nan=True, accuracy=SELECTION
     )
 
 
