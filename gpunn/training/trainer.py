@@ -32,6 +32,8 @@ from gpunn.types import Array, DType, Shape
 Batch = tuple[Any, Any]  # inputs and the target
 Rate = float | Callable[[int], float] | None
 
+UNSCORED = "the calibration and the threshold of scores are left out: they were measured for other weights"
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -164,9 +166,15 @@ class Trainer(Closing):
     def model(self) -> Model:
         """Return the model with the weights as they are now, for inputs of the shapes that it had.
 
-        Of a model that was loaded, save() writes the same file with these weights.
+        Of a model that was loaded, save() writes the same file with these weights. If they have changed, the
+        model and that file have no `scoring` of classes, as it was measured for other weights; `warnings`
+        say so.
         """
-        made = Model.of(with_values(self._model, self._weights, self._state()))
+        state = self._state()
+        made = Model.of(with_values(self._model, self._weights, state))
+        changed = any(not np.array_equal(w.value, state[w.name], equal_nan=True) for w in self._weights)
+        if made.scoring is not None and changed:
+            made.scoring, made.warnings = None, (*made.warnings, UNSCORED)
         if self._model.template is not None and self._model.template.contents is not None:
             made.trained_from = self._model
         return made

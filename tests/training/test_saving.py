@@ -16,11 +16,13 @@ import tflite
 from PIL import Image
 
 import gpunn
+from gpunn import vision
 from gpunn.finetuning.layers import for_classes, weights_of_all
 from gpunn.graph.operation import Operand
 from gpunn.importers import contents_of
 from gpunn.model import Model
 from gpunn.training.step import with_values_of
+from gpunn.training.trainer import UNSCORED
 from gpunn.types import Array, DType, Quantization, TensorType, float32
 from tests.finetuning.models import two_layers
 from tests.importers.coreml import builder, twins
@@ -61,6 +63,16 @@ def trained(model: Model, *names: str | Operand, rate: float = 0.125) -> Model:
     x = np.resize(X, model.inputs[0].type.shape)
     with gpunn.Trainer(
         model, loss="mean_squared_error", optimizer=gpunn.SGD(rate), trainable=names, backend="cpu"
+    ) as trainer:
+        trainer.step(x, target)
+        return trainer.model()
+
+
+def scored(model: Model, rate: float) -> Model:
+    """The model of two layers after a step in which one convolution learns."""
+    x, target = np.ones((1, 6, 6, 3), np.float32), np.eye(1, 4, dtype=np.float32)
+    with gpunn.Trainer(
+        model, loss="cross_entropy", optimizer=gpunn.SGD(rate), trainable=["last"], backend="cpu"
     ) as trainer:
         trainer.step(x, target)
         return trainer.model()
@@ -262,6 +274,39 @@ def test_coremltools_reads_what_is_saved(tmp_path: Path) -> None:
     assert (layer.outputChannels, [*network.stringClassLabels.vector]) == (3, [*photos])
     stored = np.array(layer.weights.floatValue, np.float32).reshape(3, 3, 3, 3)
     assert np.array_equal(stored, value(filter_of(tuned)).transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.125], ids=["same weights", "other weights"])
+def test_scores_stay_only_with_the_weights_that_they_were_measured_for(tmp_path: Path, rate: float) -> None:
+    data = two_layers(threshold=0.75)
+    source = gpunn.load(data)
+    model = scored(source, rate)
+    found = saved(model, tmp_path)
+    for made in (model, model.reshaped({model.inputs[0].name: (2, 6, 6, 3)}), copy.copy(model)):
+        assert made.scoring == (None if rate else source.scoring)
+    again = gpunn.load(found)
+    assert (again.scoring, again.warnings) == (model.scoring, ())
+    assert model.warnings == ((UNSCORED,) if rate else ())
+    assert source.scoring is not None and not source.warnings
+    assert (found == data) == (not rate)
+    assert np.array_equal(constants(again)["last"], constants(model)["last"])
+
+
+def test_scores_that_are_left_out_are_named_once(tmp_path: Path) -> None:
+    model = scored(scored(gpunn.load(two_layers(threshold=0.75)), 0.125), 0.125)
+    assert model.warnings == (UNSCORED,)
+    assert gpunn.load(saved(model, tmp_path)).scoring is None
+
+
+def test_scores_go_from_a_file_with_labels_behind_it(tmp_path: Path) -> None:
+    """The packaged classifier has a calibration, too, and a zip archive at its end."""
+    source = gpunn.load(vision.default_model())
+    weights = weights_of_all(source)
+    made = Model.of(with_values_of(source, weights, [value(w) + 1 for w in weights]))
+    made.trained_from = source
+    found = gpunn.load(saved(made, tmp_path))
+    assert source.scoring is not None and source.labels
+    assert (found.labels, found.scoring, found.warnings) == (source.labels, None, ())
 
 
 def test_damaged_files_raise_errors_of_gpunn() -> None:

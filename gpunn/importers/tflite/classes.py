@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -15,11 +15,11 @@ from gpunn.errors import UnsupportedError
 from gpunn.files import open_zip
 from gpunn.graph.graph import Graph
 from gpunn.importers.common.rewriting import NewLayer
-from gpunn.importers.tflite import metadata
-from gpunn.importers.tflite.file import CORRUPT, TfliteFile
+from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.labels import ZIP_ERRORS, texts
-from gpunn.importers.tflite.patch import Key, changing, content_place, with_contents
+from gpunn.importers.tflite.patch import Key, changing, with_contents
 from gpunn.importers.tflite.rewriting import content_of, read_constants, stored_operand
+from gpunn.importers.tflite.scores import without_scoring
 from gpunn.importers.tflite.subgraph import FileGraph, FileOperator
 from gpunn.ops.filter import BIAS, FILTER
 
@@ -46,7 +46,7 @@ def with_classes(
         old = graph.outputs[0].type.shape[-1]
         if layer is not None:
             body = _Exchange.of(body, name, options, graph, layer).file()
-        return _with_labels(_without_scoring(body, name), archive, old, labels)
+        return _with_labels(without_scoring(body, name), archive, old, labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,28 +179,6 @@ def _with_labels(body: bytes, archive: bytes, old: int, labels: Sequence[str]) -
         text = "".join(f"{label}\n" for label in labels)
         made.writestr(zipfile.ZipInfo(stale[0] if stale else name, (1980, 1, 1, 0, 0, 0)), text)
     return stream.getvalue()
-
-
-def _without_scoring(data: bytes, name: str) -> bytes:
-    """Return the file without what its metadata says of its scores: no process units of the outputs."""
-    file, made = TfliteFile(data, name), bytearray(data)
-    for place in _process_units(file):
-        struct.pack_into("<I", made, place, 0)
-    return bytes(made)
-
-
-def _process_units(file: TfliteFile) -> Iterator[int]:
-    """Yield where in a file the number of process units of its first output is."""
-    try:
-        output = metadata.tensor(file, metadata.OUTPUTS)
-        if output is None or not output.Offset(metadata.UNITS):
-            return
-        model = schema.Model.GetRootAs(file.data, 0)
-        entries = (model.Metadata(k) for k in range(model.MetadataLength()))
-        buffer = model.Buffers(next(e.Buffer() for e in entries if e.Name() == metadata.ENTRY))
-        yield content_place(buffer).start + output.Vector(output.Offset(metadata.UNITS)) - 4
-    except CORRUPT:  # a model works without metadata
-        return
 
 
 def _fail(name: str, what: str) -> NoReturn:

@@ -16,6 +16,7 @@ from gpunn.importers.tflite.context import Context
 from gpunn.importers.tflite.file import TfliteFile
 from gpunn.importers.tflite.model_file import opened
 from gpunn.importers.tflite.patch import Key, changing, with_contents
+from gpunn.importers.tflite.scores import scoring, without_scoring
 from gpunn.importers.tflite.subgraph import FileTensor
 from gpunn.types import Array, DType
 
@@ -25,7 +26,8 @@ _STORED: Mapping[DType, npt.DTypeLike] = {DType.FLOAT32: np.dtype("<f4"), DType.
 def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Graph) -> bytes:
     """Return a .tflite file in which tensors have the values of a graph's constants, float32 or float16.
 
-    The graph is of the same file. Values for float16 tensors are rounded to the nearest. Raises
+    The graph is of the same file. Values for float16 tensors are rounded to the nearest. If a value changes,
+    the calibration and the threshold of scores go, for they are those of other weights. Raises
     UnsupportedError if a constant is stored in another form, and if the graph has other operations, and
     FormatError for a damaged file.
     """
@@ -39,6 +41,8 @@ def with_constants(data: bytes, name: str, options: Mapping[str, Any], graph: Gr
         contents[key] = content_of(file, tensor, change.operand, change.operation, change.value)
     with changing(name):
         made = with_contents(data, contents)
+        if contents and scoring(file, data, [o.type for o in read.outputs]) is not None:
+            made = without_scoring(made, name)
     _, again, _ = read_constants(made, name, options, graph)
     left = [change.operand for change in changed_constants(again, graph)]
     if any(o.value is not None and o.type.dtype is not DType.FLOAT16 for o in left):  # that may be rounded

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import tflite as schema
 from flatbuffers.number_types import Float32Flags, Int8Flags
 from flatbuffers.table import Table
 
@@ -14,6 +16,7 @@ from gpunn.graph.scores import Calibration, Scoring, Sigmoid, Transform
 from gpunn.importers.tflite import metadata
 from gpunn.importers.tflite.file import CORRUPT, TfliteFile
 from gpunn.importers.tflite.labels import texts
+from gpunn.importers.tflite.patch import content_place
 from gpunn.types import TensorType
 
 TRANSFORMS: tuple[Transform, ...] = ("identity", "logarithm", "log odds")  # ScoreTransformationType
@@ -44,6 +47,28 @@ def scoring(file: TfliteFile, data: bytes, outputs: Sequence[TensorType]) -> Sco
     except (*CORRUPT, FormatError) as error:
         file.warn(f"the scoring in the TFLite metadata cannot be used, and is ignored: {error}")
     return None if calibration is None and threshold is None else Scoring(calibration, threshold)
+
+
+def without_scoring(data: bytes, name: str) -> bytes:
+    """Return the file without what its metadata says of its scores: no process units of the outputs."""
+    file, made = TfliteFile(data, name), bytearray(data)
+    for place in _process_units(file):
+        struct.pack_into("<I", made, place, 0)
+    return bytes(made)
+
+
+def _process_units(file: TfliteFile) -> Iterator[int]:
+    """Yield where in a file the number of process units of its first output is."""
+    try:
+        output = metadata.tensor(file, metadata.OUTPUTS)
+        if output is None or not output.Offset(metadata.UNITS):
+            return
+        model = schema.Model.GetRootAs(file.data, 0)
+        entries = (model.Metadata(k) for k in range(model.MetadataLength()))
+        buffer = model.Buffers(next(e.Buffer() for e in entries if e.Name() == metadata.ENTRY))
+        yield content_place(buffer).start + output.Vector(output.Offset(metadata.UNITS)) - 4
+    except CORRUPT:  # a model works without metadata
+        return
 
 
 def _calibration(options: Table, tensor: Table, data: bytes, classes: int) -> Calibration:
