@@ -21,8 +21,8 @@ from tests.schemas import validate
 
 # A change of depthwise_strip: the second of each four columns is the bias alone.
 COLUMN = (
-    ("put((row", "var kept = sum; if (column % 4u == 1u) { kept = begin(0u, n); } put((row"),
-    ("+ n, n, sum)", "+ n, n, kept)"),
+    ("put_by((row", "var kept = sum; if (column % 4u == 1u) { kept = begin(0u, n); } put_by((row"),
+    ("+ n, sum, by)", "+ n, kept, by)"),
 )
 
 
