@@ -143,7 +143,9 @@ def with_unfolded(call: Call, window: Window, others: Iterable[Candidate]) -> It
     rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
     depth = block_extents(channels, math.prod(call.input(1).shape[1:]))[1]
     several = not window.pointwise and call.x.shape[3] % STEP > 0 and depth <= channels
-    whole = call.x.dtype is DType.FLOAT32 and rows >= ROWS and depth <= _DEEPEST
+    # A network of float16 tensors wants little memory, and these rows would be its largest tensor.
+    exact = call.x.dtype is call.y.dtype is DType.FLOAT32
+    whole = exact and rows >= ROWS and depth <= _DEEPEST
     if several and whole and _pays_off(rows, channels, call.device):
         kernels = _unfolded(call, window, rows, depth)
         yield Candidate(kernels, "rows of what windows see", frozenset({SUBGROUPS}))
