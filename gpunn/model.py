@@ -17,7 +17,7 @@ from gpunn.graph.operation import Operand
 from gpunn.graph.pixels import PixelScale
 from gpunn.graph.reshape import rebuilt, reshaped
 from gpunn.graph.scores import Scoring
-from gpunn.importers import Source, contents_of, read
+from gpunn.importers import Source, check_suffix, contents_of, read
 from gpunn.limits import UNLIMITED, Limits
 from gpunn.types import Shape
 
@@ -65,10 +65,11 @@ class Model(Graph):
 
         All else of the file stays. Weights that it has as float16 are rounded to the nearest. Raises
         UnsupportedError if the model is of no file, as those that NNAPI or calls have made; if it was changed
-        otherwise than by training; and if trained weights are quantised in the file. Raises OSError if the
-        file cannot be written.
+        otherwise than by training; and if trained weights are quantised in the file. Raises FormatError if
+        `path` ends as files of another format do, OSError if the file cannot be written.
         """
         data, _ = contents_of(self)
+        check_suffix(data, path)
         with open(path, "wb") as file:
             file.write(data)
 

@@ -75,6 +75,15 @@ def contents_of(graph: Graph) -> tuple[bytes, Mapping[str, Any]]:
     return data, options
 
 
+def check_suffix(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Raise FormatError if a path ends as files of another format than that of these bytes do."""
+    format = next(f for f in FORMATS if f.recognise(data))
+    suffix = Path(path).suffix.lower()
+    if suffix in SUFFIXES and suffix not in format.suffixes:
+        own = ", ".join(format.suffixes)
+        raise FormatError(f"{os.fspath(path)}: this model is written as {format.name}, in files {own}")
+
+
 def with_classes(
     graph: Graph, layer: NewLayer | None, labels: Sequence[str]
 ) -> tuple[bytes, Mapping[str, Any]]:

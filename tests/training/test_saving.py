@@ -48,6 +48,13 @@ def chain(filter: Array = HALF, *, signed: bool = False, outside: bool = False) 
     return g.build(g.add("FULLY_CONNECTED", inputs, [float32(1, 3)]), outside=outside)
 
 
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(gpunn.FormatError, match=r"a\.mlmodel: this model is written as .* in files \.tflite"):
+        gpunn.load(chain()).save(tmp_path / "a.mlmodel")
+    gpunn.load(chain()).save(tmp_path / "a.bin")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
 def with_one_bias(data: bytes) -> bytes:
     """The file after a converter that stores equal constants once."""
     graph, made = tflite.Model.GetRootAs(data, 0).Subgraphs(0), bytearray(data)
