@@ -68,6 +68,7 @@ fn plus(sums: Columns, x: vec4<T>, s: Step) -> Columns {
 }
 
 // Adds the products of a step to all sums, row by row: registers hold few of them at a time.
+// WGSL wants a constant for the lane of subgroupBroadcast, so no function can serve the four groups of channels.
 fn add(sums: ptr<function, Sums>, s: Step) {
   let a = factors(
     subgroupBroadcast(s.g, 0u), subgroupBroadcast(s.g, 4u),
