@@ -177,9 +177,9 @@ CASES: list[Case] = [
     ("lstm_recurrence", recurrent((2, 4, 12), (12, 3), (2, 3), (2, 3), (9,)), {}, (1, 4)),
     ("dequantize", [half(1, 3, 5)], {}, ()),
 ]
-# Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py and
-# test_loops_in_parts.py), or for those with subgroups, which have the filter gradients and products of CASES.
-# A bundle has the bodies of its dispatches.
+# Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py,
+# test_loops_in_parts.py and test_long_svdf.py), or for those with subgroups, which have the filter gradients
+# and products of CASES. A bundle has the bodies of its dispatches.
 OTHER_BODIES = {
     "bundle",
     "check_ranges",
@@ -200,6 +200,8 @@ OTHER_BODIES = {
     "row_finish",
     "row_part",
     "row_sum_int64",
+    "svdf_entry",
+    "svdf_memory",
     "table",
     "unfold",
     "winograd_input",

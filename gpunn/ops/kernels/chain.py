@@ -104,24 +104,25 @@ def chained(kernel: Kernel, part: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
     """Make the kernels that add up the terms of each box, of one that adds up all.
 
     part: the kernel as keeping() makes it. A tensor of sums that it stores as y is operand `before` of the
-    next kernel, one that it stores as y_NAME is before_NAME; in the first kernel they are absent. Bodies
-    begin with resume(sum, before), the sum or what is before. Instead of a sum it may be anything that is
-    combined term by term.
+    next kernel, one that it stores as y_NAME is before_NAME; in the first kernel they are absent. What else
+    the kernels store are results, of which each has another part. Bodies begin with resume(sum, before), the
+    sum or what is before. Instead of a sum it may be anything that is combined term by term.
     """
     kernels: list[Kernel] = []
     before: dict[str, Scratch] = {}
     for box in boxes:
         last = box is boxes[-1]
+        made = kernel if last else part
         after = {w.name: Scratch(w.output.type) for w in part.writes if isinstance(w.output, Scratch)}
         names = [(f"before{name.removeprefix('y')}", name) for name in after]
         sums = (Read(read, before.get(name), width=kernel.lanes) for read, name in names)
+        targets = {} if last else after
         resume = Function(("sum", "before"), "before" if before else "sum")
-        made = kernel if last else part
         kernels.append(
             replace(
                 made,
                 reads=(*made.reads, *sums),
-                writes=made.writes if last else tuple(replace(w, output=after[w.name]) for w in made.writes),
+                writes=tuple(replace(w, output=targets.get(w.name, w.output)) for w in made.writes),
                 params={**made.params, **box.params},
                 functions={**made.functions, "resume": resume},
                 loop_iterations=box.iterations,

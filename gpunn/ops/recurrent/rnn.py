@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Loop, Read, Write, ceil_div, halving
+from gpunn.kernel import Kernel, Read, Write, ceil_div
 from gpunn.ops.accuracy import matrix_terms, sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
@@ -24,6 +24,7 @@ from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import formulas
 from gpunn.ops.recurrent.svdf_integer import INTEGER, dtypes, of_integers
+from gpunn.ops.recurrent.svdf_kernel import svdf_kernels
 from gpunn.types import Array, Shape, TensorType
 
 # Python takes no mandatory parameter after an optional one; infer sees to it that these are there.
@@ -158,35 +159,10 @@ def _infer_svdf(call: Call) -> tuple[TensorType, ...]:
     return call.input(4), x.with_shape((batch, units))
 
 
-def _svdf_kernel(call: Call) -> Kernel:
-    depth, memory, units = call.x.shape[1], call.input(2).shape[1], call.outputs[1].shape[1]
-    count = call.outputs[1].size
-    group = cooperative_group(count, max(depth, memory))
-    names = ("x", "feature", "time", "bias", "state")
-    walks = (Loop(ceil_div(n, group.size)) for n in (depth, memory))
-    return Kernel(
-        body="svdf",
-        threads=group.threads,
-        workgroup=group.workgroup,
-        reads=tuple(Read(n, i if call.has(i) else None) for i, n in enumerate(names)),
-        writes=(Write("state_out", 0), Write("y", 1)),
-        params={"count": count, "units": units, "rank": call["rank"], "depth": depth, "memory": memory},
-        constants=group.constants,
-        functions={
-            "enter": Function(("x",), "x"),
-            "entry": Function(("sum",), "sum"),
-            "recall": Function(("v",), "v"),
-            **activation_function(call),
-        },
-        loop_iterations=Loop(call["rank"], (*walks, halving(group.size))).iterations,
-        reason=group.reason,
-    )
-
-
 @op(
     _infer_svdf,
-    _svdf_kernel,
-    quantized=replace(INTEGER, kernel=lambda call: of_integers(call, _svdf_kernel(call))),
+    svdf_kernels,
+    quantized=replace(INTEGER, kernel=lambda call: of_integers(call, svdf_kernels(call))),
     precise=True,
     unbounded=True,
     accuracy=sums(matrix_terms),

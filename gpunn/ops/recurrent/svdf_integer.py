@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -82,33 +83,36 @@ def _reference(
     return moved.reshape(state.shape).astype(state.dtype), store(y, y_type, activation_bounds(call, y_type))
 
 
-def of_integers(call: Call, real: Kernel) -> Kernel:
-    """Convert the kernel for real numbers to one for integers."""
+def of_integers(call: Call, kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Convert the kernels for real numbers to kernels for integers."""
     x, state, y = _zeros(call)
     factors = [quantize_multiplier(factor) for factor in _scales(call)]
     low, high = (bound - y for bound in activation_bounds(call, call.outputs[1]))
     least, most = LIMITS[call.input(_STATE).dtype]
-    entry = f"clamp(rescale(sum, p.first.x, p.first.y, true), {least} - p.first.w, {most} - p.first.w)"
+    entry = f"clamp(rescale(sum, p.entry.x, p.entry.y, true), {least} - p.entry.w, {most} - p.entry.w)"
     functions = {
-        "enter": Function(("x",), "x - p.first.z"),
-        "entry": Function(("sum",), f"{entry} + p.first.w"),
-        "recall": Function(("v",), "v - p.first.w"),
+        "enter": Function(("x",), "x - p.entry.z"),
+        "entry": Function(("sum",), f"{entry} + p.entry.w"),
+        "recall": Function(("v",), "v - p.entry.w"),
         "apply": Function(
-            ("x",), "clamp(rescale(x, p.second.x, p.second.y, true), p.bounds.x, p.bounds.y) + p.second.z"
+            ("x",), "clamp(rescale(x, p.result.x, p.result.y, true), p.bounds.x, p.bounds.y) + p.result.z"
         ),
     }
     params: dict[str, Param] = {
-        "first": (*factors[0], x, state),
-        "second": (*factors[1], y, 0),
+        "entry": (*factors[0], x, state),
+        "result": (*factors[1], y, 0),
         "bounds": (low, high, 0, 0),
     }
-    return replace(
-        real,
-        functions=functions,
-        params={**real.params, **params},
-        libraries=("affine",),
-        reason=f"integers: {real.reason}",
-    )
+    return [
+        replace(
+            kernel,
+            functions={**kernel.functions, **functions},
+            params={**kernel.params, **params},
+            libraries=("affine",),
+            reason=f"integers: {kernel.reason}",
+        )
+        for kernel in kernels
+    ]
 
 
 INTEGER = Quantized(_reference, check=_check, mixed=True)

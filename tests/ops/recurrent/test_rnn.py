@@ -133,6 +133,21 @@ STATES = {
 }
 
 
+def svdf_types(
+    sizes: tuple[int, int, int, int, int], kinds: tuple[TensorType, TensorType]
+) -> list[TensorType]:
+    """Return types of quantised operands; `kinds` are those of the time weights and of the state."""
+    batch, depth, units, rank, memory = sizes
+    filters = units * rank
+    return [
+        quantized(DType.INT8, (batch, depth), 0.02, -3),
+        quantized(DType.INT8, (filters, depth), 0.01),
+        kinds[0].with_shape((filters, memory)),
+        TensorType(DType.INT32, (units,)),
+        kinds[1].with_shape((batch, filters * memory)),
+    ]
+
+
 @pytest.mark.parametrize("activation", [None, "relu", "relu6"])
 @pytest.mark.parametrize("step", [1e-6, 2e-4, 0.05])
 @pytest.mark.parametrize("kinds", STATES.values(), ids=STATES)
@@ -141,22 +156,14 @@ def test_integer_svdf(
 ) -> None:
     """Many, some or none of the results are clamped; sums of extremes wrap around."""
     for seed, sizes in enumerate(SVDFS):
-        (batch, depth, units, rank, memory) = sizes
-        filters = units * rank
-        types = [
-            quantized(DType.INT8, (batch, depth), 0.02, -3),
-            quantized(DType.INT8, (filters, depth), 0.01),
-            kinds[0].with_shape((filters, memory)),
-            TensorType(DType.INT32, (units,)),
-            kinds[1].with_shape((batch, filters * memory)),
-        ]
+        types = svdf_types(sizes, kinds)
         inputs = [stored(seed + k, t) for k, t in enumerate(types)]
         if seed % 2:
             inputs = [
                 np.full_like(v, LIMITS[t.dtype][seed // 2 % 2]) for v, t in zip(inputs, types, strict=True)
             ]
         y = Quantization((float(np.float32(step)),), (5,))
-        attrs = {"rank": rank, "activation": activation}
+        attrs = {"rank": sizes[3], "activation": activation}
         for bias in (inputs[3], None):
             with_bias = [*inputs[:3], bias, inputs[4]]
             check_integer("svdf", with_bias, types, attrs, [types[4].quantization, y], backend=backend)
