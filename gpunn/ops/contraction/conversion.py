@@ -2,7 +2,8 @@
 
 Without overflow, rescale() is one shift: (s m + 2^30) >> 31 and then (. + half) >> right are the floor of
 (s m + 2^30 + half 2^31) / 2^(31 + right). Where halves go away from zero, 2^31 less is added below 0.
-RealSteps computes this in float64, IntegerSteps in int64.
+RealSteps computes this in float64, IntegerSteps in int64. A factor of 1 or more moves s to the left first, as
+if m had more bits; right is 31 then.
 """
 
 from __future__ import annotations
@@ -71,8 +72,12 @@ def blocks_of(pixels: int, channels: int) -> tuple[tuple[slice, Shape], ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shift:
-    """The numbers of the formula above, for each channel: `first` is bias m + 2^30, `half` is half 2^31."""
+    """The numbers of the formula above, for each channel: `first` is bias m + 2^30, `half` is half 2^31.
 
+    `right` counts the 31 bits as well.
+    """
+
+    multiplier: Array
     first: Array
     half: Array
     right: Array
@@ -80,10 +85,10 @@ class _Shift:
 
     @classmethod
     def of(cls, call: Call, how: Rescaling, bias: Array) -> _Shift:
-        right = 31 - how.shift
+        multiplier, right = how.multiplier << np.maximum(how.shift, 0), 31 - np.minimum(how.shift, 0)
         half = (np.int64(1) << (right - 1)) >> 31 << 31  # 0 if right is 31
         away = (np.arange(call.y.shape[-1]) >= how.upwards) & (half > 0)
-        return cls(bias * how.multiplier + (1 << 30), half, right, away)
+        return cls(multiplier, bias * multiplier + (1 << 30), half, right, away)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Line:
             return None
         step = 2.0**-shift.right
         summand = (shift.first + shift.half) * step + (how.zero_y + offset)
-        factor, summand = np.broadcast_arrays(how.multiplier * step, summand)
+        factor, summand = np.broadcast_arrays(shift.multiplier * step, summand)
         low, high = how.bounds
         return cls(factor, summand, (low + offset, high + offset), offset, shift.right)
 
@@ -195,7 +200,7 @@ class IntegerSteps(InBlocks):
         if abs(zero) << int(right.max(initial=0)) <= 1 << 60:
             last, zero = last + (zero << right), 0
         return cls(
-            spread(how.multiplier),
+            spread(shift.multiplier),
             spread(shift.first if away.any() else shift.first + last),
             spread(np.where(away, np.int64(-(1 << 31)), np.int64(0))) if away.any() else None,
             spread(last),

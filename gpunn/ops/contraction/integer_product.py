@@ -201,10 +201,12 @@ class _Weights:
         centred = filter.astype(np.float32) - np.float32(how.zero_w)
         low, high = LIMITS[call.x.dtype]
         others = tuple(k for k in range(filter.ndim) if k != axis)
-        most = float(np.abs(centred).sum(axis=others, dtype=np.float64).max(initial=0))
+        totals = np.abs(centred).sum(axis=others, dtype=np.float64)
+        most = float(totals.max(initial=0))
         reach = max(high - how.zero_x, how.zero_x - low) * most
-        biases = np.zeros(1, np.int64) if bias is None else bias.astype(np.int64)
-        within = reach + float(np.abs(biases).max(initial=0)) < 2**31
+        # A factor of 0 makes 0 of any sum, also of one that overflows: files give such channels any bias.
+        biases = np.where(how.multiplier == 0, 0, 0 if bias is None else bias.astype(np.int64))
+        within = _fit_32_bits(how, max(high - how.zero_x, how.zero_x - low) * totals + np.abs(biases))
         if raw and max(-low, high) * most < EXACT:
             terms = Terms(np.dtype(np.float32), around=how.zero_x)
             biases = biases - how.zero_x * centred.sum(axis=others, dtype=np.float64).astype(np.int64)
@@ -213,12 +215,22 @@ class _Weights:
         conversion: Conversion
         if how.steps is not Steps.TWICE:
             conversion = ManySteps(call, how, partial(_rescaled_int64, how, biases))
-        elif within and (how.shift <= 0).all():
+        elif within:
             ends = low - terms.subtracted, high - terms.subtracted
             conversion = few_steps(call, how, biases, terms.dtype, partial(_range, centred, others, ends))
         else:
             conversion = ManySteps(call, how, partial(_rescaled, how, biases))
         return cls(terms.dtype, sums(centred.astype(terms.dtype, copy=False), terms), conversion)
+
+
+def _fit_32_bits(how: Rescaling, largest: Array) -> bool:
+    """Tell whether the sums of each channel, which are at most so `largest`, fit 32 bits moved to the left.
+
+    Those that are multiplied by 0 need not. Where sums move, two more bits are free: a bias that contains
+    what the zero point adds is up to three times as large.
+    """
+    bits = np.where(how.shift > 0, how.shift + 2, 0)
+    return bool(((largest * 2.0**bits < 2**31) | (how.multiplier == 0)).all())
 
 
 def _range(weights: Array, axes: tuple[int, ...], ends: tuple[int, int]) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ MANY_SUMS = 1 << 15  # for which SingleSteps take less time than RealSteps, thou
 def few_steps(
     call: Call, how: Rescaling, bias: Array, exact: np.dtype[Any], sums: Callable[[], Range]
 ) -> Conversion:
-    """Return the conversion of sums that stay within 32 bits with their bias, by factors up to 1.
+    """Return the conversion of sums that stay within 32 bits with their bias, also when moved to the left.
 
     exact: the dtype of the sums. sums: makes the least and the greatest sum of each channel.
     """

@@ -237,7 +237,7 @@ def _points_of_few(line: Line, least: Array, most: Array) -> tuple[list[tuple[Ar
     low, high = line.bounds
     results = np.arange(low + 1, high + 1, dtype=np.float64)
     factor, summand = line.factor[:, None], line.summand[:, None]
-    possible, size = line.factor > 0, max(high + 2, LEAST) + np.abs(summand)
+    possible, size = line.factor >= 0, max(high + 2, LEAST) + np.abs(summand)
     unsure = np.where(line.exact[:, None], 0, 2.0**-48 * size)
     with np.errstate(all="ignore"):
         t = np.ceil((results - summand) / factor)

@@ -9,11 +9,12 @@ import pytest
 
 from gpunn.model import Model
 from gpunn.ops.contraction import integer_product
-from gpunn.ops.contraction.conversion import Conversion, IntegerSteps, RealSteps
+from gpunn.ops.contraction.conversion import Conversion, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
-from gpunn.ops.contraction.single_precision import SingleSteps
-from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale
-from gpunn.types import Array, DType, Quantization
+from gpunn.ops.contraction.requantization import ManySteps
+from gpunn.ops.contraction.single_precision import ProvenSteps, SingleSteps
+from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale, wrap32
+from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.quantized import quantized, stored
 
 CHANNELS = 19
@@ -61,6 +62,58 @@ def test_few_steps_round_like_many(kind: str, upwards: int) -> None:
             if conversion is not None:
                 found = converted(conversion, np.tile(sums, (repeated, 1)), DType.INT8)
                 np.testing.assert_array_equal(found, np.tile(expected, (repeated, 1)))
+
+
+@pytest.mark.parametrize("upwards", [0, 8, CHANNELS])
+def test_factors_above_one_move_sums_to_the_left(upwards: int) -> None:
+    rng = np.random.default_rng(upwards)
+    made = how([float(f) for f in 2.0 ** rng.uniform(-4, 9, CHANNELS)], upwards)
+    assert (made.shift > 0).any() and (made.shift < 0).any()
+    bias = rng.integers(-(2**12), 2**12, CHANNELS)
+    wide = (rng.uniform(-1, 1, (400, CHANNELS)) * 2.0 ** rng.uniform(1, 19, (400, 1))).astype(np.int64)
+    sums = np.concatenate([np.arange(-300, 300)[:, None] - bias, wide])
+    away = np.arange(CHANNELS) >= upwards
+    expected = np.clip(rescale(sums + bias, made.multiplier, made.shift, away) + 7, -100, 120)
+    call: Any = type("Call", (), {"y": quantized(DType.INT8, (1, CHANNELS), 0.5, 7)})
+    real, whole = RealSteps.of(call, made, bias), IntegerSteps.of(call, made, bias)
+    assert (real is None) == (upwards < CHANNELS)
+    for conversion in (real, whole, SingleSteps.of(call, made, bias)):
+        if conversion is not None:
+            np.testing.assert_array_equal(converted(conversion, sums, DType.INT8), expected)
+    line, ends = Line.of(call, made, bias), np.full(CHANNELS, 2.0**20)
+    if line is not None and real is not None:
+        proven = ProvenSteps.of(line, real, (-ends, ends))
+        assert proven is not None
+        found = np.empty(sums.shape, np.int8)
+        proven.write(sums.astype(np.float32), found)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("bias, scale, many", [(2**31 - 1, 1e-30, False), (2**31 - 1, 0.01, True)])
+def test_only_sums_that_count_must_fit_32_bits(
+    bias: int, scale: float, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, real = [], integer_product._Weights.of.__func__
+    of = classmethod(lambda cls, *given: seen.append(real(cls, *given)) or seen[-1])
+    monkeypatch.setattr(integer_product._Weights, "of", of)
+    model, x = Model("dead"), quantized(DType.INT8, (1, 5, 4, 8), 0.02, -3)
+    scales = (scale, *[0.01] * 5)
+    filter = TensorType(DType.INT8, (6, 1, 1, 8), Quantization(scales, (0,) * 6, axis=0))
+    weights, biases = stored(1, filter), np.array([bias, 5, -700, 0, 9000, -20000], np.int32)
+    of_bias = TensorType(DType.INT32, (6,))
+    operands = [model.input("x", x), model.constant("w", weights, filter)]
+    operands.append(model.constant("b", biases, of_bias))
+    values = stored(2, x)
+    sums = (values.astype(np.int64) + 3).reshape(20, 8) @ weights.reshape(6, 8).T.astype(np.int64) + biases
+    to = Quantization((float(np.float32(0.05)),), (4,))
+    model.output(*model.add("conv2d", operands, quantization=[to]))
+    factors = [quantize_multiplier(x.quantization.scale[0] * s / to.scale[0]) for s in scales]
+    m, shift = np.array(factors, np.int64).T
+    with model.compile("cpu") as compiled:
+        got = compiled(values)
+    expected = np.clip(rescale(wrap32(sums), m, shift, False) + 4, -128, 127)
+    np.testing.assert_array_equal(got.reshape(20, 6), expected)
+    assert isinstance(seen[0].conversion, ManySteps) == many
 
 
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.INT8, DType.INT16])
