@@ -34,7 +34,8 @@ from gpunn.passes.rewrite import everywhere
 from gpunn.passes.rounds import several_rounds
 from gpunn.planning.append import append
 from gpunn.planning.join import join
-from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement, partition
+from gpunn.planning.pair import pair
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Lower, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
 from gpunn.types import Array, TensorType
 
@@ -116,6 +117,9 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
             )
         placements, joined = join(ready, placements)
         if settings.gpu is not None:
+            if settings.tuner is not None:  # by the rule each operation has kernels of its own
+                lowering = partial(_lowering, settings.gpu, settings.tuner)
+                placements, joined = pair(ready, placements, joined, lowering)
             placements, joined = _appended(ready, settings.gpu, placements, joined)
         plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
@@ -134,16 +138,22 @@ def _placed_on_gpu(
     lowered: Mapping[Operation, tuple[Kernel, ...] | str],
 ) -> tuple[Placement, ...]:
     """Return the placements of a graph on a GPU; those that are `lowered` have their kernels already."""
+    others = (o for o in graph.operations if o not in lowered and not o.definition.alias)
+    lower = _lowering(gpu, tuner, others)
+    return partition(graph, lambda operation: lowered.get(operation) or lower(operation))
+
+
+def _lowering(gpu: Device, tuner: Tuner | None, operations: Iterable[Operation]) -> Lower:
+    """Return what gives each of these operations its kernels on a GPU, as the tuner decides."""
     from gpunn.backends.webgpu.lower import lower
 
-    others = (o for o in graph.operations if o not in lowered and not o.definition.alias)
-    decisions = {} if tuner is None else tuner.decisions(others)
+    decisions = {} if tuner is None else tuner.decisions(operations)
 
     def place(operation: Operation) -> tuple[Kernel, ...] | str:
         check()
-        return lowered.get(operation) or lower(operation, gpu.properties, decisions.get(operation))
+        return lower(operation, gpu.properties, decisions.get(operation))
 
-    return partition(graph, place)
+    return place
 
 
 def _appended(

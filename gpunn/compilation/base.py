@@ -79,7 +79,7 @@ class Compilation(Closing):
             PlanRow(
                 p.operation,
                 k,
-                within.get(p.operation, ()) if any(w.appended for w in k.writes) else (),
+                within.get(p.operation, ()) if any(w.output == 0 for w in k.writes) else (),
                 bundles.get(id(k)),
             )
             for p in self.placement

@@ -1,4 +1,4 @@
-"""Every op by name, gathered from the families: one package a family, one OPS a module."""
+"""Every op by name, gathered from the families: one package a family, one OPS a module; pairs of ops."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gpunn.ops.contraction import (
     dot_general,
     filter_gradient,
     matmul,
+    separable,
     transpose_conv,
     transpose_conv3d,
 )
@@ -18,6 +19,7 @@ from gpunn.ops.indexing import embeddings, find, gather, lookup, place, scatter,
 from gpunn.ops.movement import basic, create, dilate, matrix, rearrange, repeat, split, strided_slice
 from gpunn.ops.normalization import normalize
 from gpunn.ops.op import Op
+from gpunn.ops.pair import Pair
 from gpunn.ops.recurrent import lstm, recurrence, rnn
 from gpunn.ops.reduction import order, pool, pool_position, reduce, scan, spread, window
 from gpunn.ops.signal import mfcc, rfft, spectrogram
@@ -82,3 +84,5 @@ _FAMILIES = (
 )
 
 OPS: dict[str, Op] = {op.name: op for family in _FAMILIES for op in family}
+
+PAIRS: dict[tuple[str, str], Pair] = {(p.first.name, p.second.name): p for p in (separable.PAIR,)}

@@ -89,7 +89,8 @@ class _Appending:
             operation = placement.operation
             for operand in dict.fromkeys(o for o in operation.inputs if o is not None):
                 self.readers.setdefault(operand, []).append(number)
-            source = operation.inputs[0] if placement.backend == ALIAS else None
+            elsewhere = placement.backend == ALIAS or placement.within is not None
+            source = operation.inputs[0] if elsewhere else None
             place = number if source is None else self.written.get(source, -1)
             self.written.update(dict.fromkeys(operation.outputs, place))
 
@@ -133,7 +134,8 @@ class _Appending:
     def _entered(self, home: int, number: int, found: _Chain) -> Operand | None:
         """Give the result of an operation a number in a chain; None if it cannot be appended."""
         placement, operation = self.placements[number], self.placements[number].operation
-        if placement.backend == ALIAS:
+        paired = placement.within is self.placements[home].operation  # by gpunn.planning.pair
+        if placement.backend == ALIAS or paired:
             source, result = operation.inputs[0], operation.outputs[0]
             if source is None or source.type.dtype is not result.type.dtype:
                 return None

@@ -179,7 +179,7 @@ CASES: list[Case] = [
 ]
 # Of integers, of float32 alone, for devices that limit loops (see test_chained_rows.py,
 # test_loops_in_parts.py and test_long_svdf.py), or for those with subgroups, which have the filter gradients
-# and products of CASES. A bundle has the bodies of its dispatches.
+# and products of CASES; of two operations (test_separable.py). A bundle has the bodies of its dispatches.
 OTHER_BODIES = {
     "bundle",
     "check_ranges",
@@ -200,6 +200,7 @@ OTHER_BODIES = {
     "row_finish",
     "row_part",
     "row_sum_int64",
+    "separable_workgroup",
     "svdf_entry",
     "svdf_memory",
     "table",

@@ -1,0 +1,25 @@
+//!use window
+// A depthwise convolution over height and width, and the 1 x 1 convolution behind it, as a product whose operands a
+// workgroup shares (lib/workgroup_tile.wgsl). The rows of the product are the pixels between the two. They lie only in
+// the workgroup's memory, 16 channels of 64 pixels at a time, and are computed again for each 64 channels of y.
+// Expects x [batch, H, W, C] and y; taps [KH, KW, 4 K4] and taps_bias [4 K4], the filter and the bias of the depthwise
+// convolution, with zeros behind the C channels; between, its activation; row_step() of lib/row_steps.wgsl or
+// lib/ragged_row_steps.wgsl, for pixels of x; p.KH; p.KW; p.K4; what lib/workgroup_tile.wgsl and lib/window.wgsl
+// expect. An invocation computes 4 output pixels, along [batch, OH, OW] flattened, x 4 output channels.
+
+alias Row = Corner;
+
+fn row_of(m: u32) -> Row { return corner(m); }
+
+fn four_at(row: Row, k: u32) -> vec4<T> {
+  var sum = load4_taps_bias(k);
+  for (var ky = 0u; ky < p.KH; ky++) {
+    for (var kx = 0u; kx < p.KW; kx++) {
+      let pixel = cell(row, ky, kx);
+      let inside = pixel != OUTSIDE;
+      let x = select(vec4<T>(), row_step(place_of_row(select(0u, pixel, inside)), k), inside);
+      sum += x * load4_taps((ky * p.KW + kx) * p.K4 + k);
+    }
+  }
+  return between4(sum);
+}
