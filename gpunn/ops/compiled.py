@@ -18,7 +18,7 @@ from typing import Any
 
 from gpunn.ops import loops
 
-TOGETHER = 256  # elements of several pixels that a loop takes at a time, so that starting it costs little
+TOGETHER = 512  # elements of several pixels that a loop takes at a time, so that starting it costs little
 
 Loop = Callable[..., None]
 
@@ -30,6 +30,7 @@ class Loops:
     finish: Loop
     requantize: Loop
     floors: Loop
+    single_floors: Loop
     depthwise: Loop
 
 
@@ -43,6 +44,7 @@ def load() -> Loops | None:
         return None
     try:
         import numba
+        from numba.extending import register_jitable
     except ImportError as error:  # numba refuses versions of numpy that it does not know
         warnings.warn(f"numba cannot be used, so loops run in numpy: {error}", RuntimeWarning, stacklevel=2)
         return None
@@ -58,15 +60,20 @@ def load() -> Loops | None:
         except RuntimeError:  # there is no folder that it may keep the code in
             return numba.njit([*signatures], nogil=True, error_model="numpy")(function)
 
+    def line(real: Any) -> tuple[Any, ...]:
+        return given(real), given(real), types.UniTuple(real, 2), types.int64
+
+    for part in loops.PARTS:
+        register_jitable(part)
     f32, f64, i64, row = types.float32, types.float64, types.int64, given(types.int64)
-    line = given(f64), given(f64), types.UniTuple(f64, 2), i64
     geometry = types.UniTuple(i64, 15)
     steps = (row, row, row, row, row, types.UniTuple(i64, 3))
     stored = (types.int8, types.uint8)
     return Loops(
         compiled(loops.finish, (types.Array(f32, 2, "C"), given(f32), f32, f32)),
         compiled(loops.requantize, *((given(f32, 2), *steps, types.Array(s, 2, "C")) for s in stored)),
-        compiled(loops.floors, *((given(f32, 2), *line, types.Array(s, 2, "C")) for s in stored)),
+        compiled(loops.floors, *((given(f32, 2), *line(f64), types.Array(s, 2, "C")) for s in stored)),
+        compiled(loops.single_floors, *((given(f32, 2), *line(f32), types.Array(s, 2, "C")) for s in stored)),
         compiled(
             loops.depthwise,
             (given(f32), given(f32), given(f32), f32, f32, geometry, types.Array(f32, 1, "C")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gpunn.types import Array, DType, float32
 from tests.ops.harness import random
 from tests.ops.quantized import quantized, stored
 
-PLAIN = compiled.Loops(loops.finish, loops.requantize, loops.floors, loops.depthwise)
+PLAIN = compiled.Loops(loops.finish, loops.requantize, loops.floors, loops.single_floors, loops.depthwise)
 Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
 CASES: list[Case] = [
     ("conv2d", (1, 3, 4, 3), (5, 1, 1, 3), {"activation": "relu6"}),
@@ -91,7 +92,7 @@ def test_only_sustained_speed_asks_for_them(
         asked.append(operands[0])
         loops.finish(*operands)
 
-    plain = compiled.Loops(finish, loops.requantize, loops.floors, loops.depthwise)
+    plain = replace(PLAIN, finish=finish)
     monkeypatch.setattr("gpunn.compilation.assembly.load_loops", lambda: plain)
     model = Model("layer")
     model.limits = Limits(compile_seconds=limit)

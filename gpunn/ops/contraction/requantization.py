@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpunn.ops.call import Call
-from gpunn.ops.compiled import current
+from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.conversion import Conversion, InBlocks, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
-from gpunn.ops.contraction.single_precision import LearningSteps, Range, SingleSteps
+from gpunn.ops.contraction.single_precision import Exact, LearningSteps, ProvenSteps, Range, SingleSteps
 from gpunn.ops.fixed_point.affine import store
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array
@@ -29,20 +29,26 @@ def few_steps(
     """
     loops = current()
     safe = RealSteps.of(call, how, bias) or IntegerSteps.of(call, how, bias)
+    line = Line.of(call, how, bias)
     if loops is not None and exact == np.float32 and call.y.dtype in EIGHT_BITS:
-        loop = loops.floors if isinstance(safe, RealSteps) else loops.requantize
-        return LoopSteps(loop, safe.rows(call.y.shape[-1]))
+        # Such a program runs for long, so that the search pays in any case.
+        proven = None if line is None else ProvenSteps.of(line, safe, sums())
+        channels = call.y.shape[-1]
+        return _looped(loops, channels, safe) if proven is None else ProvenLoop.of(loops, channels, proven)
     if exact != np.float32:
         return safe
     many = call.y.size >= MANY_SUMS or isinstance(safe, IntegerSteps)
     steps = (SingleSteps.of(call, how, bias) if many else None) or safe
-    line = Line.of(call, how, bias)
     return steps if line is None or call.y.dtype not in EIGHT_BITS else LearningSteps(line, steps, safe, sums)
+
+
+def _looped(loops: Loops, channels: int, exact: Exact) -> LoopSteps:
+    return LoopSteps(loops.floors if isinstance(exact, RealSteps) else loops.requantize, exact.rows(channels))
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSteps:
-    """The conversion of RealSteps or IntegerSteps as a compiled loop, from float32 sums to 8 bits."""
+    """The conversion of other steps as a compiled loop, from float32 sums to 8 bits."""
 
     loop: Callable[..., None]
     steps: tuple[Any, ...]
@@ -50,6 +56,29 @@ class LoopSteps:
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products."""
         self.loop(sums, *self.steps, result)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenLoop:
+    """The conversion of ProvenSteps as compiled loops: of all channels, and then of the `others`."""
+
+    all: LoopSteps
+    others: Array
+    rest: LoopSteps
+
+    @classmethod
+    def of(cls, loops: Loops, channels: int, proven: ProvenSteps) -> ProvenLoop:
+        """Return the loops for steps of so many channels."""
+        rest = _looped(loops, len(proven.others), proven.exact)
+        return cls(LoopSteps(loops.single_floors, proven.rows(channels)), proven.others, rest)
+
+    def write(self, sums: Array, result: Array) -> None:
+        """Write the results [pixels, C] of sums of products."""
+        self.all.write(sums, result)
+        if len(self.others):
+            found = np.empty((len(sums), len(self.others)), result.dtype)
+            self.rest.write(sums.take(self.others, axis=1), found)
+            result[:, self.others] = found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from gpunn.ops.contraction.conversion import (
     Line,
     RealSteps,
     blocks_of,
+    dense_rows,
     lower,
     spread,
 )
@@ -148,6 +150,10 @@ class ProvenSteps:
             found = np.empty(rest.shape, result.dtype)
             self.exact.write(rest, found)
             result[:, self.others] = found
+
+    def rows(self, channels: int) -> tuple[Any, ...]:
+        """Return what loops.single_floors() takes."""
+        return *dense_rows(channels, self.factor, self.summand), self.bounds, self.offset
 
 
 class LearningSteps:

@@ -10,10 +10,12 @@ import pytest
 from gpunn.ops.contraction import single_precision
 from gpunn.ops.contraction.conversion import IntegerSteps, Line, RealSteps, spread
 from gpunn.ops.contraction.product_rescaling import Rescaling
+from gpunn.ops.contraction.requantization import ProvenLoop
 from gpunn.ops.contraction.single_precision import LearningSteps, ProvenSteps, SingleSteps
 from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale
 from gpunn.types import Array, DType
 from tests.ops.quantized import quantized
+from tests.ops.test_loops import PLAIN
 
 ALL = np.arange(-(2**17), 2**17)[:, None]  # the sums that occur
 
@@ -94,6 +96,9 @@ def test_a_channel_without_numbers_is_converted_by_itself(monkeypatch: pytest.Mo
     steps = case.proven()
     assert steps is not None and list(steps.others) == [3]
     np.testing.assert_array_equal(case.converted(steps), case.expected())
+    looped = ProvenLoop.of(PLAIN, len(case.bias), steps)
+    some = ALL[:: len(ALL) // 700]  # as loops of plain Python
+    np.testing.assert_array_equal(case.converted(looped, some), case.expected(some))
 
 
 def test_a_float64_that_is_not_sure_proves_nothing() -> None:
