@@ -1,15 +1,16 @@
 //!use flat walk
 // y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n], with the sums in the order of batch_matmul.wgsl.
-// Expects a, b, y; four_b() and keep() of lib/columns_together.wgsl or lib/columns_apart.wgsl; p.M, p.N, p.K; p.rows
-// and p.columns, the tiles along them; p.batch (extents of the batch dimensions), p.a_batch and p.b_batch (strides
-// along them); p.a_step and p.b_step, whose first two numbers are the strides along the rows and along the columns of a
-// matrix. An invocation computes 4 rows x 4 columns.
+// Expects a, b, y; four_b() of lib/columns_together.wgsl or lib/columns_apart.wgsl; put_channels() of lib/rows.wgsl or
+// lib/rows_of_fours.wgsl; p.M, p.N, p.K; p.rows and p.columns, the tiles along them; p.batch (extents of the batch
+// dimensions), p.a_batch and p.b_batch (strides along them); p.a_step and p.b_step, whose first two numbers are the
+// strides along the rows and along the columns of a matrix. An invocation computes 4 rows x 4 columns.
 
 fn compute(i: u32) {
   let line = i / p.columns;
   let stack = line / p.rows;
   let m = (line - stack * p.rows) * 4u;
-  let n = (i - line * p.columns) * 4u;
+  let column = i - line * p.columns;
+  let n = column * 4u;
   let batch = unravel(stack, p.batch);
   let first = distance(batch, p.a_batch);
   let last = p.M - 1u;
@@ -35,8 +36,8 @@ fn compute(i: u32) {
     bt += u32(p.b_step.x);
   }
   let row = stack * p.M + m;
-  keep(row, n, sum0);
-  if (m + 1u < p.M) { keep(row + 1u, n, sum1); }
-  if (m + 2u < p.M) { keep(row + 2u, n, sum2); }
-  if (m + 3u < p.M) { keep(row + 3u, n, sum3); }
+  put_channels(row, column, sum0);
+  if (m + 1u < p.M) { put_channels(row + 1u, column, sum1); }
+  if (m + 2u < p.M) { put_channels(row + 2u, column, sum2); }
+  if (m + 3u < p.M) { put_channels(row + 3u, column, sum3); }
 }

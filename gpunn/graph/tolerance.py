@@ -29,7 +29,6 @@ import numpy as np
 
 from gpunn.graph.operation import Operand, Operation
 from gpunn.ops.accuracy import ATOL, EPS, GENERAL, TINIEST, Evaluation
-from gpunn.ops.contraction.half_products import ROUNDING, ROUNDINGS, in_halves, lost_values
 from gpunn.ops.elementwise.unary import ACTIVATIONS
 from gpunn.ops.elementwise.unary_declaration import Fused
 from gpunn.ops.op import as_tuple
@@ -91,12 +90,14 @@ def magnitudes(operation: Operation, evaluation: Evaluation) -> tuple[Array, ...
 
 def half_products(operation: Operation, evaluation: Evaluation) -> Iterator[Errors]:
     """Yield the additional errors of an operation whose products may be computed in f16."""
-    if not operation.definition.accuracy.halves or not in_halves(evaluation.call):
+    errors = operation.definition.accuracy.halves
+    found = None if errors is None else errors(evaluation)
+    if found is None:
         return
     activation = _activation(operation)
     slope = 1.0 if activation is None else activation.slope
-    yield ((slope * ROUNDING * magnitudes(operation, evaluation)[0], float(ROUNDINGS)),)
-    lost = replace(evaluation, inputs=lost_values(evaluation))
+    yield ((slope * found.rounding * magnitudes(operation, evaluation)[0], float(found.roundings)),)
+    lost = replace(evaluation, inputs=(*found.lost, *(None for _ in evaluation.inputs[2:])))
     yield ((slope * magnitudes(operation, lost)[0], 1.0),)
 
 

@@ -36,6 +36,22 @@ class Evaluation:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class HalfProducts:
+    """Errors of products that are computed in f16, relative to the products, and what they may lose besides.
+
+    Each product is rounded `roundings` times. What a result may lose is the op's result for other inputs.
+    """
+
+    roundings: int
+    lost: tuple[Array, ...]
+
+    @property
+    def rounding(self) -> float:
+        """Return the relative error of each rounding, so that they add up."""
+        return float(((1 + 2.0**-11) ** self.roundings - 1) / self.roundings)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
     """The error of an op's float32 results, beside the general promise.
@@ -49,7 +65,7 @@ class Accuracy:
     * formula: errors of another kind.
     * arithmetic: it only adds, multiplies and compares, so errors over many layers are relative ones.
     * selects: its results are elements of its operands, so it adds no error to theirs.
-    * halves: relaxed, it may compute products in f16 (gpunn.ops.contraction.half_products).
+    * halves: the errors of products in f16 if a relaxed call may have these (ops.contraction.half_products).
     * interpolates: its results lie between neighbours, at positions that others compute in float32.
     """
 
@@ -59,7 +75,7 @@ class Accuracy:
     formula: Callable[[Evaluation], Array] | None = None
     arithmetic: bool = False
     selects: bool = False
-    halves: bool = False
+    halves: Callable[[Evaluation], HalfProducts | None] | None = None
     interpolates: bool = False
 
 

@@ -1,18 +1,23 @@
 //!use workgroup_tile
 // Products of a tile that a workgroup shares (lib/workgroup_tile.wgsl) in f16: eight of them are added up in f16, and
-// these sums in f32. lib/workgroup_reals.wgsl has the same functions for products in f32.
+// these sums in f32.
 //
-// WGSL leaves open what becomes of an f16 over 65504. So the largest weight of a channel is scaled to between 8 and 16
-// when the model is compiled, by a power of two, and elements of rows go up to 256: eight products are at most 32768. A
-// step with larger ones, infinities or NaN is computed in f32 by the whole workgroup. Weights that large also keep
-// products of small elements out of the subnormal numbers, which devices may take for 0.
-// Expects scales [4 N4], by which sums are multiplied; bias [4 N4]; FAR, the greatest element of a row or weight whose
-// products are computed in f16, as the bits of an f32.
+// WGSL leaves open what becomes of an f16 over 65504. So weights are scaled by powers of two until the largest of each
+// channel is between 8 and 16: by lib/workgroup_packed_halves.wgsl when the model is compiled, or by
+// lib/workgroup_scaled_halves.wgsl. Elements of rows go up to 256: eight products are at most 32768. A step with larger
+// ones, infinities or NaN is computed in f32 by the whole workgroup. Weights that large also keep products of small
+// elements out of the subnormal numbers, which devices may take for 0.
+// Expects FAR, the greatest element of a row or weight whose products are computed in f16, as the bits of an f32.
 
 alias Held = vec4<f16>;
 
 // Whether a step, or the next one, has elements that are too large.
 var<workgroup> far: array<atomic<u32>, 2>;
+
+// Says that the first step has none. There must be a barrier before that step: wgpu does not clear workgroup memory.
+fn begin_steps(i: u32) {
+  if (i == 0u) { atomicStore(&far[0], 0u); }
+}
 
 fn hold(v: vec4<T>, step: u32) -> Held {
   if (any((bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) > vec4<u32>(FAR))) { atomicStore(&far[step % 2u], 1u); }
@@ -64,6 +69,3 @@ fn add_four(sums: ptr<function, Sums>, at: Place, k: u32) {
   (*sums)[2] += weights * vec4<T>(held_rows[x + 8u]);
   (*sums)[3] += weights * vec4<T>(held_rows[x + 12u]);
 }
-
-// The sums of channels n, with their own scale and their bias.
-fn total(n: u32, sum: vec4<T>) -> vec4<T> { return sum * load4_scales(n) + load4_bias(n); }

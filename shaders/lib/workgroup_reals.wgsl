@@ -1,10 +1,16 @@
 //!use workgroup_tile
-// Products of a tile that a workgroup shares (lib/workgroup_tile.wgsl) in f32. lib/workgroup_halves.wgsl has the same
-// functions for products in f16. Expects bias [4 N4].
+// Products of a tile that a workgroup shares (lib/workgroup_tile.wgsl) in f32. lib/workgroup_packed_halves.wgsl and
+// lib/workgroup_scaled_halves.wgsl have the same functions for products in f16. Expects bias [4 N4].
 
 alias Held = vec4<T>;
 
-fn hold(v: vec4<T>, step: u32) -> Held { return v; }
+alias Scaling = bool;
+
+fn scaling_of(i: u32, row: Row, column: Column) -> Scaling { return false; }
+
+fn hold_row(v: vec4<T>, scaling: Scaling, step: u32) -> Held { return v; }
+
+fn hold_weights(v: vec4<T>, scaling: Scaling, step: u32) -> Held { return v; }
 
 fn multiply_add(sums: ptr<function, Sums>, at: Place, step: u32) {
   add_four(sums, at, 0u);
@@ -25,4 +31,4 @@ fn add_four(sums: ptr<function, Sums>, at: Place, k: u32) {
 }
 
 // The sums of channels n with their bias.
-fn total(n: u32, sum: vec4<T>) -> vec4<T> { return sum + load4_bias(n); }
+fn total(cell: Cell, n: u32, sum: vec4<T>) -> vec4<T> { return sum + load4_bias(n); }

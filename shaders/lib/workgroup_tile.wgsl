@@ -6,10 +6,16 @@
 //
 // Rows and columns past the end are computed on the last one and not stored.
 // Expects
-//   w [4 K4, 4 N4], zeros behind the depth; p.K4; p.M (rows), p.N4 (vec4 columns); p.ACROSS (workgroups side by side);
+//   p.MATRICES, p.M: so many matrices of weights, each with so many rows, one behind the other; p.DOWN, the tiles of
+//   these rows; p.K4 (fours of the depth); p.N4 (vec4 columns); p.ACROSS (workgroups side by side);
 //   Row, and row_of(m), where row m begins; four_at(row, k), elements 4 k to 4 k + 3 of a row, zeros behind its end;
-//   of lib/workgroup_reals.wgsl or lib/workgroup_halves.wgsl: Held, what workgroup memory holds of four elements;
-//   hold(v, step), which makes it; multiply_add(sums, place, step), which adds the products of a step; total(n, sum);
+//   of lib/packed_columns.wgsl or lib/stack_columns.wgsl: column_of(matrix, n), where vec4 column n begins, and
+//   weights_of(column, k), its weights for element k of a row, zeros behind the depth;
+//   of lib/workgroup_reals.wgsl, lib/workgroup_packed_halves.wgsl or lib/workgroup_scaled_halves.wgsl: Held, what
+//   workgroup memory holds of four elements; Scaling, and scaling_of(i, row, column), the scaling of what invocation i
+//   brings; hold_row(v, scaling, step) and hold_weights(v, scaling, step), which make Helds;
+//   multiply_add(sums, place, step), which adds the products of a step; total(cell, n, sum), the result of a cell,
+//   whose channels are n;
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl. WX is 256.
 
 const FOURS: u32 = 4u; // along the depth of a step
@@ -20,6 +26,9 @@ alias Sums = array<vec4<T>, 4>;
 // Four rows of a tile, from 4 times `row` on, and the vec4 column.
 struct Place { row: u32, column: u32 }
 
+// A row of a tile, and a vec4 column.
+struct Cell { row: u32, column: u32 }
+
 var<workgroup> held_rows: array<Held, 256>; // of each row, FOURS
 var<workgroup> held_weights: array<Held, 256>; // of each element of the depth, 16 vec4 columns
 
@@ -27,31 +36,40 @@ var<workgroup> held_weights: array<Held, 256>; // of each element of the depth, 
 fn main(at: Invocation) {
   let tile = workgroup_number(at);
   let line = tile / p.ACROSS;
-  let first = Place(line * 16u, (tile - line * p.ACROSS) * 16u);
+  let matrix = line / p.DOWN;
+  // The grid may have more workgroups than there are tiles.
+  if (matrix >= p.MATRICES) { return; }
+  let first = Place((line - matrix * p.DOWN) * 16u, (tile - line * p.ACROSS) * 16u);
   let i = at.local.x;
   let place = Place(i / 16u, i % 16u);
-  let row = row_of(min(first.row * 4u + i / FOURS, p.M - 1u));
-  let column = min(first.column + place.column, p.N4 - 1u);
+  let row = row_of(matrix * p.M + min(first.row * 4u + i / FOURS, p.M - 1u));
+  let column = column_of(matrix, min(first.column + place.column, p.N4 - 1u));
+  let scaling = scaling_of(i, row, column);
   var sums = Sums();
   for (var k = 0u; k < p.K4; k += FOURS) {
     let step = k / FOURS;
-    var x = vec4<T>();
-    if (k + i % FOURS < p.K4) { x = four_at(row, k + i % FOURS); }
-    held_rows[i] = hold(x, step);
-    var w = vec4<T>();
-    if (4u * k + place.row < 4u * p.K4) { w = load4_w((4u * k + place.row) * p.N4 + column); }
-    held_weights[i] = hold(w, step);
+    held_rows[i] = hold_row(four_of(row, k + i % FOURS), scaling, step);
+    held_weights[i] = hold_weights(weights_of(column, 4u * k + place.row), scaling, step);
     workgroupBarrier();
     multiply_add(&sums, place, step);
     workgroupBarrier();
   }
-  let m = (first.row + place.row) * 4u;
-  put_row(m, first.column + place.column, sums[0]);
-  put_row(m + 1u, first.column + place.column, sums[1]);
-  put_row(m + 2u, first.column + place.column, sums[2]);
-  put_row(m + 3u, first.column + place.column, sums[3]);
+  let m = matrix * p.M + (first.row + place.row) * 4u;
+  let end = (matrix + 1u) * p.M;
+  let n = first.column + place.column;
+  put_row(m, end, n, Cell(place.row * 4u, place.column), sums[0]);
+  put_row(m + 1u, end, n, Cell(place.row * 4u + 1u, place.column), sums[1]);
+  put_row(m + 2u, end, n, Cell(place.row * 4u + 2u, place.column), sums[2]);
+  put_row(m + 3u, end, n, Cell(place.row * 4u + 3u, place.column), sums[3]);
 }
 
-fn put_row(m: u32, n: u32, sum: vec4<T>) {
-  if (m < p.M && n < p.N4) { put_channels(m, n, total(n, sum)); }
+fn put_row(m: u32, end: u32, n: u32, cell: Cell, sum: vec4<T>) {
+  if (m < end && n < p.N4) { put_channels(m, n, total(cell, n, sum)); }
+}
+
+// Elements 4 k to 4 k + 3 of a row, zeros behind the depth.
+fn four_of(row: Row, k: u32) -> vec4<T> {
+  var x = vec4<T>();
+  if (k < p.K4) { x = four_at(row, k); }
+  return x;
 }

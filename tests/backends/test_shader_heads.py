@@ -14,8 +14,8 @@ FOLDER = ROOT / "shaders"
 FILES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.wgsl"))
 ACCESSOR = re.compile(r"\b(?:load4|loadv|load|splat|int|word|store4|storev|store)_(\w+)\(")
 KNOWN = """WGSL's own words:
-    abs all any array atomicLoad atomicStore bitcast builtin clamp countLeadingZeros dot extractBits floor for
-    if insertBits
+    abs all any array atomicLoad atomicMax atomicStore bitcast builtin clamp countLeadingZeros dot extractBits
+    floor for if insertBits
     inverseSqrt max min pow round return select sqrt storageBarrier subgroupBroadcast switch transpose while
     workgroupBarrier
     workgroup_size

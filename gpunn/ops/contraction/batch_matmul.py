@@ -13,6 +13,7 @@ import numpy as np
 from gpunn.kernel import (
     Candidate,
     Kernel,
+    Param,
     Read,
     Unsupported,
     Write,
@@ -23,24 +24,30 @@ from gpunn.kernel import (
     size_of,
     vec_width,
 )
-from gpunn.ops.accuracy import sums
+from gpunn.ops.accuracy import Accuracy
 from gpunn.ops.call import Call, broadcast_shapes
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool, expect_dtype
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.broadcast_tile import shared_product, shared_stack, with_shared_rows
 from gpunn.ops.contraction.computed_filter import block_packed
 from gpunn.ops.contraction.filter_packing import STEP, block_extents
+from gpunn.ops.contraction.half_products import matrix_errors
 from gpunn.ops.contraction.integer_product import integer_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.product_kernel import of_integers
 from gpunn.ops.contraction.product_rescaling import AS_SUMMED, Rescaling, Rounding, rescaling
 from gpunn.ops.contraction.wide_sums import most_iterations
-from gpunn.ops.contraction.workgroup_tile import matrix_product, with_workgroup_tiles
+from gpunn.ops.contraction.workgroup_tile import (
+    Product,
+    matrix_product,
+    step_library,
+    with_workgroup_tiles,
+)
 from gpunn.ops.filter import Filter
 from gpunn.ops.fixed_point.affine import scale_of, wrap32
 from gpunn.ops.kernels.chain import Box, boxes, real_sums
 from gpunn.ops.kernels.strides import broadcast_strides, merge
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.types import Array, DType, Shape, TensorType
 
@@ -96,14 +103,7 @@ def _boxes(call: Call) -> list[Box]:
 def _real_kernel(call: Call) -> Kernel:
     """Make the kernel that real_sums() or of_integers() completes for parts of a sum."""
     (rows, _), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
-    a, b, batch = call.x, call.input(1), call.y.shape[:-2]
-    if not fits_i32(a.size, b.size, call.y.size):
-        raise Unsupported("more elements than the shaders can count")
-    sizes, *walks = merge(batch, *(_walk(t.shape, batch) for t in (a, b)))
-    if len(sizes) > 4:
-        raise Unsupported(f"{len(sizes)} batch dimensions that cannot be merged, the shader walks 4")
     lanes = 1 if call["adj_b"] else vec_width(columns)
-    down, across = _steps(b.shape, call["adj_b"])
     return Kernel(
         body="batch_matmul",
         threads=flat_threads(call.y.size // lanes),
@@ -114,16 +114,30 @@ def _real_kernel(call: Call) -> Kernel:
             "count": call.y.size // lanes,
             "M": rows,
             "N": columns // lanes,
-            "batch": dims4(sizes, 1),
-            "a_batch": dims4(walks[0], 0),
-            "b_batch": dims4(tuple(step // lanes for step in walks[1]), 0),
-            "a_step": (*_steps(a.shape, call["adj_a"]), 0, 0),
-            "b_step": (down // lanes, across, 0, 0),
+            **_walks(call, lanes),
         },
         libraries=("real", "chain"),
         lanes=lanes,
         reason=f"{lanes} columns of a row in an invocation",
     )
+
+
+def _walks(call: Call, lanes: int = 1) -> dict[str, Param]:
+    """Return strides along both stacks, and along rows and columns of their matrices. lanes: of b's."""
+    a, b, batch = call.x, call.input(1), call.y.shape[:-2]
+    if not fits_i32(a.size, b.size, call.y.size):
+        raise Unsupported("more elements than the shaders can count")
+    sizes, *walks = merge(batch, *(_walk(t.shape, batch) for t in (a, b)))
+    if len(sizes) > 4:
+        raise Unsupported(f"{len(sizes)} batch dimensions that cannot be merged, the shader walks 4")
+    down, across = _steps(b.shape, call["adj_b"])
+    return {
+        "batch": dims4(sizes, 1),
+        "a_batch": dims4(walks[0], 0),
+        "b_batch": dims4(tuple(step // lanes for step in walks[1]), 0),
+        "a_step": (*_steps(a.shape, call["adj_a"]), 0, 0),
+        "b_step": (down // lanes, across, 0, 0),
+    }
 
 
 _SIDE = 4  # rows and columns of a tile
@@ -132,32 +146,56 @@ _SIDE = 4  # rows and columns of a tile
 def _tile_kernel(call: Call) -> Kernel | None:
     """Make the kernel of tiles of each matrix; None if there are too few tiles, or too long sums."""
     one = _real_kernel(call)
-    vectors = one.params["b_batch"]
-    assert isinstance(vectors, tuple)
-    walk = tuple(step * one.lanes for step in vectors)
     (rows, depth), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
     tiles = ceil_div(rows, _SIDE), ceil_div(columns, _SIDE)
     count = size_of(call.y.shape[:-2]) * tiles[0] * tiles[1]
     if len(_boxes(call)) > 1 or rows < _SIDE or columns < _SIDE or count < call.device.parallel_invocations:
         return None
-    together = columns % _SIDE == 0 and not call["adj_b"]
     return replace(
         one,
         body="batch_matmul_tile",
         threads=flat_threads(count),
-        reads=(Read("a", 0), Read("b", 1, _SIDE if together else 1)),
-        writes=(Write(width=_SIDE if together else 1),),
+        reads=(Read("a", 0), _fours(call)),
+        writes=(Write(width=vec_width(columns)),),
         params={
             "count": count,
             **{"M": rows, "N": columns, "K": depth, "rows": tiles[0], "columns": tiles[1]},
-            **{name: one.params[name] for name in ("batch", "a_batch", "a_step")},
-            "b_batch": dims4(walk, 0),
-            "b_step": (*_steps(call.input(1).shape, call["adj_b"]), 0, 0),
+            **_walks(call),
         },
-        libraries=("columns_together" if together else "columns_apart",),
+        libraries=(_column_library(call), *row_library(size_of(call.y.shape[:-1]), columns)),
         lanes=_SIDE,
         loop_iterations=depth,
         reason=f"tiles of {_SIDE} rows and columns in an invocation",
+    )
+
+
+def _together(call: Call) -> bool:
+    """Tell whether four columns of b always lie in one vector."""
+    return call.y.shape[-1] % 4 == 0 and not call["adj_b"]
+
+
+def _fours(call: Call) -> Read:
+    """Return the read of b in fours of columns."""
+    return Read("b", 1, 4 if _together(call) else 1)
+
+
+def _column_library(call: Call) -> str:
+    return "columns_together" if _together(call) else "columns_apart"
+
+
+def _stack_product(call: Call) -> Product:
+    """Describe the products of each matrix for tiles that a workgroup shares."""
+    batch, rows, depth = size_of(call.y.shape[:-2]), call.y.shape[-2], _depth(call)
+    dense = call.x.size == batch * rows * depth and not call["adj_a"]
+    return Product(
+        "matmul_workgroup",
+        depth,
+        vec_width(depth) if dense else 1,
+        {"K": depth, **_walks(call)},
+        (step_library(depth) if dense else "stack_row_steps", "stack_columns", _column_library(call)),
+        (_fours(call), Read("bias", None)),
+        True,
+        1 if dense and size_of(call.input(1).shape[:-2]) == 1 else batch,
     )
 
 
@@ -176,11 +214,18 @@ def _kernels(call: Call) -> Iterator[Candidate]:
             ways = with_shared_rows(call, _depth(call), lambda: _shared(call, rows, columns), ways)
         yield from with_workgroup_tiles(call, matrix_product(_depth(call), reads), ways)
         yield from _singly(call)
-    elif (stack := _stack(call)) is None:
+    elif _plain(call):
         yield from _singly(call)
     else:
-        kernels = partial(_shared_stack, call, stack)
-        yield from with_shared_rows(call, stack[2], kernels, _singly(call), stack[0])
+        yield from with_workgroup_tiles(call, _stack_product(call), _each(call))
+
+
+def _each(call: Call) -> Iterator[Candidate]:
+    """Yield ways to multiply each matrix of a stack that are not for tiles that a workgroup shares."""
+    stack = _stack(call)
+    if stack is None:
+        return _singly(call)
+    return with_shared_rows(call, stack[2], partial(_shared_stack, call, stack), _singly(call), stack[0])
 
 
 def _singly(call: Call) -> Iterator[Candidate]:
@@ -198,7 +243,7 @@ def _stack(call: Call) -> tuple[int, int, int, int] | None:
     """
     rows, depth, columns = call.y.shape[-2], _depth(call), call.y.shape[-1]
     batch, matrices = (size_of(shape[:-2]) for shape in (call.y.shape, call.input(1).shape))
-    if call["adj_a"] or _plain(call) or call.constant[1] or call.x.size != batch * rows * depth:
+    if call["adj_a"] or call.constant[1] or call.x.size != batch * rows * depth:
         return None
     if matrices == 1:
         batch, rows = 1, batch * rows
@@ -266,7 +311,7 @@ def _integer_kernels(call: Call) -> list[Kernel]:
     flops=lambda call: 2 * call.y.size * _depth(call),
     quantized=Quantized.prepared(_integer, _integer_kernels, _check, QUANTIZED),
     filter=Filter(),
-    accuracy=sums(_depth),
+    accuracy=Accuracy(terms=_depth, arithmetic=True, halves=matrix_errors),
     dtypes=(DType.INT8,),
     gradient=gradients.BATCH_MATMUL,
 )

@@ -21,6 +21,7 @@ from gpunn.ops.contraction.conv_sums import real, rows_of, sums_by_channel, sums
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.depthwise_loop import whole_depthwise
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads
+from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import product
 from gpunn.ops.contraction.prepared import constants_only, matrix_of, prepared
@@ -166,7 +167,7 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     algebra=Algebra(border=Border.ZERO),
     divide=by_rows(_window),
     filter=Filter(output_axis=0, along_input=by_groups),
-    accuracy=Accuracy(terms=filter_terms, detour=sums_of_sizes, arithmetic=True, halves=True),
+    accuracy=Accuracy(terms=filter_terms, detour=sums_of_sizes, arithmetic=True, halves=filter_errors),
     fusible=True,
     prepare=_prepared_conv2d,
     quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),

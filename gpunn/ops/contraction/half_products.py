@@ -4,19 +4,24 @@ Eight products are added up in f16, in any order, and these sums in f32. With u 
 through up to eight roundings: their errors add up to at most ((1 + u)^8 - 1) sum |w x|.
 
 Devices may take numbers below 2^-14, the subnormal ones of f16, for 0, wherever they meet one (WGSL,
-section 15.7.2). Filters are scaled so that W, the largest weight of a channel, is between 8 and 16. Then a
-product may lose:
+section 15.7.2). So weights are scaled by powers of two: those of each channel, whose largest is W, to between
+8 and 16. They are packed so, or scaled when the product is computed if they are computed themselves. Then
+rows are scaled, too: the largest of each, X, to between 128 and 256. Constant weights leave rows as they are,
+which counts as X = 128. A product may lose:
 
-* an element of x below 2^-14: 2^-14 W,
-* a weight below 2^-14, which is at most 2^-17 W before it is scaled: 2^-17 W |x|,
-* its value, and the sum that it is added to, 2^-14 each, of W = 8 or more: 2 * 2^-17 W.
+* an element of x, scaled below 2^-14: 2^-21 X W,
+* a weight, scaled below 2^-14: 2^-14 / 8 = 2^-17 W |x|,
+* its value, and the sum that it is added to, 2^-14 each, where X and W are 128 and 8 or more:
+  2 * 2^-24 X W.
+
+Operands of float32, for example what softmax gives, are rounded to f16 before: one rounding more for each.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from gpunn.ops.accuracy import Evaluation
+from gpunn.ops.accuracy import Evaluation, HalfProducts
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import pack_bias, pack_deep_filter
 from gpunn.ops.contraction.prepared import constants_only
@@ -24,9 +29,10 @@ from gpunn.types import Array, DType
 
 LARGEST = 256.0  # of rows and scaled weights: eight products are at most 8 * 256 * 16 = 2^15
 FAR = int(np.float32(LARGEST).view(np.uint32))
-ROUNDINGS = 8  # that a product goes through
-ROUNDING = ((1 + 2.0**-11) ** ROUNDINGS - 1) / ROUNDINGS  # the relative error of each
+_ROUNDINGS = 8  # that a product goes through
 _TOP = 4  # the largest weight of a channel is scaled to 2^3 and more, but below 2^4
+_LEAST = 2.0**-119  # what is smaller is scaled as if it were this
+_REALS = (DType.FLOAT32, DType.FLOAT16)
 
 
 def in_halves(call: Call) -> bool:
@@ -35,12 +41,41 @@ def in_halves(call: Call) -> bool:
     return call.relaxed and types == (DType.FLOAT16, DType.FLOAT16) and constants_only(call)
 
 
-def lost_values(evaluation: Evaluation) -> tuple[Array | None, ...]:
-    """Return inputs of the same call: their products are what products may lose to subnormal numbers."""
+def matrices_in_halves(call: Call) -> bool:
+    """Tell whether products of two matrices, scaled when they run, may be computed in f16."""
+    return call.relaxed and call.x.dtype in _REALS and call.input(1).dtype in _REALS
+
+
+def filter_errors(evaluation: Evaluation) -> HalfProducts | None:
+    """Return the errors of products with a constant filter [O, ...]."""
+    if not in_halves(evaluation.call):
+        return None
     x, filter = (np.abs(evaluation.input(k)) for k in range(2))
-    largest = filter.reshape(len(filter), -1).max(axis=1, initial=0)
-    largest = np.broadcast_to(largest.reshape(-1, *(1,) * (filter.ndim - 1)), filter.shape)
-    return 2.0**-17 * x + (2.0**-14 + 2.0**-16), largest, *(None for _ in evaluation.inputs[2:])
+    largest = filter.max(axis=tuple(range(1, filter.ndim)), keepdims=True, initial=0)
+    return HalfProducts(_ROUNDINGS, (_lost(x, 2.0**7), np.broadcast_to(largest, filter.shape)))
+
+
+def matrix_errors(evaluation: Evaluation) -> HalfProducts | None:
+    """Return the errors of products of matrices, which adj_a and adj_b say to be transposed."""
+    call = evaluation.call
+    if not matrices_in_halves(call):
+        return None
+    (a, rows), (b, columns) = (
+        _largest(np.abs(evaluation.input(k)), axis)
+        for k, axis in enumerate((-2 if call["adj_a"] else -1, -1 if call["adj_b"] else -2))
+    )
+    rounded = sum(t.dtype is DType.FLOAT32 for t in (call.x, call.input(1)))
+    return HalfProducts(_ROUNDINGS + rounded, (_lost(a, rows), np.broadcast_to(columns, b.shape)))
+
+
+def _largest(sizes: Array, axis: int) -> tuple[Array, Array]:
+    """Return sizes, and the largest along an axis that are scaled."""
+    return sizes, np.maximum(sizes.max(axis=axis, keepdims=True, initial=0), _LEAST)
+
+
+def _lost(x: Array, rows: Array | float) -> Array:
+    """Return what products lose to subnormal numbers, for each unit of W. rows: X of each element."""
+    return 2.0**-17 * x + (2.0**-21 + 2.0**-23) * rows
 
 
 def _exponents(filter: Array) -> Array:

@@ -27,11 +27,12 @@ from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
+from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.prepared import constants_only, matrix_of
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
-from gpunn.ops.contraction.workgroup_tile import matrix_product, with_workgroup_tiles
+from gpunn.ops.contraction.workgroup_tile import matrix_product, step_library, with_workgroup_tiles
 from gpunn.ops.elementwise.unary import activate, activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
@@ -60,7 +61,7 @@ def product(
         writes=(Write(width=vec_width(channels)),),
         params={"M": rows, "K": depth, "K4": steps, "N": channels, "N4": packed // 4, **grid.params},
         constants={"SPLITS": grid.splits},
-        libraries=(*row_library(rows, channels), "ragged_row_steps" if depth % 4 else "row_steps"),
+        libraries=(*row_library(rows, channels), step_library(depth)),
         functions=activation_function(call),
         loop_iterations=ceil_div(steps, grid.splits),
         any_width=not tiled and grid.splits == 1,
@@ -177,7 +178,7 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     fusible=True,
     divide=by_batch,
     filter=Filter(output_axis=0, along_input=_by_pixel),
-    accuracy=Accuracy(terms=filter_terms, arithmetic=True, halves=True),
+    accuracy=Accuracy(terms=filter_terms, arithmetic=True, halves=filter_errors),
     quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
     prepare=_prepare_fully_connected,
     gradient=gradients.FULLY_CONNECTED,

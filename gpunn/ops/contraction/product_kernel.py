@@ -265,7 +265,6 @@ def of_integers(
         reason=f"integers: {real.reason}",
     )
     sums = TensorType(DType.INT32, call.y.shape)
-    sums = TensorType(DType.INT32, call.y.shape)
     if how.steps is Steps.TWICE:
         return chained(kernel, keeping(kernel, {"y": sums}, {"finish": AS_SUMMED}), parts)
     widened = widen(call, kernel, how, terms if len(parts) == 1 else max(part.terms for part in parts))

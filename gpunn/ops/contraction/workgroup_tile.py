@@ -10,7 +10,13 @@ from gpunn.device import HALF_PRECISION, DeviceProperties
 from gpunn.kernel import Candidate, Kernel, Pack, Param, Read, Write, ceil_div, flat_threads, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
-from gpunn.ops.contraction.half_products import FAR, in_halves, pack_scaled, pack_scales
+from gpunn.ops.contraction.half_products import (
+    FAR,
+    in_halves,
+    matrices_in_halves,
+    pack_scaled,
+    pack_scales,
+)
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.kernels.window import Window, window_params
@@ -28,7 +34,9 @@ _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 with
 class Product:
     """A product of y [..., N]: the body that knows its rows, and what the body expects.
 
-    depth: of the sums. width: of loads of x. reads: filter and bias, if these are not constants.
+    depth: of the sums. width: of loads of x. reads: filter and bias, if these are not inputs 1 and 2, packed.
+    computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
+    are; rows are divided evenly among these, one behind the other.
     """
 
     body: str
@@ -37,15 +45,27 @@ class Product:
     params: Mapping[str, Param] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     reads: Reads | None = None
+    computed: bool = False
+    matrices: int = 1
+
+    def sizes(self, call: Call) -> tuple[int, int]:
+        """Return the rows of each matrix, and the channels."""
+        return math.prod(call.y.shape[:-1]) // max(self.matrices, 1), call.y.shape[-1]
 
 
 def matrix_product(depth: int, reads: Reads | None = None) -> Product:
     """Describe y[M, N] = apply(x[M, depth] . w + bias).
 
-    reads: the packed filter, and the bias, if these are not constants; then 4 divides the depth.
+    reads: the filter, and the bias, if these are not constants; then it lies as if it were packed, and 4
+    divides the depth.
     """
-    library = "ragged_row_steps" if depth % 4 else "row_steps"
-    return Product("matmul_workgroup", depth, vec_width(depth), {"K": depth}, (library,), reads)
+    libraries, computed = (step_library(depth), "packed_columns"), reads is not None
+    return Product("matmul_workgroup", depth, vec_width(depth), {"K": depth}, libraries, reads, computed)
+
+
+def step_library(depth: int) -> str:
+    """Return the lib/ file for steps of four along rows of that length, one behind the other."""
+    return "ragged_row_steps" if depth % 4 else "row_steps"
 
 
 def window_product(call: Call, window: Window) -> Product:
@@ -59,7 +79,8 @@ def window_product(call: Call, window: Window) -> Product:
         "inverse_c": lanes / channels,
         "inverse_kw": 1 / window.size[1],
     }
-    return Product("conv_workgroup" if lanes == 4 else "conv_direct_workgroup", depth, lanes, params)
+    body = "conv_workgroup" if lanes == 4 else "conv_direct_workgroup"
+    return Product(body, depth, lanes, params, ("packed_columns",))
 
 
 def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -67,11 +88,11 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
 
     Devices that are software have no memory of workgroups, and take several times as long as by other ways.
     """
-    rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
+    rows, channels = product.sizes(call)
     if call.device.software or rows < ROWS or not 0 < product.depth < _DEEPEST:
         yield from others
         return
-    first = _fills(rows, channels, call.device)
+    first = _fills(product.matrices, rows, channels, call.device)
     if first:
         yield from _candidates(call, product)
     yield from others
@@ -79,57 +100,72 @@ def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidat
         yield from _candidates(call, product)
 
 
-def _fills(rows: int, channels: int, device: DeviceProperties) -> bool:
+def _fills(matrices: int, rows: int, channels: int, device: DeviceProperties) -> bool:
     """Tell whether full tiles occupy a device: sums are not divided, and half of each tile is needed."""
-    tiles = ceil_div(rows, TILE) * ceil_div(channels, TILE)
-    return tiles * WIDTH >= device.parallel_invocations and 2 * rows * channels >= tiles * TILE**2
+    tiles = matrices * ceil_div(rows, TILE) * ceil_div(channels, TILE)
+    needed = matrices * rows * channels
+    return tiles * WIDTH >= device.parallel_invocations and 2 * needed >= tiles * TILE**2
 
 
 def _candidates(call: Call, product: Product) -> Iterator[Candidate]:
     way = f"{TILE} rows x {TILE} channels that a workgroup shares"
-    if in_halves(call) and product.reads is None:
-        yield Candidate([_of_halves(call, product)], f"{way}, products in f16", frozenset({HALF_PRECISION}))
+    halves = None
+    if product.computed and matrices_in_halves(call):
+        halves = _of_scaled_halves(call, product)
+    elif product.reads is None and in_halves(call):
+        halves = _of_packed_halves(call, product)
+    if halves is not None:
+        yield Candidate([halves], f"{way}, products in f16", frozenset({HALF_PRECISION}))
     yield Candidate([_kernel(call, product)], way)
 
 
-def _kernel(call: Call, product: Product) -> Kernel:
-    """Make the kernel with products in f32."""
-    rows, channels = math.prod(call.y.shape[:-1]), call.y.shape[-1]
-    columns, steps = ceil_div(channels, COLUMNS) * COLUMNS // 4, ceil_div(product.depth, 4)
-    across = ceil_div(columns, TILE // 4)
+def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -> Kernel:
+    """Make the kernel, with products in f32 if the library for their arithmetic does not say otherwise."""
+    rows, channels = product.sizes(call)
+    packed = channels if product.computed else ceil_div(channels, COLUMNS) * COLUMNS
+    across, down = ceil_div(channels, TILE), ceil_div(rows, TILE)
+    steps = ceil_div(product.depth, 4)
+    several = f"{product.matrices} products of " if product.matrices > 1 else ""
     return Kernel(
         body=product.body,
-        threads=flat_threads(ceil_div(rows, TILE) * across * WIDTH, WIDTH),
+        threads=flat_threads(product.matrices * down * across * WIDTH, WIDTH),
         workgroup=(WIDTH, 1, 1),
         reads=(Read("x", 0, product.width), *(product.reads or channel_reads(call, pack_deep_filter))),
         writes=(Write(width=vec_width(channels)),),
         params={
             **product.params,
+            "MATRICES": product.matrices,
             "M": rows,
             "N": channels,
-            "N4": columns,
+            "N4": ceil_div(packed, 4),
             "K4": steps,
             "ACROSS": across,
+            "DOWN": down,
         },
         functions=activation_function(call),
-        libraries=("workgroup_reals", *product.libraries, *row_library(rows, channels)),
+        libraries=(arithmetic, *product.libraries, *row_library(product.matrices * rows, channels)),
         loop_iterations=ceil_div(steps, _DEPTH // 4),
-        reason=f"{rows} rows x depth {product.depth} x {channels} channels: "
+        reason=f"{several}{rows} rows x depth {product.depth} x {channels} channels: "
         f"{TILE} rows x {TILE} channels in the memory of a workgroup, 4 x 4 in registers",
     )
 
 
-def _of_halves(call: Call, product: Product) -> Kernel:
-    """Make the kernel with products in f16."""
-    kernel = _kernel(call, product)
+def _of_packed_halves(call: Call, product: Product) -> Kernel:
+    """Make the kernel with products in f16, of a filter that is scaled when it is packed."""
+    kernel = _halves(_kernel(call, product, "workgroup_packed_halves"))
     x, w, bias = kernel.reads
     nbytes = 4 * ceil_div(call.y.shape[-1], COLUMNS) * COLUMNS
     scales = Read("scales", 1, 4, Pack(pack_scales), dtype=DType.FLOAT32, nbytes=nbytes)
-    return replace(
-        kernel,
-        reads=(x, replace(w, pack=Pack(pack_scaled)), bias, scales),
-        constants={"FAR": FAR},
-        libraries=tuple("workgroup_halves" if n == "workgroup_reals" else n for n in kernel.libraries),
-        halves=True,
-        reason=f"{kernel.reason}; sums of 8 products in f16",
-    )
+    return replace(kernel, reads=(x, replace(w, pack=Pack(pack_scaled)), bias, scales))
+
+
+def _of_scaled_halves(call: Call, product: Product) -> Kernel:
+    """Make the kernel with products in f16, of two matrices that it scales itself."""
+    kernel = _halves(_kernel(call, product, "workgroup_scaled_halves"))
+    twice = 2 * kernel.loop_iterations + 1  # it looks for what is largest before
+    return replace(kernel, loop_iterations=twice)
+
+
+def _halves(kernel: Kernel) -> Kernel:
+    constants, reason = {"FAR": FAR}, f"{kernel.reason}; sums of 8 products in f16"
+    return replace(kernel, constants=constants, halves=True, reason=reason)
