@@ -5,8 +5,8 @@ for --span seconds or more: a shorter stream would measure what else the machine
 threads, for one of its frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default;
 medians over rounds in which every preference has its turn. host us/dispatch: host time of encoding and
 submitting a run, for which the device waits, divided by its dispatches, median over the runs
-(compiled.stats.encode_seconds and dispatches, before and after a run). ahead us/dispatch: the same of
-recording the next run (ahead_seconds).
+(compiled.stats.encode_seconds and dispatches, before and after a run). ahead us/dispatch: CPU time of
+recording the next runs (ahead_seconds), the mean over the runs, for several may be recorded at once.
 The rest is compiled.stats: upload bytes/run and read-back bytes/run are differences over the timed runs, so
 that whatever compiling or the first run uploaded would not show here; arena bytes are what intermediates take
 on the device, peak live bytes what they must take.
@@ -101,10 +101,8 @@ class Row:
             number(1e3 * statistics.median(self.stream_cpu_s), 2),
             number(quotient(self.run_s, base.run_s), 2),
             number(quotient(self.frames, base.frames), 2),
-            *(
-                number(1e6 * statistics.median(s), 1) if on_device else ABSENT
-                for s in (self.host_s, self.ahead_s)
-            ),
+            number(1e6 * statistics.median(self.host_s), 1) if on_device else ABSENT,
+            number(1e6 * statistics.fmean(self.ahead_s), 1) if on_device else ABSENT,
             *(
                 f"{statistics.median(b):,.0f}" if on_device else ABSENT
                 for b in (self.uploaded, self.read_back)

@@ -6,9 +6,9 @@ process imports gpunn, loads and compiles the model, calls it, and then calls it
 is the median over the rounds of NEW / OLD, as a disturbance that lasts for a round affects both.
 
 first answer: from before the import to the first answer, of the clock and in CPU time. run: one call, of the
-clock and in CPU time of all threads. host us/dispatch: host time of encoding and submitting, for which the
-device waits. The counters dispatches, upload bytes and arena bytes have no noise. Every process begins with
-empty shader caches.
+clock and in CPU time of all threads. host us/dispatch: host time of recording and submitting, also that of
+recording later runs while the device computes. The counters dispatches, upload bytes and arena bytes have no
+noise. Every process begins with empty shader caches.
 
 A figure fails if it is more than --limit percent over OLD's. A case with such a figure is measured once more
 with twice as many rounds, and only this second measurement counts. The exit code is 1 if a figure failed, or

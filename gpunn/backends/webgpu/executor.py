@@ -18,7 +18,7 @@ from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter, read_back
 from gpunn.backends.webgpu.memory import as_words
-from gpunn.backends.webgpu.native import Copy, MappedRead, record, submit, submit_recorded
+from gpunn.backends.webgpu.native import Copy, MappedRead, record, submit, submit_recorded, write
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.resources import Resources, device_bytes
 from gpunn.backends.webgpu.ring import Owner, Slot
@@ -28,6 +28,8 @@ from gpunn.graph.operation import Operand
 from gpunn.kernel import Note
 from gpunn.planning.plan import Plan
 from gpunn.types import Array
+
+_AHEAD = 512  # recorded dispatches that are kept for the next runs, about 4 KiB each
 
 
 class Executor:
@@ -54,9 +56,11 @@ class Executor:
         self.device = device
         self.stats = stats
         self.lock = threading.RLock()
+        self._frames = frames
         with device_errors(device, only_if_lost=True):
             self._resources = Resources(plan, device, stats, limit)
         self.stages = self._resources.stages
+        self._dispatches = max(1, sum(len(stage.dispatches) for stage in self.stages))
         on_host = (p.operation for s in self.stages if not s.on_device for p in s.segment.placements)
         self.products = HostProducts(on_host, threads)
         self.device_stages = max((i + 1 for i, s in enumerate(self.stages) if s.on_device), default=0)
@@ -122,7 +126,7 @@ class Executor:
             start = time.perf_counter()
             before = [copy for o in stage.segment.uploads for copy in self._bring(o, values[o])]
             uploaded = time.perf_counter()
-            if self._is_last(stage):
+            if self.plan.held and self._is_last(stage):
                 held.update((o, self._shelter.take(o.type)) for o in self.plan.held)
             kept = [self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
             if recorder is not None:
@@ -144,7 +148,7 @@ class Executor:
             return slot
 
     def record_ahead(self, stage: Stage, slot: Slot) -> None:
-        """Record a stage of the next run that gets a slot, while the device computes.
+        """Record a stage of the next runs that get a slot, while the device computes.
 
         Nothing is recorded after a first run, which may be the only one, and for copies that differ from run
         to run. Raises DeviceError: a device that fails here is lost, and the results must not be read.
@@ -152,10 +156,21 @@ class Executor:
         recordings = self._resources.recordings
         differ = self.plan.held and self._is_last(stage)
         if self.stats.runs > 1 and not differ and not recordings.has(stage, slot.buffer):
-            began = time.perf_counter()
+            began = time.thread_time()
             with device_errors(self.device):
-                recordings.put(stage, slot.buffer, self._record(stage, slot))
-            self.stats.ahead_seconds += time.perf_counter() - began
+                record = partial(self._record, stage, slot)
+                recordings.fill(stage, slot.buffer, record, self._most_ahead())
+            self.stats.ahead_seconds += time.thread_time() - began
+
+    def _most_ahead(self) -> int:
+        """Return for how many runs that get a slot a stage may be recorded at once: one, or more on software.
+
+        A software device computes on the host's cores, and after a run their caches hold nothing that a
+        recording needs: it takes four times as long as another one right after it.
+        """
+        if not self.device.properties.software:
+            return 1
+        return max(1, _AHEAD // (self._frames * self._dispatches))
 
     def _recorded(self, stage: Stage, slot: Slot | None) -> Any:
         """Return the commands of a stage, for one submission."""
@@ -189,7 +204,7 @@ class Executor:
     def _write(self, operand: Operand, value: Array) -> None:
         data = as_words(value)
         if data.nbytes:
-            self.device.wgpu.queue.write_buffer(*self._resources.place(operand), data)
+            write(self.device.wgpu, *self._resources.place(operand), data)
 
     def read(self, stage: Stage, mapping: MappedRead, values: dict[Operand, Array]) -> None:
         """Wait for a mapping and copy the stage's read-backs into `values`; ModelError by what is noted."""

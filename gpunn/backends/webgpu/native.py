@@ -23,6 +23,13 @@ from wgpu.backends.wgpu_native._api import libf  # as lib, but errors are raised
 
 from gpunn.backends.interrupt import Stop, current, holding
 from gpunn.backends.webgpu.declarations import parse_together
+from gpunn.types import Array
+
+parse_together(ffi)  # before the first name that is not in it
+
+_COMMANDS = ffi.typeof("WGPUCommandBuffer[]")
+_SUBMISSION = ffi.typeof("WGPUSubmissionIndex *")
+_MAPPING = ffi.typeof("WGPUBufferMapCallbackInfo *")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ def record(
         _copy(encoder, before)
         _record(encoder, dispatches)
         _copy(encoder, copies)
-        return libf.wgpuCommandEncoderFinish(encoder, null)
+        return ffi.new(_COMMANDS, [libf.wgpuCommandEncoderFinish(encoder, null)])
     finally:
         lib.wgpuCommandEncoderRelease(encoder)
 
@@ -88,15 +95,20 @@ def record(
 def submit_recorded(device: Any, commands: Any) -> int:
     """Submit what record() has returned; return the submission's number. Raises wgpu's errors."""
     try:
-        queue, batch = device.queue._internal, ffi.new("WGPUCommandBuffer[]", [commands])
-        return int(libf.wgpuQueueSubmitForIndex(queue, 1, batch))
+        return int(libf.wgpuQueueSubmitForIndex(device.queue._internal, 1, commands))
     finally:
         discard(commands)
 
 
 def discard(commands: Any) -> None:
     """Free what record() has returned."""
-    lib.wgpuCommandBufferRelease(commands)
+    lib.wgpuCommandBufferRelease(commands[0])
+
+
+def write(device: Any, buffer: Any, offset: int, data: Array) -> None:
+    """Write bytes, whole words, to a buffer before what is submitted next. Raises wgpu's errors."""
+    queue, source = device.queue._internal, ffi.from_buffer(data)
+    libf.wgpuQueueWriteBuffer(queue, buffer._internal, offset, source, data.nbytes)
 
 
 def _copy(encoder: Any, copies: Iterable[Copy]) -> None:
@@ -172,9 +184,6 @@ def _interrupted(kind: Any, error: BaseException, trace: Any) -> None:
     _deliver(given["status"], given["message"], given["handle"])
 
 
-parse_together(ffi)  # before the first name that is not in it
-
-
 @ffi.callback(  # type: ignore[untyped-decorator]
     "void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", onerror=_interrupted
 )
@@ -205,7 +214,7 @@ def _poll(device: Any, submission: Any) -> None:
 def await_submission(device: Any, submission: int, turn: threading.RLock) -> None:
     """Wait until a submission has ended, and deliver what callbacks are due; see MappedRead for `turn`."""
     with holding(turn):
-        _poll(device, ffi.new("WGPUSubmissionIndex *", submission))
+        _poll(device, ffi.new(_SUBMISSION, submission))
 
 
 def timestamp_period(device: Any) -> float:
@@ -245,12 +254,12 @@ class MappedRead:
     def __init__(self, device: Any, buffer: Any, submission: int, turn: threading.RLock) -> None:
         self._device = device
         self._buffer = buffer
-        self._submission = ffi.new("WGPUSubmissionIndex *", submission)
+        self._submission = ffi.new(_SUBMISSION, submission)
         self._turn = turn
         self._outcome = _Outcome()
         handle = ffi.new_handle(self._outcome)
         _expected[handle] = self._outcome
-        info = ffi.new("WGPUBufferMapCallbackInfo *")
+        info = ffi.new(_MAPPING)
         info.mode, info.callback, info.userdata1 = lib.WGPUCallbackMode_AllowProcessEvents, _mapped, handle
         libf.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, 0, buffer.size, info[0])
 

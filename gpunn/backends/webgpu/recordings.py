@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gpunn.backends.webgpu.native import discard
@@ -15,19 +16,30 @@ class Recordings:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, int], Any] = {}
+        self._made: dict[tuple[int, int], list[Any]] = {}
+        self._counts: dict[tuple[int, int], int] = {}  # how many were made at once, the last time
 
     def has(self, stage: Stage, staging: Any) -> bool:
         """Tell whether a stage is recorded with copies to a staging buffer, or None."""
-        return (id(stage), id(staging)) in self._made
+        return bool(self._made.get((id(stage), id(staging))))
 
-    def put(self, stage: Stage, staging: Any, commands: Any) -> None:
-        """Keep what has been recorded."""
-        self._made[id(stage), id(staging)] = commands
+    def fill(self, stage: Stage, staging: Any, record: Callable[[], Any], most: int) -> None:
+        """Record a stage once the first time, and then twice as often as the time before, up to `most` times.
+
+        Nobody knows how many runs are to come, and this way at most one more is made in vain than is used.
+        """
+        key = id(stage), id(staging)
+        count = self._counts[key] = min(2 * self._counts.get(key, 0) or 1, most)
+        made = self._made.setdefault(key, [])
+        for _ in range(count):
+            made.append(record())
 
     def take(self, stage: Stage, staging: Any) -> Any:
-        """Give what has been recorded to the caller, who submits or discards it; None if there is nothing."""
-        return self._made.pop((id(stage), id(staging)), None)
+        """Give one of what has been recorded to the caller, who submits or discards it; None if there is
+        nothing.
+        """
+        made = self._made.get((id(stage), id(staging)))
+        return made.pop() if made else None
 
     def forget(self, staging: Any) -> None:
         """Discard what copies to a staging buffer."""
@@ -40,6 +52,8 @@ class Recordings:
             self._discard(key)
 
     def _discard(self, key: tuple[int, int]) -> None:
-        commands = self._made.pop(key, None)
-        if commands is not None:
-            discard(commands)
+        made = self._made.get(key, [])
+        while made:
+            discard(made.pop())
+        self._made.pop(key, None)
+        self._counts.pop(key, None)
