@@ -194,8 +194,8 @@ def _stack_product(call: Call) -> Product:
         {"K": depth, **_walks(call)},
         (step_library(depth) if dense else "stack_row_steps", "stack_columns", _column_library(call)),
         (_fours(call), Read("bias", None)),
-        True,
-        1 if dense and size_of(call.input(1).shape[:-2]) == 1 else batch,
+        computed=True,
+        matrices=1 if dense and size_of(call.input(1).shape[:-2]) == 1 else batch,
     )
 
 

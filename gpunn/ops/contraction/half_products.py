@@ -60,17 +60,31 @@ def matrix_errors(evaluation: Evaluation) -> HalfProducts | None:
     call = evaluation.call
     if not matrices_in_halves(call):
         return None
-    (a, rows), (b, columns) = (
-        _largest(np.abs(evaluation.input(k)), axis)
-        for k, axis in enumerate((-2 if call["adj_a"] else -1, -1 if call["adj_b"] else -2))
+    a, b = (np.abs(evaluation.input(k)) for k in range(2))
+    return _of_matrices(call, a, b, -2 if call["adj_a"] else -1, -1 if call["adj_b"] else -2)
+
+
+def dense_errors(evaluation: Evaluation) -> HalfProducts | None:
+    """Return the errors of products of rows of x, of any shape, with a filter [O, I] that may be computed."""
+    call = evaluation.call
+    if constants_only(call) or not matrices_in_halves(call):
+        return filter_errors(evaluation)
+    x, filter = (np.abs(evaluation.input(k)) for k in range(2))
+    found = _of_matrices(call, x.reshape(-1, filter.shape[1]), filter, -1, -1)
+    return HalfProducts(found.roundings, (found.lost[0].reshape(x.shape), found.lost[1]))
+
+
+def _of_matrices(call: Call, a: Array, b: Array, along_a: int, along_b: int) -> HalfProducts:
+    """Return the errors of products of matrices that are scaled when they run. a, b: absolute values.
+
+    along_a, along_b: the axes of their depth.
+    """
+    rows, columns = (
+        np.maximum(sizes.max(axis=axis, keepdims=True, initial=0), _LEAST)
+        for sizes, axis in ((a, along_a), (b, along_b))
     )
     rounded = sum(t.dtype is DType.FLOAT32 for t in (call.x, call.input(1)))
     return HalfProducts(_ROUNDINGS + rounded, (_lost(a, rows), np.broadcast_to(columns, b.shape)))
-
-
-def _largest(sizes: Array, axis: int) -> tuple[Array, Array]:
-    """Return sizes, and the largest along an axis that are scaled."""
-    return sizes, np.maximum(sizes.max(axis=axis, keepdims=True, initial=0), _LEAST)
 
 
 def _lost(x: Array, rows: Array | float) -> Array:

@@ -12,6 +12,7 @@ from gpunn.kernel import (
     MAX_GROUPS,
     Candidate,
     Kernel,
+    Param,
     Read,
     Scratch,
     Write,
@@ -22,17 +23,22 @@ from gpunn.kernel import (
 )
 from gpunn.ops.accuracy import Accuracy, filter_terms
 from gpunn.ops.call import Call
-from gpunn.ops.check import QUANTIZED, expect_bool
+from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
-from gpunn.ops.contraction.half_products import filter_errors
+from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.prepared import constants_only, matrix_of
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
-from gpunn.ops.contraction.workgroup_tile import matrix_product, step_library, with_workgroup_tiles
+from gpunn.ops.contraction.workgroup_tile import (
+    Product,
+    matrix_product,
+    step_library,
+    with_workgroup_tiles,
+)
 from gpunn.ops.elementwise.unary import activate, activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
@@ -91,18 +97,36 @@ def _infer_fully_connected(call: Call) -> TensorType:
 def _fully_connected_kernels(call: Call) -> Iterator[Candidate]:
     channels, depth = call.input(1).shape
     rows = math.prod(call.y.shape[:-1])
-    reason = "the filter is not a constant"
     if constants_only(call) and fits_i32(rows * depth):
         packed = Candidate([product(call, rows, depth, channels)], "a packed filter")
         shared = partial(shared_product, call, rows, depth, channels)
         ways = with_shared_rows(call, depth, lambda: [shared()], (packed,))
         yield from with_workgroup_tiles(call, matrix_product(depth), ways)
-        reason = "the filter as it is"
-    yield Candidate(_plain(call, rows, depth, channels, reason), reason)
+        yield _plain(call, rows, depth, channels, "the filter as it is")
+        return
+    plain = _plain(call, rows, depth, channels, "the filter is not a constant")
+    if call.input(1).dtype in FLOATS and fits_i32(rows * depth, channels * depth, rows * channels):
+        yield from with_workgroup_tiles(call, _computed_product(call), [plain])
+    else:
+        yield plain
 
 
-def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> list[Kernel]:
-    """Make the kernels for any filter: each adds as many products as the loops of the device take."""
+def _computed_product(call: Call) -> Product:
+    """Describe the product with a filter that may be computed, for tiles that a workgroup shares."""
+    depth = call.input(1).shape[1]
+    params: dict[str, Param] = {
+        "K": depth,
+        "batch": (1, 1, 1, 1),
+        "b_batch": (0, 0, 0, 0),
+        "b_step": (1, depth, 0, 0),
+    }
+    libraries = step_library(depth), "stack_columns", "columns_apart"
+    reads = Read("b", 1), Read("bias", 2 if call.has(2) else None)
+    return Product("matmul_workgroup", depth, vec_width(depth), params, libraries, reads, computed=True)
+
+
+def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> Candidate:
+    """Return the way for any filter: each kernel adds as many products as the loops of the device take."""
     kernels: list[Kernel] = []
     layers = max(ceil_div(rows, MAX_GROUPS), 1)
     of_layer = ceil_div(rows, layers)
@@ -127,7 +151,7 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> lis
             )
         )
         total = after
-    return kernels
+    return Candidate(kernels, reason)
 
 
 def _upwards(call: Call) -> int:
@@ -178,7 +202,7 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     fusible=True,
     divide=by_batch,
     filter=Filter(output_axis=0, along_input=_by_pixel),
-    accuracy=Accuracy(terms=filter_terms, arithmetic=True, halves=filter_errors),
+    accuracy=Accuracy(terms=filter_terms, arithmetic=True, halves=dense_errors),
     quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
     prepare=_prepare_fully_connected,
     gradient=gradients.FULLY_CONNECTED,

@@ -148,16 +148,20 @@ def test_infinite_and_undefined_elements_stay_in_their_rows(halves: str) -> None
 
 
 def run_matrices(
-    inputs: list[Array], attrs: dict[str, bool], narrow: tuple[bool, bool], backend: str
+    inputs: list[Array],
+    attrs: dict[str, bool],
+    narrow: tuple[bool, ...],
+    backend: str,
+    op: str = "batch_matmul",
 ) -> tuple[Array, Operation]:
-    """Run a relaxed product of matrices in f16; return the result, float32, and the operation.
+    """Run a relaxed product of computed matrices in f16; return the result, float32, and the operation.
 
     narrow: which of the operands are float16. The others are inputs of the model, which stay float32.
     """
     model = Model()
     operands = [model.input(f"x{k}", type_of(x)) for k, x in enumerate(inputs)]
     given = [model.add("neg", [x])[0] if half else x for x, half in zip(operands, narrow, strict=True)]
-    model.output(*model.add("batch_matmul", given, attrs))
+    model.output(*model.add(op, given, attrs))
     with model.compile(backend, relaxed=True) as compiled:
         row = compiled.plan_rows()[-1]
         assert row.kernel.halves
@@ -165,7 +169,7 @@ def run_matrices(
         return np.asarray(compiled(*fed)), row.operation
 
 
-def stored(inputs: list[Array], narrow: tuple[bool, bool]) -> list[Array]:
+def stored(inputs: list[Array], narrow: tuple[bool, ...]) -> list[Array]:
     """Return exact values of operands, of which some are stored as float16."""
     return [
         (x.astype(np.float16) if half else x).astype(np.float64)
@@ -173,15 +177,20 @@ def stored(inputs: list[Array], narrow: tuple[bool, bool]) -> list[Array]:
     ]
 
 
-def assert_matrices_within_bound(y: Array, a: Array, b: Array, narrow: tuple[bool, bool]) -> None:
-    """Assert that products of a [..., M, K] and b [..., K, N] have the errors of products in f16."""
+def assert_matrices_within_bound(
+    y: Array, a: Array, b: Array, narrow: tuple[bool, bool], bias: Array | float = 0
+) -> None:
+    """Assert that products of a [..., M, K] and b [..., K, N] have the errors of products in f16.
+
+    bias: the size of what has been added and taken away again.
+    """
     a, b = stored([a, b], narrow)
     exact, sizes, depth = a @ b, np.abs(a) @ np.abs(b), a.shape[-1] + 1
     rows, columns = np.abs(a).max(axis=-1, keepdims=True), np.abs(b).max(axis=-2, keepdims=True)
     roundings = (1 + 2.0**-11) ** (8 + 2 - sum(narrow)) - 1
     lost = (2.0**-21 + 2.0**-23) * depth * rows * columns
     lost = lost + 2.0**-17 * np.abs(a).sum(axis=-1, keepdims=True) * columns
-    limit = (roundings + depth * EPS) * sizes + lost + 2 * EPS * np.abs(exact) + 2.0**-126
+    limit = (roundings + depth * EPS) * sizes + lost + 2 * EPS * (np.abs(exact) + bias) + 2.0**-126
     assert (np.abs(y - exact) <= limit).all()
 
 
@@ -205,6 +214,20 @@ def test_computed_matrices_in_f16(shape: Any, attrs: dict[str, bool], halves: st
     (strict,) = bounds(operation, given, (exact,))
     assert (np.abs(y - exact) <= bound.limit).all()
     assert (bound.limit > strict.limit).all()
+
+
+@pytest.mark.parametrize("narrow", [(True, True), (False, True), (False, False)], ids=str)
+def test_rows_times_a_computed_filter_in_f16(narrow: tuple[bool, bool], halves: str) -> None:
+    """Rows are cut from x, which has another shape."""
+    inputs, kinds = [random(1, 3, 23, 30), random(2, 70, 15), random(3, 70)], (*narrow, False)
+    inputs[1] *= powers(4, 70, -20, 12)[:, None]
+    y, operation = run_matrices(inputs, {}, kinds, halves, "fully_connected")
+    rows = inputs[0].reshape(-1, 15)
+    assert_matrices_within_bound(y - inputs[2], rows, inputs[1].T, narrow, np.abs(inputs[2]))
+    given = stored(inputs, kinds)
+    (exact,) = operation.evaluate(given)
+    (bound,) = bounds(operation, given, (exact,), partial(half_products, operation))
+    assert (np.abs(y - exact) <= bound.limit).all()
 
 
 def powers(seed: int, count: int, low: int, high: int) -> Array:

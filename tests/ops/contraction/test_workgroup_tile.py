@@ -39,6 +39,22 @@ def test_products(shape: tuple[int, int, int], hardware_gpu: str, monkeypatch: p
     )
 
 
+@pytest.mark.parametrize("shape", PRODUCTS, ids=str)
+@pytest.mark.parametrize("constants", [(), (2,), (1,)], ids=str)
+def test_products_with_computed_filters(
+    shape: tuple[int, int, int],
+    constants: tuple[int, ...],
+    hardware_gpu: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take_body(monkeypatch, WORKGROUP)
+    rows, depth, channels = shape
+    inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)]
+    attrs = {"activation": "relu6"} if depth % 2 else {}
+    atol = tolerance(*inputs[:2])
+    check("fully_connected", inputs, attrs, backend=hardware_gpu, constants=constants, atol=atol)
+
+
 def test_products_with_a_computed_matrix(hardware_gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     take_body(monkeypatch, WORKGROUP)
     inputs = [random(1, 2, 35, 20), random(2, 20, 72)]
