@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpunn
+from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import Decide
 from gpunn.compilation import compiler
 from gpunn.compilation.base import Compilation
@@ -229,6 +230,29 @@ def test_the_host_does_nothing_in_between(tuner: Last) -> None:
     model.output(pointwise(model, between), hosted)
     names, *_ = ran(model)
     assert names == ["depthwise_conv2d", "conv2d"]
+
+
+def test_a_tensor_that_takes_several_bindings_keeps_its_kernels(
+    tuner: Last, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = open_device(None, False).properties.limits
+    limit_device(monkeypatch, limits={**limits, "max-storage-buffer-binding-size": 9 * 8 * 12 * 4})
+    for channels, pairs in ((12, True), (16, False)):
+        model = Model("pair")
+        model.output(separable(model, model.input("x", float32(1, 9, 8, 12)), channels))
+        names, *_ = ran(model)
+        assert (names == [ONE]) == pairs
+
+
+def test_what_is_stored_has_the_type_of_what_lies_between(tuner: Last) -> None:
+    """A relaxed model has float16 between operations, which holds these numbers, and gives float32."""
+    model = Model("pair")
+    x = model.input("x", float32(1, 9, 8, 12))
+    model.output(separable(model, separable(model, x)))
+    given = whole(*x.type.shape)
+    with model.compile("webgpu", SUSTAINED, relaxed=True) as compiled, model.compile("cpu") as cpu:
+        assert dispatches(compiled)[-3:] == [ONE, "depthwise_conv2d", "conv2d"]
+        np.testing.assert_array_equal(compiled(given), cpu(given), strict=True)
 
 
 def test_software_is_not_offered_the_kernel(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
