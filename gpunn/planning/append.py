@@ -228,7 +228,7 @@ def append(
     """
     state = _Appending([*placements], dict(joined), model.results, most, software)
     state.step()
-    return switched(state.placements, state.before, pipeline), state.joined
+    return switched(state.placements, state.before, pipeline, software), state.joined
 
 
 def _takes(kernel: Kernel) -> bool:

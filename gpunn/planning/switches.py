@@ -6,7 +6,8 @@ pipelines would take a compiler twice as long, so a parameter says whether the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,19 +17,26 @@ from gpunn.kernel import Kernel, Read, Scratch
 from gpunn.planning.partition import Placement
 
 SWITCH = "then_on"  # shaders/README.md
+# Rounds of loops for each operand that is read in vain, of products with 8 elements of the depth each. Where
+# they were 9 on average, lavapipe took as long as before, and where they were 6, 5 % longer.
+_LONG = 8
 
 Pipeline = Callable[[Kernel, Operation], Hashable]
 _Member = tuple[int, int]  # the places of a placement, and of a kernel in it
 
 
 def switched(
-    placements: Sequence[Placement], before: Mapping[Operation, Sequence[Kernel]], pipeline: Pipeline
+    placements: Sequence[Placement],
+    before: Mapping[Operation, Sequence[Kernel]],
+    pipeline: Pipeline,
+    software: bool = False,
 ) -> tuple[Placement, ...]:
     """Return placements whose kernels need fewer pipelines.
 
     before: the kernels of operations as they were without appended ones. pipeline: what the pipeline of an
     operation's kernel depends on. Only kernels with loops count: others are compiled in no time. And only
-    operations that call no library and read no table: lavapipe computes both sides of a branch.
+    operations that call no library and read no table: lavapipe computes both sides of a branch. For the same
+    reason, kernels whose loops are short keep a pipeline of their own on software.
     """
     groups: dict[Hashable, list[_Member]] = {}
     for n, placement in enumerate(placements):
@@ -37,6 +45,8 @@ def switched(
                 groups.setdefault(pipeline(kernel, placement.operation), []).append((n, k))
     changed = {n: [*placement.kernels] for n, placement in enumerate(placements)}
     for members in groups.values():
+        if software and not _long(placements[n].kernels[k] for n, k in members):
+            continue
         for (n, k), kernel in _switched(members, placements, pipeline):
             changed[n][k] = kernel
     return tuple(replace(p, kernels=tuple(changed[n])) for n, p in enumerate(placements))
@@ -62,9 +72,19 @@ def _switched(
                 yield member, _with_switch(found[member], found[member], on=True)
 
 
+def _long(kernels: Iterable[Kernel]) -> bool:
+    """Tell whether the kernels that stores of others are added to have long loops, on average."""
+    plain = [kernel for kernel in kernels if not kernel.writes[0].appended]
+    invocations = sum(math.prod(kernel.threads) for kernel in plain)
+    iterations = sum(math.prod(kernel.threads) * kernel.loop_iterations for kernel in plain)
+    return iterations >= _LONG * invocations
+
+
 def _may_be_left_out(kernel: Kernel, operation: Operation) -> bool:
     """Tell whether the result without appended operations would have the same form, and these are quick."""
-    write, tables = kernel.writes[0], any(r.value is not None for r in kernel.reads if r.operand is None)
+    write = kernel.writes[0]
+    prefixes = tuple(appended.prefix for appended in write.appended)
+    tables = any(r.value is not None for r in kernel.reads if r.name.startswith(prefixes))
     if not write.appended or write.rows is not None or tables or not isinstance(write.output, int):
         return False
     return write.appended[-1].dtype is operation.outputs[write.output].type.dtype

@@ -1,6 +1,7 @@
 //!use broadcast_tile
 // Sums of reals in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl). lib/broadcast_integers.wgsl has the
-// same functions for quantised tensors. Expects bias; T is f32.
+// same functions for quantised tensors. Expects bias, clip, p.low and p.high, its bounds, which are loaded once:
+// compilers take long for what is loaded at each store. T is f32.
 
 alias Total = vec4<T>;
 
@@ -12,8 +13,8 @@ fn factors_of(x: vec4<T>) -> vec4<f32> { return x; }
 
 fn add_eight(sum: Total, w: Weights, x: Factors) -> Total { return plus_eight(sum, w, x); }
 
-alias Ending = u32;
+struct Ending { low: Total, high: Total }
 
-fn ending(n: u32) -> Ending { return n; }
+fn ending(n: u32) -> Ending { return Ending(Total(p.low), Total(p.high)); }
 
-fn stored(sum: Total, by: Ending) -> vec4<T> { return sum; }
+fn stored(sum: Total, by: Ending) -> vec4<T> { return clip4(sum, by.low, by.high); }

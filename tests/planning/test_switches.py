@@ -70,3 +70,20 @@ def test_results_of_another_type_have_a_pipeline_of_their_own(
     model.output(add(model, "cast", conv(model, y, 8), dtype="int32"))
     assert agree(model, [whole(1, 5, 4, 8)], monkeypatch) == ["conv2d", "conv2d+cast"]
     assert pipelines(model) == 2
+
+
+@pytest.mark.parametrize(("depth", "count"), [(8, 2), (256, 1)])
+def test_short_loops_keep_their_pipeline_on_software(
+    depth: int, count: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Software would compute the sum of the second product for the first one, too."""
+    original = appending.switched
+    monkeypatch.setattr(appending, "switched", lambda *given: original(*given[:-1], True))
+    model = Model("switch")
+    x, other = model.input("x", float32(32, depth)), model.input("other", float32(32, 32))
+    weights = [constant(model, 32, depth, seed=seed) for seed in (1, 2)]
+    plain, summed = (add(model, "fully_connected", x, w) for w in weights)
+    model.output(plain, add(model, "maximum", summed, other))
+    inputs = [whole(32, depth), whole(32, 32, seed=3)]
+    assert agree(model, inputs, monkeypatch) == ["fully_connected", "fully_connected+maximum"]
+    assert pipelines(model) == count

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from gpunn.device import SUBGROUPS, DeviceProperties
 from gpunn.kernel import (
     Candidate,
@@ -22,7 +24,7 @@ from gpunn.kernel import (
 )
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP, block_extents, block_reads
-from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.elementwise.clipping import clipping, with_activation
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
 from gpunn.types import DType, TensorType
@@ -95,9 +97,14 @@ def shared_rows(call: Call, window: Window, depth: int, reads: Reads | None = No
 
     reads: as of shared_product().
     """
+    return with_activation(_with_bias(shared_sums(call, window, depth, reads), call.y.shape[-1]), call)
+
+
+def shared_sums(call: Call, window: Window, depth: int, reads: Reads | None = None) -> Kernel:
+    """Compute the same without an activation. reads: as of shared_product()."""
     if not window.pointwise:
-        return shared_window(call, window, reads)
-    return shared_product(call, math.prod(call.y.shape[:-1]), depth, call.y.shape[-1], reads)
+        return _window(call, window, reads)
+    return _product(call, math.prod(call.y.shape[:-1]), depth, call.y.shape[-1], reads)
 
 
 def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None = None) -> Kernel:
@@ -105,6 +112,10 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
     reads: filter and bias packed by blocks, if these are not constants.
     """
+    return with_activation(_with_bias(_product(call, rows, depth, channels, reads), channels), call)
+
+
+def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
     width = vec_width(depth)
     return _kernel(
         call,
@@ -118,8 +129,7 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
     )
 
 
-def shared_window(call: Call, window: Window, reads: Reads | None = None) -> Kernel:
-    """Compute a convolution with one group. reads: as of shared_product()."""
+def _window(call: Call, window: Window, reads: Reads | None) -> Kernel:
     _, height, width, depth = call.x.shape
     params: dict[str, Param] = {**window_params(window, height, width), "C": depth}
     terms, packed = depth * math.prod(window.size), reads or block_reads(call)
@@ -182,7 +192,7 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
     name = f"{count} products of {rows} rows x depth {depth} x {channels} channels"
     kernel = _tiles(call.device, "matmul_broadcast", (rows, channels, depth), name, count)
     width = vec_width(depth)
-    return replace(
+    kernel = replace(
         kernel,
         reads=(replace(x, width=width), w, Read("bias", None)),
         writes=(replace(y, width=vec_width(channels)),),
@@ -190,6 +200,7 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
         constants={**kernel.constants, "FOURS": int(width == 4)},
         loop_iterations=ceil_div(depth, STEP),
     )
+    return clipping(_with_bias(kernel, channels))
 
 
 def _kernel(
@@ -210,9 +221,16 @@ def _kernel(
         writes=(Write(width=vec_width(channels)),),
         params={**kernel.params, **params},
         constants={**kernel.constants, **constants},
-        functions=activation_function(call),
         loop_iterations=loop_iterations,
     )
+
+
+def _with_bias(kernel: Kernel, channels: int) -> Kernel:
+    """Return a kernel of reals that has a bias, of zeros if need be: it needs no pipeline of its own then."""
+    x, w, bias = kernel.reads
+    if not bias.present:
+        bias = Read("bias", None, 4, value=np.zeros(block_extents(channels, 0)[0], np.float32))
+    return replace(kernel, reads=(x, w, bias))
 
 
 def _tiles(

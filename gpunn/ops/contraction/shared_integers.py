@@ -9,7 +9,7 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import shared_rows
+from gpunn.ops.contraction.broadcast_tile import shared_sums
 from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, pack_bias, pack_blocks
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.kernels.window import Window
@@ -26,7 +26,7 @@ def pack_centred(filter: Array, zero: int) -> Array:
 
 def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> Kernel:
     """Compute a quantised convolution with one group, or a product; see shared_rows()."""
-    real = shared_rows(call, window, depth)
+    real = shared_sums(call, window, depth)
     x, w, bias = real.reads
     channels, rows = block_extents(call.y.shape[-1], depth * math.prod(window.size))
     w = replace(w, pack=Pack(pack_centred, (how.zero_w,)), dtype=DType.FLOAT16, nbytes=2 * channels * rows)

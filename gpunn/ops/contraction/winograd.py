@@ -31,7 +31,7 @@ from gpunn.ops.accuracy import Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, shared_stack, subgroup
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP
-from gpunn.ops.elementwise.unary import activation_function
+from gpunn.ops.elementwise.clipping import with_activation
 from gpunn.ops.kernels.tiling import WORKGROUP
 from gpunn.ops.kernels.window import Window, check_window, window_params
 from gpunn.types import Array, DType, TensorType
@@ -209,22 +209,24 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
             Read("w", 1, 4, filter, dtype=DType.FLOAT32, nbytes=4 * cells * packed * depth),
             Write(output=products),
         ),
-        Kernel(
-            body="winograd_output",
-            threads=flat_threads(stored),
-            workgroup=WORKGROUP,
-            reads=(
-                Read("products", products, of_result),
-                Read("bias", 2 if call.has(2) else None, of_result),
+        with_activation(
+            Kernel(
+                body="winograd_output",
+                threads=flat_threads(stored),
+                workgroup=WORKGROUP,
+                reads=(
+                    Read("products", products, of_result),
+                    Read("bias", 2 if call.has(2) else None, of_result),
+                ),
+                writes=(Write(width=of_result),),
+                params={**params, "N": channels // of_result, "PITCH": packed // of_result, "count": stored},
+                constants={"EDGE": edge},
+                libraries=(f"winograd_output_{edge}",),
+                lanes=of_result,
+                generated="\n".join(_transform(reach, edge)),
+                reason=f"{name}: results of {way.count} tiles",
             ),
-            writes=(Write(width=of_result),),
-            params={**params, "N": channels // of_result, "PITCH": packed // of_result, "count": stored},
-            constants={"EDGE": edge},
-            libraries=(f"winograd_output_{edge}",),
-            lanes=of_result,
-            functions=activation_function(call),
-            generated="\n".join(_transform(reach, edge)),
-            reason=f"{name}: results of {way.count} tiles",
+            call,
         ),
     )
 
