@@ -125,23 +125,14 @@ def _with_windows(call: Call, product: Kernel) -> Kernel:
     bias = Read("taps_bias", 3, 4, Pack(pack_bias, (_FOUR,))) if call.has(3) else Read("taps_bias", None)
     name = call["between"]
     between = Function(("x",), "x" if name is None else ACTIVATIONS[name].expression_for(call.y.dtype))
-    return replace(
-        product,
-        reads=(*product.reads, taps, bias),
-        functions={**product.functions, "between": between},
-        loop_iterations=Loop(product.loop_iterations, (nested(height, width),)).iterations,
-        reason=f"{product.reason}, rows of depthwise windows of {height} x {width}",
-    )
+    functions = {**product.functions, "between": between}
+    loops = Loop(product.loop_iterations, (nested(height, width),)).iterations
+    reason = f"{product.reason}, rows of depthwise windows of {height} x {width}"
+    reads = (*product.reads, taps, bias)
+    return replace(product, reads=reads, functions=functions, loop_iterations=loops, reason=reason)
 
 
-@op(
-    _infer,
-    _kernels,
-    flops=_flops,
-    unbounded=True,
-    accuracy=Accuracy(detour=_errors, arithmetic=True),
-    fusible=True,
-)
+@op(_infer, _kernels, flops=_flops, accuracy=Accuracy(detour=_errors, arithmetic=True), fusible=True)
 def separable_conv2d(
     x: Array,
     depthwise: Array,
