@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from gpunn.pointwise import Appended, Pointwise
+from gpunn.pointwise import Appended, Pointwise, RowLoads
 from gpunn.types import Array, DType, Tensor, TensorType
 
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
@@ -72,6 +72,8 @@ class Read:
     size of that result; if it is not stated, a constant over the limit of a binding is not packed. `value` is
     a table that the kernel brings itself. `window`: the first byte and the number of bytes, where it reads a
     part of the operand. `segments` is for lowering: an operand over the limit of a binding takes several.
+    `by_rows`: the body loads it through row4_<name>(place, column) only. `prepended` is for planning:
+    operations that these loads compute, which give the last one's result.
     """
 
     name: str
@@ -84,6 +86,8 @@ class Read:
     window: tuple[int, int] | None = None
     segments: Segments | None = None
     nbytes: int = 0
+    by_rows: RowLoads | None = None
+    prepended: tuple[Appended, ...] = ()
 
     @property
     def present(self) -> bool:
@@ -287,16 +291,6 @@ def keep_nan(expression: str, *names: str) -> str:
     for name in reversed(names):
         expression = f"select({expression}, {name}, {is_nan(name)})"
     return expression
-
-
-def number_param(dtype: DType, value: float) -> Param:
-    """Convert a number of a dtype to a parameter, which bodies read as T(p.name)."""
-    if dtype.numpy.kind == "c":
-        return complex(value)
-    if dtype.numpy.kind == "f":
-        return float(value)
-    bits = int(value) % 2**64
-    return (bits % 2**32, bits >> 32) if dtype is DType.INT64 else bits % 2**32
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -1,6 +1,7 @@
 """Pointwise: what a kernel computes element by element; Appended: where another kernel computes it, too.
 
-Nothing here needs a device. gpunn.planning.append decides, gpunn.backends.webgpu.appended writes the WGSL.
+Nothing here needs a device. gpunn.planning.append and prepend decide, gpunn.backends.webgpu.appended and
+prepended write the WGSL.
 """
 
 from __future__ import annotations
@@ -14,20 +15,26 @@ from gpunn.types import DType, Shape
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The element of an operand that belongs to element i of a result: (i / inner) % period."""
+    """The element of an operand that belongs to element i of a result: (i / inner) % period.
+
+    Or i / every * period more, where each `every` elements have a period of their own.
+    """
 
     period: int
     inner: int = 1
+    every: int = 0
 
     @classmethod
     def along(cls, sizes: Shape, strides: Shape) -> Repeat | None:
         """Return how a tensor repeats along a merged space (gpunn.ops.kernels.strides).
 
-        None if it stands still in a dimension between two along which it moves.
+        None if it stands still in a dimension between two along which it moves, unless these three are all.
         """
         moving = [k for k, stride in enumerate(strides) if stride]
         if not moving:
             return cls(1)
+        if len(sizes) == 3 and strides == (sizes[2], 0, 1):
+            return cls(sizes[2], every=sizes[1] * sizes[2])
         first, last = moving[0], moving[-1]
         period = inner = 1
         for size, stride in zip(sizes[first : last + 1][::-1], strides[first : last + 1][::-1], strict=True):
@@ -52,11 +59,12 @@ class Pointwise:
 
 
 class Reach(enum.Enum):
-    """The elements of an operand that stores need; see Repeat.
+    """The elements of an operand that stores or loads need; see Repeat.
 
     DENSE: those at the same places. FIRST: the only one. PERIOD: those at i modulo a period; FOURS: and four
     elements that are stored together have four that lie together. SPREAD: those at (i / inner) % period;
-    SHARED: and four elements that are stored together share one.
+    SHARED: and four elements that are stored together share one. PARTS: each part of the result has a period
+    of its own.
     """
 
     DENSE = "dense"
@@ -65,10 +73,13 @@ class Reach(enum.Enum):
     FOURS = "fours"
     SPREAD = "spread"
     SHARED = "shared"
+    PARTS = "parts"
 
     @classmethod
     def of(cls, repeat: Repeat, size: int) -> Reach:
-        """Return what stores of a result of `size` elements need."""
+        """Return what stores or loads of a result of `size` elements need."""
+        if repeat.every:
+            return cls.PARTS
         if repeat.period == 1:
             return cls.FIRST
         if repeat.inner > 1:
@@ -80,12 +91,20 @@ class Reach(enum.Enum):
     @property
     def together(self) -> bool:
         """Tell whether four elements are loaded together."""
-        return self in (Reach.DENSE, Reach.FOURS)
+        return self in (Reach.DENSE, Reach.FOURS, Reach.PARTS)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLoads:
+    """A kernel's loads of a tensor by rows: the elements of a row, and how often it loads each of them."""
+
+    length: int
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A function of an appended operation: an expression in its parameters.
+    """A function of such an operation: an expression in its parameters.
 
     `dtypes`: whose elements the parameters are, and then the result.
     """
@@ -98,12 +117,12 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """An elementwise operation that a kernel computes for each value before it stores it.
+    """An elementwise operation that a kernel computes of each value before it stores it, or behind a load.
 
-    Value 0 is what the kernel's body stores, value k the result of the k-th operation that is appended; it
-    has `dtype`. `expression`: of Pointwise. `values` and `reads` say what an operand in it stands for: a
-    value by its number, or the read of the kernel that has this name behind `prefix`. The parameters and
-    the reads that the formulas name have `prefix`, too.
+    Value 0 is what the kernel's body stores, or what is loaded, value k the result of the k-th such
+    operation; it has `dtype`. `expression`: of Pointwise. `values` and `reads` say what an operand in it
+    stands for: a value by its number, or the read of the kernel that has this name behind `prefix`. The
+    parameters and the reads that the formulas name have `prefix`, too.
     """
 
     prefix: str

@@ -17,14 +17,14 @@ from gpunn.document import as_document
 from gpunn.errors import ModelError
 from gpunn.graph.operation import Operation
 from gpunn.model import Model
-from gpunn.planning.partition import ALIAS, Placement, appended
+from gpunn.planning.partition import ALIAS, Placement, appended, prepended
 from gpunn.progress import Progress, untold
 from gpunn.types import Array
 
 
 @dataclass(frozen=True, slots=True)
 class AppendedRow:
-    """An operation that another one's dispatch computes before it stores its result."""
+    """An operation that another one's dispatch computes before it stores its result, or where it loads."""
 
     op: str
     activation: str | None
@@ -34,8 +34,8 @@ class AppendedRow:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One operation of the optimised model, which is the model that runs. name, shape: of its first result,
-    or of the tensor that is read back if shapes depend on values. appended: other operations that its
-    dispatches compute; time and counts are those of all of them.
+    or of the tensor that is read back if shapes depend on values. prepended, appended: other
+    operations that its dispatches compute, before it and behind it; time and counts are those of all of them.
 
     seconds: the time of all its dispatches, median over the traced runs; share: of all operations' seconds.
     flops: additions and multiplications by the textbook formula; bytes: inputs, constants and results, each
@@ -48,6 +48,7 @@ class Row:
     op: str
     activation: str | None
     origin: str
+    prepended: tuple[AppendedRow, ...]
     appended: tuple[AppendedRow, ...]
     shape: tuple[int, ...]
     backend: str
@@ -215,9 +216,13 @@ def _rows(compiled: Compilation, traces: Sequence[Trace]) -> tuple[Row, ...]:
     done = [(n, p) for n, p in enumerate(compiled.placement) if p.backend != ALIAS]
     placed = [(n, p) for n, p in done if p.operation in seconds[0]]
     medians = {p.operation: statistics.median(found[p.operation] for found in seconds) for _, p in placed}
-    total, within = sum(medians.values()), appended(compiled.placement)
+    total = sum(medians.values())
+    before, behind = prepended(compiled.placement), appended(compiled.placement)
     return tuple(
-        _row(index, p, within.get(p.operation, ()), medians[p.operation], total) for index, p in placed
+        _row(
+            index, p, (before.get(p.operation, ()), behind.get(p.operation, ())), medians[p.operation], total
+        )
+        for index, p in placed
     )
 
 
@@ -229,12 +234,19 @@ def _by_operation(trace: Trace) -> dict[Operation, float]:
     return found
 
 
-def _row(index: int, placement: Placement, others: Sequence[Operation], seconds: float, total: float) -> Row:
-    operation = placement.operation
-    operations = (operation, *others)
-    between = {o.outputs[0] for o in operations[:-1]} if others else set()
+def _row(
+    index: int,
+    placement: Placement,
+    others: tuple[Sequence[Operation], Sequence[Operation]],
+    seconds: float,
+    total: float,
+) -> Row:
+    """Make the row of an operation; others: those that it computes, too, before it and behind it."""
+    operation, (before, behind) = placement.operation, others
+    operations = (*before, operation, *behind)
+    between = {o.outputs[0] for o in operations[:-1]}
     operands = dict.fromkeys(o for p in operations for o in (*p.outputs, *p.inputs) if o is not None)
-    shown = next(iter(operands))
+    shown = next(o for o in (*operation.outputs, *operation.inputs) if o is not None)
     moved = sum(o.type.nbytes for o in operands if o not in between)
     flops = sum(o.definition.count_flops(o.call()) for o in operations)
     return Row(
@@ -243,7 +255,8 @@ def _row(index: int, placement: Placement, others: Sequence[Operation], seconds:
         op=operation.op,
         activation=operation.activation,
         origin=operation.origin,
-        appended=tuple(AppendedRow(o.op, o.activation, o.origin) for o in others),
+        prepended=_named(before),
+        appended=_named(behind),
         shape=shown.type.shape,
         backend=placement.backend,
         kernels=tuple(k.name for k in placement.kernels),
@@ -254,6 +267,10 @@ def _row(index: int, placement: Placement, others: Sequence[Operation], seconds:
         flops_per_second=flops / seconds if flops and seconds else None,
         bytes_per_second=moved / seconds if seconds else None,
     )
+
+
+def _named(operations: Sequence[Operation]) -> tuple[AppendedRow, ...]:
+    return tuple(AppendedRow(o.op, o.activation, o.origin) for o in operations)
 
 
 def _event(span: Span, track: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 
 alias Start = u32;
 alias Places = Starts;
-alias Step = u32;
+struct Step { k: u32, column: Column4_x }
 
 fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, first: u32) {
   add_depth(sums, starts, (p.K + 7u) / STEP, q, first);
@@ -16,10 +16,11 @@ fn start(m: u32) -> Start { return m * p.K; }
 
 fn next_start(row: Start) -> Start { return row + p.K; }
 
-fn step_of(k: u32) -> Step { return k; }
+fn step_of(k: u32) -> Step { return Step(k, column4_x(min(k, p.K - 4u) / 4u)); }
 
-fn factors_at(row: u32, k: Step) -> vec4<f32> {
-  if (FOURS == 1u) { return select(vec4<f32>(), factors_of(load4_x((row + min(k, p.K - 4u)) / 4u)), k < p.K); }
+fn factors_at(row: u32, step: Step) -> vec4<f32> {
+  let k = step.k;
+  if (FOURS == 1u) { return select(vec4<f32>(), factors_of(row4_x(row / 4u, step.column)), k < p.K); }
   return vec4<f32>(factor_at(row, k), factor_at(row, k + 1u), factor_at(row, k + 2u), factor_at(row, k + 3u));
 }
 

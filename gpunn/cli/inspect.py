@@ -122,6 +122,7 @@ def _document(model: Graph, compiled: gpunn.Compilation, plan: bool) -> dict[str
         document["plan"] = [
             {
                 **_operation(row.operation),
+                "prepended": [_named(operation) for operation in row.prepended],
                 "appended": [_named(operation) for operation in row.appended],
                 "kernel": row.kernel.name,
                 "groups": list(row.kernel.groups),
@@ -147,6 +148,7 @@ def _shader(compiled: gpunn.Compilation, dispatch: int) -> dict[str, Any]:
     return {
         "dispatch": dispatch,
         **_operation(row.operation),
+        "prepended": [_named(operation) for operation in row.prepended],
         "appended": [_named(operation) for operation in row.appended],
         "kernel": row.kernel.name,
         "bundle": row.bundle,
@@ -308,8 +310,10 @@ def _print_plan(console: Console, document: dict[str, Any], every: bool) -> None
 
 
 def _called(row: dict[str, Any]) -> str:
-    appended = row.get("appended", ())
-    return called(row["op"], row["activation"], [(each["op"], each["activation"]) for each in appended])
+    behind, before = (
+        [(each["op"], each["activation"]) for each in row.get(key, ())] for key in ("appended", "prepended")
+    )
+    return called(row["op"], row["activation"], behind, before)
 
 
 def _results(rows: Sequence[dict[str, Any]]) -> Cells:

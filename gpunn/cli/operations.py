@@ -19,9 +19,14 @@ class Cells:
     cells: tuple[str, ...]
 
 
-def called(op: str, activation: str | None, appended: Iterable[tuple[str, str | None]] = ()) -> str:
-    """Return the name of an operation with its fused activation, then those of others: (op, activation)."""
-    names = (name for pair in ((op, activation), *appended) for name in pair if name)
+Named = tuple[str, str | None]  # an operation, and its fused activation
+
+
+def called(
+    op: str, activation: str | None, appended: Iterable[Named] = (), prepended: Iterable[Named] = ()
+) -> str:
+    """Return the names of operations that run as one, in their order, with their fused activations."""
+    names = (name for pair in (*prepended, (op, activation), *appended) for name in pair if name)
     return " + ".join(names)
 
 

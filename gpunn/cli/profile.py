@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from rich.console import Console
 import gpunn
 from gpunn import vision
 from gpunn.cli.columns import Column, Row, print_table
-from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, called, places
+from gpunn.cli.operations import LEAST_NAME, LEAST_PLACE, Named, called, places
 from gpunn.cli.paths import files
 from gpunn.cli.pixels import OPTION, Mean, PixelRange, Std, mean_and_std
 from gpunn.cli.plot import check_plot, plot_profile
@@ -20,7 +21,7 @@ from gpunn.cli.progress import progress_bars
 from gpunn.cli.show import AllColumns, BackendName, DeviceName, ModelFile, duration, json_text, plain, stdout
 from gpunn.cli.wrap import say
 from gpunn.comparison.inputs import file_source
-from gpunn.profiling import Profile
+from gpunn.profiling import AppendedRow, Profile
 from gpunn.profiling import Row as Operation
 
 _METHODS = {
@@ -144,7 +145,7 @@ def _print_operations(console: Console, found: Profile, every: bool) -> None:
 def _cells(row: Operation) -> tuple[str, ...]:
     return (
         str(row.index),
-        called(row.op, row.activation, [(each.op, each.activation) for each in row.appended]),
+        called(row.op, row.activation, _named(row.appended), _named(row.prepended)),
         "x".join(map(str, row.shape)),
         " ".join(row.kernels) or "cpu",
         duration(row.seconds),
@@ -153,6 +154,10 @@ def _cells(row: Operation) -> tuple[str, ...]:
         _giga(row.flops_per_second),
         _giga(row.bytes_per_second),
     )
+
+
+def _named(others: Iterable[AppendedRow]) -> list[Named]:
+    return [(each.op, each.activation) for each in others]
 
 
 def _giga(value: float | None) -> str:

@@ -37,6 +37,7 @@ from gpunn.planning.join import join
 from gpunn.planning.pair import pair
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Lower, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
+from gpunn.planning.prepend import prepend
 from gpunn.types import Array, TensorType
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _assembled(section: Section, settings: Settings, hold: bool, state: int = 0)
             if settings.tuner is not None:  # by the rule each operation has kernels of its own
                 lowering = partial(_lowering, settings.gpu, settings.tuner)
                 placements, joined = pair(ready, placements, joined, lowering)
-            placements, joined = _appended(ready, settings.gpu, placements, joined)
+            placements, joined = _with_elementwise(ready, settings.gpu, placements, joined)
         plan = make_plan(ready, placements, held, joined)
         needed = needed_on_host(section.graph, plan, bodies, settings.limits)
         program = _program(plan, settings)
@@ -156,14 +157,17 @@ def _lowering(gpu: Device, tuner: Tuner | None, operations: Iterable[Operation])
     return place
 
 
-def _appended(
+def _with_elementwise(
     graph: Graph, gpu: Device, placements: Sequence[Placement], joined: Mapping[Operand, Operand]
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
-    """Append elementwise operations to those before them, as far as a GPU can bind their operands."""
+    """Append elementwise operations to those before them, or prepend them to those behind them, as far as a
+    GPU can bind their operands.
+    """
     from gpunn.backends.webgpu.shader import key_of
 
     most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
-    return append(graph, placements, joined, most, key_of, gpu.properties.software)
+    placements, joined, chains = append(graph, placements, joined, most, key_of, gpu.properties.software)
+    return prepend(graph, placements, joined, chains, most)
 
 
 def _program(plan: Plan, settings: Settings) -> Program:

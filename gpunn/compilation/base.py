@@ -15,7 +15,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operation
 from gpunn.graph.reshape import as_input
 from gpunn.kernel import Kernel
-from gpunn.planning.partition import Placement, appended
+from gpunn.planning.partition import Placement, appended, prepended
 from gpunn.types import Array
 
 
@@ -23,13 +23,15 @@ from gpunn.types import Array
 class PlanRow:
     """One dispatch of a compiled model. appended: operations that it computes before it stores a result.
 
-    bundle: the number of the bundle that it is a part of; None if it runs by itself.
+    bundle: the number of the bundle that it is a part of; None if it runs by itself. prepended: operations
+    that it computes where it loads its first operand.
     """
 
     operation: Operation
     kernel: Kernel
     appended: tuple[Operation, ...] = ()
     bundle: int | None = None
+    prepended: tuple[Operation, ...] = ()
 
 
 class Compilation(Closing):
@@ -73,14 +75,15 @@ class Compilation(Closing):
 
     def plan_rows(self) -> tuple[PlanRow, ...]:
         """Return the GPU dispatches of one run, in order; those of a body as if it ran once."""
-        within = appended(self.placement)
+        before, behind = prepended(self.placement), appended(self.placement)
         bundles = {id(k): number for number, kernels in enumerate(self._bundles()) for k in kernels}
         return tuple(
             PlanRow(
                 p.operation,
                 k,
-                within.get(p.operation, ()) if any(w.output == 0 for w in k.writes) else (),
+                behind.get(p.operation, ()) if any(w.output == 0 for w in k.writes) else (),
                 bundles.get(id(k)),
+                before.get(p.operation, ()) if any(r.prepended for r in k.reads) else (),
             )
             for p in self.placement
             for k in p.kernels

@@ -7,44 +7,25 @@ x * logistic(x).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Param, Read
+from gpunn.kernel import Kernel
 from gpunn.planning.join import row_params, whole
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
 from gpunn.planning.switches import Pipeline, switched
-from gpunn.pointwise import Appended, Formula, Reach
-from gpunn.types import DType, Tensor
+from gpunn.pointwise import Reach
+from gpunn.types import DType
 
 MOST = 12  # operations behind one
 
-_PARAM = re.compile(r"\bp\.(\w+)")
 # WGSL has no vectors of int64 and complex64, and float16 would have to be rounded between two operations:
 # that is integer arithmetic, which takes a compiler seconds where a shader stores in many places.
 _APART = (DType.INT64, DType.COMPLEX64, DType.FLOAT16)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """An operation to append: its place among the placements, its kernel, and for each operand of Pointwise
-    the number of the value that it is, or None for a read.
-    """
-
-    place: int
-    operation: Operation
-    kernel: Kernel
-    values: Mapping[str, int | None]
-
-    @property
-    def is_fixed_point(self) -> bool:
-        """Tell whether it computes integers by functions of a library, or by a table."""
-        integers = any(o.type.dtype is not DType.FLOAT32 for o in self.operation.outputs)
-        return integers and bool(self.kernel.libraries or any(r.value is not None for r in self.kernel.reads))
 
 
 @dataclass(slots=True)
@@ -56,7 +37,7 @@ class _Chain:
     """
 
     values: dict[Operand, int]
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     inside: set[Operation] = field(default_factory=set)
     closed: int = 0
 
@@ -65,8 +46,7 @@ class _Chain:
 class _Appending:
     """The state of append(): the placements, where each operand's bytes are written, and who reads it.
 
-    `shared`: results that several operations write. `before`: the kernels of those that have others appended,
-    without these.
+    `shared`: results that several operations write. `chains`: what has been appended to operations.
     """
 
     placements: list[Placement]
@@ -78,7 +58,7 @@ class _Appending:
     runs: list[int] = field(default_factory=list)
     written: dict[Operand, int] = field(default_factory=dict)
     readers: dict[Operand, list[int]] = field(default_factory=dict)
-    before: dict[Operation, tuple[Kernel, ...]] = field(default_factory=dict)
+    chains: dict[Operation, Chain] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.shared.update(self.joined.values())
@@ -153,14 +133,14 @@ class _Appending:
         found.values[operation.outputs[0]] = len(found.steps)
         return operation.outputs[0]
 
-    def _step(self, home: int, place: int, values: Mapping[Operand, int]) -> _Step | None:
+    def _step(self, home: int, place: int, values: Mapping[Operand, int]) -> Step | None:
         """Return the step of an elementwise operation whose other operands are there in time."""
         operation, kernels = self.placements[place].operation, self.placements[place].kernels
         if len(kernels) != 1 or len(operation.outputs) != 1 or operation.guarded:
             return None
         (kernel,) = kernels
         types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
-        if not _is_elementwise(kernel) or any(t.dtype in _APART for t in types):
+        if not is_elementwise(kernel) or any(t.dtype in _APART for t in types):
             return None
         assert kernel.pointwise is not None
         size, found = operation.outputs[0].type.size, dict[str, int | None]()
@@ -171,17 +151,17 @@ class _Appending:
             operand = operation.inputs[read.operand]
             assert operand is not None
             number = values.get(operand)
-            dense = Reach.of(kernel.pointwise.operands[read.name], size) is Reach.DENSE or size == 1
-            late = operand.value is None and self.written.get(operand, -1) >= home
-            if (number is None and late) or (number is not None and not dense):
+            reach = Reach.of(kernel.pointwise.operands[read.name], size)
+            unread = reach is Reach.PARTS or (operand.value is None and self.written.get(operand, -1) >= home)
+            if unread if number is None else not (reach is Reach.DENSE or size == 1):
                 return None
             found[read.name] = number
-        return _Step(place, operation, kernel, found)
+        return Step(place, operation, kernel, found)
 
-    def _bindings(self, home: int, steps: Sequence[_Step]) -> int:
+    def _bindings(self, home: int, steps: Sequence[Step]) -> int:
         """Count the buffers of the kernel that stores the result, with those that steps read."""
         kernels = (k for k in self.placements[home].kernels if _stores(k))
-        return max(k.bindings for k in kernels) + sum(len(list(_outside(step))) for step in steps)
+        return max(k.bindings for k in kernels) + sum(len(list(outside(step))) for step in steps)
 
     def _is_closed(self, found: _Chain) -> bool:
         """Tell whether nothing outside of a chain reads a value but the last one."""
@@ -195,7 +175,7 @@ class _Appending:
         steps, placement = found.steps[: found.closed], self.placements[home]
         result = steps[-1].operation.outputs[0]
         kernels = tuple(_appended(k, steps) if _stores(k) else k for k in placement.kernels)
-        self.before[placement.operation] = placement.kernels
+        self.chains[placement.operation] = Chain(placement.kernels, tuple(steps))
         self.placements[home] = replace(placement, kernels=kernels)
         for step in steps:
             other = self.placements[step.place]
@@ -217,18 +197,19 @@ def append(
     most: int,
     pipeline: Pipeline,
     software: bool,
-) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
+) -> tuple[tuple[Placement, ...], dict[Operand, Operand], dict[Operation, Chain]]:
     """Let operations of a device compute the elementwise operations that alone read their results.
 
     `joined`: see gpunn.planning.join, which comes before. most: the storage buffers that a kernel may bind.
     pipeline: what the pipeline of a kernel depends on (gpunn.planning.switches). software: whether the CPU
     does the device's work.
-    Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
-    the operand that has them.
+    Returns the placements with their new kernels, for each operand that has no bytes of its own any more the
+    operand that has them, and for each operation what has been appended to it.
     """
     state = _Appending([*placements], dict(joined), model.results, most, software)
     state.step()
-    return switched(state.placements, state.before, pipeline, software), state.joined
+    before = {operation: chain.kernels for operation, chain in state.chains.items()}
+    return switched(state.placements, before, pipeline, software), state.joined, state.chains
 
 
 def _takes(kernel: Kernel) -> bool:
@@ -241,31 +222,17 @@ def _stores(kernel: Kernel) -> bool:
     return kernel.writes[0].output == 0
 
 
-def _is_elementwise(kernel: Kernel) -> bool:
-    """Tell whether a kernel computes each element from those at the same place, of tensors in one piece."""
-    if kernel.pointwise is None or not all(whole(w) and w.output == 0 for w in kernel.writes):
-        return False
-    plain = all(r.segments is None and r.window is None and r.pack is None for r in kernel.reads)
-    own = all(isinstance(r.operand, int) for r in kernel.reads if r.name in kernel.pointwise.operands)
-    return plain and own and not kernel.generated
-
-
-def _outside(step: _Step) -> Iterator[Read]:
-    """Yield the reads of a step that are no values of the chain."""
-    return (read for read in step.kernel.reads if read.present and step.values.get(read.name) is None)
-
-
-def _appended(kernel: Kernel, steps: Sequence[_Step]) -> Kernel:
+def _appended(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
     """Return a kernel that computes the steps before it stores a value."""
     write, *others = kernel.writes
     reads, params, libraries = [*kernel.reads], dict(kernel.params), [*kernel.libraries]
     for number, step in enumerate(steps, start=1):
         prefix = f"then{number}_"
-        reads += (_read(read, step, prefix, write.width) for read in _outside(step))
-        params.update(_params(step, prefix))
+        reads += (read_of(read, step, prefix, write.width) for read in outside(step))
+        params.update(params_of(step, prefix))
         libraries += (name for name in step.kernel.libraries if name not in libraries)
     (last,) = steps[-1].kernel.writes
-    made = tuple(_statement(step, f"then{n}_") for n, step in enumerate(steps, start=1))
+    made = tuple(statement(step, f"then{n}_") for n, step in enumerate(steps, start=1))
     write = replace(write, appended=made)
     if last.rows is not None:
         write = replace(write, rows=last.rows, width=write.width if last.rows.unit == 4 else 1)
@@ -279,58 +246,4 @@ def _appended(kernel: Kernel, steps: Sequence[_Step]) -> Kernel:
         libraries=tuple(libraries),
         pointwise=None,
         reason=f"{kernel.reason}; its stores compute {names}",
-    )
-
-
-def _read(read: Read, step: _Step, prefix: str, width: int) -> Read:
-    """Return a read of an appended operation as one of the kernel that computes it."""
-    pointwise = step.kernel.pointwise
-    assert pointwise is not None
-    if read.name not in pointwise.operands:
-        return replace(read, name=f"{prefix}{read.name}")
-    assert isinstance(read.operand, int)
-    operand: Tensor | None = step.operation.inputs[read.operand]
-    reach = Reach.of(pointwise.operands[read.name], step.operation.outputs[0].type.size)
-    return replace(read, name=f"{prefix}{read.name}", operand=operand, width=width if reach.together else 1)
-
-
-def _params(step: _Step, prefix: str) -> dict[str, Param]:
-    """Return the parameters that the functions of a step read, and those that say where its operands lie."""
-    kernel, pointwise = step.kernel, step.kernel.pointwise
-    assert pointwise is not None
-    named = {name for f in kernel.functions.values() for name in _PARAM.findall(f.expression)}
-    found = {f"{prefix}{name}": value for name, value in kernel.params.items() if name in named}
-    for name, repeat in pointwise.operands.items():
-        if step.values[name] is None:
-            reach = Reach.of(repeat, step.operation.outputs[0].type.size)
-            if reach not in (Reach.DENSE, Reach.FIRST):
-                found[f"{prefix}{name}_period"] = repeat.period
-            if reach in (Reach.SPREAD, Reach.SHARED):
-                found[f"{prefix}{name}_inner"] = repeat.inner
-    return found
-
-
-def _statement(step: _Step, prefix: str) -> Appended:
-    """Return what stores compute for a step."""
-    kernel, pointwise, result = step.kernel, step.kernel.pointwise, step.operation.outputs[0].type
-    assert pointwise is not None
-    dtypes = {"": result.dtype}
-    for read in kernel.reads:
-        operand = step.operation.inputs[read.operand] if isinstance(read.operand, int) else None
-        table = None if read.value is None else DType.of(read.value.dtype)
-        dtypes[read.name] = (table or result.dtype) if operand is None else operand.type.dtype
-    formulas = []
-    for name, function in kernel.functions.items():
-        of = (*(function.of or ("",) * len(function.params)), function.gives)
-        formulas.append(Formula(name, function.params, function.expression, tuple(dtypes[o] for o in of)))
-    repeats = pointwise.operands.items()
-    values = tuple((name, n) for name, n in step.values.items() if n is not None)
-    reads = [(name, Reach.of(r, result.size)) for name, r in repeats if step.values[name] is None]
-    return Appended(
-        prefix,
-        pointwise.expression,
-        tuple(formulas),
-        values,
-        tuple((name, dtypes[name], reach) for name, reach in reads),
-        result.dtype,
     )

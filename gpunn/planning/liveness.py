@@ -113,6 +113,8 @@ def device_intervals(
             last.update(
                 {plan.root(i): step for i in placement.operation.inputs if i is not None and i.value is None}
             )
+            reads = (r.operand for k in placement.kernels for r in k.reads if isinstance(r.operand, Operand))
+            last.update({plan.root(o): step for o in reads if o.value is None})
             written: list[Operand | Scratch] = [plan.root(o) for o in placement.operation.outputs]
             written += (scratch for kernel in placement.kernels for scratch in kernel.scratch)
             for result in written:

@@ -20,7 +20,7 @@ class Placement:
 
     An alias gives its input's bytes another shape or type; nothing runs. `depth` is the number of bodies of
     other operations around it. `within`: the operation whose kernels compute this one, too
-    (gpunn.planning.pair, gpunn.planning.append).
+    (gpunn.planning.pair, gpunn.planning.append, gpunn.planning.prepend).
     """
 
     operation: Operation
@@ -50,9 +50,21 @@ def _place(operation: Operation, lower: Lower | None) -> Placement:
 
 
 def appended(placements: Iterable[Placement]) -> Mapping[Operation, tuple[Operation, ...]]:
-    """Return for operations that compute others, too, which these are, in their order."""
+    """Return for operations that compute others behind them, too, which these are, in their order."""
+    return _within(placements, True)
+
+
+def prepended(placements: Iterable[Placement]) -> Mapping[Operation, tuple[Operation, ...]]:
+    """Return for operations that compute others before them, too, which these are, in their order."""
+    return _within(placements, False)
+
+
+def _within(placements: Iterable[Placement], behind: bool) -> Mapping[Operation, tuple[Operation, ...]]:
+    begun: set[Operation] = set()
     found: dict[Operation, tuple[Operation, ...]] = {}
     for placement in placements:
-        if placement.within is not None:
-            found[placement.within] = (*found.get(placement.within, ()), placement.operation)
+        home = placement.within
+        begun.add(placement.operation)
+        if home is not None and (home in begun) is behind:
+            found[home] = (*found.get(home, ()), placement.operation)
     return found

@@ -3,4 +3,4 @@
 
 fn place_of_row(m: u32) -> u32 { return m * p.K4; }
 
-fn row_step(place: u32, k: u32) -> vec4<T> { return load4_x(place + k); }
+fn row_step(place: u32, k: u32) -> vec4<T> { return row4_x(place, column4_x(k)); }

@@ -30,7 +30,8 @@ def add(model: Model, op: str, *inputs: Operand, **attrs: Any) -> Operand:
 
 def swapped_off(patch: pytest.MonkeyPatch) -> None:
     """Let every operation have dispatches of its own."""
-    patch.setattr(assembly, "append", lambda model, placements, joined, *_: (placements, dict(joined)))
+    patch.setattr(assembly, "append", lambda model, placements, joined, *_: (placements, dict(joined), {}))
+    patch.setattr(assembly, "prepend", lambda model, placements, joined, *_: (placements, dict(joined)))
 
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
@@ -41,7 +42,8 @@ def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
 
 def dispatches(compiled: Compilation) -> list[str]:
     """Return the operations of each dispatch, with + between them."""
-    return ["+".join(o.op for o in (row.operation, *row.appended)) for row in compiled.plan_rows()]
+    rows = compiled.plan_rows()
+    return ["+".join(o.op for o in (*r.prepended, r.operation, *r.appended)) for r in rows]
 
 
 def ran(model: Model, inputs: Sequence[Array], **how: Any) -> tuple[list[Array], list[str]]:

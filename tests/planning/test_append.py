@@ -200,7 +200,9 @@ def test_repeats() -> None:
     assert Repeat.along((6, 4), (0, 1)) == Repeat(4)
     assert Repeat.along((6, 4), (1, 0)) == Repeat(6, inner=4)
     assert Repeat.along((2, 6, 4), (0, 1, 0)) == Repeat(6, inner=4)
-    assert Repeat.along((2, 6, 4), (4, 0, 1)) is None
+    assert Repeat.along((2, 6, 4), (4, 0, 1)) == Repeat(4, every=24)
+    assert Repeat.along((2, 6, 4), (8, 0, 1)) is None
+    assert Repeat.along((3, 2, 6, 4), (8, 4, 0, 1)) is None
     assert Repeat.along((6,), (2,)) is None
     assert Repeat.along((), ()) == Repeat(1)
     assert [Reach.of(Repeat(n), 24) for n in (24, 1, 4, 3)] == [
@@ -209,4 +211,5 @@ def test_repeats() -> None:
         Reach.FOURS,
         Reach.PERIOD,
     ]
+    assert Reach.of(Repeat(4, every=24), 48) is Reach.PARTS
     assert [Reach.of(Repeat(3, n), 24) for n in (4, 2)] == [Reach.SHARED, Reach.SPREAD]

@@ -68,7 +68,7 @@ class Binding:
     through atomics where a body stores single elements. `segments`: it is bound several times, a part each.
     `rows`: it lies in rows of a larger tensor; 4: in fours, 1: in single elements, 0: it does not.
     `appended`: the body stores elements of `computed`; what lies there is the last of these operations', if
-    it is `optional` and p.then_on is 0, what the body stores.
+    it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Binding:
     appended: tuple[Appended, ...] = ()
     optional: bool = False
     computed: DType | None = None
+    prepended: tuple[Appended, ...] = ()
 
     @property
     def fours(self) -> bool:

@@ -19,12 +19,17 @@ def chain(binding: Binding, lanes: int, names: frozenset[str]) -> Iterator[str]:
     """
     needed = stores_by(binding, lanes, names)
     for appended in binding.appended:
-        for formula in appended.formulas:
-            yield _function(appended, formula)
-            if 4 in needed:
-                yield _of_four(appended, formula)
+        yield from functions(appended, 4 in needed)
     for count in needed:
         yield _final(binding, count)
+
+
+def functions(appended: Appended, fours: bool) -> Iterator[str]:
+    """Write the formulas of an operation as functions of single elements, and of four."""
+    for formula in appended.formulas:
+        yield _function(appended, formula)
+        if fours:
+            yield _of_four(appended, formula)
 
 
 def _function(appended: Appended, formula: Formula) -> str:
@@ -52,17 +57,24 @@ def _final(binding: Binding, count: int) -> str:
     lines = ["if (p.then_on == 0u) { return value; }"] if binding.optional else []
     lines += [f"let v0 = {held(binding.computed, 'value', count)};"]
     for number, appended in enumerate(binding.appended, start=1):
-        operands = {name: f"v{k}" for name, k in appended.values}
-        for name, dtype, reach in appended.reads:
-            operands[name] = _element(f"{appended.prefix}{name}", dtype, reach, count)
-        functions = {f.name: f"{appended.prefix}{f.name}{suffix}" for f in appended.formulas}
-        value = _named(appended.expression, appended, {**functions, **operands})
+        operands = {
+            name: _element(f"{appended.prefix}{name}", dtype, reach, count)
+            for name, dtype, reach in appended.reads
+        }
+        value = value_of(appended, operands, suffix)
         last = number == len(binding.appended)
         lines.append(f"let v{number} = {value if last else held(appended.dtype, value, count)};")
     kinds = [element_type(dtype) for dtype in (binding.computed, binding.dtype)]
     given, result = kinds if count == 1 else map(vector_type, kinds)
     text = " ".join((*lines, f"return v{len(binding.appended)};"))
     return f"fn final{suffix}_{binding.name}(i: u32, value: {given}) -> {result} {{ {text} }}"
+
+
+def value_of(appended: Appended, reads: Mapping[str, str], suffix: str) -> str:
+    """Write the value of an operation; reads: expressions for its reads. suffix: of functions, 4 of four."""
+    operands = {name: f"v{k}" for name, k in appended.values}
+    called = {f.name: f"{appended.prefix}{f.name}{suffix}" for f in appended.formulas}
+    return _named(appended.expression, appended, {**called, **operands, **reads})
 
 
 def _named(expression: str, appended: Appended, names: Mapping[str, str]) -> str:

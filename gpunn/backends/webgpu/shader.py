@@ -18,6 +18,7 @@ from typing import Protocol
 
 from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variables, vector_type
 from gpunn.backends.webgpu.appended import chain
+from gpunn.backends.webgpu.prepended import rows
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
 from gpunn.errors import DeviceError
 from gpunn.graph.operation import Operand, Operation
@@ -122,7 +123,7 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
         return Binding(read.name, None, read.width, False, False)
     shared = isinstance(tensor, Scratch) or tensor.value is None
     dtype = read.dtype or tensor.type.dtype
-    return Binding(read.name, dtype, read.width, False, shared, read.segments)
+    return Binding(read.name, dtype, read.width, False, shared, read.segments, prepended=read.prepended)
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
@@ -183,11 +184,12 @@ def parts(key: ShaderKey) -> tuple[Part, ...]:
     files = {file_of(name): read_body(name) for name in _files(key)}
     expressions = (function.expression for _, function in key.functions)
     names = frozenset[str]().union(*map(identifiers, (*files.values(), *expressions)))
-    final = [line for b in key.bindings if b.appended for line in chain(b, key.lanes, names)]
-    declarations = _declarations(key, names.union(*map(identifiers, final)))
+    made = [line for b in key.bindings if b.appended for line in chain(b, key.lanes, names)]
+    made += (line for b in key.bindings for line in rows(b, computed_type(key), names))
+    declarations = _declarations(key, names.union(*map(identifiers, made)))
     found: list[Part] = []
     line = 1
-    for file, text in (*files.items(), ("", "\n".join((*declarations, *final, key.generated)))):
+    for file, text in (*files.items(), ("", "\n".join((*declarations, *made, key.generated)))):
         found.append(Part(file, line, text))
         line += found[-1].lines
     return tuple(found)

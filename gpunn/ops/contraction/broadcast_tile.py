@@ -27,6 +27,7 @@ from gpunn.ops.contraction.filter_packing import BLOCK, STEP, block_extents, blo
 from gpunn.ops.elementwise.clipping import clipping, with_activation
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
+from gpunn.pointwise import RowLoads
 from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
@@ -116,10 +117,11 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
 
 def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
-    width = vec_width(depth)
+    width, across = vec_width(depth), ceil_div(channels, 4 * max(subgroup(call.device), STEP))
+    by_rows = RowLoads(depth, across) if width == 4 else None
     return _kernel(
         call,
-        (Read("x", 0, width), *(reads or block_reads(call))),
+        (Read("x", 0, width, by_rows=by_rows), *(reads or block_reads(call))),
         depth,
         "matmul_broadcast",
         {"K": depth},

@@ -45,6 +45,7 @@ from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
+from gpunn.pointwise import RowLoads
 from gpunn.types import Array, DType, Shape, TensorType
 
 
@@ -59,11 +60,15 @@ def product(
     tiled = rows >= ROWS
     steps = ceil_div(depth, 4)
     grid = (tiles if tiled else row_tiles)(rows, packed, steps, call.device)
+    by_rows = RowLoads(depth, packed // COLUMNS) if tiled and depth % 4 == 0 else None
     return Kernel(
         body="matmul_tile" if tiled else "matmul_row",
         threads=grid.threads,
         workgroup=WORKGROUP,
-        reads=(Read("x", 0, vec_width(depth)), *(reads or channel_reads(call, pack_deep_filter))),
+        reads=(
+            Read("x", 0, vec_width(depth), by_rows=by_rows),
+            *(reads or channel_reads(call, pack_deep_filter)),
+        ),
         writes=(Write(width=vec_width(channels)),),
         params={"M": rows, "K": depth, "K4": steps, "N": channels, "N4": packed // 4, **grid.params},
         constants={"SPLITS": grid.splits},

@@ -20,6 +20,7 @@ from gpunn.ops.contraction.half_products import (
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
 from gpunn.ops.kernels.window import Window, window_params
+from gpunn.pointwise import RowLoads
 from gpunn.types import DType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
@@ -36,7 +37,8 @@ class Product:
 
     depth: of the sums. width: of loads of x. reads: filter and bias, if these are not inputs 1 and 2, packed.
     computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
-    are; rows are divided evenly among these, one behind the other.
+    are; rows are divided evenly among these, one behind the other. row: the elements
+    of a row of x, if the body loads it by rows; else 0.
     """
 
     body: str
@@ -47,6 +49,7 @@ class Product:
     reads: Reads | None = None
     computed: bool = False
     matrices: int = 1
+    row: int = 0
 
     def sizes(self, call: Call) -> tuple[int, int]:
         """Return the rows of each matrix, and the channels."""
@@ -60,7 +63,10 @@ def matrix_product(depth: int, reads: Reads | None = None) -> Product:
     divides the depth.
     """
     libraries, computed = (step_library(depth), "packed_columns"), reads is not None
-    return Product("matmul_workgroup", depth, vec_width(depth), {"K": depth}, libraries, reads, computed)
+    row = 0 if depth % 4 else depth
+    return Product(
+        "matmul_workgroup", depth, vec_width(depth), {"K": depth}, libraries, reads, computed, row=row
+    )
 
 
 def step_library(depth: int) -> str:
@@ -126,11 +132,15 @@ def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -
     across, down = ceil_div(channels, TILE), ceil_div(rows, TILE)
     steps = ceil_div(product.depth, 4)
     several = f"{product.matrices} products of " if product.matrices > 1 else ""
+    by_rows = RowLoads(product.row, across) if product.row else None
     return Kernel(
         body=product.body,
         threads=flat_threads(product.matrices * down * across * WIDTH, WIDTH),
         workgroup=(WIDTH, 1, 1),
-        reads=(Read("x", 0, product.width), *(product.reads or channel_reads(call, pack_deep_filter))),
+        reads=(
+            Read("x", 0, product.width, by_rows=by_rows),
+            *(product.reads or channel_reads(call, pack_deep_filter)),
+        ),
         writes=(Write(width=vec_width(channels)),),
         params={
             **product.params,

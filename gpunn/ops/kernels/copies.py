@@ -16,7 +16,6 @@ from gpunn.kernel import (
     Scratch,
     Write,
     flat_threads,
-    number_param,
     size_of,
     vec_width,
 )
@@ -30,7 +29,17 @@ from gpunn.ops.kernels.strides import (
     space_params,
     splat,
 )
-from gpunn.types import Shape, TensorType
+from gpunn.types import DType, Shape, TensorType
+
+
+def number_param(dtype: DType, value: float) -> Param:
+    """Convert a number of a dtype to a parameter, which bodies read as T(p.name)."""
+    if dtype.numpy.kind == "c":
+        return complex(value)
+    if dtype.numpy.kind == "f":
+        return float(value)
+    bits = int(value) % 2**64
+    return (bits % 2**32, bits >> 32) if dtype is DType.INT64 else bits % 2**32
 
 
 def strided_copy(

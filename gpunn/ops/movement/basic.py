@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Rows, number_param, size_of, vec_width
+from gpunn.kernel import Function, Kernel, Read, Rows, size_of, vec_width
 from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.axes import ALONG_AXIS, Axes, alike, blocks
 from gpunn.ops.call import Call
@@ -18,7 +18,7 @@ from gpunn.ops.check import QUANTIZED, expect_int, expect_ints, expect_pairs, ex
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.fixed_point.affine import activation_bounds, ratio, round_half_away, scale_of, store
 from gpunn.ops.fixed_point.tables import entry, every_value, read_table
-from gpunn.ops.kernels.copies import bordered, strided_copy
+from gpunn.ops.kernels.copies import bordered, number_param, strided_copy
 from gpunn.ops.kernels.strides import dense, rows_along
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, Quantized, op

@@ -14,13 +14,13 @@ from gpunn.kernel import (
     Write,
     ceil_div,
     dims4,
-    number_param,
     size_of,
     spans,
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup
+from gpunn.ops.kernels.copies import number_param
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
 from gpunn.ops.reduction.reduce_integer import Folding, reduced_axes
 from gpunn.types import DType, Shape, TensorType

@@ -1,0 +1,51 @@
+"""WGSL of loads by rows, which may compute prepended operations of what they load (gpunn.pointwise)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunn.backends.webgpu.accessors import Binding, element_type, vector_type
+from gpunn.backends.webgpu.appended import functions, value_of
+from gpunn.pointwise import Reach
+
+
+def rows(binding: Binding, result: str, names: frozenset[str]) -> Iterator[str]:
+    """Write Column4_<name>, column4_<name> and row4_<name> of an operand, and what these call.
+
+    result: what T is. `names`: those that the code mentions.
+    """
+    name = binding.name
+    if binding.stored or names.isdisjoint((f"row4_{name}", f"column4_{name}")):
+        return
+    vector = vector_type(result if binding.dtype is None else element_type(binding.dtype))
+    row, column = f"fn row4_{name}(place: u32, column: Column4_{name}) -> {vector}", f"Column4_{name}"
+    if not binding.prepended:
+        yield f"alias {column} = u32;"
+        yield f"fn column4_{name}(k: u32) -> {column} {{ return k; }}"
+        yield f"{row} {{ return load4_{name}(place + column); }}"
+        return
+    for step in binding.prepended:
+        yield from functions(step, fours=True)
+    reads = [(f"{step.prefix}{read}", reach) for step in binding.prepended for read, _, reach in step.reads]
+    held = [(read, reach) for read, reach in reads if reach is not Reach.PARTS]
+    fields = ", ".join(("k: u32", *(f"{read}: vec4<f32>" for read, _ in held)))
+    values = ", ".join(("k", *(_of_columns(read, reach) for read, reach in held)))
+    yield f"struct {column} {{ {fields} }}"
+    yield f"fn column4_{name}(k: u32) -> {column} {{ return {column}({values}); }}"
+    lines = [f"let v0 = load4_{name}(place + column.k);"]
+    for number, step in enumerate(binding.prepended, start=1):
+        given = {read: _of_row(f"{step.prefix}{read}", reach) for read, _, reach in step.reads}
+        lines.append(f"let v{number} = {value_of(step, given, '4')};")
+    yield f"{row} {{ {' '.join(lines)} return v{len(binding.prepended)}; }}"
+
+
+def _of_columns(read: str, reach: Reach) -> str:
+    """Write the elements of an operand that belong to the four columns from 4 k on, in all rows."""
+    return f"vec4<f32>(load_{read}(0u))" if reach is Reach.FIRST else f"load4_{read}(k)"
+
+
+def _of_row(read: str, reach: Reach) -> str:
+    """Write the elements of an operand that belong to four columns in the row at a place."""
+    if reach is not Reach.PARTS:
+        return f"column.{read}"
+    return f"load4_{read}(place / (p.{read}_every / 4u) * (p.{read}_period / 4u) + column.k)"

@@ -1,0 +1,218 @@
+"""Elementwise operations that are computed where the operation behind them loads their result.
+
+The product with a gate before a 1x1 convolution (squeeze and excitation) is a part of the convolution then:
+it multiplies the rows that it loads. So the large tensor is read once more, and not written again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpunn.graph.graph import Graph
+from gpunn.graph.operation import Operand, Operation
+from gpunn.kernel import Kernel, Param, Read
+from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
+from gpunn.pointwise import Appended, Reach, Repeat, RowLoads
+from gpunn.types import DType
+
+# A kernel computes an operation again each time it loads an element. On lavapipe a product with a gate takes
+# as long as in a dispatch of its own if each element of 7x7 pixels is loaded 12 times, of 28x28 20 times.
+MOST_TIMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """The operations that loads of `source` compute, and what these read, with their parameters."""
+
+    source: Operand
+    steps: tuple[Appended, ...]
+    reads: tuple[Read, ...]
+    params: Mapping[str, Param]
+
+
+@dataclass(slots=True)
+class _Prepending:
+    """The state of prepend(): the placements, where each operand is computed, and how often it is read.
+
+    `runs`: for each placement, how many operations of the host came before it.
+    """
+
+    placements: list[Placement]
+    joined: dict[Operand, Operand]
+    chains: Mapping[Operation, Chain]
+    most: int
+    readers: Counter[Operand]
+    runs: list[int] = field(default_factory=list)
+    places: dict[Operand, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for number, placement in enumerate(self.placements):
+            self.readers.update(o for o in placement.operation.inputs if o is not None)
+            self.places.update(dict.fromkeys(placement.operation.outputs, number))
+            self.runs.append((self.runs[-1] if self.runs else 0) + (placement.backend == HOST))
+
+    def step(self) -> None:
+        """Let one operation after the other compute what comes before it, if it loads that by rows."""
+        for number, placement in enumerate(self.placements):
+            rows = _row_loads(placement)
+            home = None if rows is None else self._home(number)
+            if rows is not None and home is not None:
+                operation, kernels = self.placements[home].operation, self.placements[home].kernels
+                loads = _loads(operation, self.chains.get(operation, Chain(kernels, ())), rows)
+                if loads is not None and self._fits(number, loads):
+                    self._prepend(number, home, loads)
+
+    def _home(self, number: int) -> int | None:
+        """Return the place of the operation of a device that computes what one alone loads by rows."""
+        operand = self.placements[number].operation.inputs[0]
+        while operand is not None and self.readers[operand] == 1 and self._is_computed(number, operand):
+            placement = self.placements[self.places[operand]]
+            if placement.backend == DEVICE:
+                home = placement.within
+                return self.places[operand if home is None else home.outputs[0]]
+            operand = placement.operation.inputs[0]
+        return None
+
+    def _is_computed(self, number: int, operand: Operand) -> bool:
+        """Tell whether an operand is computed before a placement, with nothing of the host in between."""
+        place = self.places.get(operand)
+        return place is not None and self.runs[place] == self.runs[number] and self._on_device(place)
+
+    def _on_device(self, place: int) -> bool:
+        return self.placements[place].backend in (DEVICE, ALIAS)
+
+    def _fits(self, number: int, loads: _Loads) -> bool:
+        """Tell whether a device can bind what is read then, and whether what is loaded lies in an arena."""
+        kernels = self.placements[number].kernels
+        bindings = max(k.bindings for k in kernels) + len(loads.reads)
+        return bindings <= self.most and self._is_computed(number, self._owner(loads.source))
+
+    def _owner(self, operand: Operand) -> Operand:
+        """Return the operand that has the bytes of one."""
+        place = self.places.get(operand)
+        while place is not None and self.placements[place].backend == ALIAS:
+            source = self.placements[place].operation.inputs[0]
+            assert source is not None
+            operand, place = source, self.places.get(source)
+        return self.joined.get(operand, operand)
+
+    def _prepend(self, number: int, home: int, loads: _Loads) -> None:
+        """Let the kernels of an operation compute those of a placement before it."""
+        placement, first = self.placements[number], self.placements[home].operation
+        owner, names = self._owner(loads.source), []
+        for place, other in enumerate(self.placements):
+            if first in (other.operation, other.within):
+                reason = f"computed where {placement.operation.op} loads its result"
+                self.placements[place] = replace(other, reason=reason, kernels=(), within=placement.operation)
+                self.joined.update(dict.fromkeys(other.operation.outputs, owner))
+                names.append(other.operation.op)
+        kernels = tuple(_prepended(k, loads, ", ".join(names)) for k in placement.kernels)
+        self.placements[number] = replace(placement, kernels=kernels)
+
+
+def prepend(
+    model: Graph,
+    placements: Sequence[Placement],
+    joined: Mapping[Operand, Operand],
+    chains: Mapping[Operation, Chain],
+    most: int,
+) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
+    """Let operations of a device compute the elementwise operations whose results they alone load.
+
+    `joined`, `chains`: what gpunn.planning.append returns, which comes before. most: the storage buffers that
+    a kernel may bind.
+    Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
+    the operand that has them: of a result that is computed by loads, what these load.
+    """
+    state = _Prepending([*placements], dict(joined), chains, most, Counter(model.results))
+    state.step()
+    return tuple(state.placements), state.joined
+
+
+def _row_loads(placement: Placement) -> RowLoads | None:
+    """Return how kernels load the first operand of their operation; None if not all do so by rows."""
+    loading = [read for kernel in placement.kernels for read in _loading(kernel)]
+    if not loading or placement.operation.outputs[0].type.dtype is not DType.FLOAT32:
+        return None
+    whole = all(r.window is None and r.segments is None and r.pack is None for r in loading)
+    found = {r.by_rows for r in loading}
+    return found.pop() if whole and len(found) == 1 else None
+
+
+def _loading(kernel: Kernel) -> list[Read]:
+    """Return the reads of the first operand, without what stands in for other tensors (see switches.py)."""
+    behind = {f"{a.prefix}{name}" for w in kernel.writes for a in w.appended for name, *_ in a.reads}
+    return [read for read in kernel.reads if read.operand == 0 and read.name not in behind]
+
+
+def _loads(operation: Operation, chain: Chain, rows: RowLoads) -> _Loads | None:
+    """Return what loads by rows compute of an operation and what is appended to it; None if they cannot."""
+    if len(chain.kernels) != 1 or operation.guarded or not is_elementwise(chain.kernels[0]):
+        return None
+    source, own = _own_step(operation, chain.kernels[0])
+    steps = (own, *(replace(s, values=_following(s.values)) for s in chain.steps))
+    if source is None or rows.times > (MOST_TIMES if all(step.is_quick for step in steps) else 1):
+        return None
+    if not all(_fits_rows(step, rows.length) for step in steps):
+        return None
+    numbered = [(step, f"first{number}_") for number, step in enumerate(steps, start=1)]
+    return _Loads(
+        source,
+        tuple(statement(step, prefix) for step, prefix in numbered),
+        tuple(read_of(read, step, prefix, 4) for step, prefix in numbered for read in outside(step)),
+        {name: value for step, prefix in numbered for name, value in params_of(step, prefix).items()},
+    )
+
+
+def _own_step(operation: Operation, kernel: Kernel) -> tuple[Operand | None, Step]:
+    """Return the one operand of an elementwise operation that is as large as its result, which is value 0
+    then, and its step.
+    """
+    operands = {} if kernel.pointwise is None else kernel.pointwise.operands
+    size = operation.outputs[0].type.size
+    dense = [
+        r for r in kernel.reads if r.name in operands and Reach.of(operands[r.name], size) is Reach.DENSE
+    ]
+    places = [read.operand for read in dense if isinstance(read.operand, int)]
+    values = {name: 0 if [name] == [read.name for read in dense] else None for name in operands}
+    return (operation.inputs[places[0]] if len(places) == 1 else None), Step(0, operation, kernel, values)
+
+
+def _following(values: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Return the numbers of values of which the first one has another one before it now."""
+    return {name: None if number is None else number + 1 for name, number in values.items()}
+
+
+def _fits_rows(step: Step, length: int) -> bool:
+    """Tell whether an operation of float32 needs of each row the elements of its columns at most."""
+    kernel, operation = step.kernel, step.operation
+    types = [o.type for o in (*operation.inputs, *operation.outputs) if o is not None]
+    tables = any(read.value is not None for read in kernel.reads)
+    if kernel.pointwise is None or tables or any(t.dtype is not DType.FLOAT32 for t in types):
+        return False
+    repeats = [r for name, r in kernel.pointwise.operands.items() if step.values[name] is None]
+    return all(_by_columns(r, Reach.of(r, operation.outputs[0].type.size), length) for r in repeats)
+
+
+def _by_columns(repeat: Repeat, reach: Reach, length: int) -> bool:
+    if reach is Reach.FIRST:
+        return True
+    whole = repeat.period == length and repeat.every % length == 0
+    return whole and reach in (Reach.FOURS, Reach.PARTS)
+
+
+def _prepended(kernel: Kernel, loads: _Loads, names: str) -> Kernel:
+    """Return a kernel whose loads of the first operand compute operations."""
+    loading = _loading(kernel)
+    if not loading:
+        return kernel
+    reads = [replace(r, prepended=loads.steps) if r in loading else r for r in kernel.reads]
+    return replace(
+        kernel,
+        reads=(*reads, *loads.reads),
+        params={**kernel.params, **loads.params},
+        reason=f"{kernel.reason}; its loads compute {names}",
+    )
