@@ -13,7 +13,7 @@ import numpy as np
 
 from gpunn.backends.interrupt import check, holding
 from gpunn.backends.webgpu.device import Device
-from gpunn.backends.webgpu.executor import device_errors
+from gpunn.backends.webgpu.executor import DeviceErrors
 from gpunn.backends.webgpu.program import WebGpuProgram
 from gpunn.backends.webgpu.shader import key_of
 from gpunn.backends.webgpu.stopwatch import Pass, Stopwatch
@@ -226,7 +226,7 @@ class Bench:
         return count
 
     def _passes(self, passes: Sequence[Pass]) -> list[float]:
-        with holding(self._device.lock), device_errors(self._device):
+        with holding(self._device.lock), DeviceErrors(self._device):
             return [seconds for _, seconds in self._stopwatch.times(passes)]
 
     def _choose(self, data: _Data, trials: Sequence[_Trial]) -> int | None:

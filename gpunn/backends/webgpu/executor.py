@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -57,14 +57,14 @@ class Executor:
         self.stats = stats
         self.lock = threading.RLock()
         self._frames = frames
-        with device_errors(device, only_if_lost=True):
+        with DeviceErrors(device, only_if_lost=True):
             self._resources = Resources(plan, device, stats, limit)
         self.stages = self._resources.stages
         self._dispatches = max(1, sum(len(stage.dispatches) for stage in self.stages))
         on_host = (p.operation for s in self.stages if not s.on_device for p in s.segment.placements)
         self.products = HostProducts(on_host, threads)
         self.device_stages = max((i + 1 for i, s in enumerate(self.stages) if s.on_device), default=0)
-        self._shelter = Shelter(device, self._resources, stats, partial(device_errors, device))
+        self._shelter = Shelter(device, self._resources, stats, partial(DeviceErrors, device))
         device.reclaimer.watch(self._shelter, self._resources.release)
         try:
             self.ring = self._resources.ring(frames)
@@ -89,13 +89,13 @@ class Executor:
 
     def set_variables(self, values: Mapping[Operand, Array]) -> None:
         """Write variables that stay on the device. Raises DeviceError."""
-        with holding(self.device.lock), device_errors(self.device):
+        with holding(self.device.lock), DeviceErrors(self.device):
             for variable, value in values.items():
                 self._write(variable, value)
 
     def read_variables(self) -> dict[Operand, Array]:
         """Read back variables that stay on the device. Raises DeviceError."""
-        errors = partial(device_errors, self.device)
+        errors = partial(DeviceErrors, self.device)
         found = {}
         for variable in self.plan.resident:
             copy = partial(self._resources.copy, variable, offset=0)
@@ -105,7 +105,7 @@ class Executor:
 
     def update_variables(self) -> None:
         """Give variables on the device the values that the run before has left for them."""
-        with holding(self.device.lock), device_errors(self.device):
+        with holding(self.device.lock), DeviceErrors(self.device):
             submit(self.device.wgpu, (), self._resources.late_updates)
             self.stats.submits += 1
 
@@ -121,7 +121,7 @@ class Executor:
 
         `held` receives what stays on the device for other programs.
         """
-        with holding(self.device.lock), device_errors(self.device):
+        with holding(self.device.lock), DeviceErrors(self.device):
             slot = self.ring.take(owner) if stage.readbacks else None
             start = time.perf_counter()
             before = [copy for o in stage.segment.uploads for copy in self._bring(o, values[o])]
@@ -137,7 +137,7 @@ class Executor:
                 copies = [*kept, *self._copies(stage, slot)]
                 number = submit(self.device.wgpu, stage.dispatches, copies, before)
             else:
-                number = submit_recorded(self.device.wgpu, self._recorded(stage, slot))
+                number = self._submit_recorded(stage, slot)
             submitted = time.perf_counter()
             if slot is not None:
                 slot.mapping = MappedRead(self.device.wgpu, slot.buffer, number, self.device.turn)
@@ -157,7 +157,7 @@ class Executor:
         differ = self.plan.held and self._is_last(stage)
         if self.stats.runs > 1 and not differ and not recordings.has(stage, slot.buffer):
             began = time.thread_time()
-            with device_errors(self.device):
+            with DeviceErrors(self.device):
                 record = partial(self._record, stage, slot)
                 recordings.fill(stage, slot.buffer, record, self._most_ahead())
             self.stats.ahead_seconds += time.thread_time() - began
@@ -172,10 +172,16 @@ class Executor:
             return 1
         return max(1, _AHEAD // (self._frames * self._dispatches))
 
-    def _recorded(self, stage: Stage, slot: Slot | None) -> Any:
-        """Return the commands of a stage, for one submission."""
-        found = self._resources.recordings.take(stage, slot and slot.buffer)
-        return self._record(stage, slot) if found is None else found
+    def _submit_recorded(self, stage: Stage, slot: Slot | None) -> int:
+        """Submit a stage as it is in every run; return the submission's number."""
+        recordings = self._resources.recordings
+        commands = recordings.take(stage, slot and slot.buffer)
+        if commands is None:
+            commands = self._record(stage, slot)
+        try:
+            return submit_recorded(self.device.wgpu, commands)
+        finally:
+            recordings.leave(commands)
 
     def _record(self, stage: Stage, slot: Slot | None) -> Any:
         return record(self.device.wgpu, stage.dispatches, self._copies(stage, slot))
@@ -209,7 +215,7 @@ class Executor:
     def read(self, stage: Stage, mapping: MappedRead, values: dict[Operand, Array]) -> None:
         """Wait for a mapping and copy the stage's read-backs into `values`; ModelError by what is noted."""
         notes: dict[Note, Array] = {}
-        with device_errors(self.device):
+        with DeviceErrors(self.device):
             mapping.wait()
             self.device.check_usable()  # of a device that was destroyed meanwhile wgpu-native reads no buffer
             memory = mapping.memory()
@@ -227,20 +233,27 @@ class Executor:
 
     def take_back(self, slot: Slot) -> None:
         """Take back the slot of a stage that has been read, or has failed. Raises DeviceError."""
-        with device_errors(self.device):
+        with DeviceErrors(self.device):
             self.ring.give_back(slot)
 
 
-@contextmanager
-def device_errors(device: Device, only_if_lost: bool = False) -> Iterator[None]:
-    """Return a context in which errors of a device become DeviceError.
+@dataclass(frozen=True, slots=True)
+class DeviceErrors:
+    """A context in which errors of a device become DeviceError.
 
-    After one the device passes for lost, or, with `only_if_lost`, if it does not answer.
+    After one the device passes for lost, or, with `only_if_lost`, if it does not answer. Each run has four of
+    them, and a generator would take longer.
     """
-    try:
-        yield
-    except (wgpu.GPUError, RuntimeError) as error:
-        if isinstance(error, DeviceError):
-            raise
-        device.lost = not only_if_lost or not device.answers()
+
+    device: Device
+    only_if_lost: bool = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, (wgpu.GPUError, RuntimeError)) or isinstance(error, DeviceError):
+            return
+        device = self.device
+        device.lost = not self.only_if_lost or not device.answers()
         raise DeviceError(f"the device {device.info.name!r} failed: {error}") from error

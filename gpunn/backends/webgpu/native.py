@@ -70,7 +70,11 @@ def submit(
     device: Any, dispatches: Iterable[Dispatch], copies: Iterable[Copy], before: Iterable[Copy] = ()
 ) -> int:
     """Record and submit, see record(); return the submission's number."""
-    return submit_recorded(device, record(device, dispatches, copies, before))
+    commands = record(device, dispatches, copies, before)
+    try:
+        return submit_recorded(device, commands)
+    finally:
+        discard(commands)
 
 
 def record(
@@ -78,8 +82,8 @@ def record(
 ) -> Any:
     """Record dispatches into one compute pass, and copies around it.
 
-    Returns commands for submit_recorded() or discard(): for one of them, once. Raises wgpu's errors: what is
-    wrong in a pass is found when its encoder is finished.
+    Returns commands for submit_recorded(), once at most, and then for discard(). Raises wgpu's errors: what
+    is wrong in a pass is found when its encoder is finished.
     """
     null = ffi.NULL
     encoder = libf.wgpuDeviceCreateCommandEncoder(device._internal, null)
@@ -94,14 +98,11 @@ def record(
 
 def submit_recorded(device: Any, commands: Any) -> int:
     """Submit what record() has returned; return the submission's number. Raises wgpu's errors."""
-    try:
-        return int(libf.wgpuQueueSubmitForIndex(device.queue._internal, 1, commands))
-    finally:
-        discard(commands)
+    return int(libf.wgpuQueueSubmitForIndex(device.queue._internal, 1, commands))
 
 
 def discard(commands: Any) -> None:
-    """Free what record() has returned."""
+    """Free what record() has returned, whether it has been submitted or not."""
     lib.wgpuCommandBufferRelease(commands[0])
 
 

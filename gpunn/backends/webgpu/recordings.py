@@ -8,6 +8,8 @@ from typing import Any
 from gpunn.backends.webgpu.native import discard
 from gpunn.backends.webgpu.stage import Stage
 
+_LEFT = 16  # submitted command buffers; wgpu has taken what was in them
+
 
 class Recordings:
     """Command buffers by stage and staging buffer. Each can be submitted once only: a second time aborts.
@@ -17,6 +19,7 @@ class Recordings:
 
     def __init__(self) -> None:
         self._made: dict[tuple[int, int], list[Any]] = {}
+        self._submitted: list[Any] = []
         self._counts: dict[tuple[int, int], int] = {}  # how many were made at once, the last time
 
     def has(self, stage: Stage, staging: Any) -> bool:
@@ -35,11 +38,15 @@ class Recordings:
             made.append(record())
 
     def take(self, stage: Stage, staging: Any) -> Any:
-        """Give one of what has been recorded to the caller, who submits or discards it; None if there is
-        nothing.
-        """
+        """Give one of what has been recorded to the caller, who submits it; None if there is nothing."""
         made = self._made.get((id(stage), id(staging)))
         return made.pop() if made else None
+
+    def leave(self, commands: Any) -> None:
+        """Take what the caller has submitted, to discard it; several at once take less time."""
+        self._submitted.append(commands)
+        if len(self._submitted) >= _LEFT:
+            _discard_all(self._submitted)
 
     def forget(self, staging: Any) -> None:
         """Discard what copies to a staging buffer."""
@@ -48,12 +55,16 @@ class Recordings:
 
     def clear(self) -> None:
         """Discard everything."""
+        _discard_all(self._submitted)
         for key in tuple(self._made):
             self._discard(key)
 
     def _discard(self, key: tuple[int, int]) -> None:
-        made = self._made.get(key, [])
-        while made:
-            discard(made.pop())
+        _discard_all(self._made.get(key, []))
         self._made.pop(key, None)
         self._counts.pop(key, None)
+
+
+def _discard_all(commands: list[Any]) -> None:
+    while commands:
+        discard(commands.pop())
