@@ -1,34 +1,17 @@
-//!use flat
+//!use flat crop_box
 // y = the matrix [4, 4] from pixels of a crop to an image, for a box around points in turned axes.
-// Expects points [p.points, p.width], x and y first, y; p.count, 1; p.cosine, p.sine of the angle that the direction
-// from point 0 to point 1 is turned to; p.half_turn (1: or the opposite one, for a direction against x); p.scale_x,
-// p.scale_y, p.origin_x, p.origin_y, p.stretch_x, p.stretch_y. One invocation computes all.
-
-fn point(k: u32) -> vec2<f32> { return vec2<f32>(load_points(k * p.width), load_points(k * p.width + 1u)); }
+// Expects y; p.count, 1; p.scale_x, p.scale_y, p.origin_x, p.origin_y, p.stretch_x, p.stretch_y; what lib/crop_box.wgsl
+// expects. One invocation computes all.
 
 fn put_row(row: u32, v: vec4<f32>) {
   for (var k = 0u; k < 4u; k++) { store_y(4u * row + k, v[k]); }
 }
 
 fn compute(i: u32) {
-  var way = point(1u) - point(0u);
-  if (p.half_turn == 1u && way.x < 0.0) { way = -way; }
-  let far = max(abs(way.x), abs(way.y));
-  if (far > 0.0) {
-    way /= far; // so that squares neither overflow nor vanish
-    way /= sqrt(dot(way, way));
-  } else {
-    way = vec2<f32>(1.0, 0.0);
-  }
-  let turn = vec2<f32>(p.cosine * way.x + p.sine * way.y, p.sine * way.x - p.cosine * way.y);
-  var low = vec2<f32>();
-  var high = vec2<f32>();
-  for (var k = 2u; k < p.points; k++) {
-    let at = point(k);
-    let turned = vec2<f32>(at.x * turn.x - at.y * turn.y, at.x * turn.y + at.y * turn.x);
-    low = select(min(low, turned), turned, k == 2u);
-    high = select(max(high, turned), turned, k == 2u);
-  }
+  let turn = turned_axis();
+  let box = box_around(turn);
+  let low = box.xy;
+  let high = box.zw;
   let side = (high - low) * vec2<f32>(p.scale_x, p.scale_y);
   let middle = (low + high) * 0.5;
   let first = vec2<f32>(turn.x, turn.y);

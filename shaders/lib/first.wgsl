@@ -26,8 +26,14 @@ fn first(at: Member, start: u32, count: u32, every: bool, last: Ranked) -> Ranke
       best = found;
     }
   }
-  keys[at.local] = best.key;
-  places[at.local] = best.place;
+  return foremost(at, best);
+}
+
+// The first of what the members of a group bring. Only the member of rank 0 gets the right one. All of a workgroup
+// must call it.
+fn foremost(at: Member, own: Ranked) -> Ranked {
+  keys[at.local] = own.key;
+  places[at.local] = own.place;
   for (var half = GROUP_SIZE / 2u; half > 0u; half /= 2u) {
     workgroupBarrier();
     if (at.rank < half) {

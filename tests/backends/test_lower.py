@@ -62,6 +62,8 @@ def test_filters_are_divided_only_if_the_device_needs_it() -> None:
         ("fully_connected", [ones(1, 70_001), ones(2, 70_001)], {}, "matmul_any", "matmul_any"),
         ("reduce_sum", [ones(5_000_000)], {"axes": (0,)}, "reduce", "reduce"),
         ("batch_matmul", [ones(2, 70_001), ones(70_001, 2)], {}, "batch_matmul", "batch_matmul"),
+        ("arg_max", [ones(5_000_000)], {"axis": 0}, "extreme", "extreme_part"),
+        ("rnn", [ones(1, 5_000_000), ones(1, 5_000_000), ones(1, 1), ones(1), ones(1, 1)], {}, "rnn", "rnn"),
         ("conv2d", [ones(1, 20, 20, 200), ones(2, 20, 20, 200)], {}, "conv2d_grouped", "conv2d_grouped"),
     ],
 )

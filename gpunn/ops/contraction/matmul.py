@@ -133,9 +133,11 @@ def _computed_product(call: Call) -> Product:
 def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> Candidate:
     """Return the way for any filter: each kernel adds as many products as the loops of the device take."""
     kernels: list[Kernel] = []
-    layers = max(ceil_div(rows, MAX_GROUPS), 1)
+    layers, wide = max(ceil_div(rows, MAX_GROUPS), 1), WORKGROUP[0]
     of_layer = ceil_div(rows, layers)
-    sizes = {"M": rows, "K": depth, "N": channels, "ROWS": of_layer}
+    across = max(ceil_div(channels, wide * MAX_GROUPS), 1)
+    columns = ceil_div(ceil_div(channels, across), wide) * wide if across > 1 else channels
+    sizes = {"M": rows, "K": depth, "N": channels, "ROWS": of_layer, "COLUMNS": columns, "ACROSS": across}
     total: Scratch | None = None
     for span in spans(depth, call.device.max_loop_iterations):
         first, last = span.start == 0, span.stop == depth
@@ -144,8 +146,8 @@ def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> Can
         kernels.append(
             Kernel(
                 body="matmul_any",
-                threads=(channels, of_layer, layers),
-                workgroup=(64, 1, 1),
+                threads=(columns, of_layer, layers * across),
+                workgroup=WORKGROUP,
                 reads=(Read("x", 0), Read("w", 1), bias, Read("sum", total)),
                 writes=(Write(output=0 if after is None else after),),
                 params={**sizes, "first": span.start, "end": span.stop},

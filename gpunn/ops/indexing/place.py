@@ -10,15 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Loop, Read, Unsupported, Write, flat_threads, size_of, vec_width
+from gpunn.kernel import Kernel, Loop, Read, Scratch, Unsupported, Write, flat_threads, size_of, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.check import INDICES, expect_bool, expect_entries, expect_int, expect_ints, expect_unquantised
 from gpunn.ops.guard import ANY_NUMBER, Guard
 from gpunn.ops.indexing import gradients
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.copies import whole_copy
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge, space_constants, space_params
 from gpunn.ops.op import Op, op
-from gpunn.types import Array, Shape, TensorType
+from gpunn.types import Array, DType, Shape, TensorType
 
 MAX_REVERSED = 32  # axes, a bit of a word for each
 
@@ -34,25 +35,54 @@ def _reversible_axes(call: Call) -> list[range]:
     return [range(-call.x.rank, call.x.rank)]
 
 
-def _reverse_kernel(call: Call) -> Kernel:
-    shape = call.x.shape
+def _reverse_kernels(call: Call) -> list[Kernel]:
+    shape, axes = call.x.shape, call.input(1)
     if len(shape) > MAX_REVERSED:
         raise Unsupported(f"{len(shape)} dimensions, the shader reverses {MAX_REVERSED}")
     places = np.array([*zip(shape, dense(shape), strict=True)], np.int32).reshape(-1, 2)
-    return Kernel(
+    most = call.device.max_loop_iterations
+    once: list[Kernel] = []
+    named = Read("axes", 1)
+    if most is not None and _reversing(axes.size, len(shape)) > most:
+        axes = TensorType(DType.INT32, (len(shape),))
+        named = Read("axes", Scratch(axes))
+        once = _axes_once(call, named)
+    reverse = Kernel(
         body="reverse",
         threads=flat_threads(call.x.size),
         workgroup=(64, 1, 1),
-        reads=(Read("axes", 1), Read("place", None, value=places), Read("x", 0)),
-        params={"count": call.x.size, "axes": call.input(1).size, "rank": len(shape)},
-        loop_iterations=Loop(call.input(1).size).iterations + Loop(len(shape)).iterations,
+        reads=(named, Read("place", None, value=places), Read("x", 0)),
+        params={"count": call.x.size, "axes": axes.size, "rank": len(shape)},
+        loop_iterations=_reversing(axes.size, len(shape)),
         reason="in the result's order",
     )
+    return [*once, reverse]
+
+
+def _reversing(axes: int, rank: int) -> int:
+    """Count the loop iterations of an invocation that reverses so many axes."""
+    return Loop(axes).iterations + Loop(rank).iterations
+
+
+def _axes_once(call: Call, named: Read) -> list[Kernel]:
+    """Make kernels that write a long list of axes as one of as many as x has, with the same members."""
+    assert isinstance(named.operand, Scratch)
+    kernel = Kernel(
+        body="reverse_axes",
+        threads=flat_threads(call.x.rank),
+        workgroup=(64, 1, 1),
+        reads=(Read("axes", 1),),
+        writes=(Write(output=named.operand),),
+        params={"count": call.x.rank},
+        reason="each axis looks for itself in the list",
+    )
+    kept = keeping(kernel, {"y": named.operand.type}, {})
+    return chained(kernel, kept, boxes((call.input(1).size,), call.device.max_loop_iterations))
 
 
 @op(
     _infer_reverse,
-    _reverse_kernel,
+    _reverse_kernels,
     guards=(Guard(1, _reversible_axes, "axes"),),
     raw=True,
     strings=True,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gpunn.kernel import Function, Kernel, Param, Read, Scratch, Unsupported, Write, ceil_div, nested
 from gpunn.ops.call import Call
+from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.types import DType, TensorType
 
 
@@ -136,3 +137,17 @@ def chained(kernel: Kernel, part: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
 def real_sums(call: Call, kernel: Kernel, boxes: Sequence[Box]) -> list[Kernel]:
     """Chain a kernel whose sums are those of reals."""
     return chained(kernel, keeping(kernel, {"y": TensorType(DType.FLOAT32, call.y.shape)}, {}), boxes)
+
+
+def member_sums(call: Call, kernel: Kernel, group: CooperativeGroup, rounds: Sequence[int]) -> list[Kernel]:
+    """Chain a kernel with shaders/lib/member_sums.wgsl, where each member of a group keeps its own sum.
+
+    rounds: of its loops inside one another, the sizes of boxes(). What the kernel stores as y is a sum; other
+    results are stored by each of its parts, or by the last one.
+    """
+    boxed = boxes(rounds, call.device.max_loop_iterations)
+    dtype = DType.FLOAT32 if call.x.quantization is None else DType.INT32
+    sums = Scratch(TensorType(dtype, (group.results, group.size)))
+    writes = (replace(w, output=sums) if w.name == "y" else w for w in kernel.writes)
+    part = replace(kernel, writes=tuple(writes), constants={**kernel.constants, "LAST": 0})
+    return chained(replace(kernel, constants={**kernel.constants, "LAST": 1}), part, boxed)

@@ -20,6 +20,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_bool, expect_int, expect_stored, expect_unquantised
 from gpunn.ops.elementwise.unary import activation_function, apply_activation, check_activation
 from gpunn.ops.gradient import formula
+from gpunn.ops.kernels.chain import member_sums
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import formulas
@@ -94,10 +95,10 @@ def _infer_rnn(call: Call) -> tuple[TensorType, ...]:
     return (x.with_shape((batch, units)),) * 2
 
 
-def _rnn_kernel(call: Call) -> Kernel:
+def _rnn_kernels(call: Call) -> list[Kernel]:
     depth, units, count = call.x.shape[1], call.y.shape[1], call.y.size
     group = cooperative_group(count, depth + units)
-    return Kernel(
+    kernel = Kernel(
         body="rnn",
         threads=group.threads,
         workgroup=group.workgroup,
@@ -106,14 +107,15 @@ def _rnn_kernel(call: Call) -> Kernel:
         params={"count": count, "units": units, "depth": depth},
         constants=group.constants,
         functions=activation_function(call),
-        loop_iterations=ceil_div(depth, group.size) + ceil_div(units, group.size),
         reason=group.reason,
     )
+    rounds = ceil_div(depth, group.size) + ceil_div(units, group.size)
+    return member_sums(call, kernel, group, (rounds,))
 
 
 @op(
     _infer_rnn,
-    _rnn_kernel,
+    _rnn_kernels,
     precise=True,
     unbounded=True,
     flops=matrices(1, 2),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpunn.kernel import Function, Kernel, Loop, Read, Scratch, Write, ceil_div, halving, size_of
 from gpunn.ops.call import Call
 from gpunn.ops.elementwise.unary import activation_function
-from gpunn.ops.kernels.chain import boxes, chained
+from gpunn.ops.kernels.chain import member_sums
 from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group
 from gpunn.types import DType, TensorType
 
@@ -39,13 +39,9 @@ def svdf_kernels(call: Call) -> list[Kernel]:
     most = call.device.max_loop_iterations
     if most is None or kernel.loop_iterations <= most:
         return [kernel]
-    newest = Scratch(TensorType(_between(call), (call.x.shape[0], units * rank)))
+    between = DType.FLOAT32 if call.x.quantization is None else DType.INT32
+    newest = Scratch(TensorType(between, (call.x.shape[0], units * rank)))
     return [*_entries(call, kernel, group, newest), *_memories(call, kernel, group, newest)]
-
-
-def _between(call: Call) -> DType:
-    """Return the dtype of sums and entries between the kernels."""
-    return DType.FLOAT32 if call.x.quantization is None else DType.INT32
 
 
 def _entries(call: Call, kernel: Kernel, group: CooperativeGroup, newest: Scratch) -> list[Kernel]:
@@ -62,7 +58,7 @@ def _entries(call: Call, kernel: Kernel, group: CooperativeGroup, newest: Scratc
         params={**kernel.params, "count": filters},
         reason=f"the newest entries, {group.reason}",
     )
-    return _in_parts(call, entries, group, (ceil_div(call.x.shape[1], group.size),))
+    return member_sums(call, entries, group, (ceil_div(call.x.shape[1], group.size),))
 
 
 def _memories(call: Call, kernel: Kernel, group: CooperativeGroup, newest: Scratch) -> list[Kernel]:
@@ -74,17 +70,4 @@ def _memories(call: Call, kernel: Kernel, group: CooperativeGroup, newest: Scrat
         writes=(Write("y", 1), Write("state_out", 0)),
         reason=f"the memories, {group.reason}",
     )
-    return _in_parts(call, memories, group, (call["rank"], ceil_div(call.input(2).shape[1], group.size)))
-
-
-def _in_parts(call: Call, kernel: Kernel, group: CooperativeGroup, rounds: tuple[int, ...]) -> list[Kernel]:
-    """Chain a kernel whose groups add up y in loops of so many rounds; each member keeps its own sum."""
-    sums = TensorType(_between(call), (group.results, group.size))
-    y, *others = kernel.writes
-    part = replace(
-        kernel,
-        writes=(replace(y, output=Scratch(sums)), *others),
-        constants={**kernel.constants, "LAST": 0},
-    )
-    whole = replace(kernel, constants={**kernel.constants, "LAST": 1})
-    return chained(whole, part, boxes(rounds, call.device.max_loop_iterations))
+    return member_sums(call, memories, group, (call["rank"], ceil_div(call.input(2).shape[1], group.size)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ELEMENTWISE, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import NUMBERS, SMALL, expect_dtype, expect_entries, expect_int, expect_unquantised
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import cooperative_group
 from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
 from gpunn.ops.op import Op, op
@@ -60,8 +62,15 @@ def _other_axes(call: Call) -> Space:
 _ARG = Algebra(axes=Axes(space=_other_axes, axis=("axis",)))
 
 
-def _arg_kernel(call: Call, descending: int) -> Kernel:
-    return _extremes(call, "extreme", call.axis(call["axis"], call.x.rank), 1, descending, (Write(),))
+def _arg_kernels(call: Call, descending: int) -> list[Kernel]:
+    axis = call.axis(call["axis"], call.x.rank)
+    kernel = _extremes(call, "extreme", axis, 1, descending, (Write(),))
+    most = call.device.max_loop_iterations
+    if most is None or kernel.loop_iterations <= most:
+        return [kernel]
+    kernel = replace(kernel, body="extreme_part")
+    parts = boxes((call.x.shape[axis],), most, kernel.constants["GROUP_SIZE"])
+    return chained(kernel, keeping(kernel, {"y": call.y}, kernel.functions), parts)
 
 
 def _extremes(call: Call, body: str, axis: int, k: int, descending: int, writes: tuple[Write, ...]) -> Kernel:
@@ -87,7 +96,7 @@ def _iterations(length: int, k: int, across: int) -> int:
     return Loop(k, (Loop(ceil_div(length, across)), halving(across))).iterations
 
 
-@op(_infer_arg, lambda call: _arg_kernel(call, 1), raw=True, algebra=_ARG)
+@op(_infer_arg, lambda call: _arg_kernels(call, 1), raw=True, algebra=_ARG)
 def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     """Find the index of the maximum along `axis`, which may be negative and is removed.
 
@@ -97,7 +106,7 @@ def arg_max(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     return np.asarray(np.argmax(x, axis=axis), dtype)
 
 
-@op(_infer_arg, lambda call: _arg_kernel(call, 0), raw=True, algebra=_ARG)
+@op(_infer_arg, lambda call: _arg_kernels(call, 0), raw=True, algebra=_ARG)
 def arg_min(x: Array, *, axis: int, dtype: str = "int32") -> Array:
     """Find the index of the minimum along `axis`, which may be negative and is removed; see arg_max.
 

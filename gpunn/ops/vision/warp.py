@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from gpunn.ops.check import (
     expect_unquantised,
 )
 from gpunn.ops.gradient import formula
+from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.op import Op, op
 from gpunn.ops.vision.crop import LARGEST
 from gpunn.ops.vision.gradients import crop_matrix, warp
@@ -130,26 +132,26 @@ def _infer_matrix(call: Call) -> TensorType:
     return float32(4, 4)
 
 
-def _matrix_kernel(call: Call) -> Kernel:
+def _matrix_kernels(call: Call) -> list[Kernel]:
     rotation = float(call["rotation"])
     pairs = {name: tuple(map(float, call[name])) for name in ("scale", "origin", "stretch")}
-    return Kernel(
+    kernel = Kernel(
         body="rotated_crop_matrix",
         threads=(1, 1, 1),
         workgroup=(1, 1, 1),
         reads=(Read("points", 0),),
         params={
             "count": 1,
-            "points": call.x.shape[0],
             "width": call.x.shape[1],
             "cosine": math.cos(rotation),
             "sine": math.sin(rotation),
             "half_turn": int(call["half_turn"]),
             **{f"{name}_{axis}": pair[k] for name, pair in pairs.items() for k, axis in enumerate("xy")},
         },
-        loop_iterations=call.x.shape[0],
         reason="one invocation for the matrix",
     )
+    box = replace(keeping(kernel, {"y": float32(4)}, {}), body="rotated_crop_box")
+    return chained(kernel, box, boxes((call.x.shape[0] - 2,), call.device.max_loop_iterations))
 
 
 def _matrix_error(evaluation: Evaluation) -> Array:
@@ -167,7 +169,7 @@ def _matrix_error(evaluation: Evaluation) -> Array:
 
 @op(
     _infer_matrix,
-    _matrix_kernel,
+    _matrix_kernels,
     precise=True,
     accuracy=Accuracy(formula=_matrix_error),
     formula=formula(crop_matrix),
