@@ -30,7 +30,6 @@ class Loops:
     finish: Loop
     requantize: Loop
     floors: Loop
-    single_floors: Loop
     depthwise: Loop
 
 
@@ -72,8 +71,10 @@ def load() -> Loops | None:
     return Loops(
         compiled(loops.finish, (types.Array(f32, 2, "C"), given(f32), f32, f32)),
         compiled(loops.requantize, *((given(f32, 2), *steps, types.Array(s, 2, "C")) for s in stored)),
-        compiled(loops.floors, *((given(f32, 2), *line(f64), types.Array(s, 2, "C")) for s in stored)),
-        compiled(loops.single_floors, *((given(f32, 2), *line(f32), types.Array(s, 2, "C")) for s in stored)),
+        compiled(
+            loops.floors,
+            *((given(f32, 2), *line(r), types.Array(s, 2, "C")) for r in (f64, f32) for s in stored),
+        ),
         compiled(
             loops.depthwise,
             (given(f32), given(f32), given(f32), f32, f32, geometry, types.Array(f32, 1, "C")),

@@ -55,21 +55,10 @@ def requantize(
 def floors(
     sums: Array, factor: Array, summand: Array, bounds: tuple[float, float], offset: int, out: Array
 ) -> None:
-    """Convert sums [P, C] to stored integers, as conversion.RealSteps: in float64."""
-    low, high = bounds
-    pixels, channels = sums.shape
-    for p in range(pixels):
-        row, to = sums[p], out[p]
-        for k in range(channels):
-            t = np.float64(row[k]) * factor[k] + summand[k]
-            t = low if t < low else t
-            to[k] = np.int32(high if t > high else t) - offset
+    """Convert sums [P, C] to stored integers: in float64 as conversion.RealSteps, in float32 as ProvenSteps.
 
-
-def single_floors(
-    sums: Array, factor: Array, summand: Array, bounds: tuple[float, float], offset: int, out: Array
-) -> None:
-    """Convert sums [P, C] to stored integers, as single_precision.ProvenSteps: in float32."""
+    Factors, summands and bounds have the dtype that it computes in.
+    """
     low, high = bounds
     pixels, channels = sums.shape
     for p in range(pixels):

@@ -70,7 +70,7 @@ class ProvenLoop:
     def of(cls, loops: Loops, channels: int, proven: ProvenSteps) -> ProvenLoop:
         """Return the loops for steps of so many channels."""
         rest = _looped(loops, len(proven.others), proven.exact)
-        return cls(LoopSteps(loops.single_floors, proven.rows(channels)), proven.others, rest)
+        return cls(LoopSteps(loops.floors, proven.rows(channels)), proven.others, rest)
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products."""

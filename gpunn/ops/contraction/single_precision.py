@@ -152,7 +152,7 @@ class ProvenSteps:
             result[:, self.others] = found
 
     def rows(self, channels: int) -> tuple[Any, ...]:
-        """Return what loops.single_floors() takes."""
+        """Return what loops.floors() takes."""
         return *dense_rows(channels, self.factor, self.summand), self.bounds, self.offset
 
 
