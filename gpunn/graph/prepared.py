@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpunn.graph.graph import Graph
-from gpunn.graph.operation import Operand, Operation
+from gpunn.graph.operation import Evaluation, Operand, Operation
 from gpunn.types import Array, DType
 
 SMALL_BYTES = 1 << 12  # of a tensor that may be kept until the end of a run, as freeing it takes time
@@ -96,30 +96,47 @@ class PreparedGraph:
         return self._numbers[operand]
 
     def _step(self, operation: Operation, dead: Sequence[Operand]) -> Step:
-        compute = operation.prepared()
         inputs = [self._number(i) for i in operation.inputs]
         stored = [(self._fresh(o), o.type.dtype.numpy) for o in operation.outputs]
         gone = [self._number(o) for o in dead if _is_large(o)]
-        direct = None if gone else operation.direct()
+        direct = operation.direct()
         if direct is not None:
-            return Step(operation, _direct_step(direct, inputs, [number for number, _ in stored]))
-        if len(stored) == 1 and not gone:
-            ((only, its),) = stored
+            run = _direct_step(direct, inputs, [number for number, _ in stored])
+        else:
+            run = _stored_step(operation.prepared(), inputs, stored)
+        return Step(operation, _freeing(run, gone) if gone else run)
 
-            def run_simple(values: Values) -> None:
-                (result,) = compute([values[number] for number in inputs])
-                values[only] = np.asarray(result, its, order="C")  # as Operation.stored()
 
-            return Step(operation, run_simple)
+def _freeing(run: Callable[[Values], None], gone: Sequence[int]) -> Callable[[Values], None]:
+    """Return a step that forgets the values of these numbers afterwards."""
 
-        def run(values: Values) -> None:
-            results = compute([values[number] for number in inputs])
-            for (number, dtype), result in zip(stored, results, strict=True):
-                values[number] = np.asarray(result, dtype, order="C")
-            for number in gone:
-                values[number] = None
+    def run_and_free(values: Values) -> None:
+        run(values)
+        for number in gone:
+            values[number] = None
 
-        return Step(operation, run)
+    return run_and_free
+
+
+def _stored_step(
+    compute: Evaluation, inputs: Sequence[int], stored: Sequence[tuple[int, np.dtype[Any]]]
+) -> Callable[[Values], None]:
+    """Return a step of a function whose results become dense arrays of these dtypes (Operation.stored())."""
+    if len(stored) == 1:
+        ((only, its),) = stored
+
+        def run_simple(values: Values) -> None:
+            (result,) = compute([values[number] for number in inputs])
+            values[only] = np.asarray(result, its, order="C")
+
+        return run_simple
+
+    def run(values: Values) -> None:
+        results = compute([values[number] for number in inputs])
+        for (number, dtype), result in zip(stored, results, strict=True):
+            values[number] = np.asarray(result, dtype, order="C")
+
+    return run
 
 
 def _direct_step(

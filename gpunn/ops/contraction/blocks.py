@@ -20,9 +20,11 @@ from gpunn.ops.memory import empty, scratch
 from gpunn.types import Array, Shape
 
 BLOCK = 1 << 18  # numbers that a block reads or sums up; each block costs some microseconds, whatever it has
+KEPT_BYTES = 1 << 17  # of a padded image whose memory an operation keeps, so that it writes the padding once
 LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
 
 Room = Callable[[int, int], Array]  # memory [pixels, C] for the sums from one pixel to another
+AtOnce = Callable[[Array, Array], None]  # writes all sums of x to [pixels, C]
 Block = tuple[int, int, Array]  # the pixels that it begins with and ends before, and their sums [pixels, C]
 
 
@@ -31,6 +33,9 @@ class Sums(Protocol):
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says, and yield each block when it is there."""
+
+    def at_once(self, pixels: int) -> AtOnce | None:
+        """Return what writes the sums of so many pixels at once, in less time; None for several blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +78,21 @@ class PointSums:
         step = ceil_div(len(rows), ceil_div(len(rows), self._most) or 1)  # about as many in each block
         for first in range(0, len(rows), step or 1):
             part = rows[first : first + step]
-            if part.dtype != self._terms.dtype:
-                stored, part = part, scratch("terms", part.shape, self._terms.dtype)
-                self._terms.write(stored, part)
             last = first + len(part)
             found = room(first, last)
-            np.matmul(part, self._matrix, out=found)
+            self._write(part, found)
             yield first, last, found
+
+    def at_once(self, pixels: int) -> AtOnce | None:
+        """Return what writes the sums of so many pixels, if they are one block."""
+        shape = pixels, len(self._matrix)
+        return None if not 0 < pixels <= self._most else lambda x, out: self._write(x.reshape(shape), out)
+
+    def _write(self, rows: Array, out: Array) -> None:
+        if rows.dtype != self._terms.dtype:
+            stored, rows = rows, scratch("terms", rows.shape, self._terms.dtype)
+            self._terms.write(stored, rows)
+        np.matmul(rows, self._matrix, out=out)
 
 
 class WindowSums:
@@ -120,6 +133,24 @@ class WindowSums:
             found = room(block.first, block.last)
             self._sums(part, block.window, found.reshape(block.shape + found.shape[1:]))
             yield block.first, block.last, found
+
+    def at_once(self, pixels: int) -> AtOnce | None:
+        """Return what writes all sums, if they are one block of a small image."""
+        if len(self._blocks) != 1 or math.prod(self._memory) * self._terms.dtype.itemsize > KEPT_BYTES:
+            return None
+        ((block,), terms, memory) = self._blocks, self._terms, self._memory
+        above, below = block.inside
+        kept = np.full(memory, terms.around, terms.dtype)
+        middle = kept[:, above:below, self._columns]
+
+        def write(x: Array, out: Array) -> None:
+            padded = x
+            if self._padded or x.dtype != terms.dtype:
+                padded = kept
+                terms.write(x[:, block.known], middle)
+            self._sums(padded, block.window, out.reshape(block.shape + out.shape[1:]))
+
+        return write
 
     def _within(self, x: Array, padded: Array, block: _Rows) -> Array:
         """Write what a block sees into the middle of its padding."""

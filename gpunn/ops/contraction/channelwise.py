@@ -18,14 +18,18 @@ from gpunn.ops.memory import scratch
 from gpunn.types import Array
 
 LONG = 1024  # elements that numpy works on at a time: they stay in the cache; a multiple of 16
+FEW_RESULTS = 1 << 13  # for which more than their rows counts: what is around each call of numpy's
 FEW = 128  # channels, up to which several pixels together take less time than one of them
 
 
-def by_long_rows(compute: Callable[..., Array]) -> Callable[..., Array]:
+def by_long_rows(compute: Callable[..., Array], results: int) -> Callable[..., Array]:
     """Return the function with numpy's buffers made so small that rows of wide() are added where they lie.
 
-    numpy copies rows into a buffer if several of them fit there, and that takes as long as the sum.
+    numpy copies rows into a buffer if several of them fit there, and that takes as long as the sum. For few
+    results, to change the buffers would take longer.
     """
+    if results <= FEW_RESULTS:
+        return compute
 
     def run(*operands: Array | None) -> Array:
         before = np.setbufsize(LONG)

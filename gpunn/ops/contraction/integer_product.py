@@ -19,7 +19,7 @@ import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.contraction.blocks import Block, Room, Sums, Terms
+from gpunn.ops.contraction.blocks import AtOnce, Block, Room, Sums, Terms
 from gpunn.ops.contraction.channelwise import by_long_rows
 from gpunn.ops.contraction.conversion import Conversion
 from gpunn.ops.contraction.prepared import Sum, kept
@@ -133,6 +133,11 @@ def integer_product(
         made = weights(filter, bias)
         result = empty(shape, dtype)
         pixels = result.reshape(count, shape[-1])
+        if made.at_once is not None:
+            sums = scratch("sums", pixels.shape, made.exact)
+            made.at_once(x, sums)
+            made.conversion.write(sums, pixels)
+            return result
 
         def room(first: int, last: int) -> Array:
             return scratch("sums", (last - first, shape[-1]), made.exact)
@@ -141,7 +146,7 @@ def integer_product(
             made.conversion.write(sums, pixels[first:last])
         return result
 
-    return by_long_rows(compute)
+    return by_long_rows(compute, call.y.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,9 @@ class _Whole:
         pixels = math.prod(sums.shape[:-1])
         yield 0, pixels, sums.reshape(pixels, sums.shape[-1])
 
+    def at_once(self, pixels: int) -> None:
+        """Return None: the function has its own memory."""
+
 
 def _of_reals(
     call: Call,
@@ -175,10 +183,14 @@ def _of_reals(
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """Values kept for a filter and a bias: a type with exact sums, these sums, and their conversion."""
+    """Values kept for a filter and a bias: a type with exact sums, these sums, and their conversion.
+
+    at_once: as of Sums, for the pixels of the call.
+    """
 
     exact: np.dtype[Any]
     sums: Sums
+    at_once: AtOnce | None
     conversion: Conversion
 
     @classmethod
@@ -220,7 +232,8 @@ class _Weights:
             conversion = few_steps(call, how, biases, terms.dtype, partial(_range, centred, others, ends))
         else:
             conversion = ManySteps(call, how, partial(_rescaled, how, biases))
-        return cls(terms.dtype, sums(centred.astype(terms.dtype, copy=False), terms), conversion)
+        found = sums(centred.astype(terms.dtype, copy=False), terms)
+        return cls(terms.dtype, found, found.at_once(math.prod(call.y.shape[:-1])), conversion)
 
 
 def _fit_32_bits(how: Rescaling, largest: Array) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.channelwise import add_bias, by_long_rows, long_row
-from gpunn.ops.elementwise.unary import activate
+from gpunn.ops.contraction.channelwise import FEW_RESULTS, add_bias, by_long_rows, long_row
+from gpunn.ops.elementwise.unary import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import empty
-from gpunn.types import Array
+from gpunn.types import Array, Shape
 
 FEW_PIXELS = 1024  # of results for which another copy of a filter is worth its memory
 MOST_WEIGHTS = 1 << 20  # of such a filter
@@ -82,16 +82,11 @@ def prepared(call: Call, sums: Sum, whole: Whole | None = None) -> Callable[...,
             if made_whole is not None:
                 return made_whole
             compiled = loops.finish
-            return _by_block(sums(filter, Terms(filter.dtype)), lambda part: compiled(part, numbers, *ends))
-        row = None if bias is None else long_row(bias)
-
-        def finish(part: Array) -> None:
-            add_bias(part, row)
-            found = activate(part, activation)
-            if found is not part:
-                part[...] = found
-
-        return _by_block(sums(filter, Terms(filter.dtype)), finish)
+            return _writing(
+                sums(filter, Terms(filter.dtype)), shape, lambda part: compiled(part, numbers, *ends)
+            )
+        finish = _finisher(bias, activation, filter.dtype, call.y.size <= FEW_RESULTS)
+        return _writing(sums(filter, Terms(filter.dtype)), shape, finish)
 
     made = kept(call, make)
 
@@ -100,14 +95,39 @@ def prepared(call: Call, sums: Sum, whole: Whole | None = None) -> Callable[...,
         made(filter, bias)(x, result)
         return result
 
-    return by_long_rows(compute)
+    return by_long_rows(compute, call.y.size)
 
 
-def _by_block(sums: Sums, finish: Callable[[Array], None]) -> Write:
-    """Return what writes sums and finishes each block of them."""
+def _finisher(
+    bias: Array | None, activation: str | None, dtype: np.dtype[Any], few: bool
+) -> Callable[[Array], None]:
+    """Return what adds a bias [C] to a block of sums [pixels, C], and applies an activation."""
+    row = None if bias is None or few else long_row(bias)
+    activate = activating(activation, dtype)
+
+    def finish(part: Array) -> None:
+        if few and bias is not None:
+            part += bias
+        add_bias(part, row)
+        if activation is not None:
+            found = activate(part)
+            if found is not part:
+                part[...] = found
+
+    return finish
+
+
+def _writing(sums: Sums, shape: Shape, finish: Callable[[Array], None]) -> Write:
+    """Return what writes sums of a shape, and finishes each block of them."""
+    rows = math.prod(shape[:-1]), shape[-1]
+    at_once = sums.at_once(rows[0])
 
     def write(x: Array, result: Array) -> None:
-        pixels = result.reshape(math.prod(result.shape[:-1]), result.shape[-1])
+        pixels = result.reshape(rows)
+        if at_once is not None:
+            at_once(x, pixels)
+            finish(pixels)
+            return
         for _, _, part in sums(x, lambda first, last: pixels[first:last]):
             finish(part)
 

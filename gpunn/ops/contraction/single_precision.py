@@ -34,7 +34,7 @@ from gpunn.types import Array, Shape
 MOST_SLACK = 2.0**-8  # a result is doubtful with a probability of twice as much
 WORD = 8  # flags that are looked at together
 SINGLE, BYTE, FLAGS = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.uint64)
-PIXELS_BEFORE_SEARCH = 1 << 15
+PIXELS_BEFORE_SEARCH = 1 << 13
 MOST_OTHERS = 1 / 32  # of the channels may be converted by themselves, as that takes many times as long
 FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
 SUMMAND_STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4)  # in halves of the last digit of summand or results

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,9 +53,9 @@ def _clip(low: float, high: float | None) -> Callable[[Array], Array]:
     return lambda x: _clipped(x, low, high)
 
 
-def _clipped(x: Array, low: float | None, high: float | None, out: Array | None = None) -> Array:
+def _clipped(x: Array, low: float | None, high: float | None) -> Array:
     ends: list[Any] = [None if end is None else x.dtype.type(end) for end in (low, high)]
-    clipped: Array = np.clip(x, *ends) if out is None else x.clip(*ends, out=out)
+    clipped: Array = np.clip(x, *ends)
     return clipped
 
 
@@ -336,7 +337,19 @@ def apply_activation(y: Array, name: str | None) -> Array:
 
 def activate(y: Array, name: str | None) -> Array:
     """Apply the activation of that name to `y`, which may change: clamps work where it lies."""
-    return _clipped(y, *CLAMPS[name], out=y) if name in CLAMPS else apply_activation(y, name)
+    return activating(name, y.dtype)(y)
+
+
+@lru_cache
+def activating(name: str | None, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+    """Return activate() for arrays of a dtype."""
+    if name not in CLAMPS:
+        return lambda y: apply_activation(y, name)
+    low, high = (None if end is None else dtype.type(end) for end in CLAMPS[name])
+    if high is None:  # what clip() calls then
+        least: Any = low
+        return lambda y: np.maximum(y, least, out=y)
+    return lambda y: y.clip(low, high, out=y)
 
 
 OPS: tuple[Op, ...] = tuple(declare(line) for line in TABLE)

@@ -27,6 +27,7 @@ LIMITS = {
     DType.INT16: (-(2**15), 2**15 - 1),
     DType.INT32: (-(2**31), 2**31 - 1),
 }
+FEW = 1 << 12  # numbers that two functions of numpy's clamp in less time than clip() takes to begin
 _HALF_ROOT_OF_2 = 1518500250  # with 31 bits of fraction
 _ITERATIONS = 5  # of Newton's method
 
@@ -275,4 +276,7 @@ CLAMPS: dict[str, tuple[float | None, float | None]] = {
 
 def store(values: Array, type: TensorType, bounds: tuple[int, int]) -> Array:
     """Clamp integer results to `bounds` and convert them to the dtype of `type`."""
-    return np.clip(values, *bounds).astype(type.dtype.numpy)
+    low, high = bounds
+    if values.size <= FEW:
+        return np.minimum(np.maximum(values, low), high).astype(type.dtype.numpy)
+    return np.clip(values, low, high).astype(type.dtype.numpy)

@@ -33,8 +33,8 @@ ONE = 2**31 - 1
 DIFFERENCE_BITS = 5  # integer bits of a scaled difference: exp(-32) counts as 0
 SUM_BITS = 12  # integer bits of a sum of exponentials
 MOST = 2**SUM_BITS - 1  # elements of a row whose sum cannot overflow these
-# Newton's iteration for 1 / x, x in 1/2 ... 1, begins at START - SLOPE x.
 FEW_ROWS = 4  # that take less time one by one than as arrays
+# Newton's iteration for 1 / x, x in 1/2 ... 1, begins at START - SLOPE x.
 START = round(48 / 17 * 2**29)
 SLOPE = round(32 / 17 * 2**29)
 
@@ -138,12 +138,25 @@ def sum_of_row(call: Call, below: Array) -> tuple[Array, Array]:
     return as_31_bits(total) if wide else (total, np.array(SUM_BITS))
 
 
+def _each(total: Array, bits: Array) -> tuple[Any, Any]:
+    """Return by how many bits each total is too large for a quotient of 31 bits, and its reciprocal."""
+    leading = leading_zeros(total)
+    return bits - leading, over(total << (leading - 1))
+
+
+def _only(total: Array, bits: Array) -> tuple[int, int]:
+    """Compute _each() of one total: Python's numbers take less time than arrays of one."""
+    number = int(total.item())
+    leading = 32 - number.bit_length()
+    return int(bits.item()) - leading, min(_newton(number << (leading - 1), _multiply), ONE)
+
+
 def shares(weights: Array, total: Array, bits: Array, fraction: int) -> Array:
     """Return weights, with no integer bits, over a total of about 1 or more, in steps of 2^-fraction."""
-    leading = leading_zeros(total)
+    down, reciprocal = _only(total, bits) if total.size == 1 else _each(total, bits)
+    down += 31 - fraction
+    found = high_multiply(weights, reciprocal)
     # Nothing is negative, so halves that go away from zero go upwards.
-    down = bits - leading + (31 - fraction)
-    found = high_multiply(weights, over(total << (leading - 1)))
     return np.asarray((found + (np.int64(1) << (down - 1))) >> down)
 
 

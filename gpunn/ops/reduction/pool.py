@@ -39,7 +39,7 @@ from gpunn.ops.kernels.window import (
     window_params,
 )
 from gpunn.ops.memory import empty
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.op import Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
 from gpunn.types import Array, DType, Shape, TensorType
 
@@ -189,6 +189,15 @@ def _prepared_integer(call: Call) -> Callable[[Array], Array]:
     return lambda x: store(_pooled(pool, x.astype(np.int32), window, counts), call.y, bounds)
 
 
+def _prepared(pool: Pool) -> Prepare:
+    def prepare(call: Call) -> Callable[[Array], Array]:
+        window = pool_window(call)
+        counts = _counts(call.x.shape, window, call.x.dtype.numpy)
+        return lambda x: _pooled(pool, x, window, counts)
+
+    return prepare
+
+
 def _counts(shape: Shape, window: Window, dtype: np.dtype[Any]) -> Array:
     """Count the cells inside the input that each window sees: [1, OH, OW, 1]."""
     counted = pad_input(np.ones((1, *shape[1:3], 1), dtype), window)
@@ -247,6 +256,7 @@ def _declare(name: str, pool: Pool) -> Op:
         accuracy=pool.accuracy,
         fusible=True,
         quantized=quantized,
+        prepare=_prepared(pool),
         gradient=_GRADIENTS[name],
     )(reference)
 
