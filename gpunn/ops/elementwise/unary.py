@@ -50,13 +50,11 @@ from gpunn.types import Array, DType
 
 
 def _clip(low: float, high: float | None) -> Callable[[Array], Array]:
-    return lambda x: _clipped(x, low, high)
+    return lambda x: np.clip(x, *_ends(low, high, x.dtype))
 
 
-def _clipped(x: Array, low: float | None, high: float | None) -> Array:
-    ends: list[Any] = [None if end is None else x.dtype.type(end) for end in (low, high)]
-    clipped: Array = np.clip(x, *ends)
-    return clipped
+def _ends(low: float | None, high: float | None, dtype: np.dtype[Any]) -> list[Any]:
+    return [None if end is None else dtype.type(end) for end in (low, high)]
 
 
 def _logistic(x: Array) -> Array:
@@ -345,11 +343,8 @@ def activating(name: str | None, dtype: np.dtype[Any]) -> Callable[[Array], Arra
     """Return activate() for arrays of a dtype."""
     if name not in CLAMPS:
         return lambda y: apply_activation(y, name)
-    low, high = (None if end is None else dtype.type(end) for end in CLAMPS[name])
-    if high is None:  # what clip() calls then
-        least: Any = low
-        return lambda y: np.maximum(y, least, out=y)
-    return lambda y: y.clip(low, high, out=y)
+    low, high = _ends(*CLAMPS[name], dtype)  # without a highest number, clip() calls maximum()
+    return lambda y: np.maximum(y, low, out=y) if high is None else y.clip(low, high, out=y)
 
 
 OPS: tuple[Op, ...] = tuple(declare(line) for line in TABLE)
