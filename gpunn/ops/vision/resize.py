@@ -11,6 +11,7 @@ from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
 from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
+from gpunn.ops.memory import empty
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
 from gpunn.ops.vision import gradients, resize_bytes
@@ -68,10 +69,23 @@ def _blend(
     )
     rows, columns = ratios[0][2], ratios[1][2]
     near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
-    above = picked(x, top, left) * near + picked(x, top, right) * far
-    below = picked(x, bottom, left) * near + picked(x, bottom, right) * far
+    if x.shape[1] <= len(top):  # each row of x is resampled once, however often the result takes it
+        wide = x[:, :, left] * near + x[:, :, right] * far
+        above, below = _rows(wide, top), _rows(wide, bottom)
+    else:
+        above = picked(x, top, left) * near + picked(x, top, right) * far
+        below = picked(x, bottom, left) * near + picked(x, bottom, right) * far
     near, far = (weigh(part, rows)[:, None, None] for part in (rows - down, down))
-    return np.asarray(above * near + below * far)
+    above *= near
+    below *= far
+    above += below
+    return np.asarray(above)
+
+
+def _rows(x: Array, rows: Array) -> Array:
+    """Select rows of x [N, H, W, C]."""
+    found = empty((len(x), len(rows), *x.shape[2:]), x.dtype)
+    return x.take(rows, axis=1, out=found, mode="clip")  # none is beyond; "raise" would write a copy first
 
 
 _SUM = Function(("above", "below", "near", "far"), "above * near + below * far")
