@@ -23,6 +23,7 @@ import gpunn
 from gpunn.comparison import Comparison, Pair
 from gpunn.types import Array
 from gpunn.vision import default_model
+from gpunn.wording import counted
 
 BACKENDS = ("webgpu", "cpu", "litert")
 DIGITS = tuple("0123456789")
@@ -126,7 +127,7 @@ def _pair(pair: Pair) -> str:
     if metrics.identical:
         error, share = "equal to the bit", ""
     elif metrics.max_steps is not None:
-        error, share = f"{metrics.max_steps} steps", _share(metrics.max_steps, output.tolerance)
+        error, share = counted(metrics.max_steps, "step"), _share(metrics.max_steps, output.tolerance)
     else:
         error, share = f"{metrics.max_abs_error:.1e}", _share(metrics.max_abs_error, output.tolerance)
     decibels = "" if metrics.identical else f"{metrics.snr_db:.1f}"

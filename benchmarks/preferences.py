@@ -33,6 +33,7 @@ from gpunn.bench.result import quotient
 from gpunn.cli.grid import ABSENT, Grid, number, report
 from gpunn.comparison.inputs import random_source
 from gpunn.types import Array
+from gpunn.wording import counted
 
 BASE = gpunn.Preference.FAST_SINGLE_ANSWER
 VARIABLES = ("LP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     model = gpunn.load(options.model)
     described = Conditions.now().described()
-    described["network"] = f"{options.model.name}, {options.rounds} rounds"
+    described["network"] = f"{options.model.name}, {counted(options.rounds, 'round')}"
     described["threads"] = ", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in VARIABLES)
     for backend in options.backends:
         adapter = options.device if backend == "webgpu" else None

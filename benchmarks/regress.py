@@ -42,6 +42,7 @@ from gpunn.bench.result import quotient
 from gpunn.cli.grid import Grid, number, report
 from gpunn.comparison.inputs import random_source
 from gpunn.vision import default_model
+from gpunn.wording import counted
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKING_TREE = "the working tree"
@@ -198,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measured = judged(case, trees, options.rounds, options.runs, limit)
             failed += [f"{case}: {FIGURES[figure][0]}" for figure in measured.over(limit)]
             described |= {
-                "case": f"{case}; {len(measured.new)} rounds; {measured.new[0]['device']}",
+                "case": f"{case}; {counted(len(measured.new), 'round')}; {measured.new[0]['device']}",
                 "answers": "the same bits" if measured.same_bits else "differ",
                 "load after": load_text(load()),
             }

@@ -143,11 +143,11 @@ def taught(lesson: Taught) -> str:
     points = [(100 * k / max(len(losses) - 1, 1), 40 - 38 * loss / whole) for k, loss in enumerate(losses)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     last, accuracy = lesson.epochs[-1]
-    named = (
-        f"; it names {accuracy:.0%} of {lesson.measured} other photos rightly" if accuracy is not None else ""
-    )
+    named = ""
+    if accuracy is not None:
+        named = f"; of other photos it names {accuracy:.0%} rightly ({lesson.measured})"
     early = "" if lesson.on_time else " The lesson ended early, because time was up (--seconds)."
-    left = f" {lesson.skipped} files are no photos." if lesson.skipped else ""
+    left = f" Files that are no photos: {lesson.skipped}." if lesson.skipped else ""
     return (
         "<div class='gpunn'><p class='said' role='status'>"
         f"Now it knows {escape(', '.join(lesson.labels))}.</p>"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from gpunn.errors import FormatError, MissingFileError
+from gpunn.wording import counted
 
 if TYPE_CHECKING:
     import zipfile
@@ -36,8 +37,10 @@ class Skipped:
 
 def describe_skipped(no_photos: int, unreadable: Sequence[str]) -> str:
     """Say how many files were left out because they are no photos or cannot be read; "" for none."""
-    parts = [f"{no_photos} files that are no photos"] if no_photos else []
-    parts += [f"{len(unreadable)} files that cannot be read ({unreadable[0]})"] if unreadable else []
+    parts = [counted(no_photos, "file that is no photo", "files that are no photos")] if no_photos else []
+    if unreadable:
+        count = counted(len(unreadable), "file that cannot be read", "files that cannot be read")
+        parts.append(f"{count} ({unreadable[0]})")
     return f"skipped {', and '.join(parts)}" if parts else ""
 
 

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
+from gpunn.wording import counted
+
 
 def describe_machine() -> str:
     """Describe the processor, the number of its cores, and the system."""
-    return f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    return f"{_processor()}, {counted(os.cpu_count() or 1, 'core')}, {platform.system()} {platform.release()}"
 
 
 def _processor() -> str:

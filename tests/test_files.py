@@ -98,7 +98,7 @@ def test_skipped_files_are_described() -> None:
     skipped.add(Path("a.txt"), FormatError("a.txt: not a picture"))
     skipped.add(Path("b.png"), PermissionError(13, "Permission denied", "b.png"))
     assert describe_skipped(len(skipped.no_photos), [*skipped.unreadable.values()]) == (
-        "skipped 1 files that are no photos, and 1 files that cannot be read (b.png: Permission denied)"
+        "skipped 1 file that is no photo, and 1 file that cannot be read (b.png: Permission denied)"
     )
 
 

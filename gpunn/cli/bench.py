@@ -26,6 +26,7 @@ from gpunn.cli.show import (
     named_preference,
     words,
 )
+from gpunn.wording import counted
 
 _STARTS = {"import s": "import_s", "load s": "load_s", "first answer s": "first_s"}
 _RARE = ("min ms", "CPU ms")
@@ -159,7 +160,7 @@ def _described(found: Benchmark) -> dict[str, str]:
     adapters = (f"{', '.join(dict.fromkeys(peers))} on {device}" for device, peers in devices.items())
     described["adapters"] = "; ".join(adapters) or "none"
     described["threads"] = ", ".join(map(str, dict.fromkeys(r.entrant.threads for r in found.results)))
-    rounds = f"{found.rounds} rounds of {found.turn_seconds:g} s each"
+    rounds = f"{counted(found.rounds, 'round')} of {found.turn_seconds:g} s each"
     described["network"] = f"{found.model}; {rounds}; input: {found.inputs}"
     described["err against"] = found.reference
     return described

@@ -39,6 +39,7 @@ from gpunn.cli.wrap import say
 from gpunn.errors import FormatError, MissingFileError, UnsupportedError
 from gpunn.files import Skipped, describe_skipped, files_in
 from gpunn.types import Array
+from gpunn.wording import counted
 
 LEAST_LABEL = 18  # columns of the terminal to which names of classes may be shortened
 
@@ -153,7 +154,7 @@ def classify(
     if not report.results:
         left = describe_skipped(0, [*report.skipped.unreadable.values()])
         reason = f": {left}" if left else ""
-        raise FormatError(f"none of the {len(candidates)} files is a photo{reason}")
+        raise FormatError(f"no photo among {counted(len(candidates), 'file')}{reason}")
     if as_json:
         print(json_text(_document(report)))
     else:
@@ -239,7 +240,7 @@ def _print_report(console: Console, report: _Report) -> None:
     count = len(report.results)
     each = f" ({duration(report.photo_seconds / count)} each)" if count > 1 else ""
     summary = (
-        f"{count} photo{'s' if count > 1 else ''} in {duration(report.photo_seconds)}{each} on "
+        f"{counted(count, 'photo')} in {duration(report.photo_seconds)}{each} on "
         f"{report.device}, backend {report.backend}; model compiled in {duration(report.compile_seconds)}"
     )
     say(console, plain(report.knows))

@@ -17,6 +17,7 @@ from gpunn.comparison import figures
 from gpunn.comparison.classes import Share
 from gpunn.comparison.result import Check, Comparison, Layer, OutputPair, Pair
 from gpunn.files import describe_skipped
+from gpunn.wording import counted
 
 _MODES = "isolated", "accumulated"
 _MODES_SAID = (
@@ -29,7 +30,7 @@ def print_comparison(console: Console, found: Comparison, other: str | None, eve
     """Print a comparison. other: the name of the other file, if there is one. every: also rare columns."""
     reference = found.sides[0]
     say(console, plain(found.model), style="bold")
-    runs = f"{found.inputs.samples} run{'s' if found.inputs.samples != 1 else ''}"
+    runs = counted(found.inputs.samples, "run")
     say(console, plain(f"{runs}: {found.inputs.description}"), "inputs     ")
     if found.inputs.pixels is not None:
         say(console, plain(found.inputs.pixels.described(OPTION)), "           ")

@@ -36,6 +36,7 @@ from gpunn.finetuning.run import Layers
 from gpunn.importers import FORMATS
 from gpunn.importers.common.format import Format
 from gpunn.vision.classes import MOST_NAMED
+from gpunn.wording import counted
 
 _RATES = "; ".join(
     f"{optimizer}: {rates['last']:g}, {rates['all']:g} for all layers" for optimizer, rates in RATES.items()
@@ -198,9 +199,10 @@ def _print(
     say(console, plain(model), style="bold")
     names = f": {', '.join(found.labels)}" if len(found.labels) <= MOST_NAMED else ""
     layer = "; the last layer is new" if found.replaced else ""
-    say(console, plain(f"{len(found.labels)} classes{names}{layer}"))
+    say(console, plain(f"{counted(len(found.labels), 'class', 'classes')}{names}{layer}"))
     mixed = ", mirrored and shifted at random" if found.augmented else ""
-    say(console, f"{found.trained} photos to train on{mixed}, {found.measured} that measure the accuracy")
+    measured = f"{found.measured} that {'measures' if found.measured == 1 else 'measure'} the accuracy"
+    say(console, f"{counted(found.trained, 'photo')} to train on{mixed}, {measured}")
     say(console, plain(wanted.described(OPTION)))
     console.print()
     headings = ("epoch", "loss", *(("accuracy",) if found.measured else ()))

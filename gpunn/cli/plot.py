@@ -9,6 +9,7 @@ from gpunn.cli.show import plain
 from gpunn.errors import FormatError, UnsupportedError
 from gpunn.finetuning.finetune import Finetuned
 from gpunn.profiling import Profile
+from gpunn.wording import counted
 
 FORMATS = (".pdf", ".png", ".svg")
 _ROW_INCHES = 0.22  # height of an operation's bar
@@ -74,7 +75,7 @@ def plot_losses(found: Finetuned, model: str, path: Path) -> None:
         right = axes.twinx()
         shares = [100 * (epoch.accuracy or 0.0) for epoch in found.epochs]
         right.plot(ends, shares, "s--", color="C1", label="accuracy")
-        right.set_ylabel(f"accuracy on {found.measured} photos, %", color="C1")
+        right.set_ylabel(f"accuracy on {counted(found.measured, 'photo')}, %", color="C1")
         right.set_ylim(0, 100)
     axes.legend(fontsize=8, loc="upper right")
     axes.set_title(plain(f"{model} on {found.device}").plain, fontsize=10, parse_math=False)

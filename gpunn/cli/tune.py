@@ -25,6 +25,7 @@ from gpunn.cli.show import (
 )
 from gpunn.cli.wrap import say
 from gpunn.tuning.result import TunedCall, Tuning, Way
+from gpunn.wording import counted
 
 
 def tune(
@@ -60,17 +61,17 @@ def tune(
 
 def _print(console: Console, found: Tuning, every: bool) -> None:
     say(console, plain(found.model), style="bold")
-    measured = sum(call.measured for call in found.calls)
-    say(console, plain(f"on {found.device}; {measured} calls measured in {duration(found.seconds)}"))
+    measured = counted(sum(call.measured for call in found.calls), "call")
+    say(console, plain(f"on {found.device}; {measured} measured in {duration(found.seconds)}"))
     if found.calls:
         console.print()
         _print_calls(console, found, every)
     console.print()
     known = sum(not call.measured for call in found.calls)
     if known:
-        say(console, f"known from before: {known} calls (--again measures them)")
+        say(console, f"known from before: {counted(known, 'call')} (--again measures them)")
     if found.small:
-        say(console, f"too small to measure: {found.small} operations")
+        say(console, f"too small to measure: {counted(found.small, 'operation')}")
     if not found.calls and not found.small:
         say(console, "no operation has several candidates")
 

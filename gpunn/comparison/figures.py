@@ -6,6 +6,7 @@ import math
 
 from gpunn.comparison.metrics import Metrics
 from gpunn.comparison.result import OutputPair
+from gpunn.wording import counted
 
 
 def number(value: float | None, form: str) -> str:
@@ -40,7 +41,9 @@ def shortened(text: str, length: int) -> str:
 
 def largest_error(metrics: Metrics, form: str = ".3g") -> str:
     """Format the largest error; in steps for quantised tensors."""
-    return format(metrics.max_abs_error, form) if metrics.max_steps is None else f"{metrics.max_steps} steps"
+    if metrics.max_steps is None:
+        return format(metrics.max_abs_error, form)
+    return counted(metrics.max_steps, "step")
 
 
 def share_of_allowed(output: OutputPair) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpunn.comparison.metrics import F16_MAX
+from gpunn.comparison.metrics import F16_MAX, Health
 from gpunn.comparison.result import Check, Finding, Layer, LayerSide, Pair
 from gpunn.types import Shape
+from gpunn.wording import counted
 
 
 def find(layers: Sequence[Layer], pairs: Sequence[Pair], unlike: Sequence[str]) -> tuple[Finding, ...]:
@@ -45,27 +46,35 @@ def _index(worst: Shape | None) -> str:
     return f"[{', '.join(map(str, worst))}]" if worst else "the only one"
 
 
-def _share(count: int, elements: int) -> str:
-    return f"{count} of {elements} elements ({count / max(elements, 1):.2%})"
+def _share(count: int, elements: int, one: str, many: str) -> str:
+    """Say what holds for some of the elements: a verb in the singular and in the plural."""
+    share = f"({count / max(elements, 1):.2%})"
+    return f"{count} of {counted(elements, 'element')} {share} {one if count == 1 else many}"
 
 
 def _error(layer: Layer, check: Check) -> str:
     """Say how far a layer is off, which element is worst, and how many are wrong."""
-    unit, error = "", check.metrics.max_abs_error
+    error, tolerance = f"{check.metrics.max_abs_error:.3g}", f"{check.tolerance:.3g}"
     if layer.quantised:
-        unit, error = " steps", float(check.metrics.max_steps or 0)
-    worst, over = _index(check.worst), _share(check.over, check.metrics.count)
+        error = counted(float(check.metrics.max_steps or 0), "step", form=".3g")
+        tolerance = counted(check.tolerance, "step", form=".3g")
+    worst, elements = _index(check.worst), (check.over, check.metrics.count)
     if check.metrics.unmatched:
-        values = check.values
-        size = f"{values.nan} NaN and {values.inf} infinite values, where the reference has others"
-        return f"{size}; the worst element is {worst}, and {over} are over their tolerance"
+        size = f"{_not_numbers(check.values)}, where the reference has others"
+        over = _share(*elements, "is over its tolerance", "are over their tolerance")
+        return f"{size}; the worst element is {worst}, and {over}"
     if check.tolerance == 0:
-        size = f"off by up to {error:.3g}{unit}, where it must be equal"
-        return f"{size}; the worst element is {worst}, and {over} differ"
+        over = _share(*elements, "differs", "differ")
+        return f"off by up to {error}, where it must be equal; the worst element is {worst}, and {over}"
+    over = _share(*elements, "is over its own", "are over theirs")
     return (
-        f"off by up to {error:.3g}{unit}; the worst element is {worst}, with {check.ratio:.3g} times its "
-        f"tolerance of {check.tolerance:.3g}{unit}, and {over} are over theirs"
+        f"off by up to {error}; the worst element is {worst}, with {check.ratio:.3g} times its tolerance of "
+        f"{tolerance}, and {over}"
     )
+
+
+def _not_numbers(values: Health) -> str:
+    return f"{values.nan} NaN and {counted(values.inf, 'infinite value')}"
 
 
 def _kernels(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
@@ -75,7 +84,8 @@ def _kernels(backend: str, layers: Sequence[Layer]) -> Iterator[Finding]:
         first = wrong[0]
         check = _side(first, backend).isolated
         assert check is not None
-        others = f"; {len(wrong) - 1} more layers are wrong" if len(wrong) > 1 else ""
+        more = counted(len(wrong) - 1, "more layer is wrong", "more layers are wrong")
+        others = f"; {more}" if len(wrong) > 1 else ""
         text = (
             f"{_where(first)} is wrong on {backend}, isolated: {_error(first, check)}"
             f"{_shader(_side(first, backend))}{others}"
@@ -109,16 +119,18 @@ def _outputs(pair: Pair) -> Iterator[Finding]:
         if output.ok is not False:
             continue
         if output.metrics.unmatched:
-            what = f"{output.metrics.unmatched} values are finite, or there at all, on one side only"
+            values = counted(output.metrics.unmatched, "value is", "values are")
+            what = f"{values} finite, or there at all, on one side only"
         elif output.metrics.max_steps is not None:
-            what = f"off by up to {output.metrics.max_steps} steps, tolerance {output.tolerance:.3g}"
+            steps = counted(output.metrics.max_steps, "step")
+            what = f"off by up to {steps}, tolerance {output.tolerance:.3g}"
         else:
             what = f"off by up to {output.metrics.max_abs_error:.3g}, tolerance {output.tolerance:.3g}"
         metrics = output.metrics
         text = (
             f"output {output.name!r} of {pair.candidate} against {pair.reference}: {what}; "
             f"the worst element is {_index(metrics.worst)}, and "
-            f"{_share(metrics.different, metrics.count)} differ"
+            f"{_share(metrics.different, metrics.count, 'differs', 'differ')}"
         )
         yield Finding("output", True, pair.candidate, None, text)
 
@@ -127,7 +139,7 @@ def _not_finite(layers: Sequence[Layer]) -> Iterator[Finding]:
     """Find the first layer with exact values that are not finite."""
     for layer in layers:
         if layer.values.nan or layer.values.inf:
-            what = f"{layer.values.nan} NaN and {layer.values.inf} infinite values in exact arithmetic"
+            what = f"{_not_numbers(layer.values)} in exact arithmetic"
             yield Finding("not finite", False, "", layer.index, f"{_where(layer)} has {what}")
             return
 
@@ -136,9 +148,10 @@ def _half(layers: Sequence[Layer]) -> Iterator[Finding]:
     """Find every layer with values that do not fit float16."""
     for layer in layers:
         if layer.values.beyond_f16 and layer.dtype == "float32":
+            beyond, values = layer.values.beyond_f16, counted(layer.values.count, "value")
             text = (
-                f"{_where(layer)} reaches {layer.values.max_abs:.6g}: {layer.values.beyond_f16} of "
-                f"{layer.values.count} values are beyond float16's {F16_MAX:.0f} and overflow where it is "
+                f"{_where(layer)} reaches {layer.values.max_abs:.6g}: {beyond} of {values} "
+                f"{'is' if beyond == 1 else 'are'} beyond float16's {F16_MAX:.0f}, too large where it is "
                 "computed in half precision"
             )
             yield Finding("float16", False, "", layer.index, text)

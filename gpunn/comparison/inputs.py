@@ -19,6 +19,7 @@ from gpunn.graph.operation import Operand
 from gpunn.graph.pixels import Numbers
 from gpunn.graph.reshape import as_input
 from gpunn.types import Array
+from gpunn.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def file_source(
                 yield from photos.samples(files, judged)
 
     photos = len(found) + len(known)
-    counts = [f"{photos} photo{'s' if photos > 1 else ''}"] if photos else []
+    counts = [counted(photos, "photo")] if photos else []
     counts += [f"arrays of {path.name}" for path in arrays]
     total = None if arrays else photos
     return Source(", ".join(counts), samples(), total, skipped, wanted)
@@ -192,7 +193,8 @@ def array_sample(model: Graph, arrays: Sequence[Array], name: str) -> Sample:
     """
     left = model.inputs[len(arrays) :]
     if len(arrays) > len(model.inputs) or any(operand.default is None for operand in left):
-        raise ModelError(f"{name}: the model has {len(model.inputs)} inputs, got {len(arrays)} arrays")
+        wanted, given = counted(len(model.inputs), "input"), counted(len(arrays), "array")
+        raise ModelError(f"{name}: the model has {wanted}, got {given}")
     pairs = zip(model.inputs, (*arrays, *(None for _ in left)), strict=True)
     fitting = tuple(as_input(operand, value) for operand, value in pairs)
     for operand, array in zip(model.inputs, fitting, strict=True):

@@ -17,6 +17,7 @@ from gpunn.graph.reshape import as_input
 from gpunn.kernel import Kernel
 from gpunn.planning.partition import Placement, appended, prepended
 from gpunn.types import Array
+from gpunn.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,6 @@ class Compilation(Closing):
         wanted = self.model.inputs
         left = wanted[len(inputs) :]
         if len(inputs) > len(wanted) or any(operand.default is None for operand in left):
-            raise ModelError(f"the model takes {len(wanted)} inputs, got {len(inputs)}")
+            raise ModelError(f"the model takes {counted(len(wanted), 'input')}, got {len(inputs)}")
         given = (*inputs, *(None for _ in left))
         return [as_input(operand, value) for operand, value in zip(wanted, given, strict=True)]

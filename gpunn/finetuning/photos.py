@@ -15,6 +15,7 @@ from gpunn.files import Skipped, describe_skipped, files_in
 from gpunn.types import Array
 from gpunn.vision import PhotoInput, load_photo
 from gpunn.vision.pictures import eight_bit_rgb
+from gpunn.wording import counted
 
 Photo = str | os.PathLike[str] | Image.Image
 Examples = Mapping[str, Sequence[Photo]]
@@ -100,7 +101,7 @@ def _divided(
     if photos.size < least:
         why = f"; with validation on {share:.0%} of them it needs {least}" if photos.size else ""
         skipped = f"; {left}" if left else ""
-        raise ModelError(f"class {name!r} has {photos.size} photo{'s' * (photos.size != 1)}{why}{skipped}")
+        raise ModelError(f"class {name!r} has {counted(photos.size, 'photo')}{why}{skipped}")
     mixed = random.permutation(photos)
     count = min(max(round(share * photos.size), 1), photos.size - 1) if share else 0
     return mixed[count:], mixed[:count]

@@ -25,6 +25,7 @@ from gpunn.ops.elementwise.unary import check_activation
 from gpunn.ops.op import Op
 from gpunn.strings import as_strings
 from gpunn.types import Array, DType, OpenShape, Quantization, TensorType, bounded
+from gpunn.wording import counted
 
 
 @dataclass(slots=True)
@@ -62,10 +63,12 @@ class Graph:
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(o.declared for o in side) for side in (self.inputs, self.outputs))
-        waiting = f" and {len(self.pending)} pending" if self.pending else ""
+        count = counted(len(self.operations), "operation")
+        if self.pending:
+            count = f"{len(self.operations)} and {len(self.pending)} pending operations"
         return (
             f"<{type(self).__name__} {self.name!r}: {inputs or 'no input'} -> {outputs or 'no output'}, "
-            f"{len(self.operations)}{waiting} operations>"
+            f"{count}>"
         )
 
     def input(

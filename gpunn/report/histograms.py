@@ -12,6 +12,7 @@ from gpunn.comparison.metrics import HISTOGRAM_EDGES, Metrics
 from gpunn.comparison.result import Check, Comparison, Layer, LayerSide
 from gpunn.report.axis import decade
 from gpunn.report.layers import MODES, check_text, first_over
+from gpunn.wording import counted
 
 CARDS = 6
 LEAST_BINS = 8
@@ -162,8 +163,8 @@ def _range(number: int) -> str:
 
 
 def _description(mode: str, metrics: Metrics) -> str:
-    equal = metrics.count - metrics.different
+    equal = counted(metrics.count - metrics.different, "is equal", "are equal")
     return (
-        f"Absolute errors of {metrics.count} values, {mode}: {equal} are equal, the mean is "
+        f"Absolute errors of {counted(metrics.count, 'value')}, {mode}: {equal}, the mean is "
         f"{metrics.mean_abs_error:.3g}, the largest {metrics.max_abs_error:.3g}."
     )

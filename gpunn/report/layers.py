@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gpunn.comparison import figures
 from gpunn.comparison.result import Check, Comparison, Layer, LayerSide
 from gpunn.report.axis import LogAxis, Tick, log_axis
+from gpunn.wording import counted
 
 HEIGHT = 280.0
 WIDTH = 1000.0
@@ -230,12 +231,12 @@ def check_text(check: Check | None) -> str:
 
 def _description(layers: Sequence[Layer], sides: Sequence[LayerSide], first: int | None) -> str:
     """Describe the plot in words."""
-    parts = [f"{len(layers)} layers from left to right, on a logarithmic axis"]
+    parts = [f"{counted(len(layers), 'layer')} from left to right, on a logarithmic axis"]
     for mode, checks in zip(MODES, zip(*map(_checks, sides), strict=True), strict=True):
-        counted = [(check.ratio, k) for k, check in enumerate(checks) if check is not None]
-        if counted:
-            worst, k = max(counted, key=lambda item: (item[0], -item[1]))
-            over = sum(value > 1 for value, _ in counted)
+        judged = [(check.ratio, k) for k, check in enumerate(checks) if check is not None]
+        if judged:
+            worst, k = max(judged, key=lambda item: (item[0], -item[1]))
+            over = sum(value > 1 for value, _ in judged)
             parts.append(
                 f"{mode}: at most {figures.of_tolerance(worst)}, in layer {layers[k].index}, "
                 f"{layers[k].called}; {over} over it"

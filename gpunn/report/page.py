@@ -17,6 +17,7 @@ from markupsafe import Markup
 from gpunn.comparison import figures
 from gpunn.comparison.result import Comparison, Layer
 from gpunn.report import answers, histograms, layers
+from gpunn.wording import counted
 
 FINDINGS = 12  # shown at once; the rest is folded away
 OPEN_LAYERS = 60  # up to which the table of layers is unfolded
@@ -122,8 +123,8 @@ def _tiles(found: Comparison) -> Iterator[Tile]:
         wrong = sum(map(_over, found.layers))
         note = "isolated or accumulated, on any backend"
         yield Tile(f"{wrong} of {len(found.layers)}", "layers over their tolerance", note, not wrong)
-    name = "input" if found.inputs.samples == 1 else "inputs"
-    yield Tile(str(found.inputs.samples), name, found.inputs.description, None)
+    number, name = counted(found.inputs.samples, "input").split()
+    yield Tile(number, name, found.inputs.description, None)
 
 
 def _over(layer: Layer) -> bool:

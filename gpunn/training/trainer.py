@@ -28,6 +28,7 @@ from gpunn.training.step import (
     with_values,
 )
 from gpunn.types import Array, DType, Shape
+from gpunn.wording import counted
 
 Batch = tuple[Any, Any]  # inputs and the target
 Rate = float | Callable[[int], float] | None
@@ -200,7 +201,7 @@ class Trainer(Closing):
             inputs = [inputs]
         arrays = [as_numbers(name, value) for name, value in zip(names, inputs, strict=False)]
         if len(inputs) != len(names):
-            raise ModelError(f"the model takes {len(names)} inputs, got {len(inputs)}")
+            raise ModelError(f"the model takes {counted(len(names), 'input')}, got {len(inputs)}")
         for name, array in zip(names, arrays, strict=True):
             if not array.size:
                 raise ModelError(f"the mini-batch is empty: input {name!r} has shape {list(array.shape)}")

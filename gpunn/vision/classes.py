@@ -16,6 +16,7 @@ from gpunn.graph.scores import Scoring
 from gpunn.ops.fixed_point.affine import dequantize
 from gpunn.types import Array, TensorType
 from gpunn.vision.photos import expect_numbers, only, photo_input
+from gpunn.wording import counted
 
 ROUNDING = 1e-3  # that float32 scores may be from 1 in sum
 MAX_LABEL_BYTES = 1 << 24
@@ -130,7 +131,10 @@ def class_labels(model: Graph, file: Path | None = None) -> tuple[str, ...]:
         return tuple(f"class {index}" for index in range(count))
     labels = model.labels if file is None else _read_labels(file)
     if len(labels) != count:
-        raise FormatError(f"{file or model.name} has {len(labels)} labels, the model has {count} classes")
+        classes = counted(count, "class", "classes")
+        raise FormatError(
+            f"{file or model.name} has {counted(len(labels), 'label')}, the model has {classes}"
+        )
     return labels
 
 
@@ -160,7 +164,7 @@ def ranked(indices: Array, scores: Array, labels: Sequence[str]) -> tuple[Guess,
 
 def known_classes(model: Graph, labels: Sequence[str]) -> str:
     """Say in one line which classes a classifier knows: the names of few, the number of many."""
-    knows = f"{model.name} knows {len(labels)} classes"
+    knows = f"{model.name} knows {counted(len(labels), 'class', 'classes')}"
     return f"{knows}: {', '.join(labels)}" if len(labels) <= MOST_NAMED else knows
 
 

@@ -18,6 +18,7 @@ from gpunn.graph.pixels import Numbers, PixelScale, text_of, tuple_of
 from gpunn.ops.fixed_point.affine import LIMITS, dequantize, quantize
 from gpunn.types import Array, DType, Quantization, TensorType
 from gpunn.vision.pictures import eight_bit_rgb, load_photo
+from gpunn.wording import counted
 
 MEAN = STD = 127.5  # bytes become -1 ... 1, the convention of the MobileNet family
 QUANTISED = (DType.UINT8, DType.INT8)
@@ -152,7 +153,7 @@ def photo_input(model: Graph, mean: Numbers | None = None, std: Numbers | None =
     if not scale.usable(shape[3]):
         raise ModelError(
             "mean and std must be finite and std not 0, each one number or one for each channel, got mean "
-            f"{text_of(scale.mean)} and std {text_of(scale.std)} for {shape[3]} channels"
+            f"{text_of(scale.mean)} and std {text_of(scale.std)} for {counted(shape[3], 'channel')}"
         )
     return PhotoInput(operand.type, scale.mean, scale.std, origin)
 

@@ -65,7 +65,7 @@ def test_two_trees_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
     regress.main([str(ROOT), *short, "--markdown"])
     out = capsys.readouterr().out
     assert "- answers: the same bits\n" in out
-    assert "cifar10_mobilenet.tflite, cpu, FAST_SINGLE_ANSWER, batch 2; 1 rounds" in out
+    assert "cifar10_mobilenet.tflite, cpu, FAST_SINGLE_ANSWER, batch 2; 1 round;" in out
     assert "\n| first answer s | " in out and "dispatches |" not in out, "the CPU has no dispatches"
 
 

@@ -63,7 +63,7 @@ def test_missing_photo_and_empty_folder(run: Run, tmp_path: Path) -> None:
     run("classify", tmp_path / "none.jpg").must_fail_with("none.jpg: No such file or directory")
     run("classify", tmp_path).must_fail_with("the folder holds no files")
     (tmp_path / "a.txt").write_text("no photo")
-    run("classify", tmp_path).must_fail_with("none of the 1 files is a photo")
+    run("classify", tmp_path).must_fail_with("no photo among 1 file")
 
 
 @pytest.mark.parametrize("count", [9, 11])

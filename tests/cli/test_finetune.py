@@ -56,7 +56,7 @@ FAST = ("--epochs", 20, "--learning-rate", 0.05, "--backend", "cpu", "--batch", 
 
 def test_the_new_model_names_the_new_classes(run: Run, model: Path, folder: Path) -> None:
     outcome = run("finetune", model, folder, "--labels-from-folders", *FAST)
-    assert (outcome.code, outcome.err) == (0, "skipped 1 files that are no photos\n")
+    assert (outcome.code, outcome.err) == (0, "skipped 1 file that is no photo\n")
     lines = outcome.out.splitlines()
     assert lines[:4] == [
         "pets.tflite",

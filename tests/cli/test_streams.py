@@ -108,7 +108,7 @@ def test_files_that_cannot_be_read_are_not_called_no_photos(
         return opened(path, *options)
 
     monkeypatch.setattr(os, "open", refuse)
-    said = f"1 files that are no photos, and 1 files that cannot be read ({locked}: Permission denied)"
+    said = f"1 file that is no photo, and 1 file that cannot be read ({locked}: Permission denied)"
     assert run("classify", tmp_path).err == f"skipped {said}\n"
     assert run("compare", MODEL, tmp_path, "--backends", "cpu").err == f"skipped {said}\n"
     found = run("compare", MODEL, tmp_path, "--backends", "cpu", "--json").json["inputs"]
@@ -117,7 +117,7 @@ def test_files_that_cannot_be_read_are_not_called_no_photos(
     skipped = run("classify", tmp_path, "--json").json["skipped"]
     assert skipped[1] == {"file": str(locked), "reason": f"{locked}: Permission denied"}
     photo.unlink()
-    run("classify", tmp_path).must_fail_with("none of the 2 files is a photo", f"{locked}: Permission denied")
+    run("classify", tmp_path).must_fail_with("no photo among 2 files", f"{locked}: Permission denied")
     run("classify", locked).must_fail_with(f"{locked}: Permission denied")
 
 

@@ -258,7 +258,7 @@ def test_refused_backends(backends: list[str], reference: str, message: str) -> 
 
 
 def test_refused_inputs(tmp_path: Path) -> None:
-    with pytest.raises(gpunn.ModelError, match="sample 0: the model has 1 inputs, got 2 arrays"):
+    with pytest.raises(gpunn.ModelError, match="sample 0: the model has 1 input, got 2 arrays"):
         gpunn.compare(overflowing(), [(np.zeros(1), np.zeros(1))], ["cpu"])
     with pytest.raises(gpunn.ModelError, match=r"must have shape \[1, 8\], got \[2\]"):
         gpunn.compare(overflowing(), [np.zeros(2, np.float32)], ["cpu"])

@@ -136,7 +136,7 @@ def test_an_operation_forced_to_the_host_runs_there_within_one_plan(
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ((), "the model takes 1 inputs, got 0"),
+        ((), "the model takes 1 input, got 0"),
         ((np.zeros((1, 8, 8, 4), np.float32),), r"must have shape \[1, 8, 8, 3\], got \[1, 8, 8, 4\]"),
         ((np.zeros((1, 8, 8, 3), np.float64),), "must be float32, got float64"),
         ((np.zeros((1, 8, 8, 3), complex),), "must be float32, got complex128"),

@@ -234,7 +234,7 @@ def test_an_infinite_input_is_named() -> None:
         (X, TARGET, math.nan, "a learning rate must be 0 or more, got nan"),
         (X, TARGET, "quick", "a learning rate must be 0 or more, got 'quick'"),
         ([[1, 2], [3]], TARGET, None, "input 'x' cannot be made an array"),
-        ((X, X), TARGET, None, "the model takes 1 inputs, got 2"),
+        ((X, X), TARGET, None, "the model takes 1 input, got 2"),
         ({"y": X}, TARGET, None, r"the model's inputs are \['x'\], got \['y'\]"),
     ],
 )
