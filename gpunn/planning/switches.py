@@ -73,8 +73,13 @@ def _switched(
 
 
 def _long(kernels: Iterable[Kernel]) -> bool:
-    """Tell whether the kernels that stores of others are added to have long loops, on average."""
+    """Tell whether the kernels that stores of others are added to have long loops, on average.
+
+    Those of Winograd's convolution and of strips are short, as their code is written out.
+    """
     plain = [kernel for kernel in kernels if not kernel.writes[0].appended]
+    if any(kernel.generated for kernel in plain):
+        return False
     invocations = sum(math.prod(kernel.threads) for kernel in plain)
     iterations = sum(math.prod(kernel.threads) * kernel.loop_iterations for kernel in plain)
     return iterations >= _LONG * invocations

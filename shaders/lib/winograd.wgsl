@@ -4,16 +4,13 @@
 // Expects EDGE; p.ACROSS and p.DOWN, the tiles of an image; p.ROWS, the rows of the matrix of each cell, one for each
 // tile, and maybe some more; transform(at), which kernels bring: it transforms the rows and columns of a tile by
 // transformed() of lib/winograd_input_2.wgsl or one of its kind, from the body's taken(at, row, column) to its
-// put(at, row, column, v).
+// put(at, row, column, v). rows(at) tells how many rows there are to put; p.REACH is EDGE + 2.
 
-// A tile: its number, its image, and the first row and column of its result.
-struct Tile { number: u32, image: u32, row: u32, column: u32 }
+// A tile: its image, and the first row and column of its result.
+struct Tile { image: u32, row: u32, column: u32 }
 
 fn tile_number(number: u32) -> Tile {
   let line = number / p.ACROSS;
   let image = line / p.DOWN;
-  return Tile(number, image, (line - image * p.DOWN) * EDGE, (number - line * p.ACROSS) * EDGE);
+  return Tile(image, (line - image * p.DOWN) * EDGE, (number - line * p.ACROSS) * EDGE);
 }
-
-// The row of a tile's cell in the matrices of all cells.
-fn cell(tile: Tile, row: u32, column: u32) -> u32 { return (row * (EDGE + 2u) + column) * p.ROWS + tile.number; }

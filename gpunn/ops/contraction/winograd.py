@@ -25,6 +25,7 @@ from gpunn.kernel import (
     ceil_div,
     fits_i32,
     flat_threads,
+    nested,
     vec_width,
 )
 from gpunn.ops.accuracy import Evaluation
@@ -37,6 +38,7 @@ from gpunn.ops.kernels.window import Window, check_window, window_params
 from gpunn.types import Array, DType, TensorType
 
 _SIZE = (3, 3)
+_ROWS = 2  # of a tile that are transformed and stored in a round
 _MOVED = 22  # multiplications that take as long on lavapipe as an element on its way from kernel to kernel
 
 
@@ -183,11 +185,11 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
     packed = _full(channels, BLOCK)
     inputs = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, depth)))
     products = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, packed)))
-    place = {"ACROSS": way.across, "DOWN": way.down, "ROWS": way.rows}
+    reach, filter = edge + 2, Pack(pack_cells, (edge,))
+    place = {"ACROSS": way.across, "DOWN": way.down, "ROWS": way.rows, "REACH": reach}
     params = {**window_params(window, height, width), **place}
     of_input, of_result = _lanes(call, depth), _lanes(call, channels)
     count, stored = way.count * depth // of_input, way.count * channels // of_result
-    reach, filter = edge + 2, Pack(pack_cells, (edge,))
     return (
         Kernel(
             body="winograd_input",
@@ -199,6 +201,7 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
             constants={"EDGE": edge},
             libraries=(f"winograd_input_{edge}",),
             lanes=of_input,
+            loop_iterations=_rounds(reach, reach),
             generated="\n".join(_transform(reach, reach)),
             reason=f"{name}: input of {way.count} tiles",
         ),
@@ -223,6 +226,7 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
                 constants={"EDGE": edge},
                 libraries=(f"winograd_output_{edge}",),
                 lanes=of_result,
+                loop_iterations=_rounds(reach, edge),
                 generated="\n".join(_transform(reach, edge)),
                 reason=f"{name}: results of {way.count} tiles",
             ),
@@ -234,8 +238,12 @@ def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Ke
 def _transform(cells: int, results: int) -> Iterator[str]:
     """Write transform() of shaders/lib/winograd.wgsl: columns of `cells` elements, then rows of what they
     give. Each index in registers is written out.
+
+    Columns, and then rows, move up in each round of a loop, because lavapipe takes 1 to 10 ms to compile each
+    load and store that is written out. How often loops go round is known at run time only: compilers would
+    write them out again.
     """
-    taken, found = range(cells), range(results)
+    taken, found, step = range(cells), range(results), min(_ROWS, results)
     yield f"alias Line = array<V, {cells}>;"
     yield f"alias Results = array<V, {results}>;"
     column = ", ".join(f"taken(at, {k}u, column)" for k in taken)
@@ -245,10 +253,22 @@ def _transform(cells: int, results: int) -> Iterator[str]:
     yield from (f"put(at, row, {k}u, v[{k}]);" for k in found)
     yield "}"
     yield "fn transform(at: Place) {"
-    yield from (f"let column{k} = of_column(at, {k}u);" for k in taken)
-    for row in found:
-        yield f"put_row(at, {row}u, Line({', '.join(f'column{k}[{row}]' for k in taken)}));"
+    yield from (f"var column{k}: Results;" for k in taken)
+    yield "for (var column = 0u; column < p.REACH; column++) {"
+    yield from (f"column{k} = column{k + 1};" for k in taken[:-1])
+    yield f"column{cells - 1} = of_column(at, column);"
     yield "}"
+    yield f"for (var row = 0u; row < rows(at); row += {step}u) {{"
+    for k in range(step):
+        yield f"put_row(at, row + {k}u, Line({', '.join(f'column{j}[{k}]' for j in taken)}));"
+    yield from (f"column{k}[{row}] = column{k}[{row + step}];" for k in taken for row in found[:-step])
+    yield "}"
+    yield "}"
+
+
+def _rounds(cells: int, results: int) -> int:
+    """Count the iterations of the loops of transform(); see Kernel.loop_iterations."""
+    return nested(cells).iterations + nested(ceil_div(results, _ROWS)).iterations
 
 
 def sums_of_sizes(evaluation: Evaluation) -> tuple[Array, int]:
