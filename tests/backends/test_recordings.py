@@ -7,6 +7,7 @@ import itertools
 import re
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ from tests.compilation.test_runtime import photo, small_model
 from tests.rounds import by_rounds
 
 STAGES = [Stage(Segment(DEVICE, ())) for _ in range(2)]
+
+
+def a_device() -> Any:
+    """Return what Recordings asks of a device."""
+    return SimpleNamespace(lost_recordings=0)
 
 
 @pytest.fixture
@@ -67,6 +73,7 @@ def software(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.Monke
         device = self.device
         with monkeypatch.context() as patch:
             patch.setattr(device, "properties", replace(device.properties, software=request.param))
+            patch.setattr(device, "lost_recordings", 0)  # by the tests before
             usual(self, *arguments)
 
     monkeypatch.setattr(executor.Executor, "record_ahead", record_ahead)
@@ -137,7 +144,8 @@ def test_results_that_stay_on_the_device_are_copied_to_other_places(
 def test_recordings_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[str] = []
     monkeypatch.setattr(recordings, "discard", freed.append)
-    kept, buffers = Recordings(), [bytearray(1), bytearray(2)]
+    device = a_device()
+    kept, buffers = Recordings(device), [bytearray(1), bytearray(2)]
     for (n, stage), (m, buffer) in itertools.product(enumerate(STAGES), enumerate(buffers)):
         names = (f"{n}{m}{k}" for k in itertools.count())
         kept.fill(stage, buffer, partial(next, names), 1)
@@ -150,15 +158,31 @@ def test_recordings_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     kept.clear()
     kept.clear()
     assert sorted(freed[3:]) == ["100", "101"] and kept.take(STAGES[1], buffers[0]) is None
+    assert device.lost_recordings == len(freed) == 5
 
 
 def test_what_has_been_submitted_is_discarded_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[int] = []
     monkeypatch.setattr(recordings, "discard", freed.append)
     monkeypatch.setattr(recordings, "_LEFT", 3)
-    kept = Recordings()
+    device = a_device()
+    kept = Recordings(device)
     for k in range(8):
         kept.leave(k)
         assert sorted(freed) == list(range((k + 1) // 3 * 3))
     kept.clear()
-    assert sorted(freed) == list(range(8))
+    assert sorted(freed) == list(range(8)) and device.lost_recordings == 0
+
+
+def test_a_device_that_has_lost_many_recordings_makes_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """wgpu-native keeps for ever what is not submitted: tests/upstream/not_submitted.py."""
+    monkeypatch.setattr(recordings, "discard", lambda _: None)
+    monkeypatch.setattr(recordings, "_MOST_LOST", 10)
+    device, counts = a_device(), []
+    for _ in range(6):
+        kept, made = Recordings(device), list[None]()
+        for _ in range(3):
+            kept.fill(STAGES[0], None, partial(made.append, None), 8)
+        counts.append(len(made))
+        kept.clear()
+    assert counts == [7, 7, 3, 3, 3, 3]

@@ -67,6 +67,11 @@ def test_the_program_runs_where_no_call_fails(gpu: str) -> None:
     assert (found.returncode, found.stdout) == (0, "right\n"), found.stderr[-2000:]
 
 
+def test_wgpu_native_still_keeps_command_buffers_that_were_not_submitted(gpu: str) -> None:
+    found = run("not_submitted", ENVIRONMENT)
+    assert (found.returncode, found.stdout) == (0, "kept 3\n"), f"mended upstream? {found}"
+
+
 def test_errors_that_wgpu_native_reports_do_not_end_the_process(gpu: str) -> None:
     found = run("run", environment(f"vkEndCommandBuffer:1:1:{-OUT_OF_HOST_MEMORY}"))
     assert found.returncode == 0 and "error: " in found.stdout and NO_MEMORY in found.stdout, found

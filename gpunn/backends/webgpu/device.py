@@ -196,6 +196,7 @@ class Device:
         self._destroy, self.wgpu.destroy = self.wgpu.destroy, self.destroy
         self.properties = properties(self.info, features, dict(self.wgpu.limits), subgroup_sizes(adapter))
         self.memory = Allocator(self.wgpu)
+        self.lost_recordings = 0  # see webgpu.recordings
         self.reclaimer = Reclaimer()
         self.constants = ConstantStore(self.memory, self.lock)
         self._pipelines: dict[ShaderKey, tuple[Any, Any]] = {}

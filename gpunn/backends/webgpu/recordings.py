@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.native import discard
 from gpunn.backends.webgpu.stage import Stage
 
 _LEFT = 16  # submitted command buffers; wgpu has taken what was in them
+# Command buffers of a device that were never submitted: wgpu-native frees nothing of them, on lavapipe 0.12
+# MiB (docs/reliability.md). After so many there is only one recording at a time.
+_MOST_LOST = 64
 
 
 class Recordings:
@@ -17,7 +21,8 @@ class Recordings:
     So take() forgets one before it is submitted; KeyboardInterrupt in between loses it, and nothing else.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device) -> None:
+        self._device = device
         self._made: dict[tuple[int, int], list[Any]] = {}
         self._submitted: list[Any] = []
         self._counts: dict[tuple[int, int], int] = {}  # how many were made at once, the last time
@@ -32,6 +37,7 @@ class Recordings:
         Nobody knows how many runs are to come, and this way at most one more is made in vain than is used.
         """
         key = id(stage), id(staging)
+        most = most if self._device.lost_recordings < _MOST_LOST else 1
         count = self._counts[key] = min(2 * self._counts.get(key, 0) or 1, most)
         made = self._made.setdefault(key, [])
         for _ in range(count):
@@ -60,7 +66,9 @@ class Recordings:
             self._discard(key)
 
     def _discard(self, key: tuple[int, int]) -> None:
-        _discard_all(self._made.get(key, []))
+        made = self._made.get(key, [])
+        self._device.lost_recordings += len(made)
+        _discard_all(made)
         self._made.pop(key, None)
         self._counts.pop(key, None)
 

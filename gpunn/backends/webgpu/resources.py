@@ -48,7 +48,7 @@ class Resources:
         self._arenas: list[Any] = []
         self._slots: dict[Operand | Scratch, Slot] = {}
         self.late_updates: tuple[Copy, ...] = ()
-        self.recordings = Recordings()
+        self.recordings = Recordings(device)
         self._one_by_one: dict[int, Sequence[Dispatch]] = {}
         self._begun: list[int] = []
         before = device.pipeline_count
