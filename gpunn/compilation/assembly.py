@@ -38,6 +38,7 @@ from gpunn.planning.pair import pair
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Lower, Placement, partition
 from gpunn.planning.plan import Plan, make_plan
 from gpunn.planning.prepend import prepend
+from gpunn.planning.switches import switched
 from gpunn.types import Array, TensorType
 
 if TYPE_CHECKING:
@@ -166,8 +167,10 @@ def _with_elementwise(
     from gpunn.backends.webgpu.shader import key_of
 
     most = gpu.properties.limit("max-storage-buffers-per-shader-stage")
-    placements, joined, chains = append(graph, placements, joined, most, key_of, gpu.properties.software)
-    return prepend(graph, placements, joined, chains, most)
+    placements, joined, chains = append(graph, placements, joined, most, gpu.properties.software)
+    placements, joined, chains = prepend(graph, placements, joined, chains, most)
+    before = {operation: chain.kernels for operation, chain in chains.items()}
+    return switched(placements, before, key_of, gpu.properties.software), joined
 
 
 def _program(plan: Plan, settings: Settings) -> Program:

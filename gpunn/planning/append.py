@@ -17,7 +17,6 @@ from gpunn.kernel import Kernel
 from gpunn.planning.join import row_params, whole
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
 from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
-from gpunn.planning.switches import Pipeline, switched
 from gpunn.pointwise import Reach
 from gpunn.types import DType
 
@@ -195,21 +194,18 @@ def append(
     placements: Sequence[Placement],
     joined: Mapping[Operand, Operand],
     most: int,
-    pipeline: Pipeline,
     software: bool,
 ) -> tuple[tuple[Placement, ...], dict[Operand, Operand], dict[Operation, Chain]]:
     """Let operations of a device compute the elementwise operations that alone read their results.
 
     `joined`: see gpunn.planning.join, which comes before. most: the storage buffers that a kernel may bind.
-    pipeline: what the pipeline of a kernel depends on (gpunn.planning.switches). software: whether the CPU
-    does the device's work.
+    software: whether the CPU does the device's work.
     Returns the placements with their new kernels, for each operand that has no bytes of its own any more the
     operand that has them, and for each operation what has been appended to it.
     """
     state = _Appending([*placements], dict(joined), model.results, most, software)
     state.step()
-    before = {operation: chain.kernels for operation, chain in state.chains.items()}
-    return switched(state.placements, before, pipeline, software), state.joined, state.chains
+    return tuple(state.placements), state.joined, state.chains
 
 
 def _takes(kernel: Kernel) -> bool:

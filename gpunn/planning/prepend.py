@@ -42,7 +42,7 @@ class _Prepending:
 
     placements: list[Placement]
     joined: dict[Operand, Operand]
-    chains: Mapping[Operation, Chain]
+    chains: dict[Operation, Chain]
     most: int
     readers: Counter[Operand]
     runs: list[int] = field(default_factory=list)
@@ -109,7 +109,12 @@ class _Prepending:
                 self.placements[place] = replace(other, reason=reason, kernels=(), within=placement.operation)
                 self.joined.update(dict.fromkeys(other.operation.outputs, owner))
                 names.append(other.operation.op)
-        kernels = tuple(_prepended(k, loads, ", ".join(names)) for k in placement.kernels)
+        chain = self.chains.get(placement.operation, Chain(placement.kernels, ()))
+        own = [(len(k.reads), k) for k in chain.kernels]
+        before = tuple(_prepended(k, count, loads, names) for count, k in own)
+        self.chains[placement.operation] = replace(chain, kernels=before)
+        pairs = zip(own, placement.kernels, strict=True)
+        kernels = tuple(_prepended(k, count, loads, names) for (count, _), k in pairs)
         self.placements[number] = replace(placement, kernels=kernels)
 
 
@@ -119,17 +124,17 @@ def prepend(
     joined: Mapping[Operand, Operand],
     chains: Mapping[Operation, Chain],
     most: int,
-) -> tuple[tuple[Placement, ...], dict[Operand, Operand]]:
+) -> tuple[tuple[Placement, ...], dict[Operand, Operand], dict[Operation, Chain]]:
     """Let operations of a device compute the elementwise operations whose results they alone load.
 
     `joined`, `chains`: what gpunn.planning.append returns, which comes before. most: the storage buffers that
     a kernel may bind.
-    Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
-    the operand that has them: of a result that is computed by loads, what these load.
+    Returns the same for the new kernels. What has the bytes of a result that is computed by loads is what
+    these load.
     """
-    state = _Prepending([*placements], dict(joined), chains, most, Counter(model.results))
+    state = _Prepending([*placements], dict(joined), dict(chains), most, Counter(model.results))
     state.step()
-    return tuple(state.placements), state.joined
+    return tuple(state.placements), state.joined, state.chains
 
 
 def _row_loads(placement: Placement) -> RowLoads | None:
@@ -143,9 +148,7 @@ def _row_loads(placement: Placement) -> RowLoads | None:
 
 
 def _loading(kernel: Kernel) -> list[Read]:
-    """Return the reads of the first operand, without what stands in for other tensors (see switches.py)."""
-    behind = {f"{a.prefix}{name}" for w in kernel.writes for a in w.appended for name, *_ in a.reads}
-    return [read for read in kernel.reads if read.operand == 0 and read.name not in behind]
+    return [read for read in kernel.reads if read.operand == 0]
 
 
 def _loads(operation: Operation, chain: Chain, rows: RowLoads) -> _Loads | None:
@@ -204,15 +207,18 @@ def _by_columns(repeat: Repeat, reach: Reach, length: int) -> bool:
     return whole and reach in (Reach.FOURS, Reach.PARTS)
 
 
-def _prepended(kernel: Kernel, loads: _Loads, names: str) -> Kernel:
-    """Return a kernel whose loads of the first operand compute operations."""
+def _prepended(kernel: Kernel, own: int, loads: _Loads, names: Sequence[str]) -> Kernel:
+    """Return a kernel whose loads of the first operand compute operations.
+
+    own: how many of its reads are not those of appended operations, which stay behind all others.
+    """
     loading = _loading(kernel)
     if not loading:
         return kernel
     reads = [replace(r, prepended=loads.steps) if r in loading else r for r in kernel.reads]
     return replace(
         kernel,
-        reads=(*reads, *loads.reads),
+        reads=(*reads[:own], *loads.reads, *reads[own:]),
         params={**kernel.params, **loads.params},
-        reason=f"{kernel.reason}; its loads compute {names}",
+        reason=f"{kernel.reason}; its loads compute {', '.join(names)}",
     )

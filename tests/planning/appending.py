@@ -31,13 +31,14 @@ def add(model: Model, op: str, *inputs: Operand, **attrs: Any) -> Operand:
 def swapped_off(patch: pytest.MonkeyPatch) -> None:
     """Let every operation have dispatches of its own."""
     patch.setattr(assembly, "append", lambda model, placements, joined, *_: (placements, dict(joined), {}))
-    patch.setattr(assembly, "prepend", lambda model, placements, joined, *_: (placements, dict(joined)))
+    patch.setattr(assembly, "prepend", lambda model, placements, joined, *_: (placements, dict(joined), {}))
 
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
     """Append what is appended on devices that are no software."""
-    original = assembly.append
-    patch.setattr(assembly, "append", lambda *given: original(*given[:-1], False))
+    for name in ("append", "switched"):
+        original = getattr(assembly, name)
+        patch.setattr(assembly, name, lambda *given, original=original: original(*given[:-1], False))
 
 
 def dispatches(compiled: Compilation) -> list[str]:

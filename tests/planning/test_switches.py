@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gpunn.backends.webgpu.shader import key_of
+from gpunn.compilation import assembly
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.planning import append as appending
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.planning.appending import add, agree, as_on_a_gpu, constant, conv, pooled, whole
 
@@ -41,7 +41,7 @@ def test_a_parameter_says_whether_operations_are_appended(
     names = agree(model, [whole(1, 5, 4, 8)], monkeypatch)
     assert names == ["conv2d", f"conv2d+{expected}", f"conv2d+{expected}+square"]
     assert pipelines(model) == 2, "the last has more behind it"
-    monkeypatch.setattr(appending, "switched", lambda placements, *_: tuple(placements))
+    monkeypatch.setattr(assembly, "switched", lambda placements, *_: tuple(placements))
     assert pipelines(model) == 3
 
 
@@ -77,8 +77,8 @@ def test_short_loops_keep_their_pipeline_on_software(
     depth: int, count: int, gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Software would compute the sum of the second product for the first one, too."""
-    original = appending.switched
-    monkeypatch.setattr(appending, "switched", lambda *given: original(*given[:-1], True))
+    original = assembly.switched
+    monkeypatch.setattr(assembly, "switched", lambda *given: original(*given[:-1], True))
     model = Model("switch")
     x, other = model.input("x", float32(32, depth)), model.input("other", float32(32, 32))
     weights = [constant(model, 32, depth, seed=seed) for seed in (1, 2)]
@@ -87,3 +87,21 @@ def test_short_loops_keep_their_pipeline_on_software(
     inputs = [whole(32, depth), whole(32, 32, seed=3)]
     assert agree(model, inputs, monkeypatch) == ["fully_connected", "fully_connected+maximum"]
     assert pipelines(model) == count
+
+
+def test_what_loads_compute_is_in_both(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of rows with a gate, with and without a sum behind them."""
+    original = assembly.switched
+    monkeypatch.setattr(assembly, "switched", lambda *given: original(*given[:-1], False))
+    model = Model("switch")
+    y = pooled(model, model.input("x", float32(1, 4, 4, 8)), 8)
+    gate = add(model, "mean", y, axes=(1, 2), keep_dims=True)
+    weights = [constant(model, 8, 1, 1, 8, seed=seed) for seed in (1, 2)]
+    plain, summed = (add(model, "conv2d", add(model, "mul", y, gate), w) for w in weights)
+    model.output(plain, add(model, "maximum", summed, y))
+    names = agree(model, [whole(1, 4, 4, 8)], monkeypatch, exact=False)
+    assert names == ["max_pool2d", "mean", "mul+conv2d", "mul+conv2d+maximum"]
+    with model.compile("webgpu") as compiled:
+        first, second = compiled.plan_rows()[2:]
+    assert key_of(first.kernel, first.operation) == key_of(second.kernel, second.operation)
+    assert (first.kernel.params["then_on"], second.kernel.params["then_on"]) == (0, 1)
