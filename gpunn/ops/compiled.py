@@ -30,6 +30,7 @@ class Loops:
     finish: Loop
     requantize: Loop
     floors: Loop
+    pair_sums: Loop
     depthwise: Loop
 
 
@@ -68,6 +69,7 @@ def load() -> Loops | None:
     geometry = types.UniTuple(i64, 15)
     steps = (row, row, row, row, row, types.UniTuple(i64, 3))
     stored = (types.int8, types.uint8)
+    added = types.UniTuple(f32, 3), types.UniTuple(f32, 2), i64
     return Loops(
         compiled(loops.finish, (types.Array(f32, 2, "C"), given(f32), f32, f32)),
         compiled(loops.requantize, *((given(f32, 2), *steps, types.Array(s, 2, "C")) for s in stored)),
@@ -75,6 +77,7 @@ def load() -> Loops | None:
             loops.floors,
             *((given(f32, 2), *line(r), types.Array(s, 2, "C")) for r in (f64, f32) for s in stored),
         ),
+        compiled(loops.pair_sums, *((given(s), given(s), *added, types.Array(s, 1, "C")) for s in stored)),
         compiled(
             loops.depthwise,
             (given(f32), given(f32), given(f32), f32, f32, geometry, types.Array(f32, 1, "C")),

@@ -69,6 +69,23 @@ def floors(
             to[k] = np.int32(high if t > high else t) - offset
 
 
+def pair_sums(
+    a: Array,
+    b: Array,
+    numbers: tuple[Any, Any, Any],
+    bounds: tuple[Any, Any],
+    offset: int,
+    out: Array,
+) -> None:
+    """Add stored integers in float32, as pair_sums.PairSums; all arrays are flat."""
+    first, second, summand = numbers
+    low, high = bounds
+    for k in range(len(out)):
+        sum = (np.float32(a[k]) * first + summand) + np.float32(b[k]) * second
+        t = low if sum < low else sum
+        out[k] = np.int32(high if t > high else t) - offset
+
+
 def depthwise(x: Array, w: Array, bias: Array, low: Any, high: Any, geometry: Geometry, out: Array) -> None:
     """Convolve each channel of float32 x with filters of its own, add a bias, and clamp the results.
 

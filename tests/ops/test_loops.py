@@ -18,7 +18,7 @@ from gpunn.types import Array, DType, float32
 from tests.ops.harness import random
 from tests.ops.quantized import quantized, stored
 
-PLAIN = compiled.Loops(loops.finish, loops.requantize, loops.floors, loops.depthwise)
+PLAIN = compiled.Loops(loops.finish, loops.requantize, loops.floors, loops.pair_sums, loops.depthwise)
 Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]  # op, shape, filter, attributes
 CASES: list[Case] = [
     ("conv2d", (1, 3, 4, 3), (5, 1, 1, 3), {"activation": "relu6"}),

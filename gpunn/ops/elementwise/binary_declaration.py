@@ -16,7 +16,7 @@ from gpunn.ops.axes import PAIRWISE
 from gpunn.ops.call import Call, broadcast
 from gpunn.ops.check import FLOATS, expect_dtype
 from gpunn.ops.elementwise import gradients
-from gpunn.ops.elementwise.binary_integer import INTEGER, Combine
+from gpunn.ops.elementwise.binary_integer import INTEGER, Combine, sum_weights
 from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.fixed_point.affine import through_reals
@@ -96,7 +96,7 @@ def _facet(line: Binary) -> Quantized | None:
             reference,
             lambda call: pairwise(call, combine(call)),
             dtypes=dtypes,
-            prepare=by_pairs(reference),
+            prepare=by_pairs(reference, sum_weights),
         )
     return _by_pairs(line) if DType.FLOAT32 in line.dtypes else None
 

@@ -55,7 +55,7 @@ class Fixed:
     """One line: factors of the scales (a, b, result), meaning and expression.
 
     All depend on LEFT, too: {left} in the expression. `alike`: an expression of stored values that serves
-    where operands and result have one quantisation.
+    where operands and result have one quantisation. `signs`: those of the operands, if it is their sum.
     """
 
     factors: Callable[[float, float, float, int], tuple[float, float, float]]
@@ -63,6 +63,7 @@ class Fixed:
     expression: str
     dtypes: tuple[DType, ...] = QUANTIZED
     alike: str = ""
+    signs: tuple[int, int] | None = None
     libraries: tuple[str, ...] = ("affine",)
 
 
@@ -143,8 +144,8 @@ def _choice(function: Callable[..., Any], name: str) -> Fixed:
 
 
 FIXED = {
-    "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result")),
-    "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result")),
+    "add": Fixed(_sum_factors, _add, _scaled(f"{_A} + {_B}", "result"), signs=(1, 1)),
+    "sub": Fixed(_sum_factors, _sub, _scaled(f"{_A} - {_B}", "result"), signs=(1, -1)),
     "mul": Fixed(_product_factors, _mul, _PRODUCT),
     "squared_difference": Fixed(
         _difference_factors,
@@ -197,6 +198,15 @@ def _zeros_and_factors(call: Call) -> tuple[list[int], list[Factor]]:
     scales, zeros = zip(*(scale_of(call, t) for t in (call.x, call.input(1), call.y)), strict=True)
     factors = _line(call).factors(scales[0], scales[1], scales[2], LEFT[call.x.dtype])
     return list(zeros), [quantize_multiplier(f) for f in factors]
+
+
+def sum_weights(call: Call) -> tuple[float, float] | None:
+    """Return the real factors of both operands in steps of the result; None unless it is their sum."""
+    signs = FIXED[call.op].signs if call.op in FIXED else None
+    if signs is None:
+        return None
+    a, b, y = (scale_of(call, type)[0] for type in (call.x, call.input(1), call.y))
+    return signs[0] * a / y, signs[1] * b / y
 
 
 def _fixed_reference(call: Call, a: Array, b: Array) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpunn.kernel import Function, Kernel, Read, Write, ceil_div, flat_threads
 from gpunn.ops.call import Call
+from gpunn.ops.compiled import current
 from gpunn.ops.fixed_point.affine import (
     LIMITS,
     clamp_bounds,
@@ -30,6 +31,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
+from gpunn.ops.fixed_point.pair_sums import PairSums, Weights
 from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import EIGHT_BITS, Quantized
 from gpunn.pointwise import Pointwise, Repeat
@@ -143,23 +145,37 @@ def pair_table(call: Call, reference: Callable[..., Array]) -> Array:
         return reference(call, np.repeat(values, len(values)), np.tile(values, len(values))).reshape(-1)
 
 
-def by_pairs(reference: Callable[..., Array]) -> Callable[[Call], Callable[..., Array]]:
-    """Make Quantized.prepare: a call of 8 bits makes a table as soon as it has given as many results."""
+def by_pairs(
+    reference: Callable[..., Array], weights: Weights = lambda _: None
+) -> Callable[[Call], Callable[..., Array]]:
+    """Make Quantized.prepare: a call of 8 bits makes a table as soon as it has given as many results.
+
+    weights: where the op is a sum, the real factors of both operands. With compiled loops, PairSums may take
+    the place of the table then.
+    """
 
     def prepare(call: Call) -> Callable[..., Array]:
         if call.x.dtype not in EIGHT_BITS:
             return functools.partial(reference, call)
         table: Array | None = None
+        sums: PairSums | None = None
         left = 2**16
 
         def compute(a: Array, b: Array) -> Array:
-            nonlocal table, left
+            nonlocal table, sums, left
             left -= call.y.size
             if table is None and left > 0:
                 return reference(call, a, b)
+            loops = current()
             if table is None:
-                table = pair_table(call, reference)
-            if a.shape != b.shape or a.size <= BLOCK:
+                table, factors = pair_table(call, reference), None if loops is None else weights(call)
+                sums = None if factors is None else PairSums.of(call, factors, table)
+            alike = a.shape == b.shape
+            if loops is not None and sums is not None and alike:
+                result = empty(call.y.shape, table.dtype)
+                sums.write(loops, a, b, result)
+                return result
+            if not alike or a.size <= BLOCK:
                 pairs = a.view(np.uint8).astype(np.uint16) << 8
                 return table.take(pairs | b.view(np.uint8))
             result = empty(call.y.shape, table.dtype)

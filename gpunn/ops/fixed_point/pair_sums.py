@@ -1,0 +1,87 @@
+"""Sums of two tensors of 8 bits in float32 as a compiled loop, proven for all pairs of stored values.
+
+In real numbers the stored result is the floor of a first + b second + summand. Fixed-point arithmetic and
+float32 round on the way there, so both may leave it where it is close to an integer. Numbers that differ in
+their last digits are tried until float32 gives the result of fixed point for each of the 65,536 pairs.
+numpy takes as long for this arithmetic as for a table of the results; a loop takes half of that or less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from gpunn.ops.call import Call
+from gpunn.ops.compiled import Loops
+from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, scale_of
+from gpunn.types import Array
+
+FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
+SUMMAND_STEPS = (0, 1, -1, 2, -2, 4, -4, 8, -8)
+NEAR = 2.0**-8  # of an integer, where what is tried is looked at first
+
+Weights = Callable[[Call], tuple[float, float] | None]  # the real factors of both operands of a call
+Singles = tuple[np.float32, np.float32, np.float32]  # first, second, summand
+
+
+@dataclass(frozen=True, slots=True)
+class PairSums:
+    """The formula for a call. `offset` is a part of summand and bounds, so that no result is negative."""
+
+    numbers: Singles
+    bounds: tuple[np.float32, np.float32]
+    offset: int
+
+    @classmethod
+    def of(cls, call: Call, weights: tuple[float, float], table: Array) -> PairSums | None:
+        """Return the formula that gives the results of a pair_table(); None if no numbers are found."""
+        low, high = activation_bounds(call, call.y)
+        offset = -LIMITS[call.y.dtype][0]
+        bounds = np.float32(low + offset), np.float32(high + offset)
+        zeros = [scale_of(call, type)[1] for type in (call.x, call.input(1), call.y)]
+        exact = zeros[2] + offset + 0.5 - zeros[0] * weights[0] - zeros[1] * weights[1]
+        numbers = _proven((*weights, exact), bounds, table.astype(np.int16) + offset, call.x.dtype.numpy)
+        return None if numbers is None else cls(numbers, bounds, offset)
+
+    def write(self, loops: Loops, a: Array, b: Array, result: Array) -> None:
+        """Write the results of dense arrays of one shape."""
+        flat = (v.reshape(-1) for v in (a, b))
+        loops.pair_sums(*flat, self.numbers, self.bounds, self.offset, result.reshape(-1))
+
+
+def _proven(
+    exact: tuple[float, float, float],
+    bounds: tuple[np.float32, np.float32],
+    results: Array,
+    dtype: np.dtype[np.generic],
+) -> Singles | None:
+    """Return numbers that give these results for all pairs of values of a dtype; see pair_table()."""
+    values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+    pairs = np.repeat(values, 256), np.tile(values, 256)
+    whole = pairs[0] * exact[0] + pairs[1] * exact[1] + exact[2]
+    near = np.flatnonzero(np.abs(whole - np.rint(whole)) < NEAR)
+    a, b = (p.astype(np.float32) for p in pairs)
+    few = a[near], b[near], results[near]
+    single = [np.float32(number) for number in exact]
+    for one, two, three in product(FACTOR_STEPS, FACTOR_STEPS, SUMMAND_STEPS):
+        first, second, summand = (_moved(s, k) for s, k in zip(single, (one, two, three), strict=True))
+        numbers = first, second, summand
+        if _gives(numbers, bounds, *few) and _gives(numbers, bounds, a, b, results):
+            return numbers
+    return None
+
+
+def _gives(
+    numbers: Singles, bounds: tuple[np.float32, np.float32], a: Array, b: Array, results: Array
+) -> bool:
+    first, second, summand = numbers
+    found = np.clip((a * first + summand) + b * second, *bounds)
+    return bool((found.astype(np.int16) == results).all())
+
+
+def _moved(number: np.float32, steps: int) -> np.float32:
+    """Return a number that is so many units of its last digit away."""
+    return np.float32(number + steps * np.spacing(number))
