@@ -13,7 +13,7 @@ import numpy as np
 from gpunn.backends import fork
 from gpunn.backends.base import NO_VALUES, Span, Stats, Trace, beginning, copied
 from gpunn.backends.blas import HostProducts
-from gpunn.backends.interrupt import check, check_not_reentered, holding
+from gpunn.backends.interrupt import ENDED, check, check_not_reentered, current, holding
 from gpunn.backends.queue import RunQueue
 from gpunn.backends.worker import Job
 from gpunn.errors import DeviceError
@@ -50,10 +50,11 @@ def run_operation(operation: Operation, values: dict[Operand, Array]) -> None:
 
 def run_steps(steps: Iterable[Step], values: Values) -> None:
     """Run operations on numbered values; raise what run_operation() raises, before each of them."""
-    step = None
+    step, stop = None, current()
     try:
         for step in steps:
-            check()
+            if stop is not None or ENDED:  # else check() would find nothing, and take as long as a small sum
+                check()
             step.run(values)
     except MemoryError as error:
         if step is None:

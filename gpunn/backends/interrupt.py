@@ -93,19 +93,19 @@ def current() -> Stop | None:
 
 def check() -> None:
     """Raise as Stop.check() in work that shall end, whichever thread does it."""
-    if _ends:
-        raise RunCancelledError(_ends[0])
+    if ENDED:
+        raise RunCancelledError(ENDED[0])
     stop = _stop.get()
     if stop is not None:
         stop.check()
 
 
-_ends: list[str] = []
+ENDED: list[str] = []  # why all work ends
 
 
 def end_all(reason: str) -> None:
     """End all work at its next step."""
-    _ends.append(reason)
+    ENDED.append(reason)
 
 
 _REENTERED = "called by a signal's handler, or by an operation, while this thread is in another call of gpunn"

@@ -54,10 +54,23 @@ def as_input(operand: Operand, value: Any) -> Array:
     or shape do not fit, if there is no memory for the array, and for pictures of bytes or float64 where
     the input is of real numbers: these need the scaling that the model wants.
     """
+    if _fits(operand, value):
+        return np.asarray(value)
     try:
         return _as_input(operand, value)
     except MemoryError as error:
         raise ModelError(f"input {operand.name!r}: out of memory: {error}") from error
+
+
+def _fits(operand: Operand, value: Any) -> bool:
+    """Tell whether a value is an array as the input wants it; most are, and need no further questions."""
+    return (
+        type(value) is np.ndarray
+        and value.shape == operand.type.shape
+        and value.dtype == operand.type.dtype.numpy
+        and value.flags.c_contiguous
+        and operand.type.dtype is not DType.STRING
+    )
 
 
 def _as_input(operand: Operand, value: Any) -> Array:
