@@ -37,9 +37,12 @@ def few_steps(
         return _looped(loops, channels, safe) if proven is None else ProvenLoop.of(loops, channels, proven)
     if exact != np.float32:
         return safe
-    many = call.y.size >= MANY_SUMS or isinstance(safe, IntegerSteps)
-    steps = (SingleSteps.of(call, how, bias) if many else None) or safe
-    return steps if line is None or call.y.dtype not in EIGHT_BITS else LearningSteps(line, steps, safe, sums)
+    many = call.y.size >= MANY_SUMS
+    in_single = SingleSteps.of(call, how, bias) if many or isinstance(safe, IntegerSteps) else None
+    steps = in_single or safe
+    if line is None or call.y.dtype not in EIGHT_BITS:
+        return steps
+    return LearningSteps(line, steps, safe, sums, many)
 
 
 def _looped(loops: Loops, channels: int, exact: Exact) -> LoopSteps:

@@ -101,6 +101,14 @@ def test_a_channel_without_numbers_is_converted_by_itself(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(case.converted(looped, some), case.expected(some))
 
 
+def test_many_sums_are_worth_some_channels_by_themselves() -> None:
+    case = Case([0.03 / 1.2345 ** (k / 2) for k in range(15)] + [0.5000001], DType.INT8, 99)
+    assert ProvenSteps.of(case.line, case.exact, case.sums) is None
+    steps = ProvenSteps.of(case.line, case.exact, case.sums, many=True)
+    assert steps is not None and list(steps.others) == [15]
+    np.testing.assert_array_equal(case.converted(steps), case.expected())
+
+
 def test_a_float64_that_is_not_sure_proves_nothing() -> None:
     case = Case([2.0**-30, 0.01], DType.UINT8, 0)
     case.bias[:] = 2**29  # half a step: where float64 could err, it may not decide
