@@ -11,15 +11,20 @@
 // gpunn/ops/contraction/depthwise_strip.py writes: Taps, Sums, push_taps(), begin_row(), add_lines(), put_row().
 // Places before the first row or column wrap to large numbers, so one comparison tells inside from outside.
 
-// A line of the input: its row, the column where the strip's windows begin, the V of channels.
-struct Line { image: u32, row: u32, left: u32, c: u32 }
+// A line of the input: its row, the column where the strip's windows begin, and where that pixel's V lies. The others
+// are fixed distances apart: multiplications take lavapipe long.
+struct Line { row: u32, left: u32, first: u32 }
 
 // The pixel at a place of a line.
 fn pixel(line: Line, place: u32) -> V {
   let column = line.left + place * p.DW;
   let inside = line.row < p.H && column < p.W;
-  let i = ((line.image * p.H + line.row) * p.W + column) * p.C + line.c;
-  return select(V(), enter(loadv_x(select(0u, i, inside))), inside);
+  return select(V(), enter(loadv_x(select(0u, line.first + place * (p.DW * p.C), inside))), inside);
+}
+
+// The line that lies so many lines of a window below.
+fn below(line: Line, lines: u32) -> Line {
+  return Line(line.row + lines * p.DH, line.left, line.first + lines * (p.DH * p.W * p.C));
 }
 
 fn tap(k: u32, n: u32) -> V { return loadv_w(k * p.N + n); }
@@ -43,11 +48,13 @@ fn compute(i: u32) {
   var sums = Sums();
   let first = begin(0u, n);
   let by = ending(n);
-  var line = Line(image, oy * p.SH - p.PT, ox * p.SW - p.PL, n / p.MULTIPLIER);
+  let top = oy * p.SH - p.PT;
+  let left = ox * p.SW - p.PL;
+  var line = Line(top, left, ((image * p.H + top) * p.W + left) * p.C + n / p.MULTIPLIER);
   for (var j = 0u; j < rows + LIVE - 1u; j++) {
     begin_row(&sums, first);
     add_lines(&sums, &taps, line);
-    line.row += LINES * p.DH;
+    line = below(line, LINES);
     if (j + 1u >= LIVE) { put_row(&sums, image * p.OH + oy + (j + 1u - LIVE) * p.APART.x, ox, n, by); }
   }
 }

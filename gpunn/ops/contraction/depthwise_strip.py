@@ -161,7 +161,7 @@ def _lines(strip: Strip) -> Iterator[str]:
             if row < strip.y.size:
                 yield f"(*sums)[{k}] = {_sum(strip, f'(*sums)[{k}]', column, row)};"
         yield "}"
-        yield "line.row += p.DH;"
+        yield "line = below(line, 1u);"
     yield "}"
 
 
