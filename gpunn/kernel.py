@@ -163,11 +163,11 @@ class Kernel:
     """One dispatch.
 
     body: file in shaders/, without suffix, or the path of a .wgsl file elsewhere, with it. `threads`:
-    invocations wanted along x, y, z; whole workgroups are started, so bodies check their bounds. `params`
-    become fields of `p`: int -> u32, float -> f32, complex -> vec2<f32>, tuple -> vec4<i32>, or of two words
-    vec2<u32>. `constants`
-    become module constants and, like `functions`, `lanes` and the operands' dtypes and widths, ask for a
-    pipeline of their own. Functions may call what files of shaders/lib/ define, when `libraries` names these.
+    invocations wanted along x, y, z; whole workgroups are started, so bodies check their bounds. `workgroup`:
+    the invocations of one. `params` become fields of `p`: int -> u32, float -> f32, complex -> vec2<f32>,
+    tuple -> vec4<i32>, or of two words vec2<u32>. `constants` become module constants and, like `functions`,
+    `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions may call what
+    files of shaders/lib/ define, when `libraries` names these.
     `lanes` is the width of the vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators,
     where it is not the result's. `loop_iterations`: how often all loops of an invocation together go round
     (see Loop). `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB
@@ -180,8 +180,8 @@ class Kernel:
 
     body: str
     threads: Grid
-    workgroup: Grid
     reads: tuple[Read, ...]
+    workgroup: Grid = (64, 1, 1)
     writes: tuple[Write, ...] = (Write(),)
     params: Mapping[str, Param] = field(default_factory=dict)
     constants: Mapping[str, int] = field(default_factory=dict)

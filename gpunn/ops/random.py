@@ -87,7 +87,6 @@ def _kernels(normal: bool) -> Callable[[Call], tuple[Kernel, ...]]:
         draw = Kernel(
             body="philox",
             threads=flat_threads(blocks),
-            workgroup=(64, 1, 1),
             reads=(Read("drawn", 0),),
             params={"count": blocks, "elements": call.y.size, "key": key, "high": high},
             constants={"NORMAL": int(normal)},

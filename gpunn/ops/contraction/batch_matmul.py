@@ -107,7 +107,6 @@ def _real_kernel(call: Call) -> Kernel:
     return Kernel(
         body="batch_matmul",
         threads=flat_threads(call.y.size // lanes),
-        workgroup=(64, 1, 1),
         reads=(Read("a", 0), Read("b", 1, lanes), Read("bias", None)),
         writes=(Write(width=lanes),),
         params={

@@ -179,7 +179,6 @@ def _cell_kernel(call: Call, reason: str) -> Kernel:
     return Kernel(
         body="conv3d",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(
             Read("x", 0),
             Read("w", 1, width=lanes),

@@ -87,7 +87,6 @@ def _kernel(
     return Kernel(
         body=body,
         threads=flat_threads(invocations),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, lanes), Read("w", 1, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
         writes=(Write(width=lanes),),
         params={

@@ -143,7 +143,6 @@ def _in_parts(call: Call, kernel: Kernel, invocations: int, terms: _Terms) -> li
         Kernel(
             body="add_parts",
             threads=flat_threads(call.y.size // lanes),
-            workgroup=(64, 1, 1),
             reads=(Read("x", total, lanes),),
             writes=(Write(width=lanes),),
             params={"count": call.y.size // lanes, "parts": parts},
@@ -199,7 +198,6 @@ def _by_tiles(call: Call) -> list[Kernel]:
     kernel = Kernel(
         body="conv2d_filter_gradient",
         threads=(1, 1, 1),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, fours["X_FOURS"]), Read("g", 1, fours["G_FOURS"])),
         writes=(Write(width=fours["X_FOURS"]),),
         params={
@@ -294,7 +292,6 @@ def _depthwise_kernel(call: Call, window: Window) -> Kernel:
     return Kernel(
         body="depthwise_filter_gradient",
         threads=(1, 1, 1),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, lanes), Read("g", 1, lanes)),
         writes=(Write(width=lanes),),
         params={

@@ -222,7 +222,6 @@ def _join_planes(call: Call, sums: Sequence[Read], terms: int, how: Rescaling) -
     real = Kernel(
         body="join_planes",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(*sums, Read("bias", 2 if call.has(2) else None, lanes)),
         writes=(Write(width=lanes),),
         params={"count": count, "N": call.y.shape[-1] // lanes},
@@ -281,7 +280,6 @@ def one_by_one(call: Call, form: Form, reason: str) -> Kernel:
     return Kernel(
         body="conv2d_grouped",
         threads=flat_threads(call.y.size),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0), Read("w", 1), Read("bias", 2 if call.has(2) else None)),
         params={
             **window_params(form.window, *form.spatial),

@@ -102,7 +102,6 @@ def _kernel(call: Call) -> Kernel:
     return Kernel(
         body="transpose_conv2d",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(
             Read("x", 0),
             Read("w", 1, lanes, Pack(pack_spread), nbytes=call.input(1).nbytes),

@@ -56,7 +56,6 @@ def _flat(call: Call, combine: Combine, modes: tuple[int, int], sizes: Shape) ->
     return Kernel(
         body="binary_flat",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(a, b, *combine.tables),
         writes=(Write(width=lanes),),
         params={"count": count, "period": max(period // lanes, 1), **combine.params},
@@ -77,7 +76,6 @@ def _strided(call: Call, combine: Combine, sizes: Shape, a: Shape, b: Shape) -> 
     return Kernel(
         body="binary_strided",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(
             Read("a", 0, width=1 if splat(a) else lanes),
             Read("b", 1, width=1 if splat(b) else lanes),

@@ -49,7 +49,6 @@ def _dequantize_axis_kernel(call: Call, quantization: Quantization) -> Kernel:
     return Kernel(
         body="dequantize_axis",
         threads=flat_threads(call.x.size),
-        workgroup=(64, 1, 1),
         reads=(
             Read("x", 0),
             Read("scale", None, value=scales),
@@ -217,7 +216,6 @@ def _quantize_kernel(call: Call) -> Kernel:
     return Kernel(
         body="quantize",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=4), Read("least", None, value=least)),
         params={"count": count, "ends": (LIMITS[call.y.dtype][0], zero, 0, 0)},
         constants={"HALF": (last_entry(call.y.dtype) + 1) // 2},

@@ -65,7 +65,6 @@ def _select_kernel(call: Call) -> Kernel:
     return Kernel(
         body="select",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=tuple(reads),
         writes=(Write(width=lanes),),
         params={"count": count, **space_params(sizes, tensors)},

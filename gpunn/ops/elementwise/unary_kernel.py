@@ -22,7 +22,6 @@ def elementwise(
     return Kernel(
         body="unary",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={"count": count, **(params or {})},

@@ -222,7 +222,6 @@ def table_kernel(call: Call, table: Array, rest: tuple[int, Array] | None = None
     return Kernel(
         body="table",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=4), Read("table", None, value=tables)),
         writes=(Write(width=4),),
         params={"count": count, "first": first // 4},

@@ -101,7 +101,6 @@ def _sparse_kernels(call: Call) -> list[Kernel]:
     sums = Kernel(
         body="embedding_sums",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(*order, Read("id", 0), Read("weight", 2), Read("x", 3, width=lanes)),
         writes=(Write(width=lanes),),
         params={"count": count, "row": row // lanes, "rows": values.shape[0], "updates": updates.count},
@@ -189,7 +188,6 @@ def _concat_kernels(call: Call) -> list[Kernel]:
         kernel = Kernel(
             body="gather_columns",
             threads=flat_threads(count),
-            workgroup=(64, 1, 1),
             reads=(Read("index", 0), Read("x", k, width=lanes)),
             writes=(Write(width=lanes),),
             params=params,

@@ -35,7 +35,6 @@ def rows_kernel(
     return Kernel(
         body="gather_rows",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("index", index), Read("x", values, width=lanes)),
         writes=(Write(width=lanes),),
         params={"count": count, "row": row // lanes, "rows": rows, "picks": picks, "outer": outer},
@@ -148,7 +147,6 @@ def _gather_nd_kernel(call: Call) -> Kernel:
     return Kernel(
         body="gather_nd",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(
             Read("index", 1),
             Read("step", None, value=np.array([*steps], np.int32)),

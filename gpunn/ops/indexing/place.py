@@ -50,7 +50,6 @@ def _reverse_kernels(call: Call) -> list[Kernel]:
     reverse = Kernel(
         body="reverse",
         threads=flat_threads(call.x.size),
-        workgroup=(64, 1, 1),
         reads=(named, Read("place", None, value=places), Read("x", 0)),
         params={"count": call.x.size, "axes": axes.size, "rank": len(shape)},
         loop_iterations=_reversing(axes.size, len(shape)),
@@ -70,7 +69,6 @@ def _axes_once(call: Call, named: Read) -> list[Kernel]:
     kernel = Kernel(
         body="reverse_axes",
         threads=flat_threads(call.x.rank),
-        workgroup=(64, 1, 1),
         reads=(Read("axes", 1),),
         writes=(Write(output=named.operand),),
         params={"count": call.x.rank},
@@ -116,7 +114,6 @@ def _sequence_kernel(call: Call) -> Kernel:
     return Kernel(
         body="reverse_sequence",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("lengths", 1), Read("x", 0, width=lanes)),
         writes=(Write(width=lanes),),
         params={
@@ -220,7 +217,6 @@ def _slice_kernel(call: Call) -> Kernel:
     return Kernel(
         body="take_slice",
         threads=flat_threads(size_of(sizes)),
-        workgroup=(64, 1, 1),
         reads=(*_starts(1, places), Read("x", 0, width=lanes)),
         writes=(Write(width=lanes),),
         params={
@@ -291,7 +287,6 @@ def _update_kernels(call: Call) -> list[Kernel]:
     put = Kernel(
         body="put_slice",
         threads=flat_threads(size_of(sizes)),
-        workgroup=(64, 1, 1),
         reads=(
             *_starts(2, [(0, room, step // lanes) for room, step in zip(rooms, steps, strict=True)]),
             Read("x", 1, width=lanes),

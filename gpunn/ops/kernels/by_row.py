@@ -79,7 +79,6 @@ class Updates:
                 Kernel(
                     body="join_rows",
                     threads=flat_threads(count),
-                    workgroup=(64, 1, 1),
                     reads=(*order, start, Read("x", x, width=lanes)),
                     writes=(Write(output=target, width=lanes),),
                     params={
@@ -104,7 +103,6 @@ class Updates:
         return Kernel(
             body="find_rows",
             threads=flat_threads(self.count),
-            workgroup=(64, 1, 1),
             reads=(
                 Read("index", self.index),
                 Read("extent", None, value=np.array(self.extents, np.int32)),

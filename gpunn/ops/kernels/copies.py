@@ -68,7 +68,6 @@ def strided_copy(
     return Kernel(
         body="strided_copy",
         threads=flat_threads(size_of(sizes)),
-        workgroup=(64, 1, 1),
         reads=(Read("x", read.operand, width=lanes), *tables),
         writes=(Write(output=output, width=lanes),),
         params={
@@ -96,7 +95,6 @@ def filled(y: TensorType, value: float, reason: str) -> Kernel:
     return Kernel(
         body="unary",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", None),),
         writes=(Write(width=lanes),),
         params={"count": count, "value": number_param(y.dtype, value)},
@@ -121,7 +119,6 @@ def bordered(
     return Kernel(
         body=body,
         threads=flat_threads(size_of(sizes)),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={

@@ -48,7 +48,6 @@ def sorting(x: Read, type: TensorType, descending: int) -> tuple[list[Kernel], S
             Kernel(
                 body="merge_runs",
                 threads=flat_threads(type.size),
-                workgroup=(64, 1, 1),
                 reads=(x, Read("sorted", source)),
                 writes=(Write("merged", spare),),
                 params={"count": type.size, "length": length, "run": run},

@@ -67,7 +67,6 @@ def _one_hot_kernel(call: Call) -> Kernel:
     return Kernel(
         body="one_hot",
         threads=flat_threads(call.y.size),
-        workgroup=(64, 1, 1),
         reads=(Read("index", 0), Read("on", 1), Read("off", 2)),
         params={"count": call.y.size, "depth": call["depth"], "inner": size_of(call.y.shape[axis + 1 :])},
         reason="element by element",

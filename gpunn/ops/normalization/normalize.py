@@ -254,7 +254,6 @@ def _local_response_kernels(call: Call) -> list[Kernel]:
     kernel = Kernel(
         body="local_response",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={

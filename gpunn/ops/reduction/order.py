@@ -149,7 +149,6 @@ def _ranked_top(call: Call) -> Kernel:
     return Kernel(
         body="top_k",
         threads=flat_threads(call.x.size),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
         writes=_TOP,
         params={"count": call.x.size, "length": call.x.shape[-1], "k": call["k"]},
@@ -162,7 +161,6 @@ def _sorted_top(call: Call, order: Scratch) -> Kernel:
     return Kernel(
         body="take_sorted",
         threads=flat_threads(call.y.size),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0), Read("sorted", order)),
         writes=_TOP,
         params={"count": call.y.size, "length": call.x.shape[-1], "k": call["k"]},
@@ -200,7 +198,6 @@ def _bucketize_kernel(call: Call) -> Kernel:
     return Kernel(
         body="bucketize",
         threads=flat_threads(call.x.size),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0), Read("bound", None, value=bounds)),
         params={"count": call.x.size, "bounds": bounds.size},
         functions={"real": Function(("x",), _REALS.get(call.x.dtype, "x"), ("x",), "bound")},

@@ -32,7 +32,6 @@ def _position_kernels(call: Call) -> list[Kernel]:
     kernel = Kernel(
         body="arg_max_pool2d",
         threads=flat_threads(call.y.size),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
         params={**window_params(window, height, width), "C": channels, "count": call.y.size},
         **ordering(call.x.dtype, 1, PARTS=int(len(parts) > 1)),
@@ -103,7 +102,6 @@ def _unpool_kernels(call: Call) -> list[Kernel]:
     kernel = Kernel(
         body="max_unpool2d",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, lanes), Read("positions", 1, lanes)),
         writes=(Write(width=lanes),),
         params={

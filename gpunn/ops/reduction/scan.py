@@ -88,7 +88,6 @@ def _kernel(call: Call) -> Kernels:
     kernel = Kernel(
         body="cumsum",
         threads=flat_threads(max(rows)),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0),),
         constants={"EXCLUSIVE": int(call["exclusive"]), "REVERSE": int(call["reverse"])},
         functions={"plus": Function(("a", "b"), plus)},

@@ -41,7 +41,6 @@ def _kernels(call: Call) -> list[Kernel]:
     kernel = Kernel(
         body="spread_pool2d",
         threads=flat_threads(call.y.size // lanes),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, lanes), Read("positions", 1 if call.has(1) else None, lanes)),
         writes=(Write(width=lanes),),
         params={

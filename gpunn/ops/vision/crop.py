@@ -79,7 +79,6 @@ def _kernel(call: Call) -> Kernel:
     return Kernel(
         body="crop_resize",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=lanes), Read("boxes", 1, width=4), Read("images", 2)),
         writes=(Write(width=lanes),),
         params={

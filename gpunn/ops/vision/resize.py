@@ -111,7 +111,6 @@ def _resample(
     return Kernel(
         body="resize_bilinear",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, width=lanes),),
         writes=(Write(width=lanes),),
         params={
@@ -226,7 +225,6 @@ def _resize_nearest_kernel(call: Call) -> Kernel:
     return Kernel(
         body="resize_nearest",
         threads=flat_threads(count),
-        workgroup=(64, 1, 1),
         reads=(
             Read("x", 0, width=lanes),
             Read("rows", None, value=_nearest(height, out_height, *mode)),

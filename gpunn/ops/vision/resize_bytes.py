@@ -75,7 +75,6 @@ def resample_kernel(call: Call) -> Kernel:
     return Kernel(
         body="resize_bilinear_bytes",
         threads=flat_threads(call.y.size // lanes),
-        workgroup=(64, 1, 1),
         reads=(
             Read("x", 0, width=lanes),
             Read("rows", None, value=down.rows()),

@@ -47,7 +47,6 @@ def _warp_kernel(call: Call) -> Kernel:
     return Kernel(
         body="warp_affine",
         threads=flat_threads(call.y.size // lanes),
-        workgroup=(64, 1, 1),
         reads=(Read("x", 0, lanes), Read("matrix", 1, 4)),
         writes=(Write(width=lanes),),
         params={**image_params(call, lanes), "centre": 0.5 if call["half_pixel_centers"] else 0.0},
