@@ -21,7 +21,7 @@ from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.reduction import reduce
 from gpunn.types import MAX_ELEMENTS, Array, DType, Quantization, Shape, TensorType, bounded
 
-MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, on the GPU
+MAX_PLACES = 1 << 22  # that the windows of one axis have, all in all, where each gets an index of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _infer(call: Call) -> TensorType:
 
 def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None) -> Tensor:
     """Write the op axis by axis: a gather puts the elements of each window side by side, a reduction combines
-    them.
+    them. Many elements are combined by _doubled() instead.
 
     `initial` then joins every window once more.
     """
@@ -115,15 +115,52 @@ def _expand(call: Call, to: Expansion, x: Tensor, initial: Tensor | None = None)
     for axis, (count, k, s, d) in enumerate(zip(counts, size, strides, dilations, strict=True)):
         if k == s == 1:
             continue
+        k = k if count else 1  # what there is of no window
         others = (n for other, n in enumerate(found.type.shape) if other != axis)
-        if max(count, 1) * k > MAX_PLACES or count * k * math.prod(others) > MAX_ELEMENTS:
-            raise Unsupported("too many windows")
+        if count * k > MAX_PLACES or count * k * math.prod(others) > MAX_ELEMENTS:
+            if call.x.quantization is not None and call["function"] not in ("max", "min"):
+                raise Unsupported("too many windows")
+            found = _doubled(to, how, found, axis, (count, k, s, d))
+            continue
         places = np.arange(count)[:, None] * s + np.arange(k) * d
         beside = to.add("gather", found, to.constant(places.astype(np.int32)), axis=axis)
         found = to.add(how.reduce, beside, axes=(axis + 1,))
     if initial is None or (initial.value is not None and initial.value.item() == how.neutral):
         return found
     return _joined(to, how, found, initial, call.y.quantization)
+
+
+def _doubled(to: Expansion, how: Joining, x: Tensor, axis: int, windows: tuple[int, int, int, int]) -> Tensor:
+    """Combine windows along an axis: those of 2, 4, 8 ... elements are two of half the size each.
+
+    windows: how many, their size, stride and dilation. The binary digits of the size say which of these
+    windows lie one behind the other in each.
+    """
+    count, size, stride, apart = windows
+    found: Tensor | None = None
+    begin, power = 0, 1
+
+    def part(first: int, length: int, step: int = 1) -> Tensor:
+        ends = (*x.type.shape[:axis], first + length, *x.type.shape[axis + 1 :])
+        begins, steps = (
+            [v if d == axis else n for d in range(len(ends))] for v, n in ((first, 0), (step, 1))
+        )
+        return to.add("strided_slice", x, begin=tuple(begins), end=ends, strides=tuple(steps))
+
+    def both(a: Tensor, b: Tensor) -> Tensor:
+        return to.add(how.join, a, b, quantization=x.type.quantization)
+
+    while True:
+        if size & power:
+            piece = part(begin, (count - 1) * stride + 1, stride)
+            found = piece if found is None else both(found, piece)
+            begin += power * apart
+        if 2 * power > size:
+            assert found is not None
+            return found
+        length = x.type.shape[axis] - power * apart
+        x = both(part(0, length), part(power * apart, length))
+        power *= 2
 
 
 def _joined(
@@ -151,7 +188,7 @@ def _elements(call: Call) -> int:
 @op(
     _infer,
     expand=_expand,
-    host_reason=f"windows of more than {MAX_PLACES} elements along an axis, or no initial value to quantise",
+    host_reason=f"over {MAX_PLACES} quantised elements to add along an axis, or no initial value to quantise",
     flops=lambda call: call.y.size * _elements(call),
     accuracy=_accuracy(_elements),
     dtypes=(*QUANTIZED, DType.FLOAT16),

@@ -17,7 +17,7 @@ from gpunn.ops import OPS
 from gpunn.ops.accuracy import PROMISE
 from gpunn.ops.reduction import window
 from gpunn.passes import optimise
-from gpunn.types import Array, DType, Quantization, TensorType, float32
+from gpunn.types import Array, DType, Quantization, TensorType
 from tests.ops.harness import EPS, check, model_of, random
 from tests.ops.movement.test_dilate import placed
 
@@ -37,6 +37,7 @@ WINDOWS: list[tuple[Sequence[int], Sequence[int], dict[str, Any]]] = [
     ((3, 4, 5), (1, 1, 1), {}),
     ((2, 3, 4, 2), (2, 1, 3, 2), {"strides": (1, 2, 1, 1)}),
     ((3, 2), (4, 1), {}),
+    ((3, 2), (2**40, 1), {"dilations": (1 << 20, 1)}),
     ((0, 3), (1, 2), {}),
     ((), (), {}),
 ]
@@ -98,18 +99,49 @@ def test_windows_of_quantised_tensors(backend: str) -> None:
     np.testing.assert_array_equal(found, joined(x, "max", None, (2, 2), {}))
 
 
-def test_too_many_windows_run_on_the_host(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_windows_of_many_elements(
+    function: str, dtype: Any, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows are joined from windows of 1, 2, 4 ... elements; no gather has an index for each."""
+    monkeypatch.setattr(window, "MAX_PLACES", 0)
+    further = [
+        ((23,), (size,), {"strides": (stride,), "dilations": (apart,)})
+        for size, stride, apart in ((23, 1, 1), (8, 3, 1), (7, 1, 3), (13, 5, 1), (2, 1, 9))
+    ]
+    for shape, size, ways in (*WINDOWS[:5], WINDOWS[6], *further):
+        x = random(1, *shape, low=-2, high=2) if dtype is np.float32 else random(1, *shape).astype(dtype)
+        attrs = {"function": function, "size": size, **ways}
+        # Up to 24 terms below 2 are added, or products of numbers below 2 multiplied.
+        atol = 24 * 48 * EPS if dtype is np.float32 and function == "sum" else 0
+        assert "gather" not in {o.op for o in optimise(model_of("reduce_window", [x], attrs)).operations}
+        (y,) = check("reduce_window", [x], attrs, backend=backend, atol=atol, rtol=24 * EPS)
+        np.testing.assert_allclose(y, joined(x, function, None, size, ways), rtol=24 * EPS, atol=atol)
+
+
+def test_many_quantised_elements(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A maximum of maxima has the bits of one; sums would be rounded after each step, and run on the host."""
     monkeypatch.setattr(window, "MAX_PLACES", 11)
-    x = random(0, 6)
-    attrs = {"function": "max", "size": (3,)}
-    (y,) = check("reduce_window", [x], attrs, backend=backend, host="windows of more than")
-    np.testing.assert_array_equal(y, joined(x, "max", None, (3,), {}))
+    x = np.random.default_rng(0).integers(-128, 128, 9).astype(np.int8)
+    for function, host in (("max", ""), ("min", ""), ("sum", "quantised elements to add")):
+        model = Model()
+        operand = model.input("x", TensorType(DType.INT8, (9,), Quantization((0.5,), (3,))))
+        model.output(*model.add("reduce_window", [operand], {"function": function, "size": (5,)}))
+        with model.compile(backend=backend) as compiled:
+            reasons = [p.reason for p in compiled.placement if p.backend == "cpu"]
+            found = compiled(x)
+        if backend != "cpu":
+            assert bool(reasons) == bool(host) and all(host in reason for reason in reasons)
+        if not host:
+            np.testing.assert_array_equal(found, joined(x, function, None, (5,), {}))
 
 
-def test_windows_with_more_elements_than_can_be_addressed_run_on_the_host() -> None:
-    model, attrs = Model(), {"function": "max", "size": (200, 1)}
-    model.output(*model.add("reduce_window", [model.input("x", float32(4000, 4000))], attrs))
-    assert [o.op for o in optimise(model).operations] == ["reduce_window"]
+def test_windows_with_more_elements_than_can_be_addressed(backend: str) -> None:
+    """All windows of 2^21 of 2^21 + 2,000 elements have four thousand million."""
+    x = np.ones((1 << 21) + 2_000, np.int32)
+    (y,) = check("reduce_window", [x], {"function": "sum", "size": (1 << 21,)}, backend=backend)
+    assert y.shape == (2_001,) and (y == 1 << 21).all()
 
 
 AXES: list[tuple[Sequence[int], Sequence[int]]] = [
@@ -217,7 +249,7 @@ def test_wrong_axes_are_refused(attrs: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("function", ["sum", "prod"])
 def test_comparisons_allow_for_many_roundings(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum of 9000 terms that cancel, and a product of as many: they round more often than one result."""
-    monkeypatch.setattr(window, "MAX_PLACES", 0)
+    monkeypatch.setitem(OPS, "reduce_window", replace(OPS["reduce_window"], expand=None))
     half = random(3, 4500, low=0.999, high=1.001)
     terms = {"sum": [1e4 * half, -1e4 * half[::-1]], "prod": [half, 1e6 * half[:1], half[1:]]}[function]
     x = np.concatenate(terms).astype(np.float32)
