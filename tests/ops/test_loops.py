@@ -24,6 +24,9 @@ CASES: list[Case] = [
     ("conv2d", (1, 3, 4, 3), (5, 1, 1, 3), {"activation": "relu6"}),
     ("conv2d", (2, 4, 3, 2), (3, 2, 2, 2), {"padding": "same"}),
     ("conv2d", (1, 2, 3, 2), (3, 1, 1, 2), {"activation": "tanh"}),  # no clamp: numpy computes it
+    ("fully_connected", (2, 3, 4), (5, 12), {"activation": "relu6"}),
+    ("fully_connected", (1, 7), (3, 7), {}),
+    ("fully_connected", (1, 7), (3, 7), {"activation": "tanh"}),
     ("depthwise_conv2d", (2, 5, 9, 3), (1, 3, 3, 3), {"padding": "same", "activation": "relu"}),
     ("depthwise_conv2d", (1, 6, 7, 2), (1, 3, 3, 2), {"padding": "same", "stride": (2, 2)}),
     ("depthwise_conv2d", (1, 6, 9, 2), (1, 2, 5, 2), {"dilation": (2, 2)}),

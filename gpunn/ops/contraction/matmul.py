@@ -24,13 +24,14 @@ from gpunn.kernel import (
 from gpunn.ops.accuracy import Accuracy, filter_terms
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_bool
+from gpunn.ops.compiled import current
 from gpunn.ops.contraction import gradients
 from gpunn.ops.contraction.blocks import PointSums, Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_rows
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.prepared import constants_only, matrix_of
+from gpunn.ops.contraction.prepared import clamp_ends, constants_only, matrix_of
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.contraction.workgroup_tile import (
@@ -190,9 +191,15 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     rows = math.prod(shape[:-1])
     in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)
     activation = call.attrs.get("activation")
+    ends = clamp_ends(activation)
 
     def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
-        result = (x if in_rows else x.reshape(rows, depth)) @ filter.T
+        matrix = x if in_rows else x.reshape(rows, depth)
+        result: Array = matrix.dot(filter.T)  # matmul() takes longer to begin
+        loops = current()
+        if loops is not None and ends is not None and bias is not None and result.dtype == np.float32:
+            loops.finish(result, bias, *ends)
+            return result if as_rows else result.reshape(shape)
         if bias is not None:
             result += bias
         if activation is not None:
