@@ -95,6 +95,23 @@ class PointSums:
         np.matmul(rows, self._matrix, out=out)
 
 
+class StridedSums:
+    """The sums of every so many rows and columns of images [N, H, W, C], by those of pixels."""
+
+    def __init__(self, sums: PointSums, stride: tuple[int, int]) -> None:
+        self._sums = sums
+        self._seen = slice(None), slice(None, None, stride[0]), slice(None, None, stride[1])
+
+    def __call__(self, x: Array, room: Room) -> Iterator[Block]:
+        """Write the sums of x where `room` says."""
+        return self._sums(np.ascontiguousarray(x[self._seen]), room)
+
+    def at_once(self, pixels: int) -> AtOnce | None:
+        """Return what writes the sums of so many pixels, if they are one block."""
+        write = self._sums.at_once(pixels)
+        return write and (lambda x, out: write(x[self._seen], out))
+
+
 class WindowSums:
     """Sums over the windows of images of a shape [N, H, W, C], row by row of the result.
 

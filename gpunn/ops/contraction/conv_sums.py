@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpunn.ops.compiled import current
-from gpunn.ops.contraction.blocks import PointSums, Sums, Terms, WindowSums, summed
+from gpunn.ops.contraction.blocks import PointSums, StridedSums, Sums, Terms, WindowSums, summed
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
 from gpunn.ops.contraction.prepared import UNBOUNDED
@@ -28,8 +28,9 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
     """Return the sums of a filter from x of a shape [N, H, W, C]: products of patches with a matrix."""
     channels, height, width, depth = filter.shape
     cells = height * width * depth
-    if window.pointwise and shape[3] == depth:
-        return PointSums(matrix, terms)
+    if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
+        sums = PointSums(matrix, terms)
+        return sums if window.pointwise else StridedSums(sums, window.stride)
 
     def of_patches(padded: Array, window: Window, out: Array) -> None:
         groups = padded.shape[3] // depth

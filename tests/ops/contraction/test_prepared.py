@@ -17,6 +17,7 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("conv2d", (2, 9, 11, 8), (12, 3, 3, 8), {"padding": "same"}),
     ("conv2d", (1, 10, 9, 3), (8, 3, 3, 3), {"stride": (2, 1), "dilation": (2, 1)}),
     ("conv2d", (1, 6, 5, 4), (6, 1, 1, 4), {}),
+    ("conv2d", (2, 7, 6, 4), (6, 1, 1, 4), {"stride": (2, 3), "padding": "same"}),
     ("conv2d", (2, 8, 9, 6), (8, 3, 2, 3), {"padding": ((1, 0), (2, 3))}),
     ("conv2d", (3, 6, 5, 4), (6, 1, 1, 2), {}),
     ("conv2d", (40, 8, 8, 3), (4, 3, 3, 3), {"stride": (2, 2)}),
