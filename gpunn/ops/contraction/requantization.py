@@ -18,6 +18,7 @@ from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array
 
 MANY_SUMS = 1 << 15  # for which SingleSteps take less time than RealSteps, though they are more calls
+MOST_OTHERS_OF_MANY = 1 / 8  # channels of so many sums that may be converted by themselves
 
 
 def few_steps(
@@ -42,7 +43,8 @@ def few_steps(
     steps = in_single or safe
     if line is None or call.y.dtype not in EIGHT_BITS:
         return steps
-    return LearningSteps(line, steps, safe, sums, many)
+    # Of few sums, those of a single channel by themselves take as long as all of them in float64.
+    return LearningSteps(line, steps, safe, sums, MOST_OTHERS_OF_MANY if many else 0)
 
 
 def _looped(loops: Loops, channels: int, exact: Exact) -> LoopSteps:

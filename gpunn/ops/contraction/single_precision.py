@@ -36,7 +36,6 @@ WORD = 8  # flags that are looked at together
 SINGLE, BYTE, FLAGS = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.uint64)
 PIXELS_BEFORE_SEARCH = 1 << 13
 MOST_OTHERS = 1 / 32  # of the channels may be converted by themselves, as that takes several times as long
-MOST_OTHERS_OF_MANY = 1 / 8  # where sums are so many that all else is no matter
 FACTOR_STEPS = (0, 1, -1, 2, -2, 3, -3)  # in units of the last digit
 SUMMAND_STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4)  # in halves of the last digit of summand or results
 HOPELESS = 1 / 2  # of the channels, if no summand serves for a factor
@@ -127,14 +126,14 @@ class ProvenSteps:
     exact: Exact
 
     @classmethod
-    def of(cls, line: Line, exact: Exact, sums: Range, many: bool = False) -> ProvenSteps | None:
+    def of(cls, line: Line, exact: Exact, sums: Range, most: float | None = None) -> ProvenSteps | None:
         """Return the steps for a formula and what sums may be; None if too many channels have no numbers.
 
-        many: whether many sums are converted at a time.
+        most: the share of the channels that may have none, if it is not MOST_OTHERS.
         """
         factor, summand, proven = _proven(line, sums)
         others = np.flatnonzero(~proven)
-        if len(others) > (MOST_OTHERS_OF_MANY if many else MOST_OTHERS) * len(proven):
+        if len(others) > (MOST_OTHERS if most is None else most) * len(proven):
             return None
         rows, rest = (spread(factor), spread(summand)), exact.of_channels(others) if len(others) else exact
         return cls(*rows, _single(line.bounds), line.offset, others, rest)
@@ -163,14 +162,19 @@ class ProvenSteps:
 class LearningSteps:
     """Steps that become ProvenSteps, if there are any, when PIXELS_BEFORE_SEARCH have been converted.
 
-    sums: makes what ProvenSteps need to know of sums. many: as of ProvenSteps.of().
+    sums: makes what ProvenSteps need to know of sums. most: as of ProvenSteps.of().
     """
 
     def __init__(
-        self, line: Line, steps: Conversion, exact: Exact, sums: Callable[[], Range], many: bool = False
+        self,
+        line: Line,
+        steps: Conversion,
+        exact: Exact,
+        sums: Callable[[], Range],
+        most: float | None = None,
     ) -> None:
         self._prove: Callable[[], ProvenSteps | None] | None = lambda: ProvenSteps.of(
-            line, exact, sums(), many
+            line, exact, sums(), most
         )
         self._steps, self._left = steps, PIXELS_BEFORE_SEARCH
 

@@ -104,7 +104,7 @@ def test_a_channel_without_numbers_is_converted_by_itself(monkeypatch: pytest.Mo
 def test_many_sums_are_worth_some_channels_by_themselves() -> None:
     case = Case([0.03 / 1.2345 ** (k / 2) for k in range(15)] + [0.5000001], DType.INT8, 99)
     assert ProvenSteps.of(case.line, case.exact, case.sums) is None
-    steps = ProvenSteps.of(case.line, case.exact, case.sums, many=True)
+    steps = ProvenSteps.of(case.line, case.exact, case.sums, most=1 / 8)
     assert steps is not None and list(steps.others) == [15]
     np.testing.assert_array_equal(case.converted(steps), case.expected())
 
