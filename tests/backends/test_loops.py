@@ -99,13 +99,14 @@ DIVIDED = {
     "conv2d_filter_subgroup",
     "depthwise_filter_gradient",
 }  # filter_gradient.py counts their parts
-
-
-CHAINED = {  # chained() counts their parts, as it does for sums with lib/chain.wgsl
+CHAINED = {  # gpunn/ops/kernels/chain.py counts their parts, as it does for sums with lib/chain.wgsl
     "arg_max_pool2d",
     "embedding_sums",
     "local_response",
     "max_unpool2d",
+    "reverse_axes",
+    "rnn",
+    "rotated_crop_matrix",
     "spread_pool2d",
 }
 
