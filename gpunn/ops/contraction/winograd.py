@@ -8,7 +8,7 @@ Networks, 2015, section 4.1). Over all tiles and channels, each cell is a produc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -19,6 +19,7 @@ from gpunn.kernel import (
     Candidate,
     Kernel,
     Pack,
+    Param,
     Read,
     Scratch,
     Write,
@@ -179,59 +180,72 @@ def _lanes(call: Call, channels: int) -> int:
 
 
 def _kernels(way: Tiling, window: Window, name: str) -> tuple[Kernel, Kernel, Kernel]:
-    call, edge, cells = way.call, way.edge, way.cells
-    _, height, width, depth = call.x.shape
-    channels = call.y.shape[3]
+    """Make the kernels that transform the input, multiply, and transform the products."""
+    call, cells, reach = way.call, way.cells, way.edge + 2
+    depth, channels = call.x.shape[3], call.y.shape[3]
     packed = _full(channels, BLOCK)
     inputs = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, depth)))
     products = Scratch(TensorType(DType.FLOAT32, (cells, way.rows, packed)))
-    reach, filter = edge + 2, Pack(pack_cells, (edge,))
-    place = {"ACROSS": way.across, "DOWN": way.down, "ROWS": way.rows, "REACH": reach}
-    params = {**window_params(window, height, width), **place}
-    of_input, of_result = _lanes(call, depth), _lanes(call, channels)
-    count, stored = way.count * depth // of_input, way.count * channels // of_result
-    return (
-        Kernel(
-            body="winograd_input",
-            threads=flat_threads(count),
-            workgroup=WORKGROUP,
-            reads=(Read("x", 0, of_input),),
-            writes=(Write(output=inputs, width=of_input),),
-            params={**params, "C": depth // of_input, "count": count},
-            constants={"EDGE": edge},
-            libraries=(f"winograd_input_{edge}",),
-            lanes=of_input,
-            loop_iterations=_rounds(reach, reach),
-            generated="\n".join(_transform(reach, reach)),
-            reason=f"{name}: input of {way.count} tiles",
-        ),
-        shared_stack(
-            call,
-            (cells, way.rows, depth, packed),
-            Read("x", inputs),
-            Read("w", 1, 4, filter, dtype=DType.FLOAT32, nbytes=4 * cells * packed * depth),
-            Write(output=products),
-        ),
-        with_activation(
-            Kernel(
-                body="winograd_output",
-                threads=flat_threads(stored),
-                workgroup=WORKGROUP,
-                reads=(
-                    Read("products", products, of_result),
-                    Read("bias", 2 if call.has(2) else None, of_result),
-                ),
-                writes=(Write(width=of_result),),
-                params={**params, "N": channels // of_result, "PITCH": packed // of_result, "count": stored},
-                constants={"EDGE": edge},
-                libraries=(f"winograd_output_{edge}",),
-                lanes=of_result,
-                loop_iterations=_rounds(reach, edge),
-                generated="\n".join(_transform(reach, edge)),
-                reason=f"{name}: results of {way.count} tiles",
-            ),
-            call,
-        ),
+    lanes, nbytes = _lanes(call, depth), 4 * cells * packed * depth
+    to_input = _transform_kernel(
+        way,
+        window,
+        ("winograd_input", reach, reach),
+        depth,
+        (Read("x", 0, lanes),),
+        Write(output=inputs, width=lanes),
+        {"C": depth // lanes},
+        f"{name}: input of {way.count} tiles",
+    )
+    w = Read("w", 1, 4, Pack(pack_cells, (way.edge,)), dtype=DType.FLOAT32, nbytes=nbytes)
+    sizes = cells, way.rows, depth, packed
+    multiply = shared_stack(call, sizes, Read("x", inputs), w, Write(output=products))
+    lanes = _lanes(call, channels)
+    to_result = _transform_kernel(
+        way,
+        window,
+        ("winograd_output", reach, way.edge),
+        channels,
+        (Read("products", products, lanes), Read("bias", 2 if call.has(2) else None, lanes)),
+        Write(width=lanes),
+        {"N": channels // lanes, "PITCH": packed // lanes},
+        f"{name}: results of {way.count} tiles",
+    )
+    return to_input, multiply, with_activation(to_result, call)
+
+
+def _transform_kernel(
+    way: Tiling,
+    window: Window,
+    transform: tuple[str, int, int],
+    channels: int,
+    reads: tuple[Read, ...],
+    write: Write,
+    params: Mapping[str, Param],
+    reason: str,
+) -> Kernel:
+    """Make the kernel of a transform of tiles with so many channels: its body, and as of _transform()."""
+    (body, cells, results), lanes = transform, write.width
+    place = {"ACROSS": way.across, "DOWN": way.down, "ROWS": way.rows, "REACH": way.edge + 2}
+    count = way.count * channels // lanes
+    return Kernel(
+        body=body,
+        threads=flat_threads(count),
+        workgroup=WORKGROUP,
+        reads=reads,
+        writes=(write,),
+        params={
+            **window_params(window, way.call.x.shape[1], way.call.x.shape[2]),
+            **place,
+            **params,
+            "count": count,
+        },
+        constants={"EDGE": way.edge},
+        libraries=(f"{body}_{way.edge}",),
+        lanes=lanes,
+        loop_iterations=_rounds(cells, results),
+        generated="\n".join(_transform(cells, results)),
+        reason=reason,
     )
 
 
