@@ -102,6 +102,7 @@ UNFOLDED: tuple[tuple[Shape, tuple[int, int], int, dict[str, Any]], ...] = (
     ((2, 9, 7, 5), (2, 3), 61, {"padding": ((2, 0), (1, 3)), "dilation": (2, 1)}),
     ((3, 5, 6, 1), (5, 1), 32, {"stride": (1, 2), "activation": "tanh"}),
     ((1, 4, 9, 12), (1, 2), 29, {"padding": "same", "stride": (2, 1), "dilation": (1, 3)}),
+    ((2, 9, 7, 16), (3, 3), 32, {"stride": (2, 2), "padding": ((0, 1), (1, 1)), "activation": "relu1"}),
 )
 
 

@@ -124,6 +124,7 @@ WORKGROUP = "conv_workgroup"
         ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"stride": (1, 2)}, [SHARED, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"dilation": (2, 1)}, [SHARED, TILE, GROUPED]),
+        ((1, 17, 17, 32), 64, SOFTWARE, {"stride": (2, 2)}, ["unfold", SHARED, TILE, GROUPED]),
         ((1, 28, 28, 12), 128, SOFTWARE, {}, ["unfold", DIRECT, TILE, GROUPED]),
         ((1, 28, 28, 12), 108, SOFTWARE, {}, [DIRECT, TILE, GROUPED]),
         ((1, 28, 28, 12), 128, replace(SOFTWARE, software=False), {}, [WORKGROUP, TILE, DIRECT, GROUPED]),
