@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from gpunn.compilation import assembly
 from gpunn.compilation.base import Compilation
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
-from gpunn.types import Array
+from gpunn.types import Array, DType, TensorType
 
 
 def whole(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
@@ -95,3 +96,11 @@ def batch(model: Model, x: Operand, channels: int) -> Operand:
 
 def moved(model: Model, x: Operand, channels: int) -> Operand:
     return add(model, "transpose", x, perm=(0, 2, 1, 3))
+
+
+def looked_up(model: Model, *shape: int) -> Operand:
+    """A tensor that the host looks up: two rows by the keys of another input, which are below 4."""
+    lookups = model.input("n", TensorType(DType.INT32, (2,)))
+    keys = model.constant("keys", np.arange(4, dtype=np.int32))
+    found, _ = model.add("hashtable_lookup", [lookups, keys, constant(model, 4, math.prod(shape) // 2)])
+    return add(model, "reshape", found, shape=shape)
