@@ -7,7 +7,7 @@ GPU every piece is one copy (gpunn/ops/movement/basic.py, strided_copy).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense, rows_along
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
-from gpunn.types import Array, TensorType
+from gpunn.types import Array, Shape, TensorType
 
 _REASON = "each piece is copied to its place"
 
@@ -39,24 +39,20 @@ def _infer_split(call: Call) -> tuple[TensorType, ...]:
 
 
 def _split_kernels(call: Call) -> list[Kernel]:
-    steps = dense(call.x.shape)
-    axis = call.axis(call["axis"], call.x.rank)
-    kernels, start = [], 0
-    for k, piece in enumerate(call.outputs):
-        if piece.size:
-            kernels.append(
-                strided_copy(
-                    Read("x", 0),
-                    piece.shape,
-                    steps,
-                    dense(piece.shape),
-                    x_start=start * steps[axis],
-                    output=k,
-                    reason=_REASON,
-                )
-            )
-        start += piece.shape[axis]
-    return kernels
+    axis, steps = call.axis(call["axis"], call.x.rank), dense(call.x.shape)
+    starts = itertools.accumulate((piece.shape[axis] for piece in call.outputs), initial=0)
+    return _copies(call, steps, (start * steps[axis] for start in starts))
+
+
+def _copies(call: Call, walk: Shape, starts: Iterable[int]) -> list[Kernel]:
+    """Make the kernels that copy each result, walked so from its first element on; none for empty ones."""
+    return [
+        strided_copy(
+            Read("x", 0), y.shape, walk, dense(y.shape), x_start=start, output=number, reason=_REASON
+        )
+        for number, (y, start) in enumerate(zip(call.outputs, starts, strict=False))
+        if y.size
+    ]
 
 
 def _prepare_split(call: Call) -> Callable[[Array], Array | tuple[Array, ...]]:
@@ -98,22 +94,9 @@ def _infer_unstack(call: Call) -> tuple[TensorType, ...]:
 
 
 def _unstack_kernels(call: Call) -> list[Kernel]:
-    steps = dense(call.x.shape)
-    axis = call.axis(call["axis"], call.x.rank)
+    axis, steps = call.axis(call["axis"], call.x.rank), dense(call.x.shape)
     walk = (*steps[:axis], *steps[axis + 1 :])
-    return [
-        strided_copy(
-            Read("x", 0),
-            piece.shape,
-            walk,
-            dense(piece.shape),
-            x_start=k * steps[axis],
-            output=k,
-            reason=_REASON,
-        )
-        for k, piece in enumerate(call.outputs)
-        if piece.size
-    ]
+    return _copies(call, walk, (number * steps[axis] for number in range(len(call.outputs))))
 
 
 def _prepare_unstack(call: Call) -> Callable[[Array], Any] | None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.types import Array
 from tests.ops.harness import check, check_litert, model_of, random
 
 
@@ -37,13 +38,19 @@ def test_beta(beta: float, backend: str) -> None:
         check("softmax", [random(1, 4, length)], {"beta": beta}, backend=backend)
 
 
-@pytest.mark.parametrize("length", [9, 300])
-def test_large_values(length: int, backend: str) -> None:
-    x = random(2, 6, length, low=-1000, high=1000)
+def large_values(rows: int, length: int, most: float) -> Array:
+    """Draw rows up to 1000; the first four have much larger numbers, up to `most`, and infinities."""
+    x = random(2, rows, length, low=-1000, high=1000)
     x[0] += 1e30
-    x[1, :4] = (3e38, -3e38, 3e38, 0)
+    x[1, :4] = (most, -most, most, 0)
     x[2, 1::2] = -np.inf
     x[3] = -3e38
+    return x
+
+
+@pytest.mark.parametrize("length", [9, 300])
+def test_large_values(length: int, backend: str) -> None:
+    x = large_values(6, length, 3e38)
     check("softmax", [x], backend=backend)
 
 
@@ -94,11 +101,7 @@ def test_log_softmax(backend: str) -> None:
 
 @pytest.mark.parametrize("length", [9, 300])
 def test_log_softmax_of_large_values_and_nan(length: int, backend: str) -> None:
-    x = random(2, 7, length, low=-1000, high=1000)
-    x[0] += 1e30
-    x[1, :4] = (1e38, -1e38, 1e38, 0)
-    x[2, 1::2] = -np.inf
-    x[3] = -3e38
+    x = large_values(7, length, 1e38)
     x[4, 5], x[5, 2], x[6] = np.nan, np.inf, -np.inf
     (y,) = check("log_softmax", [x], backend=backend)
     assert np.isnan(y[4:]).all()
