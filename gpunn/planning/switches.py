@@ -7,13 +7,13 @@ pipelines would take a compiler twice as long, so a parameter says whether the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Read, Scratch
+from gpunn.kernel import Kernel, Param, Read, Scratch
 from gpunn.planning.partition import Placement
 
 SWITCH = "then_on"  # shaders/README.md
@@ -36,7 +36,7 @@ def switched(
     before: the kernels of operations as they were without appended ones. pipeline: what the pipeline of an
     operation's kernel depends on. Only kernels with loops count: others are compiled in no time. And only
     operations that call no library and read no table: lavapipe computes both sides of a branch. For the same
-    reason, kernels whose loops are short keep a pipeline of their own on software.
+    reason, kernels that clip otherwise and have short loops keep a pipeline of their own on software.
     """
     groups: dict[Hashable, list[_Member]] = {}
     for n, placement in enumerate(placements):
@@ -45,8 +45,8 @@ def switched(
                 groups.setdefault(pipeline(kernel, placement.operation), []).append((n, k))
     changed = {n: [*placement.kernels] for n, placement in enumerate(placements)}
     for members in groups.values():
-        if software and not _long(placements[n].kernels[k] for n, k in members):
-            continue
+        if software:
+            members = _quick({(n, k): placements[n].kernels[k] for n, k in members})
         for (n, k), kernel in _switched(members, placements, pipeline):
             changed[n][k] = kernel
     return tuple(replace(p, kernels=tuple(changed[n])) for n, p in enumerate(placements))
@@ -72,17 +72,24 @@ def _switched(
                 yield member, _with_switch(found[member], found[member], on=True)
 
 
-def _long(kernels: Iterable[Kernel]) -> bool:
-    """Tell whether the kernels that stores of others are added to have long loops, on average.
+def _quick(members: Mapping[_Member, Kernel]) -> list[_Member]:
+    """Return the members that may share a pipeline on software.
 
-    Those of Winograd's convolution and of strips are short, as their code is written out.
+    Those that clip otherwise than kernels with appended operations must have long loops, on average. Loops of
+    Winograd's convolution are short, as their code is written out.
     """
-    plain = [kernel for kernel in kernels if not kernel.writes[0].appended]
-    if any(kernel.generated for kernel in plain):
-        return False
-    invocations = sum(math.prod(kernel.threads) for kernel in plain)
-    iterations = sum(math.prod(kernel.threads) * kernel.loop_iterations for kernel in plain)
-    return iterations >= _LONG * invocations
+    if any(kernel.generated for kernel in members.values()):
+        return []
+    clips = {_clip(kernel) for kernel in members.values() if kernel.writes[0].appended}
+    others = {member: kernel for member, kernel in members.items() if _clip(kernel) not in clips}
+    invocations = sum(math.prod(kernel.threads) for kernel in others.values())
+    iterations = sum(math.prod(kernel.threads) * kernel.loop_iterations for kernel in others.values())
+    return [member for member in members if iterations >= _LONG * invocations or member not in others]
+
+
+def _clip(kernel: Kernel) -> tuple[Param | None, Param | None]:
+    """Return the bounds that a kernel clips to (ops/elementwise/clipping.py)."""
+    return kernel.params.get("low"), kernel.params.get("high")
 
 
 def _may_be_left_out(kernel: Kernel, operation: Operation) -> bool:

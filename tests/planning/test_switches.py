@@ -82,7 +82,8 @@ def test_short_loops_keep_their_pipeline_on_software(
     model = Model("switch")
     x, other = model.input("x", float32(32, depth)), model.input("other", float32(32, 32))
     weights = [constant(model, 32, depth, seed=seed) for seed in (1, 2)]
-    plain, summed = (add(model, "fully_connected", x, w) for w in weights)
+    plain = add(model, "fully_connected", x, weights[0], activation="relu")
+    summed = add(model, "fully_connected", x, weights[1])
     model.output(plain, add(model, "maximum", summed, other))
     inputs = [whole(32, depth), whole(32, 32, seed=3)]
     assert agree(model, inputs, monkeypatch) == ["fully_connected", "fully_connected+maximum"]
