@@ -58,7 +58,7 @@ def _row_kernels(
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
-    group = cooperative_group(rows, shape[axis])
+    group = cooperative_group(rows, shape[axis], call.device)
     functions = {"lowest": "T(-3.4028234e38)", **functions}
     kernel = Kernel(
         body="normalize",

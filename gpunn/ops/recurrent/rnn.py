@@ -97,7 +97,7 @@ def _infer_rnn(call: Call) -> tuple[TensorType, ...]:
 
 def _rnn_kernels(call: Call) -> list[Kernel]:
     depth, units, count = call.x.shape[1], call.y.shape[1], call.y.size
-    group = cooperative_group(count, depth + units)
+    group = cooperative_group(count, depth + units, call.device)
     kernel = Kernel(
         body="rnn",
         threads=group.threads,

@@ -16,7 +16,7 @@ def svdf_kernels(call: Call) -> list[Kernel]:
     """Make the kernels of SVDF on real numbers; svdf_integer.of_integers() converts them to integers."""
     depth, memory, units = call.x.shape[1], call.input(2).shape[1], call.outputs[1].shape[1]
     count, rank = call.outputs[1].size, call["rank"]
-    group = cooperative_group(count, max(depth, memory))
+    group = cooperative_group(count, max(depth, memory), call.device)
     names = ("x", "feature", "time", "bias", "state")
     walks = (Loop(ceil_div(n, group.size)) for n in (depth, memory))
     kernel = Kernel(

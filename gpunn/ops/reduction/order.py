@@ -77,7 +77,7 @@ def _extremes(call: Call, body: str, axis: int, k: int, descending: int, writes:
     """Make a kernel that finds the first k along an axis."""
     shape = call.x.shape
     rows = call.x.size // shape[axis]
-    group = cooperative_group(rows, shape[axis])
+    group = cooperative_group(rows, shape[axis], call.device)
     return Kernel(
         body=body,
         threads=group.threads,

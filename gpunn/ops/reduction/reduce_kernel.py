@@ -19,7 +19,7 @@ from gpunn.kernel import (
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup
+from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup, best_alone
 from gpunn.ops.kernels.copies import number_param
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
 from gpunn.ops.reduction.reduce_integer import Folding, reduced_axes
@@ -102,16 +102,18 @@ def _resume(value: str) -> Function:
 def _share(call: Call, how: Folding, outputs: int, reduced: Spaces) -> int:
     """Return how many terms a kernel folds, as far as 32 bits and the device's loops allow; 0: all."""
     most, limit = how.most, call.device.max_loop_iterations
-    group = _group(how, outputs, reduced)
+    group = _group(call, how, outputs, reduced)
     if limit is not None:
         most = min(most or limit * group.size, limit * group.size)
     return most
 
 
-def _group(how: Folding, outputs: int, reduced: Spaces) -> CooperativeGroup:
+def _group(call: Call, how: Folding, outputs: int, reduced: Spaces) -> CooperativeGroup:
     """Choose the invocations that share a result."""
-    shared = size_of(reduced[0]) >= WORKGROUP and not how.ordered
-    return CooperativeGroup(outputs, WORKGROUP if shared and (outputs < _FEW or reduced[1][-1] == 1) else 1)
+    terms = size_of(reduced[0])
+    dividable = terms >= WORKGROUP and not how.ordered and not best_alone(outputs, terms, call.device)
+    shared = dividable and (outputs < _FEW or reduced[1][-1] == 1)
+    return CooperativeGroup(outputs, WORKGROUP if shared else 1)
 
 
 def _folding(
@@ -128,7 +130,7 @@ def _folding(
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
     share = share or max(terms, 1)
     parts = max(ceil_div(terms, share), 1)
-    group = replace(_group(how, outputs, reduced), results=outputs * parts)
+    group = replace(_group(call, how, outputs, reduced), results=outputs * parts)
     x = source.type.dtype if isinstance(source, Scratch) else call.x.dtype
     return Kernel(
         body="reduce",
