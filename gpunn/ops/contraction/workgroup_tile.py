@@ -37,8 +37,8 @@ class Product:
 
     depth: of the sums. width: of loads of x. reads: filter and bias, if these are not inputs 1 and 2, packed.
     computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
-    are; rows are divided evenly among these, one behind the other. row: the elements
-    of a row of x, if the body loads it by rows; else 0.
+    are; rows are divided evenly among these, one behind the other. row: the elements of a row of x, if the
+    body loads it by rows; else 0.
     """
 
     body: str

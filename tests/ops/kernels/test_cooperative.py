@@ -33,8 +33,7 @@ def test_who_shares(results: int, terms: int, software: int, hardware: int) -> N
 
 
 # A sum of 70 terms has 69 roundings; exponentials of numbers down to -2, squares and quotients have fewer
-# than 11.
-# Results are up to 1.
+# than 11. Results are up to 1.
 ROWS: tuple[tuple[str, Mapping[str, Any], float], ...] = (
     ("softmax", {"axis": -1}, 80 * EPS),
     ("l2_normalization", {"axis": -1}, 80 * EPS),
