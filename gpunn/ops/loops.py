@@ -108,21 +108,16 @@ def depthwise(x: Array, w: Array, bias: Array, low: Any, high: Any, geometry: Ge
             length = pixels * channels
             to = (line * columns + column) * channels
             o = out[to : to + length]
-            if inside and kw == 3 and last > first:
-                place = ((n * height + above + first * dy) * width + column * sx - left) * channels
-                first_cells(x, w, o, place, beside, first * 3 * size, size)
-                for i in range(first + 1, last):
-                    place += dy * width * channels
-                    more_cells(x, w, o, place, beside, i * 3 * size, size)
-            else:
-                for k in range(length):
-                    o[k] = 0
-                for i in range(first, last):
+            for k in range(length):
+                o[k] = 0
+            for i in range(first, last):
+                start = ((n * height + above + i * dy) * width + column * sx - left) * channels
+                if inside and kw == 3:
+                    three_cells(x, w, o, start, beside, i * 3 * size, size)
+                else:
                     for j in range(kw):
-                        p = column * sx - left + j * dx
-                        if 0 <= p < width:
-                            place = ((n * height + above + i * dy) * width + p) * channels
-                            one_cell(x, w, o, place, (i * kw + j) * size)
+                        if 0 <= column * sx - left + j * dx < width:
+                            one_cell(x, w, o, start + j * beside, (i * kw + j) * size)
             finish_cells(o, bias, low, high)
             column += pixels
 
@@ -131,19 +126,7 @@ def depthwise(x: Array, w: Array, bias: Array, low: Any, high: Any, geometry: Ge
 # around it short: several pixels take half the time that they would take in one long function.
 
 
-def first_cells(x: Array, w: Array, o: Array, place: int, beside: int, weight: int, size: int) -> None:
-    """Write the products with three cells of a row."""
-    zero, length = np.float32(0), len(o)
-    a, u = x[place : place + length], w[weight : weight + length]
-    place, weight = place + beside, weight + size
-    b, v = x[place : place + length], w[weight : weight + length]
-    place, weight = place + beside, weight + size
-    c, z = x[place : place + length], w[weight : weight + length]
-    for k in range(length):
-        o[k] = ((zero + a[k] * u[k]) + b[k] * v[k]) + c[k] * z[k]
-
-
-def more_cells(x: Array, w: Array, o: Array, place: int, beside: int, weight: int, size: int) -> None:
+def three_cells(x: Array, w: Array, o: Array, place: int, beside: int, weight: int, size: int) -> None:
     """Add the products with three cells of a row."""
     length = len(o)
     a, u = x[place : place + length], w[weight : weight + length]
@@ -171,4 +154,4 @@ def finish_cells(o: Array, bias: Array, low: Any, high: Any) -> None:
         o[k] = high if s > high else s
 
 
-PARTS = (first_cells, more_cells, one_cell, finish_cells)
+PARTS = (three_cells, one_cell, finish_cells)
