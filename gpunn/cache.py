@@ -77,22 +77,32 @@ class CacheFile:
         except DAMAGE:
             return None
 
-    def write(self, document: Mapping[str, Any]) -> None:
-        """Put the file in its place whole, or not at all; of its kind remove those written longest ago."""
+    def write(self, document: Mapping[str, Any]) -> bool:
+        """Put the file in its place whole, or not at all; return whether it is there.
+
+        Of its kind, remove the files that were written longest ago.
+        """
         text = json.dumps({"key": asdict(self.key), **document})
         if len(text) > self.most:
-            return
-        path = self.path
-        with contextlib.suppress(OSError):
+            return False
+        try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.folder)
-            try:
-                with open(handle, "w", encoding="utf-8") as stream:
-                    stream.write(text)
-                os.replace(name, path)
-            except OSError:
-                os.unlink(name)
-                return
+            self._replace(text)
+        except OSError:
+            return False
+        with contextlib.suppress(OSError):
             written = sorted(self.folder.glob(f"{self.kind}-*.json"), key=lambda file: file.stat().st_mtime)
             for old in written[:-MAX_FILES]:
                 old.unlink()
+        return True
+
+    def _replace(self, text: str) -> None:
+        handle, name = tempfile.mkstemp(dir=self.folder)
+        try:
+            with open(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.replace(name, self.path)
+        except BaseException:  # also Ctrl-C
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise

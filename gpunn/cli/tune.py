@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 import gpunn
+from gpunn import cache
 from gpunn.cli.columns import Column, Row, print_table
 from gpunn.cli.operations import LEAST_NAME, called
 from gpunn.cli.progress import progress_bars
@@ -74,6 +75,8 @@ def _print(console: Console, found: Tuning, every: bool) -> None:
         say(console, f"too small to measure: {counted(found.small, 'operation')}")
     if not found.calls and not found.small:
         say(console, "no operation has several candidates")
+    if not found.stored:
+        say(console, plain(f"{cache.cache_folder()} cannot be written: other processes will measure again"))
 
 
 def _print_calls(console: Console, found: Tuning, every: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from gpunn.tuning.result import Record
 MAX_BYTES = 1 << 21  # of a file
 MAX_RECORDS = 4096  # in a file: the last ones that were measured; each has some hundred bytes
 MAX_REASON = 200  # characters of why a candidate was dropped
+_REST = 1 << 12  # bytes of a file beside its records
 
 Known = dict[tuple[Key, Path], dict[str, Record]]  # the records by adapter and folder, and then by call
 
@@ -58,12 +60,17 @@ class Records:
         """Keep a record in this process."""
         self._here[key] = record
 
-    def store(self, records: Mapping[str, Record]) -> None:
-        """Write records into the file, beside those that other processes have stored there."""
+    def store(self, records: Mapping[str, Record]) -> bool:
+        """Write records into the file, beside those that other processes have stored there.
+
+        Return whether the file has been written. If there are too many for it, the oldest are left out.
+        """
         together = {k: v for k, v in self._stored().items() if k not in records}
         together.update(records)
-        last = list(together.items())[-MAX_RECORDS:]
-        self._file.write({"records": {key: _entry(record) for key, record in last}})
+        last = [(key, _entry(record)) for key, record in together.items()][-MAX_RECORDS:]
+        while len(last) > 1 and len(json.dumps(last)) > MAX_BYTES - _REST:
+            del last[: len(last) // 2]
+        return self._file.write({"records": dict(last)})
 
     def _stored(self) -> dict[str, Record]:
         document = self._file.read()

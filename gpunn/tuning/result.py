@@ -61,7 +61,8 @@ class Tuning:
     """The choice of a tuner for a model: calls with several candidates, equal ones once.
 
     small: how many further calls were so small that the first candidate was taken. method: how times were
-    measured; see Stopwatch. seconds: how long the tuner took.
+    measured; see Stopwatch. seconds: how long the tuner took. stored: whether other processes find in the
+    user's cache folder what was measured; False if the folder cannot be written.
     """
 
     model: str
@@ -70,6 +71,7 @@ class Tuning:
     seconds: float
     small: int
     calls: tuple[TunedCall, ...]
+    stored: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data as docs/schemas/tune.schema.json describes it."""

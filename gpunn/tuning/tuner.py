@@ -51,6 +51,7 @@ class Tuner:
         self._calls: dict[str, TunedCall] = {}
         self._small = 0
         self._seconds = 0.0
+        self._stored = True
 
     def decisions(self, operations: Iterable[Operation]) -> Mapping[Operation, Decide]:
         """Return for operations with several candidates what decides among them; for others the rule holds.
@@ -72,8 +73,8 @@ class Tuner:
 
     def result(self, model: str) -> Tuning:
         """Return what was decided so far, for a model of that name."""
-        calls = tuple(self._calls.values())
-        return Tuning(model, self._device.info.name, self._bench.method, self._seconds, self._small, calls)
+        calls, method = tuple(self._calls.values()), self._bench.method
+        return Tuning(model, self._device.info.name, method, self._seconds, self._small, calls, self._stored)
 
     def _records(self, calls: Sequence[TunableCall]) -> list[Record | None]:
         """Return the record of each call; None where the rule holds."""
@@ -95,8 +96,8 @@ class Tuner:
                 found.append(record)
             self._progress("tuning", len(calls), len(calls))
         finally:
-            if fresh:
-                kept.store(fresh)
+            if fresh and not kept.store(fresh):
+                self._stored = False
         return found
 
     def _measured(self, call: TunableCall, kept: Records, fresh: dict[str, Record]) -> Record | None:

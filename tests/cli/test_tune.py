@@ -43,6 +43,16 @@ def test_the_table_fits_80_columns(run: Run, gpu: str, monkeypatch: pytest.Monke
     assert "known from before: " in again.out and "0 calls measured" in again.out
 
 
+def test_what_cannot_be_remembered(
+    run: Run, gpu: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr("gpunn.cache.cache_folder", lambda: file)
+    assert f"{file} cannot be written: other processes will measure again" in run("tune", MODEL).out
+    assert "cannot be written" not in run("tune", MODEL).out, "this process has nothing to write"
+
+
 def test_other_shapes_and_wrong_devices(run: Run, gpu: str) -> None:
     document = run("tune", MODEL, "--shape", "image=2,32,32,3", "--json").json
     assert all(call["shape"][0] == 2 for call in document["calls"])

@@ -52,10 +52,29 @@ def test_a_folder_that_cannot_be_written_is_no_error(
 ) -> None:
     folder.write_text("")
     offer("slow", "quick")
-    assert gpunn.tune(model()).calls[0].measured
+    first = gpunn.tune(model())
+    assert first.calls[0].measured and not first.stored
     assert not gpunn.tune(model()).calls[0].measured, "this process remembers"
     new_process()
     assert gpunn.tune(model()).calls[0].measured
+
+
+@pytest.mark.parametrize("end", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
+def test_a_file_that_cannot_be_replaced_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
+) -> None:
+    def refuse(*_: object) -> None:
+        raise end
+
+    assert Records(KEY).store({"one": ONE})
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", refuse)
+        if isinstance(end, OSError):
+            assert not Records(KEY).store({"two": TWO})
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                Records(KEY).store({"two": TWO})
+    assert list(stored(folder)) == ["one"], "and no other file is left"
 
 
 @pytest.mark.parametrize(
@@ -133,6 +152,20 @@ def test_a_file_does_not_grow_for_ever(folder: Path, monkeypatch: pytest.MonkeyP
     for number in range(5):
         kept.store({str(number): ONE})
     assert list(stored(folder)) == ["2", "3", "4"]
+
+
+def test_records_that_do_not_fit_the_file_push_out_the_oldest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_BYTES", 6000)
+    long = Record(0, (1.0, None), ("", "x" * 150))
+    kept = Records(KEY)
+    for number in range(20):
+        assert kept.store({str(number): long})
+    names = list(stored(folder))
+    assert 1 < len(names) < 20 and names[-1] == "19"
+    (file,) = folder.iterdir()
+    assert file.stat().st_size <= 6000
 
 
 def test_files_of_old_drivers_are_removed(folder: Path) -> None:

@@ -144,8 +144,8 @@ def open_device(wanted: str | int | None, low_power: bool) -> Device:
     if not found:
         known = ", ".join(f"{k}: {info.name!r}" for k, info in enumerate(infos)) or "none"
         missing = "no GPU adapter was found" if wanted is None else f"there is no GPU adapter {wanted!r}"
-        advice = "install a Vulkan driver, or Mesa's software Vulkan"
-        raise DeviceError(f"{missing} (adapters: {known}); {advice}")
+        advice = "" if infos else "; install a Vulkan driver, or Mesa's software Vulkan"
+        raise DeviceError(f"{missing} (adapters: {known}){advice}")
     return device_at(min(found, key=lambda k: rank(infos[k].kind, low_power)))
 
 
