@@ -14,6 +14,7 @@ from pathlib import PurePath
 from gpunn.pointwise import Appended, Pointwise, RowLoads
 from gpunn.types import Array, DType, Tensor, TensorType
 
+ROWS_OF_FOURS = "rows_of_fours"  # in shaders/lib: stores fours, also at the end of a single row of any length
 MAX_GROUPS = 65_535  # workgroups along one dimension: WebGPU, section 3.6.2, maxComputeWorkgroupsPerDimension
 
 Param = int | float | complex | tuple[int, int] | tuple[int, int, int, int]
@@ -212,6 +213,11 @@ class Kernel:
         """Count the storage buffers that it binds."""
         reads = [r.segments for r in self.reads if r.present]
         return sum(1 if s is None else s.count for s in (*reads, *(w.segments for w in self.writes)))
+
+    @property
+    def pads(self) -> bool:
+        """Tell whether its last store of four elements may end behind its result, in the tensor's padding."""
+        return ROWS_OF_FOURS in self.libraries
 
     @property
     def groups(self) -> Grid:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
-from gpunn.planning.join import row_params, whole
+from gpunn.planning.join import ends_in_rows, row_params, whole
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
 from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
 from gpunn.pointwise import Reach
@@ -143,6 +143,9 @@ class _Appending:
             return None
         assert kernel.pointwise is not None
         size, found = operation.outputs[0].type.size, dict[str, int | None]()
+        rows, stores = kernel.writes[0].rows, filter(_stores, self.placements[home].kernels)
+        if rows is not None and not all(ends_in_rows(k, rows, size) for k in stores):
+            return None
         for read in kernel.reads:
             if read.name not in kernel.pointwise.operands:
                 continue

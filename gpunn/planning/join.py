@@ -90,6 +90,14 @@ def whole(write: Write) -> bool:
     return write.window is None and write.segments is None
 
 
+def ends_in_rows(kernel: Kernel, rows: Rows, size: int) -> bool:
+    """Tell whether what a kernel stores of a result of so many elements ends with it, in rows of a tensor.
+
+    Elements behind it would be those of another result, or none: then WGSL lets the driver take any element.
+    """
+    return rows.unit == 4 or size % 4 == 0 or not kernel.pads
+
+
 def _in_rows(
     kernels: Sequence[Kernel], output: int, rows: Rows, operand: Operand, owner: Operand
 ) -> tuple[Kernel, ...] | None:
@@ -104,7 +112,7 @@ def _in_rows(
         for k, write in enumerate(writes):
             if write.output != output:
                 continue
-            if not whole(write) or write.direct:
+            if not whole(write) or write.direct or not ends_in_rows(kernel, rows, type.size):
                 return None
             writes[k] = replace(write, rows=rows, width=write.width if unit == 4 else 1)
             params.update(row_params(write.name, rows))

@@ -170,8 +170,7 @@ def test_variables(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_are_several_dispatches(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No driver is asked for more iterations of loops than it does."""
-    monkeypatch.setattr("gpunn.backends.webgpu.device.LAVAPIPE_LOOP_ITERATIONS", 400)
-    monkeypatch.setattr("gpunn.backends.webgpu.device._devices", {})
+    limit_device(monkeypatch, max_loop_iterations=400)
     model = Model()
     model.output(chain(model, model.input("x", float32(9)), *["sin", "cos"] * 4)[-1])
     found, dispatches = ran(model, [random(0, 9)])

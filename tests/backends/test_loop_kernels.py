@@ -14,6 +14,7 @@ from gpunn.backends.webgpu.device import open_device
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
 from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.adapter import constants_divide_alike
 from tests.keras_loops import CELLS, Layer, layer_file
 from tests.ops.harness import random
 from tests.ops.test_half import CASES, Case
@@ -187,37 +188,43 @@ def test_rows_are_put_into_a_list(
     np.testing.assert_array_equal(total, sums)
 
 
-def test_elements_of_all_sizes(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Integers of 8, 16 and 64 bits, truth values; shapes that fill words and that do not."""
+def test_elements_of_8_bits(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integers and truth values, in shapes that do not fill words."""
     scale = Quantization((0.5,), (3,))
 
     def step(body: Model, s: Sequence[Operand]) -> list[Operand]:
-        _, small, bytes_, halves, wide, flags = s
+        _, small, bytes_, flags = s
         (quantised,) = body.add("add", [small, small])
         (same,) = body.add("strided_slice", [bytes_], {"begin": (None,), "end": (None,), "strides": (-1,)})
-        (tiny,) = body.add("neg", [halves])
-        (sums,) = body.add("mul", [wide, constant(body, -3, np.int64)])
         (turned,) = body.add("logical_not", [flags])
-        return [quantised, same, tiny, sums, turned]
+        return [quantised, same, turned]
 
     types = [
         TensorType(DType.INT8, (7,), scale),
         TensorType(DType.UINT8, (5,), scale),
-        TensorType(DType.INT16, (3,), Quantization((0.25,), (0,))),
-        TensorType(DType.INT64, (3,)),
         TensorType(DType.BOOL, (1, 9)),
     ]
     inputs = [
         np.array([-128, -9, 0, 3, 4, 90, 127], np.int8),
         np.array([0, 9, 200, 255, 3], np.uint8),
-        np.array([-32768, 5, 32767], np.int16),
-        np.array([2**40, -5, 7], np.int64),
         np.arange(9).reshape(1, 9) % 2 == 0,
     ]
     found = agree(looped(3, types, step), inputs, monkeypatch)
     np.testing.assert_array_equal(found[1], inputs[1][::-1])
-    np.testing.assert_array_equal(found[3], inputs[3] * -27)
-    np.testing.assert_array_equal(found[4], ~inputs[4])
+    np.testing.assert_array_equal(found[2], ~inputs[2])
+
+
+def test_elements_of_16_and_64_bits(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(body: Model, s: Sequence[Operand]) -> list[Operand]:
+        _, halves, wide = s
+        (tiny,) = body.add("neg", [halves])
+        (sums,) = body.add("mul", [wide, constant(body, -3, np.int64)])
+        return [tiny, sums]
+
+    types = [TensorType(DType.INT16, (3,), Quantization((0.25,), (0,))), TensorType(DType.INT64, (3,))]
+    inputs = [np.array([-32768, 5, 32767], np.int16), np.array([2**40, -5, 7], np.int64)]
+    found = agree(looped(3, types, step), inputs, monkeypatch)
+    np.testing.assert_array_equal(found[1], inputs[1] * -27)
 
 
 def test_relaxed_compilations(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +311,13 @@ def in_a_loop(case: Case) -> tuple[Model, list[Array]]:
     ids=lambda case: f"{case[0]}{[v.shape for v in case[1]]}",
 )
 def test_every_shader_works_in_a_loop(case: Case, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is the same in each round would leave the body."""
+    """What is the same in each round would leave the body.
+
+    Loops have numbers of the operation as constants. A driver that computes otherwise with these is off by a
+    few roundings: those of coordinates up to 6, times differences of pixels up to 8, with quotients that WGSL
+    lets be off by 2.5 units in the last place.
+    """
+    atol = 0 if constants_divide_alike() else 4 * 2.5 * 6 * 8 * 2.0**-24
     monkeypatch.setattr("gpunn.passes.loops._may_move", lambda operation: False)
     monkeypatch.setattr("gpunn.backends.webgpu.loop_writer.MAX_WORK", 1 << 20)
     model, inputs = in_a_loop(case)
@@ -313,7 +326,7 @@ def test_every_shader_works_in_a_loop(case: Case, gpu: str, monkeypatch: pytest.
         pytest.skip(place_of(compiled)[1])
     by_rounds(monkeypatch)
     for y, z in zip(found, ran(model, inputs)[0], strict=True):
-        np.testing.assert_array_equal(y, z)
+        np.testing.assert_allclose(y, z, rtol=0, atol=atol, strict=True)
 
 
 def test_results_of_loops_are_copied_into_concatenations(gpu: str) -> None:

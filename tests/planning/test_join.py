@@ -169,6 +169,27 @@ def test_what_something_else_reads_is_copied(
     assert copied(model) == expected
 
 
+@pytest.mark.parametrize("appended", [False, True])
+@pytest.mark.parametrize("channels", [6, 8])
+def test_single_rows_are_joined_if_fours_end_with_them(gpu: str, channels: int, appended: bool) -> None:
+    """Behind others, a kernel stores padding, which must not become elements of the concatenation."""
+    model, rng = Model("rows"), np.random.default_rng(0)
+    x, parts = clamped(model, model.input("x", float32(1, 9))), []
+    for k in range(2):
+        filter, bias = rng.integers(-9, 9, (channels, 9)), rng.integers(-9, 9, channels)
+        (rounded,) = model.add("floor", [x])
+        operands = [
+            rounded,
+            model.constant(f"w{k}", filter.astype(np.float32)),
+            model.constant(f"b{k}", bias.astype(np.float32)),
+        ]
+        (part,) = model.add("fully_connected", operands)
+        parts.append(*model.add("abs", [part])) if appended else parts.append(part)
+    (row,) = model.add("concat", parts, {"axis": 1})
+    model.output(*model.add("neg", [row]))
+    assert copied(model) == (2 if channels % 4 and not appended else 0)
+
+
 def test_strips_of_depthwise_convolutions_are_written_at_once(gpu: str) -> None:
     """Shaders that kernels generate store through accessors. A window with a single one has exact sums."""
     model = Model("strips")

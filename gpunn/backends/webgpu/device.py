@@ -99,7 +99,7 @@ def _describe(adapter: Any) -> DeviceInfo:
         name=info["device"],
         backend="webgpu",
         kind=info["adapter_type"],
-        driver=info["description"],
+        driver=info["description"] or info["vendor"],  # with its version, if the driver tells it
         api=info["backend_type"],
         limits=dict(adapter.limits),
         features=tuple(sorted(adapter.features)),

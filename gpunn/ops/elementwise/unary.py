@@ -172,15 +172,14 @@ def _between(name: str, low: int, high: int | None, domain: tuple[float, float])
     )
 
 
-_CLAMP = keep_nan("clamp(x, T({0}), T({1}))", "x")
-
 _GELU_TABLE16 = interpolation.table(_gelu, single=interpolation.gelu)
 _GELU_TANH_TABLE16 = interpolation.table(_gelu_tanh, single=interpolation.gelu_tanh)
 
 # WGSL leaves exp and tanh loose where they overflow, so their arguments stop where the result no longer
-# moves: exp(87.33) is below 2^126, up to which quotients are good, and tanh(10) is 1 - 4e-9. WGSL's tanh has
-# an absolute error of 1e-5, and drivers compute it as a difference of powers of e. So small arguments go
-# through the power series: what follows is 9e-10 of the result at most.
+# moves: exp(87.33) is below 2^126, up to which quotients are good, and tanh(10) is 1 - 4e-9. Nor does every
+# driver compute NaN from NaN: SwiftShader's exp(NaN) is infinite. WGSL's tanh has an absolute error of 1e-5,
+# and drivers compute it as a difference of powers of e. So small arguments go through the power series: what
+# follows is 9e-10 of the result at most.
 _TANH_SERIES = (
     "x * (T(1) - x * x * (T(0.33333334) - x * x * (T(0.13333334) - x * x * (T(0.053968254)"
     " - x * x * T(0.021869488)))))"
@@ -194,7 +193,7 @@ TABLE = (
     Unary(
         "logistic",
         _logistic,
-        f"T(1) / (T(1) + exp(-{_CLAMP.format(-87.33, 87.33)}))",
+        keep_nan("T(1) / (T(1) + exp(-clamp(x, T(-87.33), T(87.33))))", "x"),
         (-200, 200),
         fused=Fused(slope=0.25, approximate=True),
         output=(1 / 256, 0),
@@ -204,7 +203,7 @@ TABLE = (
     Unary(
         "tanh",
         _tanh,
-        f"select(tanh({_CLAMP.format(-10, 10)}), {_TANH_SERIES}, abs(x) < T(0.25))",
+        keep_nan(f"select(tanh(clamp(x, T(-10), T(10))), {_TANH_SERIES}, abs(x) < T(0.25))", "x"),
         (-100, 100),
         fused=Fused(approximate=True),
         output=(1 / 128, 128),
@@ -299,7 +298,7 @@ TABLE = (
     Unary(
         "fake_quant",
         fake_quant.fake_quant,
-        f"(floor(({_CLAMP.format('p.low', 'p.high')} - p.low) / p.step + 0.5) - p.zero) * p.step",
+        keep_nan("(floor((clamp(x, T(p.low), T(p.high)) - p.low) / p.step + 0.5) - p.zero) * p.step", "x"),
         (-10, 10),
         params=fake_quant.params,
         accuracy=Accuracy(formula=fake_quant.error),

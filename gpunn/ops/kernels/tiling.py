@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpunn.device import DeviceProperties
-from gpunn.kernel import Grid, Param, ceil_div, tile_grid
+from gpunn.kernel import ROWS_OF_FOURS, Grid, Param, ceil_div, tile_grid
 
 COLUMNS = 8  # output channels of one tile: two vec4
 ROWS = 8  # output rows or pixels of one tile
@@ -67,4 +67,4 @@ def row_tiles(rows: int, channels: int, steps: int, device: DeviceProperties) ->
 
 def row_library(rows: int, channels: int) -> tuple[str]:
     """Return the lib/ file whose put_channels() stores rows of that many channels."""
-    return ("rows_of_fours",) if channels % 4 == 0 or rows == 1 else ("rows",)
+    return (ROWS_OF_FOURS,) if channels % 4 == 0 or rows == 1 else ("rows",)

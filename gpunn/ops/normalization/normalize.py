@@ -127,7 +127,7 @@ def _infer_softmax(call: Call) -> TensorType:
 _SOFTMAX = {
     "measure": "x",
     "relative": "p.beta * (x - top)",
-    "term": f"exp({keep_nan('max(r, -100.0)', 'r')})",
+    "term": keep_nan("exp(max(r, -100.0))", "r"),
     "finish": "term(r) / sum",
 }
 
