@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 import gpunn
+from benchmarks.command import program
 from gpunn.comparison import Comparison, Pair
 from gpunn.types import Array
 from gpunn.vision import default_model
@@ -161,4 +162,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -1,16 +1,15 @@
 """gpunn beside the other GPU libraries, on each driver: python -m benchmarks.adapters MODEL...
 
 A model is a .tflite file, or the name of a network of benchmarks/networks.py with random weights.
-The adapters are those of the system, and those of each --driver: a Vulkan driver that is not installed, but
-unpacked beside, such as another version of Mesa. NAME=ICD.json names it, or NAME=ICD.json:FOLDER with the
-folder of the libraries that it needs. Each library is measured as by `gpunn bench`, in turns; a table for
-each adapter shows the time of gpunn's runs, their CPU time and the first answer relative to each library's.
---chart draws the ratios of the time.
+Drivers are those of the system, and each --driver: a Vulkan driver that is not installed, but unpacked
+beside, such as another version of Mesa. NAME=ICD.json names it, or NAME=ICD.json:FOLDER with the folder of
+the libraries that it needs. Of several adapters of a driver, each library takes the one that it prefers. Each
+library is measured as by `gpunn bench`, in turns; a table for each driver shows the time of gpunn's runs,
+their CPU time and the first answer relative to each library's. --chart draws the ratios of the time.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import gpunn
+from benchmarks.command import command, program
 from benchmarks.networks import NETWORKS
 from gpunn.bench import Benchmark, Result, benchmark
 from gpunn.bench.conditions import Conditions, load, load_text
@@ -181,10 +181,7 @@ def written(model: str, folder: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print a table for each adapter, and draw the chart."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.adapters", description=__doc__, formatter_class=raw
-    )
+    parser = command("adapters", __doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--driver", action="append", default=[], metavar="NAME=ICD.json[:FOLDER]")
     parser.add_argument("--peers", default=",".join(PEERS), metavar="NAMES")
@@ -219,4 +216,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -1,9 +1,11 @@
 """Each candidate of a kernel function by shape, beside the adapter's roofline: python -m benchmarks.kernels
 
-A call is OP:X:FILTER or OP:X:FILTER:NAME=VALUE,..., for example conv2d:1x28x28x128:128x3x3x128:padding=same;
-its filter and its bias are random constants. --network names a .tflite file, or a network of
-benchmarks/networks.py, of which each distinct call with several candidates is measured. The candidates take
-turns, and the least time counts, as in the tuner (gpunn/tuning/measurement.py); nothing is remembered.
+A call is OP:SHAPE:... or OP:SHAPE:...:NAME=VALUE,..., with a shape for each operand but biases, for example
+conv2d:1x28x28x128:128x3x3x128:padding=same, batch_matmul:12x197x64:12x197x64:adj_b=true, or
+reduce_sum:512x768:axes=1. Filters and biases are random constants. --network names a .tflite file, or a
+network of benchmarks/networks.py, of which each distinct call with several candidates is measured. The
+candidates take turns, and the least time counts, as in the tuner (gpunn/tuning/measurement.py); nothing is
+remembered.
 
 GFLOP/s: additions and multiplications by the textbook formula, whatever a candidate really computes. GB/s:
 inputs, constants and results, each counted once. % of peak: of what this adapter did in the same minute in a
@@ -12,6 +14,7 @@ kernel of nothing but multiplications and additions; % of copy: of the bytes of 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,14 +22,14 @@ from typing import Any
 import numpy as np
 
 import gpunn
-from benchmarks.command import command
+from benchmarks.command import command, program
 from benchmarks.networks import NETWORKS
 from gpunn.backends.webgpu.device import Device, open_device
 from gpunn.backends.webgpu.lower import candidates, lower
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.cli.grid import ABSENT, Grid, number, report
 from gpunn.errors import ModelError
-from gpunn.graph.operation import Operation
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Candidate, Kernel, Read, flat_threads
 from gpunn.model import Model
 from gpunn.ops import OPS
@@ -74,17 +77,22 @@ def arithmetic(x: Array) -> Array:
 
 def parsed(text: str) -> Operation:
     """Make the operation that a call of the command line describes. Raises ModelError."""
-    name, x, filter, *rest = text.split(":") if text.count(":") >= 2 else ("", "", "")
-    if not name or len(rest) > 1:
-        raise ModelError(f"{text!r} is no call: OP:X:FILTER or OP:X:FILTER:NAME=VALUE,...")
-    rng, shape = np.random.default_rng(0), _shape(filter, text)
-    form = OPS[name].filter if name in OPS else None
-    bias = (shape[(form.output_axis if form else None) or 0],)
-    values = [rng.standard_normal(s).astype(np.float32) for s in (shape, bias)]
-    model = Model(text)
-    constants = [model.constant(n, v) for n, v in zip(("filter", "bias"), values, strict=True)]
-    attrs = dict(_attribute(part, text) for part in "".join(rest).split(",") if part)
-    model.output(*model.add(name, [model.input("x", float32(*_shape(x, text))), *constants], attrs))
+    name, *parts = text.split(":")
+    attributes = parts.pop() if parts and not parts[-1][:1].isdigit() else ""
+    if not name or not parts:
+        raise ModelError(f"{text!r} is no call: OP:SHAPE:... or OP:SHAPE:...:NAME=VALUE,...")
+    if name not in OPS:
+        raise ModelError(f"there is no op {name!r}")
+    shapes, form, model = [_shape(part, text) for part in parts], OPS[name].filter, Model(text)
+    constants: list[Operand] = []
+    if form is not None and form.output_axis is not None and len(shapes) == 2:
+        filter = shapes.pop()
+        values = {"filter": filter, "bias": filter[form.output_axis : form.output_axis + 1]}
+        rng = np.random.default_rng(0)
+        constants = [model.constant(n, rng.standard_normal(s, np.float32)) for n, s in values.items()]
+    inputs = [model.input(f"x{k}", float32(*shape)) for k, shape in enumerate(shapes)]
+    attrs = dict(_attribute(part, name, text) for part in attributes.split(",") if part)
+    model.output(*model.add(name, [*inputs, *constants], attrs))
     return model.operations[0]
 
 
@@ -95,11 +103,23 @@ def _shape(text: str, call: str) -> Shape:
         raise ModelError(f"{text!r} in {call!r} is no shape such as 1x28x28x128") from None
 
 
-def _attribute(text: str, call: str) -> tuple[str, Any]:
+def _attribute(text: str, op: str, call: str) -> tuple[str, Any]:
+    """Read an attribute: a word, true or false, a number, or numbers such as 1x2; one counts for a pair."""
     name, sign, value = text.partition("=")
     if not sign:
         raise ModelError(f"{text!r} in {call!r} is no attribute such as stride=2")
-    return name, (int(value),) * 2 if value.isdigit() else value
+    parameter = inspect.signature(OPS[op].reference).parameters.get(name)
+    kind, default = (parameter.annotation, parameter.default) if parameter is not None else (None, None)
+    if kind == "bool":
+        return name, {"true": True, "false": False}.get(value, value)
+    try:
+        if kind == "float":
+            return name, float(value)
+        numbers = tuple(map(int, value.split("x")))
+    except ValueError:
+        return name, value
+    times = len(default) if isinstance(default, tuple) and len(numbers) == 1 else 1
+    return name, numbers[0] if kind == "int" else numbers * times
 
 
 def of_network(name: str, device: Device) -> list[Operation]:
@@ -168,11 +188,9 @@ def rows(
 
 def title(operation: Operation) -> str:
     """Return a call in words: its op, and the shapes of its operands and its result."""
-    shapes = (
-        "x".join(map(str, o.type.shape)) for o in (*operation.inputs[:2], *operation.outputs) if o is not None
-    )
-    x, filter, y = (*shapes, "", "")[:3]
-    return f"{operation.op} {x} * {filter} -> {y}"
+    operands = (o for o in operation.inputs[:2] if o is not None)
+    of, to = (["x".join(map(str, o.type.shape)) for o in some] for some in (operands, operation.outputs))
+    return f"{operation.op} {' * '.join(of)} -> {to[0]}"
 
 
 HEADS = ("call", "candidate", "ms", "GFLOP/s", "% of peak", "GB/s", "% of copy")
@@ -207,4 +225,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

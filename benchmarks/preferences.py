@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gpunn
-from benchmarks.command import command
+from benchmarks.command import command, program
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.result import quotient
 from gpunn.cli.grid import ABSENT, Grid, number, report
@@ -206,4 +206,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

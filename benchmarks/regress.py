@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import gpunn
-from benchmarks.command import command
+from benchmarks.command import command, program
 from gpunn.bench.conditions import Conditions, load, load_text
 from gpunn.bench.group import shader_caches
 from gpunn.bench.job import save
@@ -248,4 +248,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import gpunn
-from benchmarks.command import command
+from benchmarks.command import command, program
 from benchmarks.networks import NETWORKS
 from benchmarks.preferences import BASE, Row
 from gpunn.bench.conditions import Conditions, load, load_text
@@ -126,4 +126,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -52,10 +52,23 @@ def test_a_bias_has_a_number_for_each_output_channel() -> None:
         assert bias is not None and bias.type.shape == (channels,)
 
 
+def test_operands_that_are_no_filters_are_inputs() -> None:
+    product = kernels.parsed("batch_matmul:2x3x4:2x5x4:adj_b=true")
+    assert [o.type.shape for o in (*product.inputs, *product.outputs)] == [(2, 3, 4), (2, 5, 4), (2, 3, 5)]
+    assert kernels.parsed("softmax:2x3:axis=0,beta=0.5").attrs == {"axis": 0, "beta": 0.5}
+    assert kernels.parsed("arg_max:2x3:axis=1").attrs["axis"] == 1
+    assert kernels.title(kernels.parsed("arg_max:2x3:axis=1")) == "arg_max 2x3 -> 2"
+    assert kernels.parsed("reduce_sum:2x3x4:axes=1x2").outputs[0].type.shape == (2,)
+    pool = kernels.parsed("max_pool2d:1x8x8x4:size=2x2,stride=2,padding=same")
+    assert pool.outputs[0].type.shape == (1, 4, 4, 4)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         ("conv2d", "'conv2d' is no call"),
+        ("conv2d:stride=1", "'conv2d:stride=1' is no call"),
+        ("convolution:1x2:2x2", "there is no op 'convolution'"),
         ("conv2d:1x2x2x4:4x1xax4", "'4x1xax4' in .* is no shape"),
         ("conv2d:1x2x2x4:4x1x1x4:stride", "'stride' in .* is no attribute"),
     ],
