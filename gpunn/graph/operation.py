@@ -12,7 +12,8 @@ import numpy as np
 
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ValueNeededError
-from gpunn.ops.elementwise.unary import ACTIVATIONS, activate, apply_activation
+from gpunn.ops.elementwise.activation import activate
+from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, Quantized, as_tuple

@@ -28,6 +28,11 @@ AtOnce = Callable[[Array, Array], None]  # writes all sums of x to [pixels, C]
 Block = tuple[int, int, Array]  # the pixels that it begins with and ends before, and their sums [pixels, C]
 
 
+def pixels_at_once(cost: int) -> int:
+    """Return how many pixels a block has, of each of which so many numbers are kept."""
+    return max(LEAST_ROWS, BLOCK // max(1, cost))
+
+
 class Sums(Protocol):
     """The sums of products of one filter, of the dtype of the filter."""
 
@@ -69,7 +74,7 @@ class PointSums:
     def __init__(self, matrix: Array, terms: Terms) -> None:
         self._matrix = matrix
         self._terms = terms
-        self._most = max(LEAST_ROWS, BLOCK // max(1, *matrix.shape))
+        self._most = pixels_at_once(max(matrix.shape))
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says."""
@@ -129,7 +134,7 @@ class WindowSums:
     ) -> None:
         self._terms, self._sums = terms, sums
         self._padded = any((*window.before, *window.after))
-        self._blocks = list(_blocks(window, shape, max(LEAST_ROWS, BLOCK // max(1, cost))))
+        self._blocks = list(row_blocks(window, shape, pixels_at_once(cost)))
         left, width = window.before[1], shape[2]
         self._columns = slice(left, left + width)
         images, rows = (max((b.memory[k] for b in self._blocks), default=0) for k in range(2))
@@ -169,7 +174,7 @@ class WindowSums:
 
         return write
 
-    def _within(self, x: Array, padded: Array, block: _Rows) -> Array:
+    def _within(self, x: Array, padded: Array, block: RowBlock) -> Array:
         """Write what a block sees into the middle of its padding."""
         above, below = block.inside
         if above:
@@ -181,7 +186,7 @@ class WindowSums:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class RowBlock:
     """Some rows of the result, of one image or of several.
 
     images, known: what it sees of x. inside: where that lies among the rows that it sees, the padding
@@ -199,7 +204,7 @@ class _Rows:
     last: int
 
 
-def _blocks(window: Window, shape: Shape, pixels: int) -> Iterator[_Rows]:
+def row_blocks(window: Window, shape: Shape, pixels: int) -> Iterator[RowBlock]:
     """Divide the result of images [N, H, W, C] into blocks of about so many pixels."""
     (batch, extent), (height, width) = shape[:2], window.out
     if min(batch, height, width) < 1:
@@ -215,7 +220,7 @@ def _blocks(window: Window, shape: Shape, pixels: int) -> Iterator[_Rows]:
             known = slice(min(max(0, begin), extent), min(max(0, begin + reach), extent))
             above = min(max(0, -begin), reach)
             first = (image * height + row) * width
-            yield _Rows(
+            yield RowBlock(
                 slice(image, image + images),
                 known,
                 (above, above + known.stop - known.start),

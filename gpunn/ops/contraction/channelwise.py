@@ -107,23 +107,38 @@ class ChannelSums:
 
     def __call__(self, padded: Array, window: Window, out: Array) -> None:
         """Write the sums of padded x [N, H, W, C] to `out` [N, OH, OW, C], for some rows of the window."""
-        if self._step == 1:
-            self._sums(padded, window, out)
-            return
-        window = replace(window, stride=(window.stride[0], 1), out=(window.out[0], self._width))
-        sums = scratch("columns", (*out.shape[:2], self._width, out.shape[3]), out.dtype)
-        self._sums(padded, window, sums)
-        np.copyto(out, sums[:, :, :: self._step])
+        self.bind(padded, window)(out)
 
-    def _sums(self, padded: Array, window: Window, out: Array) -> None:
-        if not out.size:
-            return
-        batch, height, _, channels = out.shape
+    def bind(self, padded: Array, window: Window) -> Callable[[Array], None]:
+        """Return what writes the sums of padded x [N, H, W, C], whose memory stays, for some rows."""
+        if self._step == 1:
+            return self._bind(padded, window)
+        window = replace(window, stride=(window.stride[0], 1), out=(window.out[0], self._width))
+        write, step = self._bind(padded, window), self._step
+        shape = (len(padded), *window.out, padded.shape[3])
+
+        def every(out: Array) -> None:
+            sums = scratch("columns", shape, out.dtype)
+            write(sums)
+            np.copyto(out, sums[:, :, ::step])
+
+        return every
+
+    def _bind(self, padded: Array, window: Window) -> Callable[[Array], None]:
+        if not padded.size:  # nor has the result any
+            return lambda out: None
+        batch, height, channels = len(padded), window.out[0], padded.shape[3]
         batch_step, row, column, *cells = window_steps(padded, window)
+        parts = []
         for first, last, pixels, filter in self._parts:
-            shape = (batch, height, (last - first) // pixels)
-            wide = (*shape, *self._size, pixels * channels)
+            shape = (batch, height, (last - first) // pixels, pixels * channels)
+            wide = (*shape[:3], *self._size, pixels * channels)
             steps = (batch_step, row, pixels * column, *cells)
-            part = strided(padded, wide, steps, first * column)
-            sums = out[:, :, first:last].reshape(*shape, pixels * channels)
-            np.einsum("nyxhwc,hwc->nyxc", part, filter, out=sums)
+            parts.append((slice(first, last), shape, strided(padded, wide, steps, first * column), filter))
+
+        def write(out: Array) -> None:
+            for columns, shape, part, filter in parts:
+                sums = out if len(parts) == 1 else out[:, :, columns]
+                np.einsum("nyxhwc,hwc->nyxc", part, filter, out=sums.reshape(shape))
+
+        return write

@@ -17,7 +17,14 @@ from gpunn.ops.contraction import depthwise_kernel, gradients
 from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.broadcast_tile import shared_rows, with_shared_rows, with_unfolded
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
-from gpunn.ops.contraction.conv_sums import real, rows_of, sums_by_channel, sums_of
+from gpunn.ops.contraction.conv_sums import (
+    pieces_by_channel,
+    pieces_of,
+    real,
+    rows_of,
+    sums_by_channel,
+    sums_of,
+)
 from gpunn.ops.contraction.conv_tile import tile_kernel
 from gpunn.ops.contraction.depthwise_loop import whole_depthwise
 from gpunn.ops.contraction.filter_packing import STEP, channel_reads
@@ -148,7 +155,7 @@ def _sums(call: Call, filter: Array, terms: Terms) -> Sums:
 
 
 def _prepared_conv2d(call: Call) -> Callable[..., Array]:
-    return prepared(call, partial(_sums, call))
+    return prepared(call, partial(pieces_of, _window(call), call.x.shape, constants_only(call)))
 
 
 def _integer_conv2d(call: Call) -> Callable[..., Array]:
@@ -218,8 +225,8 @@ _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DTyp
 
 def _prepared_depthwise(call: Call) -> Callable[..., Array]:
     window = _window(call)
-    how = partial(sums_by_channel, window, call.x.shape)
-    return prepared(call, how, partial(whole_depthwise, call, window))
+    pieces = partial(pieces_by_channel, window, call.x.shape)
+    return prepared(call, pieces, partial(whole_depthwise, call, window))
 
 
 def _integer_depthwise(call: Call) -> Callable[..., Array]:

@@ -8,9 +8,27 @@ from collections.abc import Callable
 import numpy as np
 
 from gpunn.ops.compiled import current
-from gpunn.ops.contraction.blocks import PointSums, StridedSums, Sums, Terms, WindowSums, summed
+from gpunn.ops.contraction.blocks import (
+    PointSums,
+    StridedSums,
+    Sums,
+    Terms,
+    WindowSums,
+    pixels_at_once,
+    summed,
+)
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
+from gpunn.ops.contraction.pieces import (
+    Binding,
+    Piece,
+    Place,
+    filter_matrix,
+    point_pieces,
+    product_rows,
+    remembered,
+    window_pieces,
+)
 from gpunn.ops.contraction.prepared import UNBOUNDED
 from gpunn.ops.kernels.window import Window, seen
 from gpunn.ops.memory import scratch
@@ -27,55 +45,118 @@ def rows_of(filter: Array) -> Array:
 def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: Terms) -> Sums:
     """Return the sums of a filter from x of a shape [N, H, W, C]: products of patches with a matrix."""
     channels, height, width, depth = filter.shape
-    cells = height * width * depth
     if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
         sums = PointSums(matrix, terms)
         return sums if window.pointwise else StridedSums(sums, window.stride)
+    by_patches = _by_patches(filter, matrix)
 
     def of_patches(padded: Array, window: Window, out: Array) -> None:
+        by_patches(padded, window)(out)
+
+    return WindowSums(window, shape, terms, max(height * width * depth, channels), of_patches)
+
+
+def pieces_of(window: Window, shape: Shape, constant: bool, filter: Array) -> list[Piece]:
+    """Return the pieces of a convolution of x of a shape [N, H, W, C]. constant: the filter never changes."""
+    channels, height, width, depth = filter.shape
+    pixels, cells, rows = shape[0] * math.prod(window.out), height * width * depth, rows_of(filter)
+    if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
+        sy, sx = window.stride
+        seen = None if window.pointwise else (slice(None), slice(None, None, sy), slice(None, None, sx))
+        return point_pieces(rows, pixels, seen, constant)
+    binding = _by_patches(filter, filter_matrix(rows, constant))
+    return window_pieces(window, shape, filter.dtype, product_rows(pixels, cells, channels), binding)
+
+
+def _by_patches(filter: Array, matrix: Array) -> Binding:
+    """Return the sums of a filter [O, KH, KW, I], by products of patches with a matrix [KH * KW * I, O]."""
+    channels, height, width, depth = filter.shape
+    cells = height * width * depth
+
+    def bind(padded: Array, window: Window) -> Place:
+        copy = _patches(padded, window)
         groups = padded.shape[3] // depth
-        patches = _patches(padded, window)
-        if groups == 1:
-            pixels = math.prod(out.shape[:3])
-            np.matmul(patches.reshape(pixels, cells), matrix, out=out.reshape(pixels, channels))
-            return
-        grouped = patches.reshape(*patches.shape[:-1], groups, depth)
-        filters = filter.reshape(groups, channels // groups, height, width, depth)
-        products: Array = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
-        out[...] = products.reshape(out.shape)
 
-    return WindowSums(window, shape, terms, max(cells, channels), of_patches)
+        def write(out: Array) -> None:
+            patches = copy()
+            if groups == 1:
+                pixels = math.prod(out.shape[:3])
+                np.matmul(patches.reshape(pixels, cells), matrix, out=out.reshape(pixels, channels))
+                return
+            grouped = patches.reshape(*patches.shape[:-1], groups, depth)
+            filters = filter.reshape(groups, channels // groups, height, width, depth)
+            products: Array = np.einsum("nyxhwgi,gohwi->nyxgo", grouped, filters, optimize=True)
+            out[...] = products.reshape(out.shape)
+
+        return write
+
+    return bind
 
 
-def _patches(padded: Array, window: Window) -> Array:
-    """List the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
+def _patches(padded: Array, window: Window) -> Callable[[], Array]:
+    """Return what lists the input cells of each output cell: [N, OH, OW, KH, KW, C]."""
     cells = seen(padded, window)
-    patches = scratch("patches", cells.shape, padded.dtype)
     nbytes = math.prod(cells.shape[4:]) * cells.itemsize
-    if nbytes <= FEW_BYTES and window.dilation[1] == 1 and padded.flags.c_contiguous and cells.size:
-        run, shape = np.dtype(f"V{nbytes}"), cells.shape[:4]
-        beside = patches.reshape(*shape, -1).view(run)[..., 0]
-        np.copyto(beside, np.ndarray(shape, run, padded, 0, cells.strides[:4]))
-    else:
-        np.copyto(patches, cells)
-    return patches
+    beside = nbytes <= FEW_BYTES and window.dilation[1] == 1 and padded.flags.c_contiguous and cells.size
+    source = cells
+    if beside:
+        run = np.dtype(f"V{nbytes}")
+        source = np.ndarray(cells.shape[:4], run, padded, 0, cells.strides[:4])
+
+    def target(patches: Array) -> Array:
+        return patches.reshape(*source.shape, -1).view(source.dtype)[..., 0] if beside else patches
+
+    into = remembered(target)
+
+    def copy() -> Array:
+        patches = scratch("patches", cells.shape, padded.dtype)
+        np.copyto(into(patches), source)
+        return patches
+
+    return copy
 
 
 def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> Sums:
     """Return the sums of a filter from x of a shape [N, H, W, C]."""
-    channels, loops = filter.shape[3], current()
-    sums: Callable[[Array, Window, Array], None]
-    if loops is not None and filter.dtype == np.float32:
-        nothing = np.zeros(channels, np.float32)
-        sums = DepthwiseLoop(loops.depthwise, window, filter[0], nothing, UNBOUNDED)
-    else:
-        sums = ChannelSums(filter[0], window)
+    by_channel = _by_channel(window, filter)
 
     def of_rows(padded: Array, window: Window, out: Array) -> None:
-        depth = padded.shape[3]
-        sums(padded if depth == channels else np.repeat(padded, channels // depth, axis=3), window, out)
+        by_channel(padded, window)(out)
 
-    return WindowSums(window, shape, terms, channels * (1 + math.prod(window.stride)), of_rows)
+    return WindowSums(window, shape, terms, _cost(window, filter.shape[3]), of_rows)
+
+
+def pieces_by_channel(window: Window, shape: Shape, filter: Array) -> list[Piece]:
+    """Return the pieces of a depthwise convolution of x of a shape [N, H, W, C]."""
+    pixels = pixels_at_once(_cost(window, filter.shape[3]))
+    return window_pieces(window, shape, filter.dtype, pixels, _by_channel(window, filter))
+
+
+def _cost(window: Window, channels: int) -> int:
+    """Return the numbers that are kept for a pixel of the result."""
+    return channels * (1 + math.prod(window.stride))
+
+
+def _by_channel(window: Window, filter: Array) -> Binding:
+    """Return the sums of a filter [1, KH, KW, C]."""
+    channels, loops = filter.shape[3], current()
+    if loops is not None and filter.dtype == np.float32:
+        loop = DepthwiseLoop(loops.depthwise, window, filter[0], np.zeros(channels, np.float32), UNBOUNDED)
+
+        def compiled(padded: Array, window: Window) -> Place:
+            return lambda out: loop(padded, window, out)
+
+        binding: Binding = compiled
+    else:
+        binding = ChannelSums(filter[0], window).bind
+
+    def bind(padded: Array, window: Window) -> Place:
+        times = channels // padded.shape[3]
+        if times == 1:
+            return binding(padded, window)
+        return lambda out: binding(np.repeat(padded, times, axis=3), window)(out)
+
+    return bind
 
 
 def real(sums: Sums, window: Window, x: Array, channels: int, bias: Array | None) -> Array:

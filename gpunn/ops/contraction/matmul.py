@@ -40,7 +40,8 @@ from gpunn.ops.contraction.workgroup_tile import (
     step_library,
     with_workgroup_tiles,
 )
-from gpunn.ops.elementwise.unary import activate, activation_function
+from gpunn.ops.elementwise.activation import activating
+from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
 from gpunn.ops.kernels.window import resolve
@@ -189,22 +190,27 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
 def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     shape, (channels, depth) = call.y.shape, call.input(1).shape
     rows = math.prod(shape[:-1])
-    in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)
+    in_rows, vector = call.x.shape == (rows, depth), call.x.shape == (depth,)
     activation = call.attrs.get("activation")
     ends = clamp_ends(activation)
 
+    activate = None if activation is None else activating(activation, call.y.dtype.numpy)
+
     def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
-        matrix = x if in_rows else x.reshape(rows, depth)
-        result: Array = matrix.dot(filter.T)  # matmul() takes longer to begin
+        result: Array
+        if rows == 1:
+            result = filter.dot(x if vector else x.reshape(-1))  # of a vector it begins soonest
+        else:
+            result = (x if in_rows else x.reshape(rows, depth)).dot(filter.T)
         loops = current()
         if loops is not None and ends is not None and bias is not None and result.dtype == np.float32:
-            loops.finish(result, bias, *ends)
-            return result if as_rows else result.reshape(shape)
-        if bias is not None:
-            result += bias
-        if activation is not None:
-            result = activate(result, activation)
-        return result if as_rows else result.reshape(shape)
+            loops.finish(result.reshape(rows, channels), bias, *ends)
+        else:
+            if bias is not None:
+                np.add(result, bias, out=result)
+            if activate is not None:
+                result = activate(result)
+        return result.reshape(shape)
 
     return compute
 

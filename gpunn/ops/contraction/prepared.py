@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.channelwise import FEW_RESULTS, add_bias, by_long_rows, long_row
-from gpunn.ops.elementwise.unary import activating
+from gpunn.ops.contraction.pieces import Piece, Write, bias_adder
+from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import empty
 from gpunn.types import Array, Shape
@@ -25,7 +26,6 @@ Made = TypeVar("Made")
 Sum = Callable[[Array, Terms], Sums]  # makes the sums of a filter
 Ends = tuple[np.float32, np.float32]
 UNBOUNDED: Ends = (np.float32(-np.inf), np.float32(np.inf))
-Write = Callable[[Array, Array], None]  # computes from x, into the result
 Whole = Callable[[Loops, Array, Array, Ends], Write | None]  # of a filter, a bias, and ends of the results
 
 
@@ -65,8 +65,10 @@ def matrix_of(call: Call, filter: Array) -> Array:
     return filter.T
 
 
-def prepared(call: Call, sums: Sum, whole: Whole | None = None) -> Callable[..., Array]:
-    """Return a function of x, filter and bias for many runs of a call; `sums` makes the sums of a filter.
+def prepared(
+    call: Call, pieces: Callable[[Array], list[Piece]], whole: Whole | None = None
+) -> Callable[..., Array]:
+    """Return a function of x, filter and bias for many runs of a call; `pieces` makes those of a filter.
 
     The function applies the activation of the call, too. whole: makes all of it of a compiled loop.
     """
@@ -82,11 +84,8 @@ def prepared(call: Call, sums: Sum, whole: Whole | None = None) -> Callable[...,
             if made_whole is not None:
                 return made_whole
             compiled = loops.finish
-            return _writing(
-                sums(filter, Terms(filter.dtype)), shape, lambda part: compiled(part, numbers, *ends)
-            )
-        finish = _finisher(bias, activation, filter.dtype, call.y.size <= FEW_RESULTS)
-        return _writing(sums(filter, Terms(filter.dtype)), shape, finish)
+            return _writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *ends))
+        return _writing(pieces(filter), shape, partial(_finisher, bias, activation, filter.dtype))
 
     made = kept(call, make)
 
@@ -95,21 +94,20 @@ def prepared(call: Call, sums: Sum, whole: Whole | None = None) -> Callable[...,
         made(filter, bias)(x, result)
         return result
 
-    return by_long_rows(compute, call.y.size)
+    return compute
 
 
 def _finisher(
-    bias: Array | None, activation: str | None, dtype: np.dtype[Any], few: bool
+    bias: Array | None, activation: str | None, dtype: np.dtype[Any], pixels: int
 ) -> Callable[[Array], None]:
-    """Return what adds a bias [C] to a block of sums [pixels, C], and applies an activation."""
-    row = None if bias is None or few else long_row(bias)
-    activate = activating(activation, dtype)
+    """Return what adds a bias [C] to sums [pixels, C], and applies an activation."""
+    add = None if bias is None else bias_adder(bias, pixels)
+    activate = None if activation is None else activating(activation, dtype)
 
     def finish(part: Array) -> None:
-        if few and bias is not None:
-            part += bias
-        add_bias(part, row)
-        if activation is not None:
+        if add is not None:
+            add(part)
+        if activate is not None:
             found = activate(part)
             if found is not part:
                 part[...] = found
@@ -117,18 +115,28 @@ def _finisher(
     return finish
 
 
-def _writing(sums: Sums, shape: Shape, finish: Callable[[Array], None]) -> Write:
-    """Return what writes sums of a shape, and finishes each block of them."""
+def _writing(
+    pieces: Sequence[Piece], shape: Shape, finisher: Callable[[int], Callable[[Array], None]]
+) -> Write:
+    """Return what writes the pieces of a result of a shape; `finisher` finishes one of so many pixels."""
     rows = math.prod(shape[:-1]), shape[-1]
-    at_once = sums.at_once(rows[0])
+    finish = {count: finisher(count) for count in {p.last - p.first for p in pieces}}
+    steps = [(p.first, p.last, p.write, finish[p.last - p.first]) for p in pieces]
+    if len(steps) == 1:
+        ((_, _, write_all, finish_all),) = steps
+
+        def write_one(x: Array, result: Array) -> None:
+            pixels = result.reshape(rows)
+            write_all(x, pixels)
+            finish_all(pixels)
+
+        return write_one
 
     def write(x: Array, result: Array) -> None:
         pixels = result.reshape(rows)
-        if at_once is not None:
-            at_once(x, pixels)
-            finish(pixels)
-            return
-        for _, _, part in sums(x, lambda first, last: pixels[first:last]):
+        for first, last, write, finish in steps:
+            part = pixels[first:last]
+            write(x, part)
             finish(part)
 
     return write

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from gpunn.ops.check import FLOATS
 from gpunn.ops.elementwise import fake_quant
 from gpunn.ops.elementwise.unary_declaration import Fused, Table, Unary, declare
 from gpunn.ops.fixed_point import interpolation
-from gpunn.ops.fixed_point.affine import CLAMPS, LIMITS
+from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.fixed_point.tables import (
     clamped_table,
     hard_swish_table,
@@ -330,20 +329,6 @@ def activation_function(call: Call) -> dict[str, Function]:
 def apply_activation(y: Array, name: str | None) -> Array:
     """Apply the activation of that name to `y`, in the same dtype."""
     return y if name is None else np.asarray(ACTIVATIONS[name].meaning(y))
-
-
-def activate(y: Array, name: str | None) -> Array:
-    """Apply the activation of that name to `y`, which may change: clamps work where it lies."""
-    return activating(name, y.dtype)(y)
-
-
-@lru_cache
-def activating(name: str | None, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
-    """Return activate() for arrays of a dtype."""
-    if name not in CLAMPS:
-        return lambda y: apply_activation(y, name)
-    low, high = _ends(*CLAMPS[name], dtype)  # without a highest number, clip() calls maximum()
-    return lambda y: np.maximum(y, low, out=y) if high is None else y.clip(low, high, out=y)
 
 
 OPS: tuple[Op, ...] = tuple(declare(line) for line in TABLE)

@@ -9,7 +9,7 @@ import pytest
 
 from gpunn.model import Model
 from gpunn.ops import OPS
-from gpunn.ops.contraction import blocks
+from gpunn.ops.contraction import blocks, pieces
 from gpunn.types import Array, float32
 from tests.ops.harness import random
 
@@ -71,6 +71,7 @@ def test_a_prepared_call_computes_what_is_written_out(
     if block is not None:  # pixels at a time: single rows of the result, or some of them
         monkeypatch.setattr(blocks, "LEAST_ROWS", block)
         monkeypatch.setattr(blocks, "BLOCK", 1)
+        monkeypatch.setattr(pieces, "SMALL_PRODUCT", 0)
     weights, bias = random(1, *filter), random(2, filter[3] if op == "depthwise_conv2d" else filter[0])
     model = Model(op)
     x = model.input("x", float32(*shape))
@@ -86,7 +87,10 @@ def test_a_prepared_call_computes_what_is_written_out(
             (found,) = compute(operands)
             assert found.dtype == dtype
             assert (np.abs(found - expected) <= times * bound).all()
-            np.testing.assert_array_equal(found, OPS[op].reference(*operands, **attrs))
+            reference = OPS[op].reference(*operands, **attrs)
+            if op == "depthwise_conv2d":  # others may add in another order, by the size of a product
+                np.testing.assert_array_equal(found, reference)
+            assert (np.abs(found - reference) <= 2 * times * bound).all()
 
 
 def test_other_filters_are_not_taken_for_the_constant() -> None:
@@ -99,3 +103,36 @@ def test_other_filters_are_not_taken_for_the_constant() -> None:
     (first,) = compute([value, weights])
     np.testing.assert_array_equal(compute([value, weights])[0], first)
     np.testing.assert_array_equal(compute([value, weights * 2])[0], first * 2)
+
+
+@pytest.mark.parametrize(("pixels", "channels"), [(1, 5), (7, 1), (3, 9000), (5000, 3), (8192, 1), (700, 64)])
+def test_a_bias_is_added_to_every_pixel(pixels: int, channels: int) -> None:
+    sums, bias = random(1, pixels, channels), random(2, channels)
+    found = sums.copy()
+    pieces.bias_adder(bias, pixels)(found)
+    np.testing.assert_array_equal(found, sums + bias)
+
+
+def test_small_products_have_as_many_rows_as_blas_takes_without_packing() -> None:
+    assert pieces.product_rows(12544, 16, 96) * 16 * 96 <= pieces.SMALL_PRODUCT
+    assert pieces.product_rows(100, 16, 96) == 100
+    assert pieces.product_rows(49, 960, 320) == 49  # few rows of it would be small
+    assert pieces.product_rows(0, 3, 4) == 0
+
+
+def test_operations_with_the_same_padding_share_its_memory() -> None:
+    """A chain of three, with padding of one kind and of another one, run by run."""
+    model = Model("chain")
+    x = model.input("x", float32(1, 9, 8, 4))
+    filters = [random(k, 1, 3, 3, 4) for k in range(3)]
+    attrs: list[dict[str, Any]] = [{"padding": "same"}, {"padding": ((2, 0), (0, 2))}, {"padding": "same"}]
+    y = x
+    for k, (filter, attr) in enumerate(zip(filters, attrs, strict=True)):
+        (y,) = model.add("depthwise_conv2d", [y, model.constant(f"w{k}", filter)], attr)
+    model.output(y)
+    compiled = model.compile("cpu")
+    for seed in (5, 6):
+        expected = value = random(seed, 1, 9, 8, 4)
+        for filter, attr in zip(filters, attrs, strict=True):
+            expected = OPS["depthwise_conv2d"].reference(expected, filter, **attr)
+        np.testing.assert_array_equal(compiled(value), expected)

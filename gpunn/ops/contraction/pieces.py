@@ -1,0 +1,172 @@
+"""Convolutions of real numbers on the host, piece by piece.
+
+A piece is some pixels of the result. Its bias and its activation follow its sums at once, while these are in
+the CPU's cache. What a piece needs is made ready once: views of memory that a run uses again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from gpunn.kernel import ceil_div
+from gpunn.ops.contraction.blocks import RowBlock, pixels_at_once, row_blocks
+from gpunn.ops.kernels.window import Window
+from gpunn.ops.memory import scratch
+from gpunn.types import Array, Shape
+
+SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS computes up to so many without packing, in less time
+MOST_WEIGHTS = 1 << 20  # of a filter for which another copy is worth its memory
+FEWEST_ROWS = 96  # of such a product, of which several are worth what is around each call
+ROW = 1 << 13  # numbers, as many as numpy's buffers have: shorter rows would be copied there before a sum
+
+Write = Callable[[Array, Array], None]  # computes from x, into some pixels [P, C] of the result
+Place = Callable[[Array], None]  # writes sums into images [N, OH, OW, C]
+_Made = TypeVar("_Made")
+
+
+class Binding(Protocol):
+    """The sums over the windows of an image."""
+
+    def __call__(self, padded: Array, window: Window) -> Place:
+        """Return what writes the sums of an image whose numbers may change, but not its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The pixels of the result from `first` to `last`, and what writes their sums."""
+
+    first: int
+    last: int
+    write: Write
+
+
+def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, constant: bool) -> list[Piece]:
+    """Return products of pixels with a filter [O, K].
+
+    seen: which pixels of x these are, None for all. constant: the filter is the same in each run.
+    """
+    channels, depth = rows.shape
+    if pixels == 1 and seen is None:
+        return [Piece(0, 1, lambda x, out: _one_pixel(rows, x, out))]
+    matrix = filter_matrix(rows, constant)
+    shape, found = (pixels, depth), []
+    for first, last in _ranges(pixels, product_rows(pixels, depth, channels)):
+
+        def write(x: Array, out: Array, first: int = first, last: int = last) -> None:
+            pixels = np.ascontiguousarray(x[seen]) if seen else x
+            pixels.reshape(shape)[first:last].dot(matrix, out=out)
+
+        found.append(Piece(first, last, write))
+    return found
+
+
+def filter_matrix(rows: Array, constant: bool) -> Array:
+    """Return a filter [O, K] as a matrix [K, O]; a constant one becomes dense, which BLAS reads sooner."""
+    return np.ascontiguousarray(rows.T) if constant and rows.size <= MOST_WEIGHTS else rows.T
+
+
+def _one_pixel(rows: Array, x: Array, out: Array) -> None:
+    rows.dot(x.reshape(-1), out=out.reshape(-1))
+
+
+def product_rows(pixels: int, depth: int, channels: int) -> int:
+    """Return how many rows of a product [pixels, depth] x [depth, channels] are computed at a time."""
+    small = SMALL_PRODUCT // max(1, depth * channels)
+    most = small if small >= FEWEST_ROWS else pixels_at_once(max(depth, channels))
+    return ceil_div(pixels, ceil_div(pixels, most) or 1)
+
+
+def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
+    for first in range(0, count, max(1, step)):
+        yield first, min(count, first + step)
+
+
+def window_pieces(
+    window: Window, shape: Shape, dtype: np.dtype[Any], pixels: int, sums: Binding
+) -> list[Piece]:
+    """Return sums over the windows of x [N, H, W, C], for about so many pixels of the result at a time."""
+    blocks = list(row_blocks(window, shape, pixels))
+    if not any((*window.before, *window.after)):
+        return [Piece(b.first, b.last, _without_padding(b, sums)) for b in blocks]
+    left, width = window.before[1], shape[2]
+    images, rows = (max((b.memory[k] for b in blocks), default=0) for k in range(2))
+    memory = ((images, rows, left + width + window.after[1], shape[3]), dtype)
+    columns = slice(left, left + width)
+    return [Piece(b.first, b.last, _padding(b, memory, columns, len(blocks) > 1, sums)) for b in blocks]
+
+
+def _without_padding(block: RowBlock, sums: Binding) -> Write:
+    def write(x: Array, out: Array) -> None:
+        part = x[block.images, block.known.start :]  # dense, as several images have all their rows
+        sums(part, block.window)(out.reshape(block.shape + out.shape[1:]))
+
+    return write
+
+
+def _padding(
+    block: RowBlock, kind: tuple[Shape, np.dtype[Any]], columns: slice, shared: bool, sums: Binding
+) -> Write:
+    """Return what copies a block of x into memory of a kind, between zeros, and writes its sums.
+
+    The memory is that of all operations with the same padding, so its zeros stay. shared: other blocks write
+    into its rows, too.
+    """
+    above, below = block.inside
+    images, reach = block.memory
+    shape, dtype = kind
+    name = f"padded {dtype} {shape} {columns} {'' if shared else block.inside}"
+
+    def bind(memory: Array) -> tuple[Array, Sequence[Array], Place]:
+        memory.fill(0)
+        padded = memory[:images, :reach]
+        around = [part for part in (padded[:, :above], padded[:, below:]) if shared and part.size]
+        return padded[:, above:below, columns], around, sums(padded, block.window)
+
+    bound = remembered(bind)
+
+    def write(x: Array, out: Array) -> None:
+        middle, around, place = bound(scratch(name, shape, dtype))
+        for part in around:
+            part.fill(0)
+        np.copyto(middle, x if middle.shape == x.shape else x[block.images, block.known])
+        place(out.reshape(block.shape + out.shape[1:]))
+
+    return write
+
+
+def remembered(make: Callable[[Array], _Made]) -> Callable[[Array], _Made]:
+    """Return a function that makes something of an array, and keeps it until another array comes."""
+    known: list[tuple[Array, _Made]] = []
+
+    def get(array: Array) -> _Made:
+        for before, made in known:
+            if before is array:
+                return made
+        found = make(array)
+        known[:] = [(array, found)]
+        return found
+
+    return get
+
+
+def bias_adder(bias: Array, pixels: int) -> Callable[[Array], None]:
+    """Return what adds a bias [C] to dense sums [pixels, C]."""
+    channels = len(bias)
+    together = min(pixels, ceil_div(ROW, max(1, channels)))
+    row, whole = np.tile(bias, together), pixels // max(1, together) * together
+    rest = row[: (pixels - whole) * channels]
+    shape = whole // max(1, together), together * channels
+
+    def add(part: Array) -> None:
+        numbers = part.reshape(-1)
+        rows = numbers[: shape[0] * shape[1]].reshape(shape) if shape[0] > 1 or rest.size else numbers
+        np.add(rows, row, out=rows)
+        if rest.size:
+            behind = numbers[-rest.size :]
+            np.add(behind, rest, out=behind)
+
+    return add
