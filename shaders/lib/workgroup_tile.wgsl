@@ -7,7 +7,9 @@
 // Rows and columns past the end are computed on the last one and not stored.
 // Expects
 //   p.MATRICES, p.M: so many matrices of weights, each with so many rows, one behind the other; p.DOWN, the tiles of
-//   these rows; p.K4 (fours of the depth); p.N4 (vec4 columns); p.ACROSS (workgroups side by side);
+//   these rows; p.K4 (fours of the depth); p.N4 (vec4 columns); p.ACROSS (workgroups side by side); p.PARTS, the parts
+//   of the depth, whose sums are results one behind the other; p.PART (fours of a part, a multiple of FOURS if there
+//   are several);
 //   Row, and row_of(m), where row m begins; four_at(row, k), elements 4 k to 4 k + 3 of a row, zeros behind its end;
 //   of lib/packed_columns.wgsl or lib/stack_columns.wgsl: column_of(matrix, n), where vec4 column n begins, and
 //   weights_of(column, k), its weights for element k of a row, zeros behind the depth;
@@ -36,17 +38,20 @@ var<workgroup> held_weights: array<Held, 256>; // of each element of the depth, 
 fn main(at: Invocation) {
   let tile = workgroup_number(at);
   let line = tile / p.ACROSS;
-  let matrix = line / p.DOWN;
+  let result = line / p.DOWN;
   // The grid may have more workgroups than there are tiles.
-  if (matrix >= p.MATRICES) { return; }
-  let first = Place((line - matrix * p.DOWN) * 16u, (tile - line * p.ACROSS) * 16u);
+  if (result >= p.MATRICES * p.PARTS) { return; }
+  let part = result / p.MATRICES;
+  let matrix = result - part * p.MATRICES;
+  let first = Place((line - result * p.DOWN) * 16u, (tile - line * p.ACROSS) * 16u);
   let i = at.local.x;
   let place = Place(i / 16u, i % 16u);
   let row = row_of(matrix * p.M + min(first.row * 4u + i / FOURS, p.M - 1u));
   let column = column_of(matrix, min(first.column + place.column, p.N4 - 1u));
   let scaling = scaling_of(i, row, column);
   var sums = Sums();
-  for (var k = 0u; k < p.K4; k += FOURS) {
+  let last = min((part + 1u) * p.PART, p.K4);
+  for (var k = part * p.PART; k < last; k += FOURS) {
     let step = k / FOURS;
     held_rows[i] = hold_row(four_of(row, k + i % FOURS), scaling, step);
     held_weights[i] = hold_weights(weights_of(column, 4u * k + place.row), scaling, step);
@@ -54,8 +59,8 @@ fn main(at: Invocation) {
     multiply_add(&sums, place, step);
     workgroupBarrier();
   }
-  let m = matrix * p.M + (first.row + place.row) * 4u;
-  let end = (matrix + 1u) * p.M;
+  let m = result * p.M + (first.row + place.row) * 4u;
+  let end = (result + 1u) * p.M;
   let n = first.column + place.column;
   put_row(m, end, n, Cell(place.row * 4u, place.column), sums[0]);
   put_row(m + 1u, end, n, Cell(place.row * 4u + 1u, place.column), sums[1]);

@@ -33,7 +33,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_int, expect_ints
 from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, subgroup
 from gpunn.ops.contraction.filter_packing import STEP
-from gpunn.ops.kernels.tiling import WORKGROUP
+from gpunn.ops.kernels.tiling import WORKGROUP, added_parts
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
@@ -137,20 +137,7 @@ def _in_parts(call: Call, kernel: Kernel, invocations: int, terms: _Terms) -> li
     )
     if parts == 1:
         return [first]
-    lanes = vec_width(call.y.size)
-    return [
-        first,
-        Kernel(
-            body="add_parts",
-            threads=flat_threads(call.y.size // lanes),
-            reads=(Read("x", total, lanes),),
-            writes=(Write(width=lanes),),
-            params={"count": call.y.size // lanes, "parts": parts},
-            lanes=lanes,
-            loop_iterations=nested(parts).iterations,
-            reason=f"adds {parts} parts",
-        ),
-    ]
+    return [first, added_parts(call, total, parts)]
 
 
 def _conv2d_kernels(call: Call) -> Iterator[Candidate]:

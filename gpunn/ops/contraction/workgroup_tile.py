@@ -6,8 +6,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpunn.device import HALF_PRECISION, DeviceProperties
-from gpunn.kernel import Candidate, Kernel, Pack, Param, Read, Write, ceil_div, flat_threads, vec_width
+from gpunn.device import HALF_PRECISION
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Pack,
+    Param,
+    Read,
+    Scratch,
+    Write,
+    ceil_div,
+    flat_threads,
+    vec_width,
+)
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import (
@@ -18,16 +29,17 @@ from gpunn.ops.contraction.half_products import (
     pack_scales,
 )
 from gpunn.ops.elementwise.unary import activation_function
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, added_parts, row_library, splits
 from gpunn.ops.kernels.window import Window, window_params
 from gpunn.pointwise import RowLoads
-from gpunn.types import DType
+from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
 TILE = 64  # rows and channels of a workgroup
 WIDTH = 256  # invocations of a workgroup; each has 16 sums
 _DEPTH = 16  # elements of the depth in a step
+_WAY = f"{TILE} rows x {TILE} channels that a workgroup shares"
 _DEEPEST = 1 << 21  # lib/window_row.wgsl divides numbers below 2^22 in f32 without an error
 
 
@@ -92,37 +104,69 @@ def window_product(call: Call, window: Window) -> Product:
 def with_workgroup_tiles(call: Call, product: Product, others: Iterable[Candidate]) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and those of tiles that a workgroup shares: first if these are many.
 
-    Devices that are software have no memory of workgroups, and take several times as long as by other ways.
+    If they are few, a way that divides the sums, too, comes last.
     """
-    rows, channels = product.sizes(call)
-    if call.device.software or rows < ROWS or not 0 < product.depth < _DEEPEST:
+    if not _suits(call, product):
         yield from others
         return
-    first = _fills(product.matrices, rows, channels, call.device)
+    tiles, needed = _tiles(call, product), product.matrices * math.prod(product.sizes(call))
+    first = tiles * WIDTH >= call.device.parallel_invocations and 2 * needed >= tiles * TILE**2
     if first:
-        yield from _candidates(call, product)
+        yield from workgroup_tiles(call, product)
     yield from others
     if not first:
-        yield from _candidates(call, product)
+        yield from workgroup_tiles(call, product)
+    parts = splits(tiles * WIDTH, ceil_div(product.depth, _DEPTH), call.device)
+    if parts > 1:
+        yield Candidate(_in_parts(call, product, parts), f"{_WAY}, split-K by {parts} with a second pass")
 
 
-def _fills(matrices: int, rows: int, channels: int, device: DeviceProperties) -> bool:
-    """Tell whether full tiles occupy a device: sums are not divided, and half of each tile is needed."""
-    tiles = matrices * ceil_div(rows, TILE) * ceil_div(channels, TILE)
-    needed = matrices * rows * channels
-    return tiles * WIDTH >= device.parallel_invocations and 2 * needed >= tiles * TILE**2
+def _suits(call: Call, product: Product) -> bool:
+    """Tell whether a device and a product have these tiles.
+
+    Devices that are software have no memory of workgroups, and take several times as long as by other ways.
+    """
+    rows, _ = product.sizes(call)
+    return not call.device.software and rows >= ROWS and 0 < product.depth < _DEEPEST
 
 
-def _candidates(call: Call, product: Product) -> Iterator[Candidate]:
-    way = f"{TILE} rows x {TILE} channels that a workgroup shares"
+def _tiles(call: Call, product: Product) -> int:
+    rows, channels = product.sizes(call)
+    return product.matrices * ceil_div(rows, TILE) * ceil_div(channels, TILE)
+
+
+def workgroup_tiles(call: Call, product: Product) -> Iterator[Candidate]:
+    """Yield the ways in tiles that a workgroup shares, which compute whole sums, if these suit a device."""
+    if not _suits(call, product):
+        return
     halves = None
     if product.computed and matrices_in_halves(call):
         halves = _of_scaled_halves(call, product)
     elif product.reads is None and in_halves(call):
         halves = _of_packed_halves(call, product)
     if halves is not None:
-        yield Candidate([halves], f"{way}, products in f16", frozenset({HALF_PRECISION}))
-    yield Candidate([_kernel(call, product)], way)
+        yield Candidate([halves], f"{_WAY}, products in f16", frozenset({HALF_PRECISION}))
+    yield Candidate([_kernel(call, product)], _WAY)
+
+
+def _in_parts(call: Call, product: Product, parts: int) -> list[Kernel]:
+    """Make the kernel that computes parts of each sum, and the one that adds these up."""
+    kernel = _kernel(call, product)
+    x, w, bias = kernel.reads
+    steps = ceil_div(product.depth, _DEPTH * parts)
+    parts = ceil_div(product.depth, _DEPTH * steps)
+    total = Scratch(TensorType(DType.FLOAT32, (parts, *call.y.shape)))
+    of_parts = replace(
+        kernel,
+        threads=flat_threads(parts * _tiles(call, product) * WIDTH, WIDTH),
+        reads=(x, w, Read("bias", None)),
+        writes=tuple(replace(write, output=total) for write in kernel.writes),
+        params={**kernel.params, "PARTS": parts, "PART": steps * _DEPTH // 4},
+        functions={},
+        loop_iterations=steps,
+        reason=f"{kernel.reason}, {parts} parts of the depth",
+    )
+    return [of_parts, added_parts(call, total, parts, bias, kernel.functions)]
 
 
 def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -> Kernel:
@@ -151,6 +195,8 @@ def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -
             "K4": steps,
             "ACROSS": across,
             "DOWN": down,
+            "PARTS": 1,
+            "PART": steps,
         },
         functions=activation_function(call),
         libraries=(arithmetic, *product.libraries, *row_library(product.matrices * rows, channels)),

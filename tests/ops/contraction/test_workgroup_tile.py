@@ -18,7 +18,7 @@ from gpunn.types import DType, TensorType, float32
 from tests.ops.contraction.test_batch_matmul import ADJOINTS, bound, matrices
 from tests.ops.contraction.test_broadcast_tile import described, windows
 from tests.ops.contraction.test_conv import tolerance
-from tests.ops.harness import check, random, take_body
+from tests.ops.harness import check, limit_device, random, take_body
 
 GPU = replace(BASELINE, features=frozenset({SUBGROUPS, HALF_PRECISION}), parallel_invocations=1 << 15)
 WORKGROUP, TILE = "matmul_workgroup", "matmul_tile"
@@ -98,6 +98,58 @@ def test_convolutions(case: Any, hardware_gpu: str, monkeypatch: pytest.MonkeyPa
     check("conv2d", inputs, attrs, backend=hardware_gpu, constants=(1, 2), atol=tolerance(*inputs[:2]))
 
 
+@pytest.fixture
+def wide_gpu(hardware_gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let sums be divided, and lowering take these ways."""
+    limit_device(monkeypatch, software=False, parallel_invocations=1 << 12)
+    take_body(monkeypatch, PARTS)
+    return hardware_gpu
+
+
+# Rows, depths and channels: two parts of two steps, four parts of which the last one is shorter.
+DIVIDED = ((64, 64, 64), (9, 130, 70), (65, 145, 3))
+
+
+@pytest.mark.parametrize("shape", DIVIDED, ids=str)
+@pytest.mark.parametrize("constants", [(1, 2), (2,)], ids=str)
+def test_sums_in_parts(shape: tuple[int, int, int], constants: tuple[int, ...], wide_gpu: str) -> None:
+    rows, depth, channels = shape
+    inputs = [random(1, rows, depth), random(2, channels, depth), random(3, channels)]
+    attrs, atol = {"activation": "relu6"}, tolerance(*inputs[:2])
+    check("fully_connected", inputs, attrs, backend=wide_gpu, constants=constants, atol=atol)
+    check("fully_connected", inputs[:2], {}, backend=wide_gpu, constants=(1,), atol=atol)
+
+
+@pytest.mark.parametrize("attrs", ADJOINTS, ids=str)
+def test_sums_of_a_stack_in_parts(attrs: dict[str, bool], wide_gpu: str) -> None:
+    a, b = matrices((2, 1), 9, 75, attrs["adj_a"], 1), matrices((1, 3), 75, 70, attrs["adj_b"], 2)
+    check("batch_matmul", [a, b], attrs, backend=wide_gpu, atol=bound(a, b, 75))
+
+
+@pytest.mark.parametrize("depth", [12, 11])
+def test_sums_of_windows_in_parts(depth: int, wide_gpu: str) -> None:
+    inputs = [random(1, 2, 6, 5, depth), random(2, 7, 3, 2, depth), random(3, 7)]
+    attrs = {"padding": "same", "stride": (2, 1), "activation": "relu"}
+    check("conv2d", inputs, attrs, backend=wide_gpu, constants=(1, 2), atol=tolerance(*inputs[:2]))
+
+
+def test_parts_are_whole_steps_and_add_up() -> None:
+    """144 elements of the depth are nine steps of 16; four parts of three steps would be one too many."""
+    call = Call(
+        "fully_connected",
+        "",
+        (float32(64, 144), float32(64, 144), None),
+        {"keep_dims": False, "activation": "relu6"},
+        (float32(64, 64),),
+        (False, True, False),
+        replace(GPU, parallel_invocations=1 << 10),
+    )
+    (parts, total), *_ = (c.kernels for c in OPS[call.op].kernel(call) if c.kernels[-1].body == PARTS)  # type: ignore
+    assert (parts.params["PARTS"], parts.params["PART"], total.params["parts"]) == (3, 12, 3)
+    assert (parts.threads, parts.functions) == ((3 * 256, 1, 1), {})
+    assert "apply" in total.functions
+
+
 def kinds(rows: int, channels: int, device: DeviceProperties, relaxed: bool = True) -> list[str]:
     """Return the bodies of the candidates for a product of halves, in their order; "f16" where these are."""
     types = TensorType(DType.FLOAT16, (rows, 64)), TensorType(DType.FLOAT16, (channels, 64)), None
@@ -107,14 +159,14 @@ def kinds(rows: int, channels: int, device: DeviceProperties, relaxed: bool = Tr
 
 
 def bodies_of(call: Call) -> list[str]:
-    """Return the bodies of a call's candidates, in their order; "f16" where products are."""
+    """Return the bodies of a call's candidates, in their order; "f16" where products are, or "add_parts"."""
     kernels = OPS[call.op].kernel
     assert kernels is not None
-    found = [candidate.kernels[0] for candidate in kernels(call)]  # type: ignore[union-attr]
-    return ["f16" if kernel.halves else kernel.body for kernel in found]
+    found = [(c.kernels[0], c.kernels[-1].body) for c in kernels(call)]  # type: ignore[union-attr]
+    return ["f16" if one.halves else PARTS if end == PARTS else one.body for one, end in found]
 
 
-PLAIN, SHARED = "matmul_any", "matmul_broadcast"
+PLAIN, PARTS = "matmul_any", "add_parts"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +174,9 @@ PLAIN, SHARED = "matmul_any", "matmul_broadcast"
     [
         (4096, 128, GPU, True, ["f16", WORKGROUP, TILE, PLAIN]),
         (4096, 128, GPU, False, [WORKGROUP, TILE, PLAIN]),
-        (4032, 128, GPU, True, [TILE, "f16", WORKGROUP, PLAIN]),
+        (4032, 128, GPU, True, [TILE, "f16", WORKGROUP, PARTS, PLAIN]),
         (8192, 31, GPU, True, [TILE, "f16", WORKGROUP, PLAIN]),
+        (32, 128, GPU, False, [TILE, WORKGROUP, PARTS, PLAIN]),
         (7, 8192, GPU, True, ["matmul_row", PLAIN]),
         (4096, 128, replace(GPU, software=True), True, [TILE, PLAIN]),
     ],
@@ -154,7 +207,7 @@ NAIVE, SMALL = "batch_matmul", "batch_matmul_tile"
     [
         (12, (197, 64, 197), GPU, True, ["f16", WORKGROUP, NAIVE]),
         (12, (197, 64, 197), GPU, False, [WORKGROUP, NAIVE]),
-        (12, (197, 197, 64), GPU, True, [NAIVE, "f16", WORKGROUP]),
+        (12, (197, 197, 64), GPU, True, [NAIVE, "f16", WORKGROUP, PARTS]),
         (64, (197, 197, 64), GPU, True, ["f16", WORKGROUP, SMALL, NAIVE]),
         (400, (33, 64, 31), GPU, True, [NAIVE, "f16", WORKGROUP]),
         (4000, (7, 64, 64), GPU, True, [SMALL, NAIVE]),
