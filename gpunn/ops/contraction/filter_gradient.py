@@ -19,7 +19,6 @@ from gpunn.kernel import (
     Kernel,
     Loop,
     Read,
-    Scratch,
     Unsupported,
     Write,
     ceil_div,
@@ -33,7 +32,8 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, expect_dtype, expect_int, expect_ints
 from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, subgroup
 from gpunn.ops.contraction.filter_packing import STEP
-from gpunn.ops.kernels.tiling import WORKGROUP, added_parts
+from gpunn.ops.kernels.added_parts import added_parts
+from gpunn.ops.kernels.tiling import WORKGROUP
 from gpunn.ops.kernels.window import (
     Padding,
     Pair,
@@ -45,7 +45,7 @@ from gpunn.ops.kernels.window import (
     window_params,
 )
 from gpunn.ops.op import Op, op
-from gpunn.types import Array, DType, TensorType
+from gpunn.types import Array, TensorType
 
 TILE = 8  # input and output channels whose sums an invocation keeps
 _LEAST, _MOST = 32, 4096  # pixels of a part: more would round more often
@@ -118,12 +118,9 @@ def _in_parts(call: Call, kernel: Kernel, invocations: int, terms: _Terms) -> li
     parts = max(min(parts, _MOST_BYTES // (4 * call.y.size)), ceil_div(terms.count, most), 1)
     share = ceil_div(terms.count, parts)
     parts = ceil_div(terms.count, share)
-    total = Scratch(TensorType(DType.FLOAT32, (parts, *call.y.shape)))
-    target = total if parts > 1 else 0
     first = replace(
         kernel,
         threads=flat_threads(invocations * parts),
-        writes=tuple(replace(write, output=target) for write in kernel.writes),
         params={
             **kernel.params,
             "count": invocations * parts,
@@ -135,9 +132,7 @@ def _in_parts(call: Call, kernel: Kernel, invocations: int, terms: _Terms) -> li
         loop_iterations=terms.loops(share).iterations,
         reason=f"{kernel.reason}, {parts} parts of {terms.count} {terms.name}",
     )
-    if parts == 1:
-        return [first]
-    return [first, added_parts(call, total, parts)]
+    return [first] if parts == 1 else added_parts(call, first, parts)
 
 
 def _conv2d_kernels(call: Call) -> Iterator[Candidate]:

@@ -7,18 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpunn.device import HALF_PRECISION
-from gpunn.kernel import (
-    Candidate,
-    Kernel,
-    Pack,
-    Param,
-    Read,
-    Scratch,
-    Write,
-    ceil_div,
-    flat_threads,
-    vec_width,
-)
+from gpunn.kernel import Candidate, Kernel, Pack, Param, Read, Write, ceil_div, flat_threads, vec_width
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import (
@@ -29,10 +18,11 @@ from gpunn.ops.contraction.half_products import (
     pack_scales,
 )
 from gpunn.ops.elementwise.unary import activation_function
-from gpunn.ops.kernels.tiling import COLUMNS, ROWS, added_parts, row_library, splits
+from gpunn.ops.kernels.added_parts import added_parts
+from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library, splits
 from gpunn.ops.kernels.window import Window, window_params
 from gpunn.pointwise import RowLoads
-from gpunn.types import DType, TensorType
+from gpunn.types import DType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
@@ -152,21 +142,16 @@ def workgroup_tiles(call: Call, product: Product) -> Iterator[Candidate]:
 def _in_parts(call: Call, product: Product, parts: int) -> list[Kernel]:
     """Make the kernel that computes parts of each sum, and the one that adds these up."""
     kernel = _kernel(call, product)
-    x, w, bias = kernel.reads
     steps = ceil_div(product.depth, _DEPTH * parts)
     parts = ceil_div(product.depth, _DEPTH * steps)
-    total = Scratch(TensorType(DType.FLOAT32, (parts, *call.y.shape)))
     of_parts = replace(
         kernel,
         threads=flat_threads(parts * _tiles(call, product) * WIDTH, WIDTH),
-        reads=(x, w, Read("bias", None)),
-        writes=tuple(replace(write, output=total) for write in kernel.writes),
         params={**kernel.params, "PARTS": parts, "PART": steps * _DEPTH // 4},
-        functions={},
         loop_iterations=steps,
         reason=f"{kernel.reason}, {parts} parts of the depth",
     )
-    return [of_parts, added_parts(call, total, parts, bias, kernel.functions)]
+    return added_parts(call, of_parts, parts)
 
 
 def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -> Kernel:

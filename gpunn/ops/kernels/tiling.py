@@ -1,28 +1,11 @@
-"""The division of sums among invocations and dispatches, and the tile of the register-tiled products."""
+"""The division of sums among invocations, and the tile of the register-tiled products."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from gpunn.device import DeviceProperties
-from gpunn.kernel import (
-    ROWS_OF_FOURS,
-    Function,
-    Grid,
-    Kernel,
-    Param,
-    Read,
-    Scratch,
-    Write,
-    ceil_div,
-    flat_threads,
-    nested,
-    tile_grid,
-    vec_width,
-)
-from gpunn.ops.call import Call
+from gpunn.kernel import ROWS_OF_FOURS, Grid, Param, ceil_div, tile_grid
 
 COLUMNS = 8  # output channels of one tile: two vec4
 ROWS = 8  # output rows or pixels of one tile
@@ -80,35 +63,6 @@ def row_tiles(rows: int, channels: int, steps: int, device: DeviceProperties) ->
     """Divide into tiles of one row x one vec4 column, for few rows."""
     count = splits(rows * channels // 4, steps, device)
     return ProductGrid((channels // 4 * count, rows, 1), count)
-
-
-def added_parts(
-    call: Call,
-    total: Scratch,
-    parts: int,
-    bias: Read | None = None,
-    functions: Mapping[str, Function] = MappingProxyType({}),
-) -> Kernel:
-    """Make the kernel that adds up so many parts of the result, which lie one behind the other.
-
-    bias: of each row of the result, if there is one. functions: that of the activation.
-    """
-    lanes = vec_width(call.y.size if bias is None else call.y.shape[-1])
-    return Kernel(
-        body="add_parts",
-        threads=flat_threads(call.y.size // lanes),
-        reads=(Read("x", total, lanes), bias or Read("bias", None)),
-        writes=(Write(width=lanes),),
-        params={
-            "count": call.y.size // lanes,
-            "parts": parts,
-            "row": 1 if bias is None else call.y.shape[-1] // lanes,
-        },
-        functions=functions,
-        lanes=lanes,
-        loop_iterations=nested(parts).iterations,
-        reason=f"adds {parts} parts",
-    )
 
 
 def row_library(rows: int, channels: int) -> tuple[str]:
