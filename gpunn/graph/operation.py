@@ -12,14 +12,13 @@ import numpy as np
 
 from gpunn.ops import OPS
 from gpunn.ops.call import Call, ValueNeededError
-from gpunn.ops.elementwise.activation import activate
-from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation
+from gpunn.ops.elementwise.activation import activate, activating
+from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import dequantize, quantize
 from gpunn.ops.guard import Guard
 from gpunn.ops.op import Op, Quantized, as_tuple
 from gpunn.types import Array, DType, OpenShape, TensorType
 
-MAX_DIRECT = 1 << 14  # elements of a computed operand of a prepared reference
 _DIRECT = (DType.FLOAT32, DType.INT32, DType.INT64, DType.BOOL)  # of prepared references
 
 # Computes the outputs of an operation from its inputs.
@@ -146,15 +145,13 @@ class Operation:
     def direct(self) -> Callable[..., Any] | None:
         """Return what computes the outputs, already as stored() gives them, from dense arrays.
 
-        None if the op does not say how, if results are empty, if tensors are so large that other things
-        count, or where values are checked. The only output is returned by itself.
+        None if the op does not say how, if results are empty, or where values are checked. The only output is
+        returned by itself.
         """
         prepare, operands = self.definition.prepare, [o for o in (*self.inputs, *self.outputs) if o]
         if prepare is None or self.custom or self.integer or self.guarded:
             return None
         if any(o.type.dtype not in _DIRECT for o in operands):
-            return None
-        if any(o.type.size > MAX_DIRECT for o in operands if o.value is None):
             return None
         scalars = [o for o in self.outputs if not o.type.rank]
         if any(not o.type.size for o in self.outputs) or (scalars and len(self.outputs) > 1):
@@ -164,8 +161,8 @@ class Operation:
         if compute is None:
             return None
         if activation is not None:
-            meaning = ACTIVATIONS[activation].meaning
-            return lambda *inputs: np.asarray(meaning(compute(*inputs)))
+            apply = activating(activation, self.outputs[0].type.dtype.numpy)
+            return lambda *inputs: np.asarray(apply(np.asarray(compute(*inputs))))
         return (lambda *inputs: np.asarray(compute(*inputs))) if scalars else compute
 
     def _computation(self) -> Evaluation:

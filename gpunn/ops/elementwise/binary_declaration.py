@@ -21,7 +21,8 @@ from gpunn.ops.elementwise.binary_kernel import pairwise
 from gpunn.ops.elementwise.unary import activation_function, apply_activation
 from gpunn.ops.fixed_point.affine import through_reals
 from gpunn.ops.fixed_point.tables import by_pairs, pair_table
-from gpunn.ops.op import Op, Quantized, op
+from gpunn.ops.memory import LEAST_BYTES, empty
+from gpunn.ops.op import Op, Prepare, Quantized, op
 from gpunn.types import Array, DType, TensorType
 
 FEW = 64  # channels, too few for a loop of numpy's
@@ -33,7 +34,8 @@ class Binary:
     """One line: name, meaning, expression in a and b, dtypes, and whether an activation may be fused.
 
     `integers`: the expression for integers, where it is another, `int64` that for int64, `uint8` that for
-    uint8, `complex64` that for complex numbers. `compares`: the result is bool. `libraries`: what the
+    uint8, `complex64` that for complex numbers. `reals`: what computes the same of float32 in numpy, into
+    memory that is there, where the meaning is that. `compares`: the result is bool. `libraries`: what the
     expressions call (for int64 int64_division stands for division). `affine`, `clamp`: see Algebra;
     `accuracy`: see Op.
     """
@@ -47,6 +49,7 @@ class Binary:
     int64: str = ""
     uint8: str = ""
     complex64: str = ""
+    reals: np.ufunc | None = None
     compares: bool = False
     libraries: tuple[str, ...] = ()
     affine: Affine | None = None
@@ -152,6 +155,20 @@ def _rows(image: Array) -> Array:
     return image.reshape(*image.shape[:-2], -1)
 
 
+def _prepare(line: Binary) -> Prepare:
+    reals, by_rows = line.reals, _by_rows(line.meaning)
+
+    def prepare(call: Call) -> Callable[..., Any]:
+        shape, dtype = call.y.shape, call.y.dtype.numpy
+        if call.y.nbytes < LEAST_BYTES:
+            return line.meaning if reals is None or dtype != np.float32 else reals
+        if reals is None or dtype != np.float32 or not call.x.shape == call.input(1).shape == shape:
+            return by_rows
+        return lambda a, b: reals(a, b, out=empty(shape, dtype))
+
+    return prepare
+
+
 def declare(line: Binary) -> Op:
     """Make the op of a line."""
     return op(
@@ -164,6 +181,6 @@ def declare(line: Binary) -> Op:
         strings=DType.STRING in line.dtypes,
         algebra=Algebra(affine=line.affine, axes=PAIRWISE, clamp=line.clamp),
         accuracy=line.accuracy,
-        prepare=lambda _: line.meaning,
+        prepare=_prepare(line),
         gradient=gradients.binary(line.name),
     )(_by_rows(line.meaning))

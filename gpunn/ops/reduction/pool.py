@@ -212,12 +212,39 @@ def _pooled(pool: Pool, x: Array, window: Window, counts: Array) -> Array:
 def _combined(pool: Pool, padded: Array, window: Window) -> Array:
     """Combine the cells of each window, in order."""
     cells, pixels = math.prod(window.size), math.prod(window.out)
-    if pixels <= cells or (window.stride[1] > 1 and padded.shape[3] >= MANY):
+    batch, height, width, channels = padded.shape
+    if pixels == 1 and (height, width) == window.size:
+        total = pool.combine.reduce(padded.reshape(batch, cells, channels), 1, initial=pool.start)
+        return np.asarray(total.reshape(batch, 1, 1, channels))
+    if pool.combine is np.maximum:
+        return _highest(padded, window)
+    if pixels <= cells or (window.stride[1] > 1 and channels >= MANY):
         return np.asarray(pool.combine.reduce(seen(padded, window), (3, 4), initial=pool.start))
     total = empty((padded.shape[0], *window.out, padded.shape[3]), padded.dtype)
     total.fill(pool.start)
     for row, column in itertools.product(*map(range, window.size)):
         pool.combine(total, tap(padded, window, row, column), out=total)
+    return total
+
+
+def _highest(padded: Array, window: Window) -> Array:
+    """Return the maximum of each window: of its rows first, which are long, then of its columns."""
+    (height, width), (down, right), (rows, columns) = window.size, window.stride, window.out
+    of_rows = _combined_steps(padded, 1, height, down, rows)
+    return _combined_steps(of_rows, 2, width, right, columns)
+
+
+def _combined_steps(x: Array, axis: int, size: int, stride: int, count: int) -> Array:
+    """Return the maximum of `size` elements along an axis, from every `stride`-th one on."""
+    before = (slice(None),) * axis
+    taps = [x[(*before, slice(k, k + (count - 1) * stride + 1, stride))] for k in range(size)]
+    total = empty(taps[0].shape, x.dtype)
+    if size == 1:
+        np.copyto(total, taps[0])
+        return total
+    np.maximum(taps[0], taps[1], out=total)
+    for other in taps[2:]:
+        np.maximum(total, other, out=total)
     return total
 
 

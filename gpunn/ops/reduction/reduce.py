@@ -73,6 +73,13 @@ def _prepare_sum(call: Call) -> Callable[[Array], Any]:
     return lambda x: add(x, axes, dtype, None, keep_dims)
 
 
+def _prepare_mean(call: Call) -> Callable[[Array], Any] | None:
+    if call.x.dtype is not DType.FLOAT32:
+        return None
+    total, count = _prepare_sum(call), np.float32(call.x.size // max(1, call.y.size))
+    return lambda x: np.divide(total(x), count)
+
+
 def _reduce_sum(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     dtype = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
     return np.asarray(np.sum(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=dtype), x.dtype)
@@ -153,7 +160,17 @@ def _extreme(
 _BOOL = (DType.BOOL,)
 _SUM = ("acc + x", "i64_add(acc, x)")
 TABLE = (
-    Reduction("mean", _mean, NUMBERS, 0, *_SUM, "acc / T(p.count)", precise=True, accuracy=sums(_terms)),
+    Reduction(
+        "mean",
+        _mean,
+        NUMBERS,
+        0,
+        *_SUM,
+        "acc / T(p.count)",
+        precise=True,
+        accuracy=sums(_terms),
+        prepare=_prepare_mean,
+    ),
     Reduction(
         "reduce_sum",
         _reduce_sum,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,12 +13,14 @@ from gpunn.ops.accuracy import sums
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_bool, expect_dtype
 from gpunn.ops.fixed_point.affine import LIMITS, round_half_away, store, through_reals
-from gpunn.ops.memory import empty
+from gpunn.ops.memory import empty, scratch
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
 from gpunn.ops.vision import gradients, resize_bytes
 from gpunn.ops.vision.image import expect_image, image_params, picked
 from gpunn.types import Array, DType, TensorType
+
+AT_ONCE = 1 << 15  # numbers of a result that are computed at a time
 
 Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
 
@@ -69,23 +73,36 @@ def _blend(
     )
     rows, columns = ratios[0][2], ratios[1][2]
     near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
+    weights = tuple(weigh(part, rows)[:, None, None] for part in (rows - down, down))
     if x.shape[1] <= len(top):  # each row of x is resampled once, however often the result takes it
         wide = x[:, :, left] * near + x[:, :, right] * far
-        above, below = _rows(wide, top), _rows(wide, bottom)
-    else:
-        above = picked(x, top, left) * near + picked(x, top, right) * far
-        below = picked(x, bottom, left) * near + picked(x, bottom, right) * far
-    near, far = (weigh(part, rows)[:, None, None] for part in (rows - down, down))
-    above *= near
-    below *= far
+        return _blended_rows(wide, (top, bottom), weights)
+    above = picked(x, top, left) * near + picked(x, top, right) * far
+    below = picked(x, bottom, left) * near + picked(x, bottom, right) * far
+    above *= weights[0]
+    below *= weights[1]
     above += below
     return np.asarray(above)
 
 
-def _rows(x: Array, rows: Array) -> Array:
-    """Select rows of x [N, H, W, C]."""
-    found = empty((len(x), len(rows), *x.shape[2:]), x.dtype)
-    return x.take(rows, axis=1, out=found, mode="clip")  # none is beyond; "raise" would write a copy first
+def _blended_rows(x: Array, rows: tuple[Array, Array], weights: tuple[Array, ...]) -> Array:
+    """Add two rows of x [N, H, W, C] for each row of the result, with weights, some rows at a time.
+
+    What is computed at a time stays in the CPU's cache.
+    """
+    count, line = len(rows[0]), x.shape[2:]
+    result = empty((len(x), count, *line), x.dtype)
+    step = max(1, AT_ONCE // max(1, math.prod(line)))
+    for image, first in itertools.product(range(len(x)), range(0, count, step)):
+        part = slice(first, first + step)
+        above = result[image, part]
+        below = scratch("rows", above.shape, x.dtype)
+        for found, which, weight in zip((above, below), rows, weights, strict=True):
+            # None is beyond; "raise" would write a copy first.
+            x[image].take(which[part], axis=0, out=found, mode="clip")
+            found *= weight[part]
+        above += below
+    return result
 
 
 _SUM = Function(("above", "below", "near", "far"), "above * near + below * far")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.ops import OPS
 from tests.ops.harness import check, check_litert, model_of, random
 
 POOLS = {"average_pool2d": "AVERAGE_POOL_2D", "max_pool2d": "MAX_POOL_2D", "l2_pool2d": "L2_POOL_2D"}
@@ -76,3 +77,18 @@ def test_agrees_with_litert(op: str, padding: int) -> None:
 def test_errors(attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=f"max_pool2d: .*{message}"):
         model_of("max_pool2d", [random(1, 1, 4, 4, 3)], attrs)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (3, 1), (1, 4), (3, 3)], ids=str)
+@pytest.mark.parametrize("stride", [(1, 1), (2, 3)], ids=str)
+def test_highest_numbers_of_windows_cut_out_of_the_image(
+    size: tuple[int, int], stride: tuple[int, int]
+) -> None:
+    x = random(4, 2, 9, 11, 5)
+    expected = [
+        [x[:, r : r + size[0], c : c + size[1]].max((1, 2)) for c in range(0, 12 - size[1], stride[1])]
+        for r in range(0, 10 - size[0], stride[0])
+    ]
+    found = OPS["max_pool2d"].reference(x, size=size, stride=stride)
+    np.testing.assert_array_equal(found, np.array(expected).transpose(2, 0, 1, 3))
+    assert not np.shares_memory(found, x)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpunn.errors import ModelError
+from gpunn.ops.vision import resize
 from tests.ops.harness import EPS, check, check_litert, model_of, random
 
 MODES: tuple[dict[str, bool], ...] = (
@@ -42,10 +43,19 @@ def test_positions_beyond_32_bits_run_on_the_host(backend: str) -> None:
 def test_enlarging_twice_with_half_pixels() -> None:
     x = np.array([0, 4], np.float64).reshape(1, 1, 2, 1)
     operation = model_of("resize_bilinear", [random(0, 1, 1, 2, 1)], {"size": (1, 4)}).operations[0]
-    resize = operation.definition.reference
-    assert resize(x, size=(1, 4), half_pixel_centers=True).ravel().tolist() == [0, 1, 3, 4]
-    assert resize(x, size=(1, 4)).ravel().tolist() == [0, 2, 4, 4]
-    assert resize(x, size=(1, 5), align_corners=True).ravel().tolist() == [0, 1, 2, 3, 4]
+    resized = operation.definition.reference
+    assert resized(x, size=(1, 4), half_pixel_centers=True).ravel().tolist() == [0, 1, 3, 4]
+    assert resized(x, size=(1, 4)).ravel().tolist() == [0, 2, 4, 4]
+    assert resized(x, size=(1, 5), align_corners=True).ravel().tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("at_once", [1, 60, 100])
+def test_rows_at_a_time_give_what_all_of_them_give(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = random(3, 2, 5, 4, 3)
+    operation = model_of("resize_bilinear", [x], {"size": (7, 6)}).operations[0]
+    (expected,) = operation.evaluate([x])
+    monkeypatch.setattr(resize, "AT_ONCE", at_once)
+    np.testing.assert_array_equal(operation.evaluate([x])[0], expected)
 
 
 @modes
