@@ -24,7 +24,8 @@ test_recurrent_layers = one_workgroup.test_recurrent_layers
 test_rounds = one_workgroup.test_rounds
 test_state_that_changes_places = one_workgroup.test_state_that_changes_places
 test_rows_are_put_into_a_list = one_workgroup.test_rows_are_put_into_a_list
-test_elements_of_all_sizes = one_workgroup.test_elements_of_all_sizes
+test_elements_of_8_bits = one_workgroup.test_elements_of_8_bits
+test_elements_of_16_and_64_bits = one_workgroup.test_elements_of_16_and_64_bits
 test_relaxed_compilations = one_workgroup.test_relaxed_compilations
 
 
