@@ -143,12 +143,11 @@ _SIDE = 4  # rows and columns of a tile
 
 
 def _tile_kernel(call: Call) -> Kernel | None:
-    """Make the kernel of tiles of each matrix; None if there are too few tiles, or too long sums."""
+    """Make the kernel of tiles of each matrix; None for small matrices, or too long sums."""
     one = _real_kernel(call)
     (rows, depth), (_, columns) = _matrix(call, 0, "adj_a"), _matrix(call, 1, "adj_b")
-    tiles = ceil_div(rows, _SIDE), ceil_div(columns, _SIDE)
-    count = size_of(call.y.shape[:-2]) * tiles[0] * tiles[1]
-    if len(_boxes(call)) > 1 or rows < _SIDE or columns < _SIDE or count < call.device.parallel_invocations:
+    tiles, count = (ceil_div(rows, _SIDE), ceil_div(columns, _SIDE)), _tile_count(call)
+    if len(_boxes(call)) > 1 or rows < _SIDE or columns < _SIDE:
         return None
     return replace(
         one,
@@ -166,6 +165,11 @@ def _tile_kernel(call: Call) -> Kernel | None:
         loop_iterations=depth,
         reason=f"tiles of {_SIDE} rows and columns in an invocation",
     )
+
+
+def _tile_count(call: Call) -> int:
+    rows, columns = call.y.shape[-2:]
+    return size_of(call.y.shape[:-2]) * ceil_div(rows, _SIDE) * ceil_div(columns, _SIDE)
 
 
 def _together(call: Call) -> bool:
@@ -228,10 +232,14 @@ def _each(call: Call) -> Iterator[Candidate]:
 
 
 def _singly(call: Call) -> Iterator[Candidate]:
-    tiles = None if _plain(call) else _tile_kernel(call)
-    if tiles is not None:
-        yield Candidate([tiles], "tiles of each matrix of the stack")
+    kernel = None if _plain(call) else _tile_kernel(call)
+    tiles = [] if kernel is None else [Candidate([kernel], "tiles of each matrix of the stack")]
+    first = _tile_count(call) >= call.device.parallel_invocations
+    if first:
+        yield from tiles
     yield Candidate(_one_by_one(call), "one matrix of the stack for each")
+    if not first:
+        yield from tiles
 
 
 def _stack(call: Call) -> tuple[int, int, int, int] | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gpunn.device import DeviceProperties
-from gpunn.kernel import Grid, flat_threads
+from gpunn.kernel import Candidate, Grid, Kernel, Kernels, flat_threads
 
 WORKGROUP = 64  # invocations
 _FEW = 64  # terms: up to here a result is one invocation's work
@@ -46,6 +46,20 @@ def cooperative_group(results: int, terms: int, device: DeviceProperties) -> Coo
     """Choose the invocations that share each of `results`, which are made of `terms` values."""
     shared = terms > _FEW and not best_alone(results, terms, device)
     return CooperativeGroup(results, WORKGROUP if shared else 1)
+
+
+def in_groups(
+    group: CooperativeGroup, terms: int, kernels: Callable[[CooperativeGroup], Sequence[Kernel]]
+) -> Kernels:
+    """Return the kernels of a group that a rule chose for results of `terms` values.
+
+    They are candidates, and behind them are those of the other group, where the rule may be wrong: it was
+    measured on few devices. One invocation for each of few results, or of long ones, takes long everywhere.
+    """
+    if not _FEW < terms <= _LONG or group.results < WORKGROUP:
+        return kernels(group)
+    other = replace(group, size=1 if group.size > 1 else WORKGROUP)
+    return (Candidate(kernels(one), one.reason) for one in (group, other))
 
 
 def best_alone(results: int, terms: int, device: DeviceProperties) -> bool:

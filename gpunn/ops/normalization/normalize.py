@@ -11,6 +11,7 @@ import numpy as np
 from gpunn.kernel import (
     Function,
     Kernel,
+    Kernels,
     Param,
     Read,
     Unsupported,
@@ -28,7 +29,7 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, expect_dtype, expect_float, expect_int
 from gpunn.ops.fixed_point.affine import fixed_output, through_reals
 from gpunn.ops.kernels.chain import boxes, chained, keeping
-from gpunn.ops.kernels.cooperative import cooperative_group
+from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.ops.memory import empty
 from gpunn.ops.normalization import gradients, l2_integer, log_softmax_integer, softmax_int16, softmax_integer
 from gpunn.ops.normalization.long_rows import long_rows
@@ -52,33 +53,37 @@ def _row_kernels(
     tables: tuple[Read, ...] = (),
     wide: bool = False,
     **params: Param,
-) -> Sequence[Kernel]:
-    """Make the kernels of an op on rows along attribute `axis`; `functions`: see shaders/normalize.wgsl.
+) -> Kernels:
+    """Return the ways to compute an op on rows along attribute `axis`.
 
-    `libraries`, `tables`: what the functions need. `wide`: sums have 64 bits.
+    `functions`: see shaders/normalize.wgsl. `libraries`, `tables`: what the functions need. `wide`: sums have
+    64 bits.
     """
     shape = call.x.shape
     axis = call.axis(call["axis"], len(shape))
     rows = call.x.size // max(shape[axis], 1)
-    group = cooperative_group(rows, shape[axis], call.device)
     functions = {"lowest": "T(-3.4028234e38)", **functions}
-    kernel = Kernel(
-        body="normalize",
-        threads=group.threads,
-        workgroup=group.workgroup,
-        any_width=group.size == 1,
-        reads=(Read("x", 0), *tables),
-        libraries=libraries,
-        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
-        constants=group.constants,
-        functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
-        loop_iterations=3 * ceil_div(shape[axis], group.size),
-        reason=f"rows of {shape[axis]}: {group.reason}",
-    )
-    most = call.device.max_loop_iterations
-    if not wide and (most is None or kernel.loop_iterations <= most):
-        return [kernel]
-    return long_rows(call, kernel, group, shape[axis], wide)
+
+    def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
+        kernel = Kernel(
+            body="normalize",
+            threads=group.threads,
+            workgroup=group.workgroup,
+            any_width=group.size == 1,
+            reads=(Read("x", 0), *tables),
+            libraries=libraries,
+            params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), **params},
+            constants=group.constants,
+            functions={name: Function(_PARAMETERS[name], text) for name, text in functions.items()},
+            loop_iterations=3 * ceil_div(shape[axis], group.size),
+            reason=f"rows of {shape[axis]}: {group.reason}",
+        )
+        most = call.device.max_loop_iterations
+        if not wide and (most is None or kernel.loop_iterations <= most):
+            return [kernel]
+        return long_rows(call, kernel, group, shape[axis], wide)
+
+    return in_groups(cooperative_group(rows, shape[axis], call.device), shape[axis], kernels)
 
 
 def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Quantized:
@@ -98,7 +103,7 @@ def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Q
             return partial(through_reals, call, next(o.reference for o in OPS if o.name == call.op))
         return partial(how.reference, call)
 
-    def kernel(call: Call) -> Sequence[Kernel]:
+    def kernel(call: Call) -> Kernels:
         how = of(call)
         reason = how.why_not(call)
         if reason:

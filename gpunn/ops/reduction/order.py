@@ -18,6 +18,7 @@ from gpunn.kernel import (
     Candidate,
     Function,
     Kernel,
+    Kernels,
     Loop,
     Read,
     Scratch,
@@ -32,7 +33,7 @@ from gpunn.ops.axes import ELEMENTWISE, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
 from gpunn.ops.check import NUMBERS, SMALL, expect_dtype, expect_entries, expect_int, expect_unquantised
 from gpunn.ops.kernels.chain import boxes, chained, keeping
-from gpunn.ops.kernels.cooperative import cooperative_group
+from gpunn.ops.kernels.cooperative import CooperativeGroup, cooperative_group, in_groups
 from gpunn.ops.kernels.sort import BLOCK, ordering, sorting
 from gpunn.ops.op import Op, op
 from gpunn.ops.reduction.gradients import TOP_K
@@ -62,29 +63,45 @@ def _other_axes(call: Call) -> Space:
 _ARG = Algebra(axes=Axes(space=_other_axes, axis=("axis",)))
 
 
-def _arg_kernels(call: Call, descending: int) -> list[Kernel]:
+def _arg_kernels(call: Call, descending: int) -> Kernels:
     axis = call.axis(call["axis"], call.x.rank)
-    kernel = _extremes(call, "extreme", axis, 1, descending, (Write(),))
-    most = call.device.max_loop_iterations
-    if most is None or kernel.loop_iterations <= most:
-        return [kernel]
-    kernel = replace(kernel, body="extreme_part")
-    parts = boxes((call.x.shape[axis],), most, kernel.constants["GROUP_SIZE"])
-    return chained(kernel, keeping(kernel, {"y": call.y}, kernel.functions), parts)
+
+    def kernels(group: CooperativeGroup) -> Sequence[Kernel]:
+        kernel = _extremes(call, "extreme", axis, 1, descending, (Write(),), group)
+        most = call.device.max_loop_iterations
+        if most is None or kernel.loop_iterations <= most:
+            return [kernel]
+        kernel = replace(kernel, body="extreme_part")
+        parts = boxes((call.x.shape[axis],), most, group.size)
+        return chained(kernel, keeping(kernel, {"y": call.y}, kernel.functions), parts)
+
+    return in_groups(_group(call, axis), call.x.shape[axis], kernels)
 
 
-def _extremes(call: Call, body: str, axis: int, k: int, descending: int, writes: tuple[Write, ...]) -> Kernel:
+def _group(call: Call, axis: int) -> CooperativeGroup:
+    """Return the invocations that share a row by the rule."""
+    shape = call.x.shape
+    return cooperative_group(call.x.size // shape[axis], shape[axis], call.device)
+
+
+def _extremes(
+    call: Call,
+    body: str,
+    axis: int,
+    k: int,
+    descending: int,
+    writes: tuple[Write, ...],
+    group: CooperativeGroup,
+) -> Kernel:
     """Make a kernel that finds the first k along an axis."""
     shape = call.x.shape
-    rows = call.x.size // shape[axis]
-    group = cooperative_group(rows, shape[axis], call.device)
     return Kernel(
         body=body,
         threads=group.threads,
         workgroup=group.workgroup,
         reads=(Read("x", 0),),
         writes=writes,
-        params={"rows": rows, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
+        params={"rows": group.results, "length": shape[axis], "inner": size_of(shape[axis + 1 :]), "k": k},
         **ordering(call.x.dtype, descending, **group.constants),
         loop_iterations=_iterations(shape[axis], k, group.size),
         reason=f"rows of {shape[axis]}: {group.reason}",
@@ -136,7 +153,8 @@ def _top_kernels(call: Call) -> Iterator[Candidate]:
         yield Candidate((), "empty rows")
         return
     if k <= _WALKS and length > _WALKS * k:
-        walks = _extremes(call, "extremes", call.x.rank - 1, k, 1, _TOP)
+        last = call.x.rank - 1
+        walks = _extremes(call, "extremes", last, k, 1, _TOP, _group(call, last))
         yield Candidate([walks], f"{k} walks along each row")
     if length <= BLOCK:
         yield Candidate([_ranked_top(call)], "all pairs of a short row")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpunn.kernel import (
     Function,
     Kernel,
+    Kernels,
     Read,
     Scratch,
     Unsupported,
@@ -19,7 +21,7 @@ from gpunn.kernel import (
 )
 from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
-from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup, best_alone
+from gpunn.ops.kernels.cooperative import WORKGROUP, CooperativeGroup, best_alone, in_groups
 from gpunn.ops.kernels.copies import number_param
 from gpunn.ops.kernels.strides import aligned, by_fours, dense, merge
 from gpunn.ops.reduction.reduce_integer import Folding, reduced_axes
@@ -49,23 +51,34 @@ def spaces(call: Call) -> tuple[int, Spaces, Spaces]:
     return 1, kept, reduced
 
 
-def reduction(call: Call, how: Folding) -> Sequence[Kernel]:
-    """Make the kernels of a reduction: one, or one for parts of the terms and one that joins the parts."""
+def reduction(call: Call, how: Folding) -> Kernels:
+    """Return the ways to compute a reduction."""
     lanes, kept, reduced = spaces(call)
-    outputs, terms = size_of(kept[0]), size_of(reduced[0])
     if how.ordered:
         return _in_order(call, how, lanes, kept, reduced)
-    share = _share(call, how, outputs, reduced)
+    outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    kernels = partial(_by_group, call, how, lanes, kept, reduced)
+    return in_groups(_group(call, outputs, reduced), terms, kernels)
+
+
+def _by_group(
+    call: Call, how: Folding, lanes: int, kept: Spaces, reduced: Spaces, group: CooperativeGroup
+) -> Sequence[Kernel]:
+    """Make the kernels of a reduction: one, or one for parts of the terms and one that joins the parts."""
+    outputs, terms = size_of(kept[0]), size_of(reduced[0])
+    share = _share(call, how, group)
     parts = ceil_div(terms, share) if share else 1
     if parts == 1:
-        return [_folding(call, how, lanes, kept, reduced)]
-    partial = how.accumulator or _PARTIAL.get(call.y.dtype, call.y.dtype)
-    between = Scratch(TensorType(partial, (parts, outputs, lanes)))
+        return [_folding(call, how, lanes, kept, reduced, group)]
+    stored = how.accumulator or _PARTIAL.get(call.y.dtype, call.y.dtype)
+    between = Scratch(TensorType(stored, (parts, outputs, lanes)))
     first = Folding(how.initial, how.fold, enter=how.enter, accumulator=how.accumulator)
     last = how.last or replace(how, enter="x")
+    joined = (parts,), (outputs,)
+    join = CooperativeGroup(outputs, 1) if last.ordered else _group(call, outputs, joined)
     return [
-        _folding(call, first, lanes, kept, reduced, share, target=between),
-        _folding(call, last, lanes, ((outputs,), (1,)), ((parts,), (outputs,)), source=between),
+        _folding(call, first, lanes, kept, reduced, group, share, target=between),
+        _folding(call, last, lanes, ((outputs,), (1,)), joined, join, source=between),
     ]
 
 
@@ -78,7 +91,8 @@ def _in_order(call: Call, how: Folding, lanes: int, kept: Spaces, reduced: Space
         after = Scratch(TensorType(_PARTIAL.get(call.y.dtype, call.y.dtype), (outputs, lanes)))
         last = span.stop == terms
         part = how if last else replace(how, finish="acc")
-        kernel = _folding(call, part, lanes, kept, reduced, target=0 if last else after)
+        alone = CooperativeGroup(outputs, 1)
+        kernel = _folding(call, part, lanes, kept, reduced, alone, target=0 if last else after)
         reads = (*kernel.reads[:-1], Read("before", before, width=lanes))
         resume = _resume("acc" if before is None else "before")
         kernels.append(
@@ -99,19 +113,18 @@ def _resume(value: str) -> Function:
     return Function(("acc", "before"), value, ("acc", "before"), "acc")
 
 
-def _share(call: Call, how: Folding, outputs: int, reduced: Spaces) -> int:
+def _share(call: Call, how: Folding, group: CooperativeGroup) -> int:
     """Return how many terms a kernel folds, as far as 32 bits and the device's loops allow; 0: all."""
     most, limit = how.most, call.device.max_loop_iterations
-    group = _group(call, how, outputs, reduced)
     if limit is not None:
         most = min(most or limit * group.size, limit * group.size)
     return most
 
 
-def _group(call: Call, how: Folding, outputs: int, reduced: Spaces) -> CooperativeGroup:
+def _group(call: Call, outputs: int, reduced: Spaces) -> CooperativeGroup:
     """Choose the invocations that share a result."""
     terms = size_of(reduced[0])
-    dividable = terms >= WORKGROUP and not how.ordered and not best_alone(outputs, terms, call.device)
+    dividable = terms >= WORKGROUP and not best_alone(outputs, terms, call.device)
     shared = dividable and (outputs < _FEW or reduced[1][-1] == 1)
     return CooperativeGroup(outputs, WORKGROUP if shared else 1)
 
@@ -122,6 +135,7 @@ def _folding(
     lanes: int,
     kept: Spaces,
     reduced: Spaces,
+    group: CooperativeGroup,
     share: int = 0,
     source: int | Scratch = 0,
     target: int | Scratch = 0,
@@ -130,7 +144,7 @@ def _folding(
     outputs, terms = size_of(kept[0]), size_of(reduced[0])
     share = share or max(terms, 1)
     parts = max(ceil_div(terms, share), 1)
-    group = replace(_group(call, how, outputs, reduced), results=outputs * parts)
+    group = replace(group, results=outputs * parts)
     x = source.type.dtype if isinstance(source, Scratch) else call.x.dtype
     return Kernel(
         body="reduce",

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from gpunn.backends.webgpu.lower import candidates
 from gpunn.device import BASELINE
 from gpunn.ops.kernels.cooperative import WORKGROUP, cooperative_group
-from tests.ops.harness import EPS, check, model_of, random
+from tests.ops.harness import EPS, check, limit_device, model_of, random, take_candidate
 
 SOFTWARE = replace(BASELINE, software=True)
 ALONE, SHARED = 1, WORKGROUP
@@ -40,6 +41,7 @@ ROWS: tuple[tuple[str, Mapping[str, Any], float], ...] = (
     ("mean", {"axes": (-1,)}, 80 * EPS),
     ("arg_max", {"axis": -1}, 0.0),
 )
+ROW_ATTRIBUTES = {op: attrs for op, attrs, _ in ROWS}
 
 
 @pytest.mark.parametrize("rows", [127, 128, 131])
@@ -51,3 +53,51 @@ def test_rows_of_both_kinds(op: str, attrs: Mapping[str, Any], atol: float, rows
     with model_of(op, [x], attrs).compile(gpu) as compiled:
         (row,) = compiled.plan_rows()
     assert row.kernel.constants["GROUP_SIZE"] == (SHARED if rows < 2 * WORKGROUP else ALONE)
+
+
+@pytest.mark.parametrize(("op", "attrs", "atol"), ROWS, ids=[op for op, _, _ in ROWS])
+@pytest.mark.parametrize("rows", [65, 129])
+def test_rows_of_the_other_kind(
+    op: str, attrs: Mapping[str, Any], atol: float, rows: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tuner may take the way that is not the rule's, on both sides of where the rule changes."""
+    take_candidate(monkeypatch, 1)
+    x = random(rows, rows, 70, low=-1, high=1)
+    check(op, [x], attrs, backend=gpu, atol=atol)
+    with model_of(op, [x], attrs).compile(gpu) as compiled:
+        (row,) = compiled.plan_rows()
+    assert row.kernel.constants["GROUP_SIZE"] == (ALONE if rows < 2 * WORKGROUP else SHARED)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_reductions_of_the_other_kind(parts: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns lie apart, four of them in a vector. 200 terms of up to 1 have 199 roundings."""
+    if parts > 1:
+        limit_device(monkeypatch, max_loop_iterations=2)  # 128 terms of 64 invocations
+    take_candidate(monkeypatch, 1)
+    x = random(1, 200, 516, low=-1, high=1)
+    with model_of("reduce_sum", [x], {"axes": (0,)}).compile(gpu) as compiled:
+        shared, *joined = (row.kernel.constants["GROUP_SIZE"] for row in compiled.plan_rows())
+    assert (shared, joined) == (SHARED, [ALONE] * (parts - 1))
+    check("reduce_sum", [x], {"axes": (0,)}, backend=gpu, atol=200**2 * EPS)
+    check("reduce_max", [x], {"axes": (0,)}, backend=gpu, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ((64, 65), {SHARED, ALONE}),
+        ((63, 65), set()),  # few results
+        ((64, 64), set()),  # few terms
+        ((64, 4097), set()),  # many
+    ],
+)
+@pytest.mark.parametrize("op", [op for op, _, _ in ROWS])
+def test_a_tuner_has_both_ways_where_the_rule_may_be_wrong(
+    op: str, shape: tuple[int, int], sizes: set[int]
+) -> None:
+    (operation,) = model_of(op, [random(1, *shape)], dict(ROW_ATTRIBUTES[op])).operations
+    for device in (SOFTWARE, BASELINE):
+        found = candidates(operation, device)
+        assert {kernel.constants["GROUP_SIZE"] for way in found for kernel in way.kernels} == sizes
+        assert len({way.reason for way in found}) == len(found)
