@@ -167,14 +167,15 @@ class Operation:
 
     def _computation(self) -> Evaluation:
         """Return what computes the outputs from inputs that no guard refuses."""
-        facet, call, real = self.facet, self.call(), self._real()
+        facet, call = self.facet, self.call()
         if not any(o.type.size for o in self.outputs):
             return lambda _: tuple(np.empty(o.type.shape, o.type.dtype.numpy) for o in self.outputs)
         if not self.integer:
-            return real
+            return self._real()
         if facet is not None:
             integers = partial(facet.reference, call) if facet.prepare is None else facet.prepare(call)
             return lambda inputs: as_tuple(integers(*inputs))
+        real = self._real()
 
         def through_reals(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
             given = zip(self.inputs, inputs, strict=True)

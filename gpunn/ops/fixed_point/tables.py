@@ -150,8 +150,8 @@ def by_pairs(
 ) -> Callable[[Call], Callable[..., Array]]:
     """Make Quantized.prepare: a call of 8 bits makes a table as soon as it has given as many results.
 
-    weights: where the op is a sum, the real factors of both operands. With compiled loops, PairSums may take
-    the place of the table then.
+    weights: where the op is a sum, the real factors of both operands. PairSums may take the place of the
+    table then.
     """
 
     def prepare(call: Call) -> Callable[..., Array]:
@@ -168,10 +168,10 @@ def by_pairs(
                 return reference(call, a, b)
             loops = current()
             if table is None:
-                table, factors = pair_table(call, reference), None if loops is None else weights(call)
+                table, factors = pair_table(call, reference), weights(call)
                 sums = None if factors is None else PairSums.of(call, factors, table)
             alike = a.shape == b.shape
-            if loops is not None and sums is not None and alike:
+            if sums is not None and alike:
                 result = empty(call.y.shape, table.dtype)
                 sums.write(loops, a, b, result)
                 return result

@@ -101,7 +101,7 @@ def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Q
         how = of(call)
         if how.why_not(call):
             return partial(through_reals, call, next(o.reference for o in OPS if o.name == call.op))
-        return partial(how.reference, call)
+        return partial(how.reference, call) if how.prepare is None else how.prepare(call)
 
     def kernel(call: Call) -> Kernels:
         how = of(call)

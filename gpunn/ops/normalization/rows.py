@@ -33,6 +33,7 @@ class IntegerRows:
     """The integer arithmetic of an op on rows along attribute `axis`.
 
     `why_not`: why the arithmetic does not fit a call; empty if it fits. `reference`: the stored result.
+    `prepare`: the same for many runs of a call, where something can be known before.
     `functions` of shaders/normalize.wgsl, `libraries`, `table` and `params`: the same on the GPU. Rows of
     more than `most` elements have sums of 64 bits: `finish` gets their words as sum and upper, and may call
     what `wide_libraries` define.
@@ -46,6 +47,7 @@ class IntegerRows:
     table: Callable[[Call], Array] | None = None
     params: Callable[[Call], Mapping[str, Param]] = _nothing
     wide_libraries: tuple[str, ...] = ("wide_rows",)
+    prepare: Callable[[Call], Callable[[Array], Array]] | None = None
 
     def wide(self, call: Call) -> bool:
         """Tell whether sums have 64 bits."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -169,6 +169,23 @@ def _reference(call: Call, x: Array) -> Array:
     return store(found + LIMITS[call.y.dtype][0], call.y, LIMITS[call.y.dtype])
 
 
+def _prepared(call: Call) -> Callable[[Array], Array]:
+    """Return the reference for many runs of a call; a single row needs fewer steps."""
+    if call.x.size != call.x.shape[call["axis"]] or not 0 < call.x.size <= MOST:
+        return partial(_reference, call)
+    weights, terms = _weights(*_scales(call))
+    bits, lowest = np.array(SUM_BITS), np.uint8(LIMITS[call.y.dtype][0] % 256)
+    dtype = call.y.dtype.numpy
+
+    def row(x: Array) -> Array:
+        below = (x.max() - x).view(np.uint8)  # at most 255, so that the lower 8 bits are all of it
+        found = shares(weights.take(below), terms.take(below).sum(), bits, 8)
+        results = np.minimum(found, 255).astype(np.uint8)
+        return (results + lowest).view(dtype)
+
+    return row
+
+
 @lru_cache(KEPT)
 def _weights(scale: float, beta: float) -> tuple[Array, Array]:
     """List exponentials() as int64, and what each adds to a sum."""
@@ -190,4 +207,6 @@ def softmax_functions(call: Call) -> dict[str, str]:
     }
 
 
-INTEGER = IntegerRows(_why_not, _reference, softmax_functions, ("softmax",), MOST, table=exponentials)
+INTEGER = IntegerRows(
+    _why_not, _reference, softmax_functions, ("softmax",), MOST, table=exponentials, prepare=_prepared
+)

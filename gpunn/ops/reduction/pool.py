@@ -22,7 +22,7 @@ from gpunn.ops.algebra import Algebra, Border
 from gpunn.ops.call import Call
 from gpunn.ops.check import FLOATS, QUANTIZED, SMALL, expect_dtype
 from gpunn.ops.elementwise.unary import activation_function
-from gpunn.ops.fixed_point.affine import activation_bounds, store
+from gpunn.ops.fixed_point.affine import LIMITS, activation_bounds, store
 from gpunn.ops.kernels.chain import boxes, chained, keeping
 from gpunn.ops.kernels.cooperative import CooperativeGroup
 from gpunn.ops.kernels.tiling import shares
@@ -39,11 +39,12 @@ from gpunn.ops.kernels.window import (
     window_params,
 )
 from gpunn.ops.memory import empty
-from gpunn.ops.op import Op, Prepare, Quantized, op
+from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
 from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
+MOST_LISTED = 1 << 8  # cells of 8 bits, of whose sums there is a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +186,30 @@ def _integer_bounds(call: Call) -> tuple[int, int]:
 
 def _prepared_integer(call: Call) -> Callable[[Array], Array]:
     pool, bounds, window = INTEGER_POOLS[call.op], _integer_bounds(call), pool_window(call)
+    if _sees_all(call, window) and call.x.dtype in EIGHT_BITS and _cells(call) <= MOST_LISTED:
+        return _mean_of_images(call, bounds)
     counts = _counts(call.x.shape, window, np.dtype(np.int32))
     return lambda x: store(_pooled(pool, x.astype(np.int32), window, counts), call.y, bounds)
+
+
+def _sees_all(call: Call, window: Window) -> bool:
+    """Tell whether this is an average of whole images, without padding."""
+    padded = any((*window.before, *window.after))
+    return call.op == "average_pool2d" and window.size == call.x.shape[1:3] and not padded
+
+
+def _mean_of_images(call: Call, bounds: tuple[int, int]) -> Callable[[Array], Array]:
+    """Return the average pool of whole images of 8 bits: a table of the results of all sums."""
+    cells, shape = _cells(call), call.y.shape
+    least, most = (cells * limit for limit in LIMITS[call.x.dtype])
+    sums = np.roll(np.arange(least, most + 1), least)  # those below 0 last: there a negative index finds them
+    means = store(_rounded_mean(sums, np.asarray(cells)), call.y, bounds)
+
+    def mean(x: Array) -> Array:
+        pixels = x.reshape(shape[0], cells, shape[3])
+        return np.asarray(means.take(np.add.reduce(pixels, 1, np.int32)).reshape(shape))
+
+    return mean
 
 
 def _prepared(pool: Pool) -> Prepare:

@@ -29,6 +29,7 @@ from gpunn.ops.fixed_point.affine import (
     store,
     times,
 )
+from gpunn.ops.memory import scratch
 from gpunn.ops.op import EIGHT_BITS
 from gpunn.types import Array, DType
 
@@ -91,7 +92,14 @@ def _total(call: Call) -> Callable[[Array], Array]:
     axes, keep = reduced_axes(call), call["keep_dims"]
     if _count(call) * max(map(abs, LIMITS[call.x.dtype])) > EXACT:
         return lambda x: np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64))
-    return lambda x: np.asarray(x.astype(np.float32).sum(axes, keepdims=keep).astype(np.int64))
+    single = np.dtype(np.float32)
+
+    def total(x: Array) -> Array:
+        numbers = scratch("numbers", x.shape, single)
+        np.copyto(numbers, x, casting="unsafe")
+        return np.asarray(numbers.sum(axes, keepdims=keep).astype(np.int64))
+
+    return total
 
 
 def _fitting(call: Call) -> int:

@@ -48,11 +48,11 @@ def written_out(given: Operation) -> Array:
     return np.where(near, np.nan, np.clip(np.rint(steps) + y.quantization.zero_point[0], *ends))
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def loops(request: pytest.FixtureRequest) -> compiled.Loops:
-    """The loops, plain and compiled."""
-    if request.param == "plain":
-        return PLAIN
+@pytest.fixture(params=["numpy", "plain", "compiled"])
+def loops(request: pytest.FixtureRequest) -> compiled.Loops | None:
+    """The loops, plain and compiled; None for numpy."""
+    if request.param != "compiled":
+        return PLAIN if request.param == "plain" else None
     pytest.importorskip("numba", reason="numba, of the extra fast-cpu, is not installed")
     made = compiled.load()
     assert made is not None
@@ -64,7 +64,7 @@ def loops(request: pytest.FixtureRequest) -> compiled.Loops:
 @pytest.mark.parametrize("op", ["add", "sub"])
 @pytest.mark.parametrize("scales", SCALES, ids=str)
 def test_all_pairs_have_the_bits_of_fixed_point(
-    op: str, dtype: DType, scales: tuple[float, ...], activation: str | None, loops: compiled.Loops
+    op: str, dtype: DType, scales: tuple[float, ...], activation: str | None, loops: compiled.Loops | None
 ) -> None:
     given = operation(op, dtype, scales, activation)
     facet, call, weights = given.facet, given.call(), sum_weights(given.call())

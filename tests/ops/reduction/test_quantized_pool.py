@@ -75,7 +75,7 @@ def test_the_reference_is_exact(op: str, dtype: DType, attrs: dict[str, Any]) ->
     assert np.array_equal(result, expected(op, x, attrs))
 
 
-@pytest.mark.parametrize("attrs", ATTRS[:3], ids=str)
+@pytest.mark.parametrize("attrs", [*ATTRS[:3], {"size": (9, 10), "activation": "relu"}], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", POOLS)
 def test_litert_has_the_same_bits(op: str, dtype: DType, attrs: dict[str, Any]) -> None:
