@@ -6,6 +6,7 @@ the CPU's cache. What a piece needs is made ready once: views of memory that a r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.contraction.blocks import RowBlock, pixels_at_once, row_blocks
+from gpunn.ops.contraction.blocks import KEPT_BYTES, RowBlock, pixels_at_once, row_blocks
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
@@ -54,7 +55,7 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
         return [Piece(0, 1, lambda x, out: _one_pixel(rows, x, out))]
     matrix = filter_matrix(rows, constant)
     shape, found = (pixels, depth), []
-    for first, last in _ranges(pixels, product_rows(pixels, depth, channels)):
+    for first, last in ranges(0, pixels, pixels if seen else product_rows(pixels, depth, channels)):
 
         def write(x: Array, out: Array, first: int = first, last: int = last) -> None:
             pixels = np.ascontiguousarray(x[seen]) if seen else x
@@ -80,9 +81,10 @@ def product_rows(pixels: int, depth: int, channels: int) -> int:
     return ceil_div(pixels, ceil_div(pixels, most) or 1)
 
 
-def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
-    for first in range(0, count, max(1, step)):
-        yield first, min(count, first + step)
+def ranges(begin: int, end: int, step: int) -> Iterator[tuple[int, int]]:
+    """Divide a range into such of `step` numbers, and the rest."""
+    for first in range(begin, end, max(1, step)):
+        yield first, min(end, first + step)
 
 
 def window_pieces(
@@ -92,11 +94,8 @@ def window_pieces(
     blocks = list(row_blocks(window, shape, pixels))
     if not any((*window.before, *window.after)):
         return [Piece(b.first, b.last, _without_padding(b, sums)) for b in blocks]
-    left, width = window.before[1], shape[2]
-    images, rows = (max((b.memory[k] for b in blocks), default=0) for k in range(2))
-    memory = ((images, rows, left + width + window.after[1], shape[3]), dtype)
-    columns = slice(left, left + width)
-    return [Piece(b.first, b.last, _padding(b, memory, columns, len(blocks) > 1, sums)) for b in blocks]
+    margin, alone = _Margin.of(window, shape, dtype, blocks), len(blocks) == 1
+    return [Piece(b.first, b.last, _padding(b, margin, alone, sums)) for b in blocks]
 
 
 def _without_padding(block: RowBlock, sums: Binding) -> Write:
@@ -107,29 +106,56 @@ def _without_padding(block: RowBlock, sums: Binding) -> Write:
     return write
 
 
-def _padding(
-    block: RowBlock, kind: tuple[Shape, np.dtype[Any]], columns: slice, shared: bool, sums: Binding
-) -> Write:
-    """Return what copies a block of x into memory of a kind, between zeros, and writes its sums.
+@dataclass(frozen=True, slots=True)
+class _Margin:
+    """Memory for blocks of images with padding around them; `columns` lie between the padding."""
 
-    The memory is that of all operations with the same padding, so its zeros stay. shared: other blocks write
-    into its rows, too.
+    shape: Shape
+    columns: slice
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, window: Window, shape: Shape, dtype: np.dtype[Any], blocks: Sequence[RowBlock]) -> _Margin:
+        """Return the memory that blocks of x [N, H, W, C] need, one after the other."""
+        left, width = window.before[1], shape[2]
+        images, rows = (max((b.memory[k] for b in blocks), default=0) for k in range(2))
+        return cls((images, rows, left + width + window.after[1], shape[3]), slice(left, left + width), dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def _padding(block: RowBlock, margin: _Margin, alone: bool, sums: Binding) -> Write:
+    """Return what copies a block of x between zeros, and writes its sums.
+
+    alone: no other block of the operation writes into the memory. Then that of a small image belongs to all
+    operations with the same padding, so its zeros stay. Large ones share what is in the cache, and fill it.
     """
-    above, below = block.inside
-    images, reach = block.memory
-    shape, dtype = kind
-    name = f"padded {dtype} {shape} {columns} {'' if shared else block.inside}"
+    (above, below), (images, reach), columns = block.inside, block.memory, margin.columns
+    stays = alone and margin.nbytes <= KEPT_BYTES
+    name = f"padded {margin.dtype} {margin.shape} {columns} {block.inside}" if stays else "padded"
 
     def bind(memory: Array) -> tuple[Array, Sequence[Array], Place]:
-        memory.fill(0)
         padded = memory[:images, :reach]
-        around = [part for part in (padded[:, :above], padded[:, below:]) if shared and part.size]
+        sides = (
+            padded[:, :above],
+            padded[:, below:],
+            padded[:, :, : columns.start],
+            padded[:, :, columns.stop :],
+        )
+        around = [part for part in sides if part.size]
+        if stays:
+            for part in around:
+                part.fill(0)
+            around = []
         return padded[:, above:below, columns], around, sums(padded, block.window)
 
     bound = remembered(bind)
 
     def write(x: Array, out: Array) -> None:
-        middle, around, place = bound(scratch(name, shape, dtype))
+        middle, around, place = bound(scratch(name, margin.shape, margin.dtype))
         for part in around:
             part.fill(0)
         np.copyto(middle, x if middle.shape == x.shape else x[block.images, block.known])

@@ -20,7 +20,7 @@ from gpunn.ops.vision import gradients, resize_bytes
 from gpunn.ops.vision.image import expect_image, image_params, picked
 from gpunn.types import Array, DType, TensorType
 
-AT_ONCE = 1 << 15  # numbers of a result that are computed at a time
+AT_ONCE = 1 << 16  # numbers of a result that are computed at a time
 
 Ratio = tuple[int, int, int]  # (a, b, c): output row i lies at (a i + b) / c of the input's rows
 
@@ -75,7 +75,9 @@ def _blend(
     near, far = (weigh(part, columns)[:, None] for part in (columns - across, across))
     weights = tuple(weigh(part, rows)[:, None, None] for part in (rows - down, down))
     if x.shape[1] <= len(top):  # each row of x is resampled once, however often the result takes it
-        wide = x[:, :, left] * near + x[:, :, right] * far
+        wide, others = x.take(left, axis=2), x.take(right, axis=2)
+        wide *= near
+        wide += np.multiply(others, far, out=others)
         return _blended_rows(wide, (top, bottom), weights)
     above = picked(x, top, left) * near + picked(x, top, right) * far
     below = picked(x, bottom, left) * near + picked(x, bottom, right) * far
