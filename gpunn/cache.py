@@ -11,14 +11,10 @@ import hashlib
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import platformdirs
 
 from gpunn.files import open_regular
 from gpunn.version import __version__
@@ -30,6 +26,8 @@ DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, Recursion
 
 def _wgpu() -> str:
     """Return the version of wgpu-py, which brings wgpu-native; "" without it."""
+    from importlib import metadata  # as platformdirs and tempfile below, which a first answer does without
+
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version("wgpu")
     return ""
@@ -50,6 +48,8 @@ class Key:
 
 def cache_folder() -> Path:
     """Return the folder of the files: the user's cache folder for gpunn."""
+    import platformdirs
+
     return platformdirs.user_cache_path("gpunn", appauthor=False)
 
 
@@ -97,6 +97,8 @@ class CacheFile:
         return True
 
     def _replace(self, text: str) -> None:
+        import tempfile
+
         handle, name = tempfile.mkstemp(dir=self.folder)
         try:
             with open(handle, "w", encoding="utf-8") as stream:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import gpunn
@@ -36,7 +36,7 @@ class Conditions:
         return cls(
             machine=describe_machine(),
             versions=versions(()) | ours | versions(PACKAGES),
-            time=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             load=load(),
         )
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def html_report(found: Comparison) -> str:
             style=Markup(style),
             script=Markup(script),
             script_hash=f"sha256-{digest}",
-            made=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             tiles=list(_tiles(found)),
             faulty=list(dict.fromkeys(finding.backend for finding in found.findings if finding.fault)),
             not_finite=any(o.candidate.nan or o.candidate.inf for pair in found.pairs for o in pair.outputs),

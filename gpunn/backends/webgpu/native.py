@@ -4,7 +4,7 @@ Through wgpu-py a dispatch costs about 5 us of host time and a submission about 
 wgpu-py also has a thread wait for every mapping, which blocks other submissions and waits; on NVIDIA's driver
 this turns a run of 2.5 ms into one of 10. Here the caller waits, and only for its own submission. All objects
 come from the public API. The names used here are not public in wgpu-py, so the project pins wgpu to the minor
-versions that it was tested with.
+version that it was tested with.
 """
 
 from __future__ import annotations
