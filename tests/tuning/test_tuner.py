@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,6 +137,28 @@ def test_if_memory_runs_out_the_candidate_is_dropped_for_now(gpu: str, offer: Of
     with pytest.raises(gpunn.LimitError):
         made.compile(gpu, SUSTAINED, device_memory_limit=taken)
     assert bodies(made, gpu, SUSTAINED) == ["the quick"]
+
+
+def test_what_memory_ran_out_for_is_measured_again_by_others(
+    gpu: str, offer: Offer, new_process: Callable[[], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer("slow", "quick")
+    begin = measurement.Bench._begin
+
+    def full(bench: measurement.Bench, data: Any, trial: Any) -> None:
+        if trial.candidate.reason == "quick":
+            raise gpunn.DeviceError("out of memory")
+        begin(bench, data, trial)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measurement.Bench, "_begin", full)
+        found = gpunn.tune(model())
+    (call,) = found.calls
+    assert (call.chosen, call.ways[1].dropped, found.stored) == (0, "out of memory", True)
+    assert not folder.exists()
+    assert bodies(model(), gpu, SUSTAINED) == ["the slow"], "within a process the choice stays"
+    new_process()
+    assert bodies(model(), gpu, SUSTAINED) == ["the quick"]
 
 
 def test_two_compilations_in_a_process_choose_the_same(gpu: str, offer: Offer) -> None:
