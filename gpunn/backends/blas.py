@@ -79,6 +79,9 @@ class ThreadsOfRun:
             self._limits.end(self)
 
 
+_NOTHING = ThreadsOfRun(None)
+
+
 class Limits:
     """The number of a library's threads, while runs are under way in any thread."""
 
@@ -108,6 +111,10 @@ class Limits:
             if not runs:
                 self.use(self._before)
             self._runs = runs
+
+    def has(self, count: int) -> bool:
+        """Tell whether the number is this one, and no run is under way that may set another one."""
+        return not self._runs and self._library.get() == count
 
     def use(self, count: int) -> None:
         """Set the number for what follows."""
@@ -161,10 +168,15 @@ class HostProducts:
         if threads is not None and found is not None:
             self._threads = {o: _threads(o, threads) for o in operations if o.definition.flops is not None}
         self._limits = found if self._threads else None
+        used = {*self._threads.values()}
+        self._only = used.pop() if len(used) == 1 else None
 
     def of_run(self) -> ThreadsOfRun:
-        """Return the context of a run."""
-        return ThreadsOfRun(self._limits)
+        """Return the context of a run, which sets nothing if numpy has the only number that is used."""
+        limits, only = self._limits, self._only
+        if limits is None or (only is not None and limits.has(only)):
+            return _NOTHING
+        return ThreadsOfRun(limits)
 
     def threads(self, operation: Operation) -> int:
         """Return how many threads an operation shall use; 0 if that makes no difference."""

@@ -22,7 +22,7 @@ from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.graph.prepared import PreparedGraph, Step, Values
 from gpunn.kernel import Kernel
-from gpunn.ops.compiled import Loops, in_use
+from gpunn.ops.compiled import Loops, use
 from gpunn.ops.control import while_loop
 from gpunn.ops.memory import Memory
 from gpunn.planning.liveness import last_uses
@@ -199,14 +199,16 @@ class CpuProgram:
             return copy_context().run(self._locked, inputs, rounds, spans)
 
     def _locked(self, inputs: Sequence[Array], rounds: int, spans: list[Span] | None) -> tuple[Array, ...]:
-        # In a context that ends with an interrupt.
-        memory, loops = self._memory.in_use(), in_use(self._loops)
-        with self._products.of_run(), memory, loops, np.errstate(all="ignore"):
+        # In a context that ends with the run, or with an interrupt.
+        self._memory.use()
+        use(self._loops)
+        with self._products.of_run(), np.errstate(all="ignore"):
             results = tuple(inputs)
             for _ in range(rounds):
                 values = self._graph.begin(results, self._state)
                 self._run_steps(values, spans)
-                self._state.update({v: copied(value) for v, value in self._graph.updated(values).items()})
+                if self._state:
+                    self._state.update({v: copied(y) for v, y in self._graph.updated(values).items()})
                 results = self._graph.results(values)
             self.stats.runs += rounds
         return results

@@ -78,7 +78,7 @@ class LendingCache(Generic[K, V]):
                 entry = self._entries[key]
             self._entries.move_to_end(key)
             loan = Loan(entry.value, self)
-            entry.loans = [*(found for found in entry.loans if found() is not None), weakref.ref(loan)]
+            entry.loans = [*[found for found in entry.loans if found() is not None], weakref.ref(loan)]
             if len(self._entries) > self._size:
                 self._remove(next(iter(self._entries)))
                 self._discard_returned()

@@ -165,6 +165,18 @@ class Operation:
             return lambda *inputs: np.asarray(apply(np.asarray(compute(*inputs))))
         return (lambda *inputs: np.asarray(compute(*inputs))) if scalars else compute
 
+    def bound(self) -> Callable[[], Callable[[Array], Any]] | None:
+        """Return what makes direct() a function of the first input, whose other inputs are constants.
+
+        None where they are not, if the op does not say how, or without direct().
+        """
+        bind, others = self.definition.bind, self.inputs[1:]
+        if bind is None or self.inputs[0] is None or self.inputs[0].value is not None:
+            return None
+        if any(o is not None and o.value is None for o in others) or self.direct() is None:
+            return None
+        return partial(bind, self.call(), *[None if o is None else o.value for o in others])
+
     def _computation(self) -> Evaluation:
         """Return what computes the outputs from inputs that no guard refuses."""
         facet, call = self.facet, self.call()

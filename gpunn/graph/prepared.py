@@ -99,8 +99,10 @@ class PreparedGraph:
         inputs = [self._number(i) for i in operation.inputs]
         stored = [(self._fresh(o), o.type.dtype.numpy) for o in operation.outputs]
         gone = [self._number(o) for o in dead if _is_large(o)]
-        direct = operation.direct()
-        if direct is not None:
+        bound, direct = operation.bound(), operation.direct()
+        if bound is not None:
+            run = _bound_step(bound, inputs[0], *[number for number, _ in stored])
+        elif direct is not None:
             run = _direct_step(direct, inputs, [number for number, _ in stored])
         else:
             run = _stored_step(operation.prepared(), inputs, stored)
@@ -137,6 +139,19 @@ def _stored_step(
             values[number] = np.asarray(result, dtype, order="C")
 
     return run
+
+
+def _bound_step(make: Callable[[], Callable[..., Any]], x: int, result: int) -> Callable[[Values], None]:
+    """Return a step of a function of one value, which is made in its first run."""
+    compute: Callable[..., Any] | None = None
+
+    def run_bound(values: Values) -> None:
+        nonlocal compute
+        if compute is None:
+            compute = make()
+        values[result] = compute(values[x])
+
+    return run_bound
 
 
 def _direct_step(

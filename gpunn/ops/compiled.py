@@ -1,6 +1,6 @@
 """Loops of gpunn.ops.loops as machine code, by numba (extra `fast-cpu`), for runs that shall stay fast.
 
-The references never use them: they are for programs of the CPU backend, within in_use(). numba keeps what it
+The references never use them: they are for programs of the CPU backend, after use(). numba keeps what it
 compiles beside the module of the loops, or in its cache folder of the user; the first time takes some
 seconds, later ones some tenths.
 """
@@ -93,9 +93,14 @@ def current() -> Loops | None:
     return _CURRENT.get()
 
 
+def use(loops: Loops | None) -> None:
+    """Let operations use the loops, if there are any, up to the end of this context."""
+    _CURRENT.set(loops)
+
+
 @contextmanager
 def in_use(loops: Loops | None) -> Iterator[None]:
-    """Let operations of this context use the loops, if there are any."""
+    """Let operations of a block of this context use the loops, if there are any."""
     token = _CURRENT.set(loops)
     try:
         yield

@@ -87,9 +87,13 @@ class Memory:
             self._idle.clear()
             return _Buffer(nbytes)
 
+    def use(self) -> None:
+        """Let empty() take the memory of arrays from here, up to the end of this context."""
+        _CURRENT.set(self)
+
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Let empty() take the memory of arrays from here, in this context."""
+        """Let empty() take the memory of arrays from here, in a block of this context."""
         token = _CURRENT.set(self)
         try:
             yield

@@ -24,6 +24,7 @@ REQUIRED: Any = inspect.Parameter.empty
 
 KernelFunction = Callable[[Call], Kernels]
 Prepare = Callable[[Call], Callable[..., Any] | None]
+Bind = Callable[..., Callable[[Array], Any]]  # of a call and its constants
 Flops = Callable[[Call], int]
 Places = Callable[[Call], Sequence[Rows | None]]
 
@@ -92,8 +93,10 @@ class Facets:
     * accuracy: how far its results in float32 may be from the exact ones.
     * prepare: the reference of a call as a function of the arrays, for many runs: from dense arrays to dense
       ones of the results' dtypes; for scalars also to numpy's. With the activation where the op has a filter,
-      elsewhere without. Of tensors that are neither quantised nor float16; the bits are the reference's. May
-      return None: then the reference serves.
+      elsewhere without. Of tensors that are neither quantised nor float16; the bits are the reference's, or
+      where it multiplies matrices as near to the exact results. May return None: then the reference serves.
+    * bind: what prepare gives as a function of the first operand alone, for constants as the other ones. It
+      is called in the first run: with its compiled loops, if there are any.
     * gradient: the gradients of a loss with respect to its operands, from those with respect to its results,
       written in ops. Without it an op that is written in other ops (`expand`) has the gradients of these.
     * formula: writes a call in other ops, as `expand` does, but only where gradients go back through it.
@@ -122,6 +125,7 @@ class Facets:
     filter: Filter | None = None
     accuracy: Accuracy = PROMISE
     prepare: Prepare | None = None
+    bind: Bind | None = None
     gradient: Gradient | None = None
     formula: Expand | None = None
 

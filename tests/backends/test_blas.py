@@ -75,6 +75,16 @@ def test_small_products_run_on_one_thread(fake: Fake) -> None:
     assert 2 * 8 * 256 * SMALL < blas.LEAST_FLOPS <= 2 * 8 * 256 * LARGE
 
 
+def test_a_number_that_numpy_has_is_not_set(fake: Fake) -> None:
+    with products(LARGE, LARGE).compile("cpu", threads=8) as compiled:
+        compiled(X)
+        compiled(X)
+        assert set(fake.counts) <= {8}
+        fake.count = 5  # by the user
+        compiled(X)
+    assert fake.counts[-2:] == [8, 5]
+
+
 def test_a_model_without_products_leaves_the_library_alone(fake: Fake) -> None:
     model = Model("sum")
     x = model.input("x", float32(8, 256))

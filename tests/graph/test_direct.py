@@ -99,8 +99,11 @@ def expect_same(operation: Operation, inputs: Sequence[Array]) -> None:
     direct = operation.direct()
     assert direct is not None
     expected = operation.stored(operation.evaluate(inputs))
+    bound = operation.bound()
     with np.errstate(all="ignore"):
         found = direct(*inputs)
+        if bound is not None:
+            np.testing.assert_array_equal(bound()(inputs[0]), found)
     for y, z in zip(found if len(expected) > 1 else (found,), expected, strict=True):
         assert type(y) is np.ndarray
         assert y.flags.c_contiguous
@@ -127,6 +130,14 @@ def test_one_slice_where_its_index_is_known_to_be_inside() -> None:
     expect_same(
         Operation("gather", checked.inputs, checked.outputs, checked.attrs, "", trusted=True), [x, INDEX]
     )
+
+
+def test_constants_behind_the_first_input_are_bound() -> None:
+    inputs = [random(8, 3, 12), random(9, 5, 12), random(10, 5)]
+    for constants, known in (((1, 2), True), ((1,), False), ((0, 1, 2), False)):
+        (operation,) = model_of("fully_connected", inputs, {}, constants).operations
+        assert (operation.bound() is not None) == known
+    assert model_of("add", inputs[:1] * 2, {}, (1,)).operations[0].bound() is None
 
 
 def test_what_needs_more_has_none() -> None:

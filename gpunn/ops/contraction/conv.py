@@ -31,7 +31,7 @@ from gpunn.ops.contraction.filter_packing import STEP, channel_reads
 from gpunn.ops.contraction.half_products import filter_errors
 from gpunn.ops.contraction.integer_product import check_types, integer_product
 from gpunn.ops.contraction.matmul import product
-from gpunn.ops.contraction.prepared import constants_only, matrix_of, prepared
+from gpunn.ops.contraction.prepared import bound, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, one_by_one, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding, eights
 from gpunn.ops.contraction.winograd import sums_of_sizes, with_winograd
@@ -154,8 +154,9 @@ def _sums(call: Call, filter: Array, terms: Terms) -> Sums:
     return sums_of(_window(call), call.x.shape, filter, matrix_of(call, rows_of(filter)), terms)
 
 
-def _prepared_conv2d(call: Call) -> Callable[..., Array]:
-    return prepared(call, partial(pieces_of, _window(call), call.x.shape, constants_only(call)))
+def _bind_conv2d(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
+    pieces = partial(pieces_of, _window(call), call.x.shape, constants_only(call))
+    return bound(call, pieces, filter, bias)
 
 
 def _integer_conv2d(call: Call) -> Callable[..., Array]:
@@ -176,7 +177,8 @@ def _integer_conv2d_kernels(call: Call) -> Iterator[Candidate]:
     filter=Filter(output_axis=0, along_input=by_groups),
     accuracy=Accuracy(terms=filter_terms, detour=sums_of_sizes, arithmetic=True, halves=filter_errors),
     fusible=True,
-    prepare=_prepared_conv2d,
+    prepare=prepared(_bind_conv2d),
+    bind=_bind_conv2d,
     quantized=Quantized.prepared(_integer_conv2d, _integer_conv2d_kernels, dtypes=QUANTIZED),
     gradient=gradients.CONV2D,
 )
@@ -223,10 +225,10 @@ def _depthwise_kernels(call: Call) -> Iterator[Candidate]:
 _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DType.INT8 else 0)
 
 
-def _prepared_depthwise(call: Call) -> Callable[..., Array]:
+def _bind_depthwise(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
     window = _window(call)
     pieces = partial(pieces_by_channel, window, call.x.shape)
-    return prepared(call, pieces, partial(whole_depthwise, call, window))
+    return bound(call, pieces, filter, bias, partial(whole_depthwise, call, window))
 
 
 def _integer_depthwise(call: Call) -> Callable[..., Array]:
@@ -256,7 +258,8 @@ def _by_channel(shape: Shape, factor: Array) -> Array:
     filter=Filter(output_axis=3, along_input=_by_channel),
     accuracy=sums(lambda call: math.prod(call.input(1).shape[1:3]) + 1),
     fusible=True,
-    prepare=_prepared_depthwise,
+    prepare=prepared(_bind_depthwise),
+    bind=_bind_depthwise,
     quantized=Quantized.prepared(_integer_depthwise, _integer_depthwise_kernels, dtypes=QUANTIZED),
     gradient=gradients.DEPTHWISE,
 )

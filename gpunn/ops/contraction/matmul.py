@@ -31,7 +31,7 @@ from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_row
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.prepared import clamp_ends, constants_only, matrix_of
+from gpunn.ops.contraction.prepared import clamp_ends, constants_only, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.contraction.workgroup_tile import (
@@ -187,32 +187,30 @@ def _by_pixel(shape: Shape, factor: Array) -> Array | None:
     return np.tile(factor, shape[1] // factor.size) if shape[1] % factor.size == 0 else None
 
 
-def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
+def _bind_fully_connected(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
     shape, (channels, depth) = call.y.shape, call.input(1).shape
     rows = math.prod(shape[:-1])
-    in_rows, vector = call.x.shape == (rows, depth), call.x.shape == (depth,)
-    activation = call.attrs.get("activation")
+    in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)
+    activation, matrix, loops = call.attrs.get("activation"), filter.T, current()
     ends = clamp_ends(activation)
+    finish = None if activation is None else activating(activation, filter.dtype)
+    compiled = loops is not None and ends is not None and bias is not None and filter.dtype == np.float32
 
-    activate = None if activation is None else activating(activation, call.y.dtype.numpy)
+    def compute(x: Array) -> Array:
+        result: Array = (x if in_rows else x.reshape(rows, depth)).dot(matrix)  # matmul() begins later
+        if bias is not None:
+            np.add(result, bias, result)
+        if finish is not None:
+            result = finish(result)
+        return result if as_rows else result.reshape(shape)
 
-    def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
-        result: Array
-        if rows == 1:
-            result = filter.dot(x if vector else x.reshape(-1))  # of a vector it begins soonest
-        else:
-            result = (x if in_rows else x.reshape(rows, depth)).dot(filter.T)
-        loops = current()
-        if loops is not None and ends is not None and bias is not None and result.dtype == np.float32:
-            loops.finish(result.reshape(rows, channels), bias, *ends)
-        else:
-            if bias is not None:
-                np.add(result, bias, out=result)
-            if activate is not None:
-                result = activate(result)
-        return result.reshape(shape)
+    def compute_compiled(x: Array) -> Array:
+        result: Array = (x if in_rows else x.reshape(rows, depth)).dot(matrix)
+        assert loops is not None and ends is not None
+        loops.finish(result, bias, *ends)
+        return result if as_rows else result.reshape(shape)
 
-    return compute
+    return compute_compiled if compiled else compute
 
 
 @op(
@@ -224,7 +222,8 @@ def _prepare_fully_connected(call: Call) -> Callable[..., Array]:
     filter=Filter(output_axis=0, along_input=_by_pixel),
     accuracy=Accuracy(terms=filter_terms, arithmetic=True, halves=dense_errors),
     quantized=Quantized.prepared(_integer, _integer_kernels, dtypes=QUANTIZED),
-    prepare=_prepare_fully_connected,
+    prepare=prepared(_bind_fully_connected),
+    bind=_bind_fully_connected,
     gradient=gradients.FULLY_CONNECTED,
 )
 def fully_connected(

@@ -16,6 +16,7 @@ from gpunn.ops.contraction.pieces import Piece, Write, bias_adder
 from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import empty
+from gpunn.ops.op import Prepare
 from gpunn.types import Array, Shape
 
 FEW_PIXELS = 1024  # of results for which another copy of a filter is worth its memory
@@ -36,15 +37,16 @@ def constants_only(call: Call) -> bool:
 
 def kept(call: Call, make: Callable[[Array, Array | None], Made]) -> Callable[[Array, Array | None], Made]:
     """Return what makes something of a filter and a bias, and keeps it for the next run of constants."""
-    known: list[tuple[Array, Array | None, Made]] = []
+    known: tuple[Array | None, Array | None, Made | None] = None, None, None
 
     def made(filter: Array, bias: Array | None) -> Made:
-        for of_filter, of_bias, found in known:
-            if of_filter is filter and of_bias is bias:
-                return found
+        nonlocal known
+        of_filter, of_bias, found = known
+        if found is not None and of_filter is filter and of_bias is bias:
+            return found
         found = make(filter, bias)
         if constants_only(call):
-            known[:] = [(filter, bias, found)]
+            known = filter, bias, found
         return found
 
     return made
@@ -65,36 +67,55 @@ def matrix_of(call: Call, filter: Array) -> Array:
     return filter.T
 
 
-def prepared(
-    call: Call, pieces: Callable[[Array], list[Piece]], whole: Whole | None = None
-) -> Callable[..., Array]:
-    """Return a function of x, filter and bias for many runs of a call; `pieces` makes those of a filter.
+def prepared(bind: Callable[..., Callable[[Array], Array]]) -> Prepare:
+    """Return Facets.prepare of an op that has Facets.bind: of x, filter and bias."""
+
+    def prepare(call: Call) -> Callable[..., Array]:
+        bound = kept(call, partial(bind, call))
+        return lambda x, filter, bias=None: bound(filter, bias)(x)
+
+    return prepare
+
+
+def bound(
+    call: Call,
+    pieces: Callable[[Array], list[Piece]],
+    filter: Array,
+    bias: Array | None,
+    whole: Whole | None = None,
+) -> Callable[[Array], Array]:
+    """Return a function of x for many runs of a call; `pieces` makes those of a filter.
 
     The function applies the activation of the call, too. whole: makes all of it of a compiled loop.
     """
-    activation = call.attrs.get("activation")
-    ends = clamp_ends(activation)
-    shape = call.y.shape
+    shape, write = call.y.shape, _bound(call, pieces, filter, bias, whole)
 
-    def make(filter: Array, bias: Array | None) -> Write:
-        loops = current() if filter.dtype == np.float32 and ends is not None else None
-        if loops is not None and ends is not None:
-            numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
-            made_whole = None if whole is None else whole(loops, filter, numbers, ends)
-            if made_whole is not None:
-                return made_whole
-            compiled = loops.finish
-            return _writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *ends))
-        return _writing(pieces(filter), shape, partial(_finisher, bias, activation, filter.dtype))
-
-    made = kept(call, make)
-
-    def compute(x: Array, filter: Array, bias: Array | None = None) -> Array:
+    def compute(x: Array) -> Array:
         result = empty(shape, x.dtype)
-        made(filter, bias)(x, result)
+        write(x, result)
         return result
 
     return compute
+
+
+def _bound(
+    call: Call,
+    pieces: Callable[[Array], list[Piece]],
+    filter: Array,
+    bias: Array | None,
+    whole: Whole | None,
+) -> Write:
+    activation = call.attrs.get("activation")
+    ends, shape = clamp_ends(activation), call.y.shape
+    loops = current() if filter.dtype == np.float32 and ends is not None else None
+    if loops is None or ends is None:
+        return _writing(pieces(filter), shape, partial(_finisher, bias, activation, filter.dtype))
+    numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
+    made = None if whole is None else whole(loops, filter, numbers, ends)
+    if made is not None:
+        return made
+    compiled = loops.finish
+    return _writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *ends))
 
 
 def _finisher(
