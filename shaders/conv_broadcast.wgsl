@@ -1,20 +1,18 @@
-//!use broadcast_tile window
-// Convolution over height and width as a product whose rows, the pixels, a subgroup shares (lib/broadcast_tile.wgsl),
-// over window cells and input channels.
+//!use window
+// Convolution over height and width as a product whose rows, the pixels, a subgroup shares (lib/broadcast_tile.wgsl, or
+// lib/broadcast_tile_4.wgsl for subgroups of four), over window cells and input channels.
 // Expects x [batch, H, W, C], C divisible by 8; w with the window cells, then the input channels, along its depth; p.C;
-// p.KH, p.KW; what lib/broadcast_tile.wgsl and lib/window.wgsl expect. An invocation computes 16 output pixels, along
-// [batch, OH, OW] flattened, x 4 output channels.
+// p.KH, p.KW; cells_of(c, ky, kx), a window cell of each of the pixels c, as Places; factors_of(); what the library and
+// lib/window.wgsl expect. An invocation computes output pixels along [batch, OH, OW] flattened.
 
 alias Start = Corner;
-alias Places = array<u32, 4>;
 alias Step = u32;
 
 fn add_products(sums: ptr<function, Sums>, c: Starts, q: u32, first: u32) {
   var next = q;
   for (var ky = 0u; ky < p.KH; ky++) {
     for (var kx = 0u; kx < p.KW; kx++) {
-      let cells = Places(cell(c[0], ky, kx), cell(c[1], ky, kx), cell(c[2], ky, kx), cell(c[3], ky, kx));
-      add_depth(sums, cells, p.C / STEP, next, first);
+      add_depth(sums, cells_of(c, ky, kx), p.C / STEP, next, first);
       next += p.C * 8u;
     }
   }

@@ -1,10 +1,10 @@
-//!use broadcast_tile window_row
+//!use window_row
 // Convolution over height and width for any number of input channels (3 of a photo, say), as a product whose rows, the
-// pixels, a subgroup shares (lib/broadcast_tile.wgsl). Its depth is that of all window cells and input channels
-// together (lib/window_row.wgsl).
-// Expects x [batch, H, W, C]; w with the window cells, then the input channels, along its depth; what
-// lib/broadcast_tile.wgsl, lib/window.wgsl and lib/window_row.wgsl expect. An invocation computes 16 output pixels,
-// along [batch, OH, OW] flattened, x 4 output channels.
+// pixels, a subgroup shares (lib/broadcast_tile.wgsl, or lib/broadcast_tile_4.wgsl for subgroups of four). Its depth is
+// that of all window cells and input channels together (lib/window_row.wgsl).
+// Expects x [batch, H, W, C]; w with the window cells, then the input channels, along its depth; p.DEPTH; factor_of();
+// what the library, lib/window.wgsl and lib/window_row.wgsl expect. An invocation computes output pixels along
+// [batch, OH, OW] flattened.
 
 alias Start = Corner;
 alias Places = Starts;

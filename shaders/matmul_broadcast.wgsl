@@ -1,15 +1,13 @@
-//!use broadcast_tile
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a product whose rows a subgroup shares
-// (lib/broadcast_tile.wgsl).
-// Expects x [M, K]; p.K; FOURS (1: K is divisible by 4); what lib/broadcast_tile.wgsl expects. An invocation computes
-// 16 rows x 4 channels.
+// (lib/broadcast_tile.wgsl, or lib/broadcast_tile_4.wgsl for subgroups of four).
+// Expects x [M, K]; p.K; p.DEPTH; FOURS (1: K is divisible by 4); factor_of(), factors_of(); what the library expects.
 
 alias Start = u32;
 alias Places = Starts;
 struct Step { k: u32, column: Column4_x }
 
 fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, first: u32) {
-  add_depth(sums, starts, (p.K + 7u) / STEP, q, first);
+  add_depth(sums, starts, p.DEPTH / STEP, q, first);
 }
 
 fn start(m: u32) -> Start { return m * p.K; }

@@ -1,11 +1,11 @@
-//!use broadcast_tile requantize
+//!use requantize
 // Sums of quantised tensors of 8 bits in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl), to the bit.
 // lib/broadcast_reals.wgsl has the same functions for reals.
 //
 // Elements and weights, without their zero points, are up to 255, so sums of eight products are up to 520200, and exact
 // in f32: CPUs multiply those with less effort than bytes. With 1.5 * 2^23 added, such a sum n has the bits of that
 // number plus n, so it needs no conversion to an integer. begin() takes off what all steps together add too much.
-// Expects w, less the filter's zero point; bias; p.DEPTH; what lib/requantize.wgsl expects.
+// Expects weight_at(q), four weights less the filter's zero point; bias; p.DEPTH; what lib/requantize.wgsl expects.
 
 alias Total = vec4<i32>;
 
@@ -18,8 +18,8 @@ fn factor_of(x: T) -> f32 { return f32(x - p.zeros.x); }
 
 fn factors_of(x: vec4<T>) -> vec4<f32> { return vec4<f32>(enter(x)); }
 
-fn add_eight(sum: Total, w: Weights, x: Factors) -> Total {
-  return sum + bitcast<vec4<i32>>(plus_eight(vec4<f32>(SHIFTED), w, x));
+fn add_step(sum: Total, w: Weights, x: Factors) -> Total {
+  return sum + bitcast<vec4<i32>>(plus_step(vec4<f32>(SHIFTED), w, x));
 }
 
 fn stored(sum: Total, by: Ending) -> vec4<T> { return rescaled(sum, by); }

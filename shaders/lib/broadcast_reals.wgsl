@@ -1,6 +1,5 @@
-//!use broadcast_tile
 // Sums of reals in a tile whose rows a subgroup shares (lib/broadcast_tile.wgsl). lib/broadcast_integers.wgsl has the
-// same functions for quantised tensors. Expects bias, clip, p.low and p.high, its bounds, which are loaded once:
+// same functions for quantised tensors. Expects w, bias, clip, p.low and p.high, its bounds, which are loaded once:
 // compilers take long for what is loaded at each store. T is f32.
 
 alias Total = vec4<T>;
@@ -11,7 +10,9 @@ fn factor_of(x: T) -> f32 { return x; }
 
 fn factors_of(x: vec4<T>) -> vec4<f32> { return x; }
 
-fn add_eight(sum: Total, w: Weights, x: Factors) -> Total { return plus_eight(sum, w, x); }
+fn weight_at(q: u32) -> vec4<f32> { return load4_w(q); }
+
+fn add_step(sum: Total, w: Weights, x: Factors) -> Total { return plus_step(sum, w, x); }
 
 struct Ending { low: Total, high: Total }
 

@@ -1,4 +1,4 @@
-//!use tiles
+//!use broadcast_rows
 // The entry point for products whose rows a subgroup shares: an invocation keeps the sums of 16 rows x 4 channels (a
 // vec4 column) in registers. All invocations of a subgroup have the same rows, and columns side by side. A step is
 // eight elements of the depth. Of four rows, each of eight invocations loads four elements, half a row's step, and
@@ -20,9 +20,10 @@
 //   add_products(sums, starts, q, first), which calls add_depth(); q: where the weights of the columns begin; first:
 //   the first of the elements of a step that this invocation loads;
 //   of lib/broadcast_reals.wgsl or lib/broadcast_integers.wgsl: Total, the type of sums; begin(n), which has the bias;
-//   factor_of(x), factors_of(x), the factors of one element and of four; add_eight(sum, w, x), which adds the products
-//   with the factors of a row; stored(sum, by), what is stored of a sum, with by = ending(n);
+//   factor_of(x), factors_of(x), the factors of one element and of four; weight_at(q); add_step(sum, w, x), which
+//   adds the products with the factors of a row; stored(sum, by), what is stored of a sum, with by = ending(n);
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl.
+// lib/broadcast_tile_4.wgsl has the same for subgroups of four.
 
 const ROWS: u32 = 16u;
 const STEP: u32 = 8u;
@@ -73,32 +74,16 @@ fn starts(m: u32, end: u32) -> Starts {
   return Starts(s0, s1, s2, s3);
 }
 
-// Where the fourth row behind row m begins. Each step from row to row is cheap to compile and to compute, start() may
-// divide.
-fn fourth(at: Start, m: u32, end: u32) -> Start {
-  return following(following(following(following(at, m + 1u, end), m + 2u, end), m + 3u, end), m + 4u, end);
-}
-
-// Where row m begins if there is one, else the row before it.
-fn following(before: Start, m: u32, end: u32) -> Start {
-  var at = before;
-  if (m < end) { at = next_start(before); }
-  return at;
-}
-
-// Where the weights of a matrix for column n begin.
-fn first_weight(matrix: u32, n: u32) -> u32 { return (matrix * p.N4 / 8u + n / 8u) * p.DEPTH * 8u + n % 8u; }
-
 fn weights_at(q: u32) -> Weights {
   return Weights(
-    load4_w(q),
-    load4_w(q + 8u),
-    load4_w(q + 16u),
-    load4_w(q + 24u),
-    load4_w(q + 32u),
-    load4_w(q + 40u),
-    load4_w(q + 48u),
-    load4_w(q + 56u),
+    weight_at(q),
+    weight_at(q + 8u),
+    weight_at(q + 16u),
+    weight_at(q + 24u),
+    weight_at(q + 32u),
+    weight_at(q + 40u),
+    weight_at(q + 48u),
+    weight_at(q + 56u),
   );
 }
 
@@ -112,22 +97,22 @@ fn add_depth(sums: ptr<function, Sums>, places: Places, count: u32, q: u32, firs
     let x2 = factors_at(places[2], step);
     let x3 = factors_at(places[3], step);
     let w = weights_at(q + k * STEP * 8u);
-    (*sums)[0] = add_eight((*sums)[0], w, first_of(x0));
-    (*sums)[1] = add_eight((*sums)[1], w, second_of(x0));
-    (*sums)[2] = add_eight((*sums)[2], w, third_of(x0));
-    (*sums)[3] = add_eight((*sums)[3], w, fourth_of(x0));
-    (*sums)[4] = add_eight((*sums)[4], w, first_of(x1));
-    (*sums)[5] = add_eight((*sums)[5], w, second_of(x1));
-    (*sums)[6] = add_eight((*sums)[6], w, third_of(x1));
-    (*sums)[7] = add_eight((*sums)[7], w, fourth_of(x1));
-    (*sums)[8] = add_eight((*sums)[8], w, first_of(x2));
-    (*sums)[9] = add_eight((*sums)[9], w, second_of(x2));
-    (*sums)[10] = add_eight((*sums)[10], w, third_of(x2));
-    (*sums)[11] = add_eight((*sums)[11], w, fourth_of(x2));
-    (*sums)[12] = add_eight((*sums)[12], w, first_of(x3));
-    (*sums)[13] = add_eight((*sums)[13], w, second_of(x3));
-    (*sums)[14] = add_eight((*sums)[14], w, third_of(x3));
-    (*sums)[15] = add_eight((*sums)[15], w, fourth_of(x3));
+    (*sums)[0] = add_step((*sums)[0], w, first_of(x0));
+    (*sums)[1] = add_step((*sums)[1], w, second_of(x0));
+    (*sums)[2] = add_step((*sums)[2], w, third_of(x0));
+    (*sums)[3] = add_step((*sums)[3], w, fourth_of(x0));
+    (*sums)[4] = add_step((*sums)[4], w, first_of(x1));
+    (*sums)[5] = add_step((*sums)[5], w, second_of(x1));
+    (*sums)[6] = add_step((*sums)[6], w, third_of(x1));
+    (*sums)[7] = add_step((*sums)[7], w, fourth_of(x1));
+    (*sums)[8] = add_step((*sums)[8], w, first_of(x2));
+    (*sums)[9] = add_step((*sums)[9], w, second_of(x2));
+    (*sums)[10] = add_step((*sums)[10], w, third_of(x2));
+    (*sums)[11] = add_step((*sums)[11], w, fourth_of(x2));
+    (*sums)[12] = add_step((*sums)[12], w, first_of(x3));
+    (*sums)[13] = add_step((*sums)[13], w, second_of(x3));
+    (*sums)[14] = add_step((*sums)[14], w, third_of(x3));
+    (*sums)[15] = add_step((*sums)[15], w, fourth_of(x3));
   }
 }
 
@@ -138,7 +123,7 @@ fn third_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 4u), 
 fn fourth_of(x: vec4<f32>) -> Factors { return Factors(subgroupBroadcast(x, 6u), subgroupBroadcast(x, 7u)); }
 
 // A sum with the products with the factors of a row.
-fn plus_eight(sum: vec4<f32>, w: Weights, x: Factors) -> vec4<f32> {
+fn plus_step(sum: vec4<f32>, w: Weights, x: Factors) -> vec4<f32> {
   return sum
     + w.w0 * x.low.x
     + w.w1 * x.low.y
@@ -171,8 +156,4 @@ fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
     (*sums)[10] = (*sums)[14];
     (*sums)[11] = (*sums)[15];
   }
-}
-
-fn put_row(m: u32, end: u32, n: u32, v: vec4<T>) {
-  if (m < end) { put_channels(m, n, v); }
 }

@@ -22,9 +22,13 @@ HALF = DType.FLOAT16
 
 _VERBS = ("load", "load4", "loadv", "splat", "int", "word", "store", "store4", "storev")
 
-# Dtypes of which four elements share a word, computed in i32: the letter of WGSL's unpack functions, and the
-# type whose extractBits() extends the sign as the dtype asks.
-PACKED_TYPES = {DType.UINT8: ("U", "u32"), DType.BOOL: ("U", "u32"), DType.INT8: ("I", "i32")}
+# Dtypes of which four elements share a word, computed in i32: which function of shaders/lib/bytes.wgsl
+# gives them, and the type whose extractBits() extends the sign as the dtype asks.
+PACKED_TYPES = {
+    DType.UINT8: ("unsigned", "u32"),
+    DType.BOOL: ("unsigned", "u32"),
+    DType.INT8: ("signed", "i32"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +267,9 @@ def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
     if binding.dtype is None:
         return f"{scalar}()", f"{vector_type(scalar)}()"
     if binding.dtype in PACKED_TYPES:
-        letter, kind = PACKED_TYPES[binding.dtype]
+        signs, kind = PACKED_TYPES[binding.dtype]
         one = f"i32(extractBits(bitcast<{kind}>({data}[i >> 2u]), (i & 3u) * 8u, 8u))"
-        return one, f"vec4<i32>(unpack4x{letter}8({data}[i]))"
+        return one, f"{signs}_bytes({data}[i])"
     if binding.dtype in PAIRED_TYPES:
         pair = PAIRED_TYPES[binding.dtype]
         word, a, b = f"{data}[i >> 1u]", f"{data}[2u * i]", f"{data}[2u * i + 1u]"
@@ -281,7 +285,7 @@ def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
     """Return statements that store v as element i, and as the four elements from 4 i on."""
     data = f"{binding.name}_data"
     if binding.dtype in PACKED_TYPES:
-        word = "pack4xU8(vec4<u32>(v))"
+        word = "packed_bytes(vec4<u32>(v))"
         if by_parts:
             return _into_word(data, 4, "u32(v)"), f"atomicStore(&{data}[i], {word});"
         return "", f"{data}[i] = {word};"

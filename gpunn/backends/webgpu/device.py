@@ -35,6 +35,7 @@ _PARALLEL = {SOFTWARE: 1, "DiscreteGPU": 1 << 15}
 _PARALLEL_OTHERWISE = 1 << 12
 
 _LAVAPIPE = "llvmpipe"  # what Mesa calls its software Vulkan
+_SWIFTSHADER = "swiftshader"  # that of Google, which browsers have
 # After 65,535 iterations lavapipe ends all loops of an invocation without a word (Mesa, lp_bld_limits.h,
 # LP_MAX_TGSI_LOOP_ITERATIONS). Some are left for what libraries do.
 LAVAPIPE_LOOP_ITERATIONS = 65_000
@@ -117,18 +118,21 @@ def properties(
     return DeviceProperties(
         features=frozenset(features),
         limits=limits,
-        subgroup_sizes=subgroup_sizes or _lavapipe_subgroup(info.name),
+        subgroup_sizes=subgroup_sizes or _software_subgroup(info.name),
         parallel_invocations=_PARALLEL.get(info.kind, _PARALLEL_OTHERWISE),
         software=info.kind == SOFTWARE,
         max_loop_iterations=LAVAPIPE_LOOP_ITERATIONS if _LAVAPIPE in info.name.lower() else None,
     )
 
 
-def _lavapipe_subgroup(name: str) -> tuple[int, int] | None:
-    """Return the sizes of lavapipe's subgroups, which it does not tell, by the name of an adapter.
+def _software_subgroup(name: str) -> tuple[int, int] | None:
+    """Return the sizes of subgroups that a driver does not tell, by the name of a software adapter.
 
-    A subgroup is a vector of 32-bit lanes; "llvmpipe (LLVM 15.0.6, 256 bits)" has eight.
+    A subgroup is a vector of 32-bit lanes; "llvmpipe (LLVM 15.0.6, 256 bits)" has eight. SwiftShader's have
+    four on all processors.
     """
+    if _SWIFTSHADER in name.lower():
+        return 4, 4
     found = re.search(rf"{_LAVAPIPE}.*\b(\d+) bits", name.lower())
     lanes = int(found[1]) // 32 if found else 0
     return (lanes, lanes) if lanes else None

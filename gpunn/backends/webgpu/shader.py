@@ -16,7 +16,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
-from gpunn.backends.webgpu.accessors import HALF, Binding, accessors, element_type, variables, vector_type
+from gpunn.backends.webgpu.accessors import (
+    HALF,
+    PACKED_TYPES,
+    Binding,
+    accessors,
+    element_type,
+    variables,
+    vector_type,
+)
 from gpunn.backends.webgpu.appended import chain
 from gpunn.backends.webgpu.prepended import rows
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries
@@ -207,7 +215,9 @@ def _files(key: ShaderKey) -> list[str]:
     dtypes = (key.accumulator, *(b.dtype for b in key.bindings))
     doubles = {DType.INT64: "int64", DType.COMPLEX64: "complex"}
     rows = any(b.rows for b in key.bindings)
-    conditions = {"half": rounded, "in_rows": rows, **{name: d in dtypes for d, name in doubles.items()}}
+    packed = any(b.dtype in PACKED_TYPES for b in key.bindings)
+    conditions = {"half": rounded, "in_rows": rows, "bytes": packed}
+    conditions |= {name: d in dtypes for d, name in doubles.items()}
     implied = (name for name, needed in conditions.items() if needed)
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)
     return [key.body, *(f"lib/{name}" for name in with_dependencies(named))]

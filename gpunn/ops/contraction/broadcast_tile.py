@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,11 +32,28 @@ from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
 
-SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup
-# Of full tiles over full register tiles on lavapipe: 2 with Mesa 22.3, 2.4 with Mesa 25. Tiles of which
-# half is not needed take about as long with both (docs/tuning.md), and share a pipeline with other layers,
-# which would take longer to compile than the layer to compute. A little more: for rows behind the last.
-_GAIN = 2.1
+SHARED_ROWS = 16  # rows or pixels of one tile of a subgroup, the most of any
+_FOUR = 4  # the smallest subgroups that share rows
+_ROWS_OF_FOUR = 8  # of one of their tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Of full tiles over full register tiles: of subgroups of eight, and of four."""
+
+    eight: float
+    four: float
+
+    def on(self, device: DeviceProperties) -> float:
+        """Return that of a device's subgroups."""
+        return self.four if loads_singly(device) else self.eight
+
+
+# On lavapipe 2 with Mesa 22.3, 2.4 with Mesa 25. Tiles of which half is not needed take about as long with
+# both (docs/tuning.md), and share a pipeline with other layers, which would take longer to compile than the
+# layer to compute. A little more: for rows behind the last. On SwiftShader 1 to 1.1, and 1.2 to 1.3 for
+# windows of several cells.
+OF_PRODUCTS, OF_WINDOWS = Gain(2.1, 1.1), Gain(2.1, 1.25)
 _GAIN_OF_STACKS = 4  # of full tiles, packing included, over one row x 4 channels: 5 or more with both
 _FEW = 1 << 17  # elements that windows see: they are written in less time than a shader is compiled
 _DEEPEST = 1 << 21  # conv_direct_broadcast divides numbers below 2^22 in f32 without an error
@@ -48,7 +65,7 @@ def with_shared_rows(
     kernels: Callable[[], Sequence[Kernel]],
     others: Iterable[Candidate],
     matrices: int = 0,
-    gain: float = _GAIN,
+    gain: Gain = OF_PRODUCTS,
 ) -> Iterator[Candidate]:
     """Yield ways to compute y [..., N], and that of shared rows: before them where it is quicker.
 
@@ -59,7 +76,7 @@ def with_shared_rows(
     rows, channels = math.prod(call.y.shape[:-1]) // max(matrices, 1), call.y.shape[-1]
     deep = depth > _DEEPEST
     first = not deep and rows >= ROWS and _pays_off(rows, channels, call.device, matrices, gain)
-    reason = f"{SHARED_ROWS} rows that a subgroup shares"
+    reason = f"{_tile(call.device).rows} rows that a subgroup shares"
     if first:
         yield Candidate(kernels(), reason, frozenset({SUBGROUPS}))
     yield from others
@@ -70,11 +87,51 @@ def with_shared_rows(
 def subgroup(device: DeviceProperties) -> int:
     """Return the invocations of a device's largest subgroups; 0 if rows cannot be shared in all of them."""
     least, most = device.subgroup_sizes or (0, 0)
-    return most if least >= STEP and most <= WORKGROUP[0] else 0
+    return most if (least >= STEP or most == _FOUR) and most <= WORKGROUP[0] else 0
+
+
+def measured(device: DeviceProperties) -> bool:
+    """Tell whether a device is of those where products of shared rows were measured: software."""
+    return device.software and subgroup(device) in (_FOUR, STEP)
+
+
+def loads_singly(device: DeviceProperties) -> bool:
+    """Tell whether each word that an invocation loads takes a device long: it has subgroups of four."""
+    return subgroup(device) == _FOUR
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """The part of a result that a subgroup computes: `rows`, which it shares, `channels` of each invocation.
+
+    depth: the elements of a step. library: the one in shaders/lib.
+    """
+
+    invocations: int
+    rows: int
+    channels: int
+    depth: int
+    library: str
+
+    @property
+    def across(self) -> int:
+        """Return the channels of all invocations."""
+        return self.channels * self.invocations
+
+    def steps(self, depth: int) -> int:
+        """Count the steps over a filter that is packed by blocks."""
+        return ceil_div(depth, STEP) * STEP // self.depth
+
+
+def _tile(device: DeviceProperties) -> _Tile:
+    """Return the tile of a device's subgroups, or one of eight where it has none."""
+    if loads_singly(device):
+        return _Tile(_FOUR, _ROWS_OF_FOUR, 8, 4, "broadcast_tile_4")
+    return _Tile(max(subgroup(device), STEP), SHARED_ROWS, 4, STEP, "broadcast_tile")
 
 
 def _pays_off(
-    rows: int, channels: int, device: DeviceProperties, matrices: int = 0, gain: float = _GAIN
+    rows: int, channels: int, device: DeviceProperties, matrices: int = 0, gain: Gain = OF_PRODUCTS
 ) -> bool:
     """Tell whether products are quicker than in register tiles, which are smaller, or those of a stack than
     in single rows.
@@ -82,15 +139,15 @@ def _pays_off(
     It was measured where the CPU does the device's work. There must be tiles for the whole device, for sums
     are not divided.
     """
-    if subgroup(device) != STEP or not device.software:
+    if not measured(device):
         return False
 
     def computed(tile_rows: int, tile_channels: int) -> int:
         return ceil_div(rows, tile_rows) * tile_rows * ceil_div(channels, tile_channels) * tile_channels
 
-    results = computed(SHARED_ROWS, BLOCK)
+    results = computed(_tile(device).rows, BLOCK)
     invocations = max(matrices, 1) * results // (4 * SHARED_ROWS)
-    most = _GAIN_OF_STACKS * rows * channels if matrices else gain * computed(ROWS, COLUMNS)
+    most = _GAIN_OF_STACKS * rows * channels if matrices else gain.on(device) * computed(ROWS, COLUMNS)
     return invocations >= device.parallel_invocations and results <= most
 
 
@@ -118,7 +175,7 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
 
 def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
-    width, across = vec_width(depth), ceil_div(channels, 4 * max(subgroup(call.device), STEP))
+    width, across = vec_width(depth), ceil_div(channels, _tile(call.device).across)
     by_rows = RowLoads(depth, across) if width == 4 else None
     return _kernel(
         call,
@@ -127,7 +184,7 @@ def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | No
         "matmul_broadcast",
         {"K": depth},
         {"FOURS": int(width == 4)},
-        ceil_div(depth, STEP),
+        _tile(call.device).steps(depth),
         f"{rows} rows x depth {depth} x {channels} channels",
     )
 
@@ -135,16 +192,26 @@ def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | No
 def _window(call: Call, window: Window, reads: Reads | None) -> Kernel:
     _, height, width, depth = call.x.shape
     params: dict[str, Param] = {**window_params(window, height, width), "C": depth}
-    terms, packed = depth * math.prod(window.size), reads or block_reads(call)
+    terms, packed, tile = depth * math.prod(window.size), reads or block_reads(call), _tile(call.device)
     if depth % STEP == 0:
-        loops = nested(*window.size, depth // STEP).iterations
+        loops = nested(*window.size, depth // tile.depth).iterations
         operands = (Read("x", 0, 4), *packed)
-        return _kernel(
-            call, operands, terms, "conv_broadcast", params, {}, loops, "window cells one after the other"
-        )
+        reason = "window cells one after the other"
+        kernel = _kernel(call, operands, terms, "conv_broadcast", params, {}, loops, reason)
+        return replace(kernel, generated=_cells(tile.rows // 4))
     params |= {"K": terms, "inverse_c": 1 / depth, "inverse_kw": 1 / window.size[1]}
     reason, operands = "window cells and input channels in one row", (Read("x", 0), *packed)
-    return _kernel(call, operands, terms, "conv_direct_broadcast", params, {}, ceil_div(terms, STEP), reason)
+    loops = tile.steps(terms)
+    return _kernel(call, operands, terms, "conv_direct_broadcast", params, {}, loops, reason)
+
+
+def _cells(count: int) -> str:
+    """Write, for conv_broadcast, the cell of a window of each of the pixels that an invocation loads."""
+    cells = ", ".join(f"cell(c[{k}], ky, kx)" for k in range(count))
+    return (
+        f"alias Places = array<u32, {count}>;\n"
+        f"fn cells_of(c: Starts, ky: u32, kx: u32) -> Places {{ return Places({cells}); }}"
+    )
 
 
 def with_unfolded(call: Call, window: Window, others: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -152,7 +219,8 @@ def with_unfolded(call: Call, window: Window, others: Iterable[Candidate]) -> It
 
     The product of these rows has the pipeline of a network's other products, so lavapipe compiles 0.15 s less
     for a first answer (0.6 s with Mesa 25). Where windows see few channels, such a layer takes 1.6 times as
-    long, 2 % of MobileNet's time. Where they see many, it takes as long as before.
+    long, 2 % of MobileNet's time. Where they see many, it takes as long as before. SwiftShader compiles
+    either in little time.
     """
     rows, channels = math.prod(call.y.shape[:3]), call.y.shape[3]
     depth = block_extents(channels, math.prod(call.input(1).shape[1:]))[1]
@@ -161,7 +229,7 @@ def with_unfolded(call: Call, window: Window, others: Iterable[Candidate]) -> It
     # A network of float16 tensors wants little memory, and these rows would be its largest tensor.
     exact = call.x.dtype is call.y.dtype is DType.FLOAT32
     whole = exact and rows >= ROWS and depth <= _DEEPEST
-    if several and whole and _pays_off(rows, channels, call.device):
+    if several and whole and not loads_singly(call.device) and _pays_off(rows, channels, call.device):
         kernels = _unfolded(call, window, rows, depth)
         yield Candidate(kernels, "rows of what windows see", frozenset({SUBGROUPS}))
     yield from others
@@ -205,7 +273,7 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
         writes=(replace(y, width=vec_width(channels)),),
         params={**kernel.params, "K": depth},
         constants={**kernel.constants, "FOURS": int(width == 4)},
-        loop_iterations=ceil_div(depth, STEP),
+        loop_iterations=_tile(call.device).steps(depth),
     )
     return clipping(_with_bias(kernel, channels))
 
@@ -246,8 +314,9 @@ def _tiles(
     """Make what all these kernels share. sizes: rows, channels, and depth of each of `count` products."""
     rows, channels, _ = sizes
     packed, depth = block_extents(*sizes[1:])
-    size, down = max(subgroup(device), STEP), ceil_div(rows, SHARED_ROWS)
-    threads, grid = tile_grid(packed // 4, count * down, size, size)
+    tile = _tile(device)
+    size, down = tile.invocations, ceil_div(rows, tile.rows)
+    threads, grid = tile_grid(packed // tile.channels, count * down, size, size)
     return Kernel(
         body=body,
         threads=threads,
@@ -255,6 +324,7 @@ def _tiles(
         reads=(),
         params={**grid, "DEPTH": depth, "M": rows, "N": channels, "N4": packed // 4, "DOWN": down},
         constants={"SPLITS": 1},
-        libraries=("broadcast_reals", *row_library(count * rows, channels)),
-        reason=f"{reason}: {SHARED_ROWS} rows x 4 channels in registers, rows shared by {size} invocations",
+        libraries=(tile.library, "broadcast_reals", *row_library(count * rows, channels)),
+        reason=f"{reason}: {tile.rows} rows x {tile.channels} channels in registers, rows shared by {size} "
+        "invocations",
     )

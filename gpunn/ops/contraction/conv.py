@@ -15,7 +15,13 @@ from gpunn.ops.call import Call
 from gpunn.ops.check import QUANTIZED
 from gpunn.ops.contraction import depthwise_kernel, gradients
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.broadcast_tile import shared_rows, with_shared_rows, with_unfolded
+from gpunn.ops.contraction.broadcast_tile import (
+    OF_PRODUCTS,
+    OF_WINDOWS,
+    shared_rows,
+    with_shared_rows,
+    with_unfolded,
+)
 from gpunn.ops.contraction.computed_filter import block_packed, packed_reads
 from gpunn.ops.contraction.conv_sums import (
     pieces_by_channel,
@@ -83,9 +89,9 @@ def _conv2d_kernels(call: Call) -> Iterator[Candidate]:
         reason = "the filter is not a constant"
     else:
         depth = form.depth * math.prod(form.window.size)
-        direct = with_shared_rows(
-            call, depth, lambda: [shared_rows(call, form.window, form.depth)], _of_constants(call, form)
-        )
+        gain = OF_PRODUCTS if form.window.pointwise else OF_WINDOWS
+        shared = partial(shared_rows, call, form.window, form.depth)
+        direct = with_shared_rows(call, depth, lambda: [shared()], _of_constants(call, form), gain=gain)
         whole = form.window.pointwise and form.depth % 4 == 0
         tiles = matrix_product(form.depth) if whole else window_product(call, form.window)
         others = with_winograd(call, form.window, with_unfolded(call, form.window, direct))

@@ -28,13 +28,14 @@ def pack_deep_filter(filter: Array) -> Array:
     return np.pad(packed, [(0, -packed.shape[0] % 4), (0, 0)])
 
 
-def pack_blocks(filter: Array) -> Array:
+def pack_blocks(filter: Array, zero: int = 0) -> Array:
     """Pack [O, ..., I] as [blocks, depth, BLOCK]: each block of output channels lies together.
 
     Zeros fill the depth up to a multiple of STEP and the channels up to one of BLOCK.
     """
     matrix = filter.reshape(filter.shape[0], -1)
-    matrix = np.pad(matrix, [(0, -matrix.shape[0] % BLOCK), (0, -matrix.shape[1] % STEP)])
+    behind = [(0, -matrix.shape[0] % BLOCK), (0, -matrix.shape[1] % STEP)]
+    matrix = np.pad(matrix, behind, constant_values=zero)
     return np.ascontiguousarray(matrix.reshape(-1, BLOCK, matrix.shape[1]).transpose(0, 2, 1))
 
 

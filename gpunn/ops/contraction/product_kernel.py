@@ -40,7 +40,7 @@ from gpunn.ops.contraction.product_rescaling import (
     Steps,
     rescaling,
 )
-from gpunn.ops.contraction.shared_integers import GAIN, shared_integers
+from gpunn.ops.contraction.shared_integers import OF_FEW_CHANNELS, OF_INTEGERS, shared_integers
 from gpunn.ops.contraction.wide_sums import keep_words, most_iterations, reach, widen
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.elementwise.unary_kernel import elementwise
@@ -132,8 +132,7 @@ def _of_bytes(call: Call, form: Form, how: Rescaling, terms: int, words: Candida
         yield words
         return
     shared = partial(shared_integers, call, form.window, form.depth, how)
-    # Windows over few channels have a pipeline of their own, which takes long to compile.
-    gain = GAIN if form.window.pointwise or form.depth % STEP == 0 else 0
+    gain = OF_INTEGERS if form.window.pointwise or form.depth % STEP == 0 else OF_FEW_CHANNELS
     yield from with_shared_rows(call, terms, lambda: [shared()], (words,), gain=gain)
 
 

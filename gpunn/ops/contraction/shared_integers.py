@@ -9,14 +9,15 @@ import numpy as np
 
 from gpunn.kernel import Kernel, Pack, Read
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import shared_sums
+from gpunn.ops.contraction.broadcast_tile import Gain, loads_singly, shared_sums
 from gpunn.ops.contraction.filter_packing import BLOCK, block_extents, pack_bias, pack_blocks
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.kernels.window import Window
 from gpunn.types import Array, DType
 
-# Of full tiles over register tiles of words on lavapipe; those of which half is idle take 1.3 times as long.
-GAIN = 1.7
+# Of full tiles over register tiles of words: on lavapipe those of which half is idle take 1.3 times as long.
+# Windows over few channels have a pipeline of their own, which takes lavapipe long to compile.
+OF_INTEGERS, OF_FEW_CHANNELS = Gain(1.7, 3.5), Gain(0, 3.5)
 
 
 def pack_centred(filter: Array, zero: int) -> Array:
@@ -29,7 +30,11 @@ def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> K
     real = shared_sums(call, window, depth)
     x, w, bias = real.reads
     channels, rows = block_extents(call.y.shape[-1], depth * math.prod(window.size))
-    w = replace(w, pack=Pack(pack_centred, (how.zero_w,)), dtype=DType.FLOAT16, nbytes=2 * channels * rows)
+    if loads_singly(call.device):
+        w, weights = replace(w, pack=Pack(pack_blocks, (how.zero_w,))), "stored_weights"
+    else:
+        pack, nbytes = Pack(pack_centred, (how.zero_w,)), 2 * channels * rows
+        w, weights = replace(w, pack=pack, dtype=DType.FLOAT16, nbytes=nbytes), "centred_weights"
     if call.has(2):
         bias = replace(bias, pack=Pack(pack_bias, (BLOCK,)))
     return replace(
@@ -37,7 +42,7 @@ def shared_integers(call: Call, window: Window, depth: int, how: Rescaling) -> K
         reads=(x, w, bias, Read("scales", None, 4, value=how.table(BLOCK))),
         params={**real.params, **how.params(how.zero_w, 4), "SCALES": channels // 4},
         functions={"finish": how.finish},
-        libraries=tuple("broadcast_integers" if n == "broadcast_reals" else n for n in real.libraries),
+        libraries=(*("broadcast_integers" if n == "broadcast_reals" else n for n in real.libraries), weights),
         lanes=4,
         reason=f"integers: {real.reason}; sums of 8 products in f32",
     )

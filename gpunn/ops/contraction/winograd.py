@@ -31,7 +31,7 @@ from gpunn.kernel import (
 )
 from gpunn.ops.accuracy import Evaluation
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, shared_stack, subgroup
+from gpunn.ops.contraction.broadcast_tile import SHARED_ROWS, measured, shared_stack, subgroup
 from gpunn.ops.contraction.filter_packing import BLOCK, STEP
 from gpunn.ops.elementwise.clipping import with_activation
 from gpunn.ops.kernels.tiling import WORKGROUP
@@ -157,8 +157,7 @@ def with_winograd(call: Call, window: Window, others: Iterable[Candidate]) -> It
     direct = math.prod(_SIZE) * _full(rows, SHARED_ROWS) * depth * _full(channels, BLOCK)
     ways = [way for way in (Tiling(call, edge) for edge in TRANSFORMS) if _counts(way)]
     ways.sort(key=lambda way: way.cost)
-    measured = call.device.software and subgroup(call.device) == STEP
-    first = [way for way in ways if measured and way.cost < direct]
+    first = [way for way in ways if measured(call.device) and way.cost < direct]
     last = [way for way in ways if way not in first]
     early, late = ((_candidate(way, window) for way in some) for some in (first, last))
     yield from chain(early, others, late)

@@ -33,15 +33,26 @@ def products() -> Iterator[tuple[int, int, int]]:
         yield rows, depth // 8 * 8 + 8 if seed % 2 else depth, channels
 
 
-@pytest.fixture(params=[8, 32])
-def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let kernels be made for subgroups of up to that many invocations, which smaller ones run, too."""
-    device = open_device(None, False)
-    sizes = device.properties.subgroup_sizes
-    if sizes is None or sizes[0] < 8 or sizes[1] > request.param:
+def limit_subgroups(monkeypatch: pytest.MonkeyPatch, most: int) -> str:
+    """Let kernels be made for subgroups of up to that many invocations, which smaller ones run, too.
+
+    Tiles of four need no more than four of a larger one.
+    """
+    sizes, least = open_device(None, False).properties.subgroup_sizes, min(most, 8)
+    if sizes is None or sizes[0] < least or (most > 4 and sizes[1] > most):
         pytest.skip(f"the adapter has subgroups of {sizes}")
-    monkeypatch.setattr(device, "properties", replace(device.properties, subgroup_sizes=(8, request.param)))
-    return gpu
+    limit_device(monkeypatch, subgroup_sizes=(least, most))
+    return "webgpu"
+
+
+@pytest.fixture(params=[4, 8, 32])
+def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    return limit_subgroups(monkeypatch, request.param)
+
+
+@pytest.fixture(params=[4, 8])
+def small_subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    return limit_subgroups(monkeypatch, request.param)
 
 
 def run(op: str, inputs: list[Array], attrs: dict[str, Any], backend: str) -> None:
@@ -86,15 +97,17 @@ def described(case: tuple[list[Array], dict[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize("case", [*windows((8, 16, 40, 24))], ids=described)
-def test_convolutions(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions(case: Any, small_subgroup: str, monkeypatch: pytest.MonkeyPatch) -> None:
     take_body(monkeypatch, "conv_broadcast")
-    run("conv2d", *case, gpu)
+    run("conv2d", *case, small_subgroup)
 
 
 @pytest.mark.parametrize("case", [*windows((1, 3, 4, 5, 9))], ids=described)
-def test_convolutions_of_few_channels(case: Any, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_of_few_channels(
+    case: Any, small_subgroup: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     take_body(monkeypatch, "conv_direct_broadcast")
-    run("conv2d", *case, gpu)
+    run("conv2d", *case, small_subgroup)
 
 
 UNFOLDED: tuple[tuple[Shape, tuple[int, int], int, dict[str, Any]], ...] = (
@@ -141,7 +154,9 @@ def bodies(rows: int, channels: int, device: DeviceProperties) -> list[str]:
         (SOFTWARE, 1, 512, ["matmul_row", PLAIN]),
         (SOFTWARE, 49, 8, [TILE, SHARED, PLAIN]),
         (SOFTWARE, 7, 100, ["matmul_row", PLAIN]),
-        (replace(SOFTWARE, subgroup_sizes=(4, 4)), 49, 64, [TILE, PLAIN]),
+        (replace(SOFTWARE, subgroup_sizes=(4, 4)), 49, 64, [SHARED, TILE, PLAIN]),
+        (replace(SOFTWARE, subgroup_sizes=(4, 4)), 49, 40, [TILE, SHARED, PLAIN]),
+        (replace(SOFTWARE, subgroup_sizes=(4, 8)), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=None), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, subgroup_sizes=(32, 128)), 49, 64, [TILE, PLAIN]),
         (replace(SOFTWARE, software=False), 49, 64, [WORKGROUP, TILE, SHARED, PLAIN]),

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.lower import lower
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.kernel import Kernel
 from gpunn.ops.contraction.product_rescaling import FINISH, FINISH_DOWN, Rescaling
 from gpunn.ops.contraction.shared_integers import pack_centred
 from tests.ops.contraction.quantized_product import ATTRS, DTYPES, Case
+from tests.ops.contraction.test_broadcast_tile import limit_subgroups
 from tests.ops.harness import take_body
 from tests.ops.integer_checks import integer_model
 
@@ -29,13 +29,9 @@ SHAPES = (
 )
 
 
-@pytest.fixture
-def subgroup(gpu: str) -> str:
-    """Return the backend where rows can be shared by subgroups of eight."""
-    sizes = open_device(None, False).properties.subgroup_sizes
-    if sizes is None or sizes[0] < 8 or sizes[1] > 64:
-        pytest.skip(f"the adapter has subgroups of {sizes}")
-    return gpu
+@pytest.fixture(params=[4, 8])
+def subgroup(request: pytest.FixtureRequest, gpu: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    return limit_subgroups(monkeypatch, request.param)
 
 
 @pytest.mark.parametrize("kind", DTYPES)

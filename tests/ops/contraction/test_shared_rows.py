@@ -140,7 +140,7 @@ def test_depths_that_are_not_packed() -> None:
 def test_other_devices_have_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = [random(1, 16, 8), random(2, 8, 64)]
     assert bodies("batch_matmul", inputs, {}) == ["strided_copy", "matmul_broadcast"]
-    for limits in ({"subgroup_sizes": (4, 4)}, {"software": False}, {"features": frozenset()}):
+    for limits in ({"subgroup_sizes": (4, 8)}, {"software": False}, {"features": frozenset()}):
         with monkeypatch.context() as patch:
             limit_device(patch, **limits)
             device = open_device(None, False).properties
