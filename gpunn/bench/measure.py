@@ -53,14 +53,14 @@ def benchmark(
     OTHERS, or "all"; if one is not installed or cannot run the model, the reason is in `failed`. batches:
     multiples of the file's own shapes. threads: numbers of threads, by default the number of cores. bases:
     what ratios are relative to, series or peers, by default ncnn-vulkan and litert if they are measured, else
-    the first entrant. onnx: a file of the same model for onnxruntime, by default one that is written from the
-    model. device: part of an adapter's name.
+    the first entrant that runs. onnx: a file of the same model for onnxruntime, by default one that is
+    written from the model. device: part of an adapter's name.
     Raises the errors of gpunn.load(), ModelError for invalid arguments, DeviceError if nothing could be
     measured.
     """
     turns = turns or Turns()
     chosen = entrants(backends, preferences, peers, batches, threads or (os.cpu_count() or 1,))
-    bases = pick_bases(bases, chosen)
+    pick_bases(bases, chosen)  # what cannot be a base is refused before anything is measured
     conditions, loaded = Conditions.now(), load_model(model)
     random = random_source(loaded, max((b for b in batches if can_batch(loaded, b)), default=1), seed)
     samples = list(random.samples)
@@ -73,6 +73,7 @@ def benchmark(
     if all(result.failed for result in results):
         reasons = "; ".join(f"{result.label}: {result.failed}" for result in results)
         raise DeviceError(f"nothing could be measured: {reasons}")
+    ran_first = [result.entrant for result in sorted(results, key=lambda result: bool(result.failed))]
     return Benchmark(
         model=loaded.name,
         inputs=random.description,
@@ -80,7 +81,7 @@ def benchmark(
         starts=turns.starts,
         rounds=turns.rounds,
         turn_seconds=turns.seconds,
-        bases=tuple(bases),
+        bases=tuple(pick_bases(bases, ran_first)),
         conditions=conditions,
         load_after=load(),
         results=tuple(results),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import gpunn
 from gpunn import vision
+from gpunn.bench import Result, measure
 from gpunn.bench.measure import (
     PREFERENCES,
     batched,
@@ -58,6 +60,23 @@ def test_bases_must_be_measured() -> None:
     assert pick_bases(("ncnn:2", "gpunn-cpu"), found) == ["ncnn:2", "gpunn-cpu"]
     with pytest.raises(gpunn.ModelError, match="base 'ncnn:3' is not measured, only gpunn-cpu/fast"):
         pick_bases(("ncnn:3",), found)
+
+
+def test_what_failed_is_no_base_unless_it_is_a_peer_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def take_turns(jobs: Sequence[tuple[Result, object]], *_: object) -> None:
+        for result, _job in jobs:
+            result.failed = "" if result.entrant.peer == "gpunn-cpu" else "no adapter"
+
+    monkeypatch.setattr(measure, "take_turns", take_turns)
+    monkeypatch.setattr(measure._Bench, "judge", lambda *_: "the first one")
+    one = [gpunn.Preference.LOW_POWER]
+    for given, peers, bases in (
+        ((), (), ("gpunn-cpu/low-power",)),
+        ((), ("litert",), ("litert",)),
+        (("gpunn-webgpu",), (), ("gpunn-webgpu",)),
+    ):
+        found = measure.benchmark(vision.default_model(), preferences=one, peers=peers, bases=given)
+        assert found.bases == bases
 
 
 def small(extents: tuple[int, ...], op: str, **attrs: object) -> gpunn.Model:
