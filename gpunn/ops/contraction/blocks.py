@@ -21,6 +21,8 @@ from gpunn.types import Array, Shape
 
 BLOCK = 1 << 18  # numbers that a block reads or sums up; each block costs some microseconds, whatever it has
 KEPT_BYTES = 1 << 17  # of a padded image whose memory an operation keeps, so that it writes the padding once
+SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS computes up to so many without packing, in less time
+FEWEST_ROWS = 48  # of such a part of a product
 LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
 
 Room = Callable[[int, int], Array]  # memory [pixels, C] for the sums from one pixel to another
@@ -43,13 +45,32 @@ class Sums(Protocol):
         """Return what writes the sums of so many pixels at once, in less time; None for several blocks."""
 
 
+Place = Callable[[Array], None]  # writes sums into images [N, OH, OW, C]
+
+
+class Binding(Protocol):
+    """The sums over the windows of an image."""
+
+    def __call__(self, padded: Array, window: Window) -> Place:
+        """Return what writes the sums of an image whose numbers may change, but not its memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The way from elements to terms of sums: what is subtracted, and what padding holds (`around`)."""
+    """The way from elements to terms of sums: what is subtracted, and what padding holds (`around`).
+
+    exact: all sums of integers are, in any order.
+    """
 
     dtype: np.dtype[Any]
     subtracted: int = 0
     around: int = 0
+    exact: bool = False
+
+    @property
+    def multiply(self) -> Callable[[Array, Array, Array], object]:
+        """Return what writes products of terms and a matrix."""
+        return exact_product if self.exact else np.matmul
 
     def write(self, stored: Array, out: Array) -> None:
         """Write the terms of some elements."""
@@ -57,6 +78,21 @@ class Terms:
             np.subtract(stored, self.dtype.type(self.subtracted), out=out, dtype=self.dtype)
         else:
             np.copyto(out, stored, casting="unsafe")
+
+
+def exact_product(rows: Array, matrix: Array, out: Array) -> None:
+    """Write a product [P, K] x [K, O] where the order of summation counts for nothing.
+
+    Parts that OpenBLAS computes without packing take up to a third less time.
+    """
+    most = SMALL_PRODUCT // max(1, matrix.size)
+    if most < FEWEST_ROWS or len(rows) <= most:
+        np.matmul(rows, matrix, out=out)
+        return
+    step = ceil_div(len(rows), ceil_div(len(rows), most))  # about as many in each part
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        np.matmul(rows[part], matrix, out=out[part])
 
 
 def summed(sums: Sums, x: Array, shape: Shape, dtype: np.dtype[Any]) -> Array:
@@ -97,7 +133,7 @@ class PointSums:
         if rows.dtype != self._terms.dtype:
             stored, rows = rows, scratch("terms", rows.shape, self._terms.dtype)
             self._terms.write(stored, rows)
-        np.matmul(rows, self._matrix, out=out)
+        self._terms.multiply(rows, self._matrix, out)
 
 
 class StridedSums:
@@ -115,74 +151,6 @@ class StridedSums:
         """Return what writes the sums of so many pixels, if they are one block."""
         write = self._sums.at_once(pixels)
         return write and (lambda x, out: write(x[self._seen], out))
-
-
-class WindowSums:
-    """Sums over the windows of images of a shape [N, H, W, C], row by row of the result.
-
-    `sums` writes those of padded images to [N, OH, OW, O]; of the window it gets only what lies in the block.
-    `cost`: the numbers that it keeps for a pixel.
-    """
-
-    def __init__(
-        self,
-        window: Window,
-        shape: Shape,
-        terms: Terms,
-        cost: int,
-        sums: Callable[[Array, Window, Array], None],
-    ) -> None:
-        self._terms, self._sums = terms, sums
-        self._padded = any((*window.before, *window.after))
-        self._blocks = list(row_blocks(window, shape, pixels_at_once(cost)))
-        left, width = window.before[1], shape[2]
-        self._columns = slice(left, left + width)
-        images, rows = (max((b.memory[k] for b in self._blocks), default=0) for k in range(2))
-        self._memory = (images, rows, left + width + window.after[1], shape[3])
-
-    def __call__(self, x: Array, room: Room) -> Iterator[Block]:
-        """Write the sums of x where `room` says."""
-        memory = None
-        if self._padded or x.dtype != self._terms.dtype:
-            memory = scratch("terms", self._memory, self._terms.dtype)
-            if self._padded:
-                memory[:, :, : self._columns.start] = self._terms.around
-                memory[:, :, self._columns.stop :] = self._terms.around
-        for block in self._blocks:
-            part = x[block.images, block.known.start :]  # dense, as several images have all their rows
-            if memory is not None:
-                part = self._within(x, memory[: block.memory[0], : block.memory[1]], block)
-            found = room(block.first, block.last)
-            self._sums(part, block.window, found.reshape(block.shape + found.shape[1:]))
-            yield block.first, block.last, found
-
-    def at_once(self, pixels: int) -> AtOnce | None:
-        """Return what writes all sums, if they are one block of a small image."""
-        if len(self._blocks) != 1 or math.prod(self._memory) * self._terms.dtype.itemsize > KEPT_BYTES:
-            return None
-        ((block,), terms, memory) = self._blocks, self._terms, self._memory
-        above, below = block.inside
-        kept = np.full(memory, terms.around, terms.dtype)
-        middle = kept[:, above:below, self._columns]
-
-        def write(x: Array, out: Array) -> None:
-            padded = x
-            if self._padded or x.dtype != terms.dtype:
-                padded = kept
-                terms.write(x[:, block.known], middle)
-            self._sums(padded, block.window, out.reshape(block.shape + out.shape[1:]))
-
-        return write
-
-    def _within(self, x: Array, padded: Array, block: RowBlock) -> Array:
-        """Write what a block sees into the middle of its padding."""
-        above, below = block.inside
-        if above:
-            padded[:, :above] = self._terms.around
-        if below < len(padded[0]):
-            padded[:, below:] = self._terms.around
-        self._terms.write(x[block.images, block.known], padded[:, above:below, self._columns])
-        return padded
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,7 @@ _DEPTHWISE_ROUNDING = Rounding(lambda call: eights(call) if call.x.dtype is DTyp
 
 def _bind_depthwise(call: Call, filter: Array, bias: Array | None = None) -> Callable[[Array], Array]:
     window = _window(call)
-    pieces = partial(pieces_by_channel, window, call.x.shape)
+    pieces = partial(pieces_by_channel, window, call.x.shape, terms=Terms(filter.dtype))
     return bound(call, pieces, filter, bias, partial(whole_depthwise, call, window))
 
 

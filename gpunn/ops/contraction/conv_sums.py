@@ -9,20 +9,20 @@ import numpy as np
 
 from gpunn.ops.compiled import current
 from gpunn.ops.contraction.blocks import (
+    Binding,
+    Place,
     PointSums,
     StridedSums,
     Sums,
     Terms,
-    WindowSums,
     pixels_at_once,
     summed,
 )
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
 from gpunn.ops.contraction.depthwise_loop import DepthwiseLoop
 from gpunn.ops.contraction.pieces import (
-    Binding,
     Piece,
-    Place,
+    PieceSums,
     filter_matrix,
     point_pieces,
     product_rows,
@@ -48,12 +48,9 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
     if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
         sums = PointSums(matrix, terms)
         return sums if window.pointwise else StridedSums(sums, window.stride)
-    by_patches = _by_patches(filter, matrix)
-
-    def of_patches(padded: Array, window: Window, out: Array) -> None:
-        by_patches(padded, window)(out)
-
-    return WindowSums(window, shape, terms, max(height * width * depth, channels), of_patches)
+    pixels = pixels_at_once(max(height * width * depth, channels))
+    by_patches = _by_patches(filter, matrix, terms.multiply)
+    return PieceSums(window_pieces(window, shape, terms, pixels, by_patches))
 
 
 def pieces_of(window: Window, shape: Shape, constant: bool, filter: Array) -> list[Piece]:
@@ -65,10 +62,13 @@ def pieces_of(window: Window, shape: Shape, constant: bool, filter: Array) -> li
         seen = None if window.pointwise else (slice(None), slice(None, None, sy), slice(None, None, sx))
         return point_pieces(rows, pixels, seen, constant)
     binding = _by_patches(filter, filter_matrix(rows, constant))
-    return window_pieces(window, shape, filter.dtype, product_rows(pixels, cells, channels), binding)
+    rows_at_once = product_rows(pixels, cells, channels)
+    return window_pieces(window, shape, Terms(filter.dtype), rows_at_once, binding)
 
 
-def _by_patches(filter: Array, matrix: Array) -> Binding:
+def _by_patches(
+    filter: Array, matrix: Array, multiply: Callable[[Array, Array, Array], object] = np.matmul
+) -> Binding:
     """Return the sums of a filter [O, KH, KW, I], by products of patches with a matrix [KH * KW * I, O]."""
     channels, height, width, depth = filter.shape
     cells = height * width * depth
@@ -81,7 +81,7 @@ def _by_patches(filter: Array, matrix: Array) -> Binding:
             patches = copy()
             if groups == 1:
                 pixels = math.prod(out.shape[:3])
-                np.matmul(patches.reshape(pixels, cells), matrix, out=out.reshape(pixels, channels))
+                multiply(patches.reshape(pixels, cells), matrix, out.reshape(pixels, channels))
                 return
             grouped = patches.reshape(*patches.shape[:-1], groups, depth)
             filters = filter.reshape(groups, channels // groups, height, width, depth)
@@ -118,23 +118,17 @@ def _patches(padded: Array, window: Window) -> Callable[[], Array]:
 
 def sums_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> Sums:
     """Return the sums of a filter from x of a shape [N, H, W, C]."""
-    by_channel = _by_channel(window, filter)
+    channels = filter.shape[3]
+    if terms.exact and shape[3] == 1 < channels:  # many filters of one channel are one product
+        rows = filter.transpose(3, 1, 2, 0)
+        return sums_of(window, shape, rows, np.ascontiguousarray(rows_of(rows).T), terms)
+    return PieceSums(pieces_by_channel(window, shape, filter, terms))
 
-    def of_rows(padded: Array, window: Window, out: Array) -> None:
-        by_channel(padded, window)(out)
 
-    return WindowSums(window, shape, terms, _cost(window, filter.shape[3]), of_rows)
-
-
-def pieces_by_channel(window: Window, shape: Shape, filter: Array) -> list[Piece]:
+def pieces_by_channel(window: Window, shape: Shape, filter: Array, terms: Terms) -> list[Piece]:
     """Return the pieces of a depthwise convolution of x of a shape [N, H, W, C]."""
-    pixels = pixels_at_once(_cost(window, filter.shape[3]))
-    return window_pieces(window, shape, filter.dtype, pixels, _by_channel(window, filter))
-
-
-def _cost(window: Window, channels: int) -> int:
-    """Return the numbers that are kept for a pixel of the result."""
-    return channels * (1 + math.prod(window.stride))
+    pixels = pixels_at_once(filter.shape[3] * (1 + math.prod(window.stride)))
+    return window_pieces(window, shape, terms, pixels, _by_channel(window, filter))
 
 
 def _by_channel(window: Window, filter: Array) -> Binding:

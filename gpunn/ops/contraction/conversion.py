@@ -18,13 +18,14 @@ import numpy as np
 
 from gpunn.kernel import ceil_div
 from gpunn.ops.call import Call
-from gpunn.ops.contraction.channelwise import long_row, wide_shapes
+from gpunn.ops.contraction.channelwise import LONG, long_row, wide_shapes
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
 
 BLOCK = 1 << 17  # sums that are converted at a time
+FEW_SUMS = 1 << 14  # that are converted in one block
 DIGITS = 53  # of float64
 
 
@@ -61,13 +62,22 @@ def blocks_of(pixels: int, channels: int) -> tuple[tuple[slice, Shape], ...]:
     Returns the place of each block among all elements, and its shape.
     """
     found, first = [], 0
-    for rows, width in wide_shapes(pixels, channels) if channels else ():
+    few = pixels * channels <= FEW_SUMS  # so that a second block would take more time than short rows
+    shapes = (_even(pixels, channels),) if few else wide_shapes(pixels, channels)
+    for rows, width in shapes if channels else ():
         block = ceil_div(rows, ceil_div(rows * width, BLOCK)) if rows else 1  # about as many in each block
         for start in range(0, rows, block):
             shape = (min(block, rows - start), width)
             found.append((slice(first, first + math.prod(shape)), shape))
             first += math.prod(shape)
     return tuple(found)
+
+
+def _even(pixels: int, channels: int) -> tuple[int, int]:
+    """Return the shape of pixels in rows of as many as divide them."""
+    most = max(1, LONG // max(1, channels))
+    together = next(k for k in range(most, 0, -1) if pixels % k == 0)
+    return pixels // together, together * channels
 
 
 @dataclass(frozen=True, slots=True)

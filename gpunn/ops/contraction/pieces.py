@@ -9,31 +9,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from gpunn.kernel import ceil_div
-from gpunn.ops.contraction.blocks import KEPT_BYTES, RowBlock, pixels_at_once, row_blocks
+from gpunn.ops.contraction.blocks import (
+    KEPT_BYTES,
+    SMALL_PRODUCT,
+    AtOnce,
+    Binding,
+    Block,
+    Place,
+    Room,
+    RowBlock,
+    Terms,
+    pixels_at_once,
+    row_blocks,
+)
 from gpunn.ops.kernels.window import Window
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
 
-SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS computes up to so many without packing, in less time
 MOST_WEIGHTS = 1 << 20  # of a filter for which another copy is worth its memory
 FEWEST_ROWS = 96  # of such a product, of which several are worth what is around each call
 ROW = 1 << 13  # numbers, as many as numpy's buffers have: shorter rows would be copied there before a sum
 
 Write = Callable[[Array, Array], None]  # computes from x, into some pixels [P, C] of the result
-Place = Callable[[Array], None]  # writes sums into images [N, OH, OW, C]
 _Made = TypeVar("_Made")
-
-
-class Binding(Protocol):
-    """The sums over the windows of an image."""
-
-    def __call__(self, padded: Array, window: Window) -> Place:
-        """Return what writes the sums of an image whose numbers may change, but not its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +90,30 @@ def ranges(begin: int, end: int, step: int) -> Iterator[tuple[int, int]]:
         yield first, min(end, first + step)
 
 
-def window_pieces(
-    window: Window, shape: Shape, dtype: np.dtype[Any], pixels: int, sums: Binding
-) -> list[Piece]:
+class PieceSums:
+    """The sums of pieces."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self._pieces = pieces
+
+    def __call__(self, x: Array, room: Room) -> Iterator[Block]:
+        """Write the sums of x where `room` says."""
+        for piece in self._pieces:
+            found = room(piece.first, piece.last)
+            piece.write(x, found)
+            yield piece.first, piece.last, found
+
+    def at_once(self, pixels: int) -> AtOnce | None:
+        """Return what writes all sums, if they are one piece."""
+        return self._pieces[0].write if len(self._pieces) == 1 else None
+
+
+def window_pieces(window: Window, shape: Shape, terms: Terms, pixels: int, sums: Binding) -> list[Piece]:
     """Return sums over the windows of x [N, H, W, C], for about so many pixels of the result at a time."""
     blocks = list(row_blocks(window, shape, pixels))
-    if not any((*window.before, *window.after)):
+    if not terms.exact and not any((*window.before, *window.after)):
         return [Piece(b.first, b.last, _without_padding(b, sums)) for b in blocks]
-    margin, alone = _Margin.of(window, shape, dtype, blocks), len(blocks) == 1
+    margin, alone = _Margin.of(window, shape, terms, blocks), len(blocks) == 1
     return [Piece(b.first, b.last, _padding(b, margin, alone, sums)) for b in blocks]
 
 
@@ -108,34 +127,35 @@ def _without_padding(block: RowBlock, sums: Binding) -> Write:
 
 @dataclass(frozen=True, slots=True)
 class _Margin:
-    """Memory for blocks of images with padding around them; `columns` lie between the padding."""
+    """Memory for the terms of blocks of images with padding around; `columns` lie between the padding."""
 
     shape: Shape
     columns: slice
-    dtype: np.dtype[Any]
+    terms: Terms
 
     @classmethod
-    def of(cls, window: Window, shape: Shape, dtype: np.dtype[Any], blocks: Sequence[RowBlock]) -> _Margin:
+    def of(cls, window: Window, shape: Shape, terms: Terms, blocks: Sequence[RowBlock]) -> _Margin:
         """Return the memory that blocks of x [N, H, W, C] need, one after the other."""
         left, width = window.before[1], shape[2]
         images, rows = (max((b.memory[k] for b in blocks), default=0) for k in range(2))
-        return cls((images, rows, left + width + window.after[1], shape[3]), slice(left, left + width), dtype)
+        return cls((images, rows, left + width + window.after[1], shape[3]), slice(left, left + width), terms)
 
     @property
     def nbytes(self) -> int:
         """Return the size."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.shape) * self.terms.dtype.itemsize
 
 
 def _padding(block: RowBlock, margin: _Margin, alone: bool, sums: Binding) -> Write:
-    """Return what copies a block of x between zeros, and writes its sums.
+    """Return what writes the terms of a block of x amid padding, and their sums.
 
     alone: no other block of the operation writes into the memory. Then that of a small image belongs to all
-    operations with the same padding, so its zeros stay. Large ones share what is in the cache, and fill it.
+    operations with the same padding, so this stays. Large ones share what is in the cache, and fill it.
     """
     (above, below), (images, reach), columns = block.inside, block.memory, margin.columns
     stays = alone and margin.nbytes <= KEPT_BYTES
-    name = f"padded {margin.dtype} {margin.shape} {columns} {block.inside}" if stays else "padded"
+    terms, dtype, value = margin.terms, margin.terms.dtype, margin.terms.around
+    name = f"padded {value} {dtype} {margin.shape} {columns} {block.inside}" if stays else "padded"
 
     def bind(memory: Array) -> tuple[Array, Sequence[Array], Place]:
         padded = memory[:images, :reach]
@@ -148,17 +168,17 @@ def _padding(block: RowBlock, margin: _Margin, alone: bool, sums: Binding) -> Wr
         around = [part for part in sides if part.size]
         if stays:
             for part in around:
-                part.fill(0)
+                part.fill(value)
             around = []
         return padded[:, above:below, columns], around, sums(padded, block.window)
 
     bound = remembered(bind)
 
     def write(x: Array, out: Array) -> None:
-        middle, around, place = bound(scratch(name, margin.shape, margin.dtype))
+        middle, around, place = bound(scratch(name, margin.shape, dtype))
         for part in around:
-            part.fill(0)
-        np.copyto(middle, x if middle.shape == x.shape else x[block.images, block.known])
+            part.fill(value)
+        terms.write(x if middle.shape == x.shape else x[block.images, block.known], middle)
         place(out.reshape(block.shape + out.shape[1:]))
 
     return write

@@ -55,13 +55,13 @@ def kept(call: Call, make: Callable[[Array, Array | None], Made]) -> Callable[[A
 def matrix_of(call: Call, filter: Array) -> Array:
     """Return a filter [O, K] as the matrix [K, O] that the pixels of a result are multiplied with.
 
-    For few pixels a constant one becomes dense, which BLAS reads in less time. The bits are the same:
-    OpenBLAS has another order of summation for a dense matrix only in products up to SMALL_PRODUCT.
+    A constant one becomes dense, of reals only for few pixels: BLAS reads it in less time. The bits are the
+    same: OpenBLAS has another order of summation for a dense matrix only in products up to SMALL_PRODUCT.
     """
     pixels = math.prod(call.y.shape[:-1])
     exact = call.x.quantization is not None
     same = exact or (filter.dtype == np.float32 and pixels * filter.size > SMALL_PRODUCT)
-    small = pixels <= FEW_PIXELS and filter.size <= MOST_WEIGHTS
+    small = (exact or pixels <= FEW_PIXELS) and filter.size <= MOST_WEIGHTS
     if constants_only(call) and same and small and pixels > 1:
         return np.ascontiguousarray(filter.T)
     return filter.T

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpunn.model import Model
-from gpunn.ops.contraction import integer_product
+from gpunn.ops.contraction import blocks, integer_product
 from gpunn.ops.contraction.conversion import Conversion, IntegerSteps, Line, RealSteps
 from gpunn.ops.contraction.product_rescaling import Rescaling
 from gpunn.ops.contraction.requantization import ManySteps
@@ -189,3 +189,13 @@ def test_what_follows_from_constants_is_computed_once(
             exact = values[0].astype(int) @ weights.astype(int).T * 0.02 * 0.02 / 0.05
             assert np.abs(compiled(*values) - np.clip(exact, -128, 127)).max() <= 0.51
     assert len(seen) == (1 if constant else 3)
+
+
+@pytest.mark.parametrize("rows", [1, 100, 834, 1700])
+def test_exact_products_in_parts_have_all_rows(rows: int) -> None:
+    """833 rows of 40 x 30 numbers are as many as BLAS takes without packing."""
+    rng = np.random.default_rng(rows)
+    a, b = rng.integers(-255, 256, (rows, 40)), rng.integers(-127, 128, (40, 30))
+    found = np.empty((rows, 30), np.float32)
+    blocks.exact_product(a.astype(np.float32), b.astype(np.float32), found)
+    np.testing.assert_array_equal(found, a @ b)
