@@ -202,6 +202,8 @@ class Compilation(Closing):
 
     def _arrays(self, inputs: Sequence[Any]) -> list[Array]:
         wanted = self.model.inputs
+        if len(inputs) == len(wanted):
+            return [as_input(operand, value) for operand, value in zip(wanted, inputs, strict=True)]
         left = wanted[len(inputs) :]
         if len(inputs) > len(wanted) or any(operand.default is None for operand in left):
             raise ModelError(f"the model takes {counted(len(wanted), 'input')}, got {len(inputs)}")

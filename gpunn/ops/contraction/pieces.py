@@ -56,16 +56,21 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
     channels, depth = rows.shape
     if pixels == 1 and seen is None:
         return [Piece(0, 1, lambda x, out: _one_pixel(rows, x, out))]
-    matrix = filter_matrix(rows, constant)
-    shape, found = (pixels, depth), []
-    for first, last in ranges(0, pixels, pixels if seen else product_rows(pixels, depth, channels)):
+    matrix, shape = filter_matrix(rows, constant), (pixels, depth)
 
-        def write(x: Array, out: Array, first: int = first, last: int = last) -> None:
-            pixels = np.ascontiguousarray(x[seen]) if seen else x
-            pixels.reshape(shape)[first:last].dot(matrix, out=out)
+    def write(x: Array, out: Array) -> None:
+        (np.ascontiguousarray(x[seen]) if seen else x).reshape(shape).dot(matrix, out=out)
 
-        found.append(Piece(first, last, write))
-    return found
+    def write_part(first: int, last: int) -> Write:
+        def write(x: Array, out: Array) -> None:
+            x.reshape(shape)[first:last].dot(matrix, out=out)
+
+        return write
+
+    step = pixels if seen else product_rows(pixels, depth, channels)
+    if step == pixels:
+        return [Piece(0, pixels, write)]
+    return [Piece(first, last, write_part(first, last)) for first, last in _ranges(pixels, step)]
 
 
 def filter_matrix(rows: Array, constant: bool) -> Array:
@@ -84,10 +89,9 @@ def product_rows(pixels: int, depth: int, channels: int) -> int:
     return ceil_div(pixels, ceil_div(pixels, most) or 1)
 
 
-def ranges(begin: int, end: int, step: int) -> Iterator[tuple[int, int]]:
-    """Divide a range into such of `step` numbers, and the rest."""
-    for first in range(begin, end, max(1, step)):
-        yield first, min(end, first + step)
+def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
+    for first in range(0, count, max(1, step)):
+        yield first, min(count, first + step)
 
 
 class PieceSums:
@@ -203,13 +207,20 @@ def bias_adder(bias: Array, pixels: int) -> Callable[[Array], None]:
     """Return what adds a bias [C] to dense sums [pixels, C]."""
     channels = len(bias)
     together = min(pixels, ceil_div(ROW, max(1, channels)))
-    row, whole = np.tile(bias, together), pixels // max(1, together) * together
-    rest = row[: (pixels - whole) * channels]
-    shape = whole // max(1, together), together * channels
+    row = np.tile(bias, together)
+    if together == pixels:
+        whole = row.reshape(pixels, channels)
+
+        def add_at_once(part: Array) -> None:
+            np.add(part, whole, out=part)
+
+        return add_at_once
+    shape = pixels // together, together * channels
+    rest = row[: pixels * channels - shape[0] * shape[1]]
 
     def add(part: Array) -> None:
         numbers = part.reshape(-1)
-        rows = numbers[: shape[0] * shape[1]].reshape(shape) if shape[0] > 1 or rest.size else numbers
+        rows = numbers[: shape[0] * shape[1]].reshape(shape)
         np.add(rows, row, out=rows)
         if rest.size:
             behind = numbers[-rest.size :]

@@ -15,7 +15,7 @@ from gpunn.ops.contraction.blocks import Sums, Terms
 from gpunn.ops.contraction.pieces import Piece, Write, bias_adder
 from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
-from gpunn.ops.memory import empty
+from gpunn.ops.memory import LEAST_BYTES, empty
 from gpunn.ops.op import Prepare
 from gpunn.types import Array, Shape
 
@@ -88,10 +88,11 @@ def bound(
 
     The function applies the activation of the call, too. whole: makes all of it of a compiled loop.
     """
-    shape, write = call.y.shape, _bound(call, pieces, filter, bias, whole)
+    shape, dtype, write = call.y.shape, filter.dtype, _bound(call, pieces, filter, bias, whole)
+    room = np.empty if math.prod(shape) * dtype.itemsize < LEAST_BYTES else empty  # begins sooner
 
     def compute(x: Array) -> Array:
-        result = empty(shape, x.dtype)
+        result: Array = room(shape, dtype)
         write(x, result)
         return result
 
@@ -123,15 +124,16 @@ def _finisher(
 ) -> Callable[[Array], None]:
     """Return what adds a bias [C] to sums [pixels, C], and applies an activation."""
     add = None if bias is None else bias_adder(bias, pixels)
-    activate = None if activation is None else activating(activation, dtype)
+    if activation is None:
+        return add or (lambda part: None)
+    activate = activating(activation, dtype)
 
     def finish(part: Array) -> None:
         if add is not None:
             add(part)
-        if activate is not None:
-            found = activate(part)
-            if found is not part:
-                part[...] = found
+        found = activate(part)
+        if found is not part:
+            part[...] = found
 
     return finish
 
