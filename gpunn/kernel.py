@@ -231,14 +231,15 @@ class Candidate:
     """One of several ways to compute an operation: kernels for consecutive dispatches.
 
     `reason` names the way and says what speaks for it. `needs`: features that the device must have
-    (gpunn.device). `fallback`: it takes many times as long as the others and is for devices that support none
-    of these, so nobody measures it beside them.
+    (gpunn.device). Who measures candidates leaves out two kinds: a `fallback` takes many times as long as
+    others, for devices that support none of these; what is `quick_to_compile` runs longer than another one.
     """
 
     kernels: Sequence[Kernel]
     reason: str
     needs: frozenset[str] = frozenset()
     fallback: bool = False
+    quick_to_compile: bool = False
 
 
 # A kernel function's result: a dispatch, consecutive ones, or ways to choose from, the preferred one first.

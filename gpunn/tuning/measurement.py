@@ -232,7 +232,7 @@ class Bench:
     def _choose(self, data: _Data, trials: Sequence[_Trial]) -> int | None:
         """Return the place of the quickest candidate whose results are right; None if there is none.
 
-        The first one is what all others run without a question, so it is not asked either.
+        The first one is what all others run without a question, apart from loops, so it is not asked either.
         """
         timed = [k for k, trial in enumerate(trials) if trial.seconds is not None and not trial.dropped]
         order = sorted(timed, key=lambda k: (trials[k].seconds or 0.0) / (MARGIN if k else 1.0))

@@ -180,6 +180,22 @@ def test_others_may_decide_among_the_candidates_that_a_device_supports() -> None
     assert offered == [["one pass", "two passes"]], "a single one needs no decision"
 
 
+def test_who_decides_is_not_offered_what_only_compiles_sooner() -> None:
+    hasty = Candidate([KERNEL] * 3, "loops", quick_to_compile=True)
+    offered: list[list[str]] = []
+
+    def decide(supported: Sequence[Candidate]) -> Sequence[Kernel]:
+        offered.append([candidate.reason for candidate in supported])
+        return supported[0].kernels
+
+    roomy = replace(BASELINE, limits={**DEFAULT_LIMITS, "max-compute-workgroup-storage-size": 1 << 15})
+    assert choose(iter((hasty, *ways([]))), roomy) == [KERNEL] * 3
+    assert choose(iter((hasty, *ways([]))), roomy, decide) != [KERNEL] * 3
+    assert choose(iter((hasty, *ways([]))), BASELINE, decide) == [KERNEL, KERNEL]
+    assert choose(iter((hasty,)), BASELINE, decide) == [KERNEL] * 3, "there is no other one"
+    assert offered == [["one pass", "two passes"]]
+
+
 def test_if_no_candidate_fits_the_reason_names_each() -> None:
     first_two = (candidate for candidate, _ in zip(ways([]), range(2), strict=False))
     assert choose(first_two, replace(BASELINE, features=frozenset({SUBGROUPS}))) == (

@@ -29,7 +29,7 @@ from gpunn.kernel import Note
 from gpunn.planning.plan import Plan
 from gpunn.types import Array
 
-_AHEAD = 512  # recorded dispatches that are kept for the next runs, about 4 KiB each
+_AHEAD = 1024  # recorded dispatches that are kept for the next runs, about 4 KiB each
 
 
 class Executor:

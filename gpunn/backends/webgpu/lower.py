@@ -128,6 +128,7 @@ def choose(
                 supported.append(candidate)
     except Unsupported as unsupported:
         refused.append(("", str(unsupported)))
+    supported = [way for way in supported if not way.quick_to_compile] or supported
     if decide is not None and supported:
         return decide(supported) if len(supported) > 1 else supported[0].kernels
     if len(refused) == 1:

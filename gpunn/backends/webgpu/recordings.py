@@ -9,10 +9,10 @@ from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.native import discard
 from gpunn.backends.webgpu.stage import Stage
 
-_LEFT = 16  # submitted command buffers; wgpu has taken what was in them
+_LEFT = 64  # submitted command buffers; wgpu has taken what was in them
 # Command buffers of a device that were never submitted: wgpu-native frees nothing of them, on lavapipe 0.12
 # MiB (docs/reliability.md). After so many there is only one recording at a time.
-_MOST_LOST = 64
+_MOST_LOST = 128
 
 
 class Recordings:
@@ -49,7 +49,7 @@ class Recordings:
         return made.pop() if made else None
 
     def leave(self, commands: Any) -> None:
-        """Take what the caller has submitted, to discard it; several at once take less time."""
+        """Take what the caller has submitted, to discard it later: several at once, while caches are warm."""
         self._submitted.append(commands)
         if len(self._submitted) >= _LEFT:
             _discard_all(self._submitted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -87,11 +87,13 @@ def pack_cells(filter: Array, edge: int) -> Array:
 class Tiling:
     """A call in tiles of edge x edge pixels.
 
-    Tiles at the right and the lower end of an image may be idle in part.
+    Tiles at the right and the lower end of an image may be idle in part. `loops`: transforms load and store
+    in loops, which lavapipe compiles in a third of the time; written out, they run faster.
     """
 
     call: Call
     edge: int
+    loops: bool = True
 
     @property
     def cells(self) -> int:
@@ -159,7 +161,7 @@ def with_winograd(call: Call, window: Window, others: Iterable[Candidate]) -> It
     ways.sort(key=lambda way: way.cost)
     first = [way for way in ways if measured(call.device) and way.cost < direct]
     last = [way for way in ways if way not in first]
-    early, late = ((_candidate(way, window) for way in some) for some in (first, last))
+    early, late = (chain.from_iterable(_candidates(way, window) for way in some) for some in (first, last))
     yield from chain(early, others, late)
 
 
@@ -168,9 +170,12 @@ def _counts(way: Tiling) -> bool:
     return fits_i32(way.cells * way.rows * max(way.call.x.shape[3], _full(way.call.y.shape[3], BLOCK)))
 
 
-def _candidate(way: Tiling, window: Window) -> Candidate:
-    name = f"Winograd's F({way.edge} x {way.edge}, 3 x 3)"
-    return Candidate(_kernels(way, window, name), name, frozenset({SUBGROUPS}))
+def _candidates(way: Tiling, window: Window) -> Iterator[Candidate]:
+    """Yield a way with loops in its transforms, and written out."""
+    name, needs = f"Winograd's F({way.edge} x {way.edge}, 3 x 3)", frozenset({SUBGROUPS})
+    yield Candidate(_kernels(way, window, name), name, needs, quick_to_compile=True)
+    written_out = replace(way, loops=False)
+    yield Candidate(_kernels(written_out, window, name), f"{name}, written out", needs)
 
 
 def _lanes(call: Call, channels: int) -> int:
@@ -242,41 +247,59 @@ def _transform_kernel(
         constants={"EDGE": way.edge},
         libraries=(f"{body}_{way.edge}",),
         lanes=lanes,
-        loop_iterations=_rounds(cells, results),
-        generated="\n".join(_transform(cells, results)),
+        loop_iterations=_rounds(cells, results) if way.loops else 0,
+        generated="\n".join(_transform(cells, results, way.loops)),
         reason=reason,
     )
 
 
-def _transform(cells: int, results: int) -> Iterator[str]:
+def _transform(cells: int, results: int, loops: bool) -> Iterator[str]:
     """Write transform() of shaders/lib/winograd.wgsl: columns of `cells` elements, then rows of what they
     give. Each index in registers is written out.
-
-    Columns, and then rows, move up in each round of a loop, because lavapipe takes 1 to 10 ms to compile each
-    load and store that is written out. How often loops go round is known at run time only: compilers would
-    write them out again.
     """
-    taken, found, step = range(cells), range(results), min(_ROWS, results)
+    taken = range(cells)
     yield f"alias Line = array<V, {cells}>;"
     yield f"alias Results = array<V, {results}>;"
     column = ", ".join(f"taken(at, {k}u, column)" for k in taken)
     yield f"fn of_column(at: Place, column: u32) -> Results {{ return transformed(Line({column})); }}"
     yield "fn put_row(at: Place, row: u32, line: Line) {"
     yield "let v = transformed(line);"
-    yield from (f"put(at, row, {k}u, v[{k}]);" for k in found)
+    yield from (f"put(at, row, {k}u, v[{k}]);" for k in range(results))
     yield "}"
     yield "fn transform(at: Place) {"
+    yield from (_in_loops if loops else _written_out)(cells, results)
+    yield "}"
+
+
+def _in_loops(cells: int, results: int) -> Iterator[str]:
+    """Write the loops of transform().
+
+    Columns, and then rows, move up in each round of a loop, because lavapipe takes 1 to 10 ms to compile each
+    load and store that is written out. How often loops go round is known at run time only: compilers would
+    write them out again.
+    """
+    taken, found, step = range(cells), range(results), min(_ROWS, results)
     yield from (f"var column{k}: Results;" for k in taken)
     yield "for (var column = 0u; column < p.REACH; column++) {"
     yield from (f"column{k} = column{k + 1};" for k in taken[:-1])
     yield f"column{cells - 1} = of_column(at, column);"
     yield "}"
     yield f"for (var row = 0u; row < rows(at); row += {step}u) {{"
-    for k in range(step):
-        yield f"put_row(at, row + {k}u, Line({', '.join(f'column{j}[{k}]' for j in taken)}));"
+    yield from (_put_row(f"row + {k}u", k, taken) for k in range(step))
     yield from (f"column{k}[{row}] = column{k}[{row + step}];" for k in taken for row in found[:-step])
     yield "}"
-    yield "}"
+
+
+def _written_out(cells: int, results: int) -> Iterator[str]:
+    """Write transform() without loops."""
+    taken = range(cells)
+    yield from (f"let column{k} = of_column(at, {k}u);" for k in taken)
+    yield from (_put_row(f"{k}u", k, taken) for k in range(results))
+
+
+def _put_row(row: str, number: int, columns: Iterable[int]) -> str:
+    """Write the call of put_row() for what columns have at a place in registers."""
+    return f"put_row(at, {row}, Line({', '.join(f'column{k}[{number}]' for k in columns)}));"
 
 
 def _rounds(cells: int, results: int) -> int:

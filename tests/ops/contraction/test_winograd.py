@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from gpunn.comparison.sides import Arithmetic
 from gpunn.comparison.tolerance import bounds
 from gpunn.device import BASELINE, SUBGROUPS, DeviceProperties
 from gpunn.graph.exact import evaluate, widen
+from gpunn.kernel import Candidate, Kernel
 from gpunn.ops import OPS
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.winograd import TRANSFORMS, pack_cells
@@ -57,11 +58,22 @@ CASES: tuple[tuple[Shape, int, dict[str, Any]], ...] = (
 )
 
 
+def take_way(monkeypatch: pytest.MonkeyPatch, edge: int, loops: bool) -> None:
+    """Make lowering take Winograd's algorithm for tiles of edge x edge, with loops or written out."""
+    name = f"Winograd's F({edge} x {edge}, 3 x 3)" + ("" if loops else ", written out")
+
+    def chosen(candidates: Iterator[Candidate], *_: object) -> Sequence[Kernel]:
+        return next(c.kernels for c in candidates if c.reason == name)
+
+    monkeypatch.setattr("gpunn.backends.webgpu.lower.choose", chosen)
+
+
 @pytest.mark.parametrize("edge", TRANSFORMS)
+@pytest.mark.parametrize("loops", [True, False], ids=["loops", "written out"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_convolutions(case: Any, edge: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions(case: Any, loops: bool, edge: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, channels, attrs = case
-    take_body(monkeypatch, f"winograd_input_{edge}")
+    take_way(monkeypatch, edge, loops)
     inputs = [random(1, *shape), random(2, channels, 3, 3, shape[3]), random(3, channels)]
     inputs = inputs[: 2 + channels % 2]
     check("conv2d", inputs, attrs, backend=gpu, constants=(1, 2), atol=limit(inputs, attrs), rtol=0)
@@ -92,7 +104,7 @@ def test_the_bound_of_other_convolutions_is_that_of_sums() -> None:
 
 def bodies(shape: Shape, channels: int, device: DeviceProperties, **attrs: Any) -> list[str]:
     """Return the first bodies of the candidates for a convolution with 3 x 3 windows; of Winograd's, what
-    transforms the input.
+    transforms the input, and whether it has loops.
     """
     filter = float32(channels, 3, 3, shape[3])
     given = {"stride": (1, 1), "dilation": (1, 1), "padding": "same", **attrs}
@@ -100,11 +112,20 @@ def bodies(shape: Shape, channels: int, device: DeviceProperties, **attrs: Any) 
     call = replace(call, outputs=(OPS["conv2d"].infer(call),))  # type: ignore[arg-type]
     kernels = OPS["conv2d"].kernel
     assert kernels is not None
-    firsts = [candidate.kernels[0] for candidate in kernels(call)]  # type: ignore[union-attr]
-    return [k.libraries[0] if k.body == "winograd_input" else k.body for k in firsts]
+    return [_first_body(candidate) for candidate in kernels(call)]  # type: ignore[union-attr]
 
 
-TWO, FOUR = "winograd_input_2", "winograd_input_4"
+def _first_body(candidate: Candidate) -> str:
+    first = candidate.kernels[0]
+    if first.body != "winograd_input":
+        return first.body
+    assert candidate.quick_to_compile is (first.loop_iterations > 0)
+    return first.libraries[0] + ("" if candidate.quick_to_compile else ", written out")
+
+
+TWO, FOUR = (
+    (f"winograd_input_{edge}", f"winograd_input_{edge}, written out") for edge in (2, 4)
+)  # of those who measure candidates nobody takes the first one
 SHARED, DIRECT, TILE, GROUPED = "conv_broadcast", "conv_direct_broadcast", "conv_tile", "conv2d_grouped"
 WORKGROUP = "conv_workgroup"
 
@@ -112,14 +133,14 @@ WORKGROUP = "conv_workgroup"
 @pytest.mark.parametrize(
     ("shape", "channels", "device", "attrs", "expected"),
     [
-        ((1, 28, 28, 128), 128, SOFTWARE, {}, [FOUR, TWO, SHARED, TILE, GROUPED]),
-        ((1, 7, 7, 512), 512, SOFTWARE, {}, [TWO, SHARED, TILE, FOUR, GROUPED]),
+        ((1, 28, 28, 128), 128, SOFTWARE, {}, [*FOUR, *TWO, SHARED, TILE, GROUPED]),
+        ((1, 7, 7, 512), 512, SOFTWARE, {}, [*TWO, SHARED, TILE, *FOUR, GROUPED]),
         (
             (1, 28, 28, 128),
             128,
             replace(SOFTWARE, software=False),
             {},
-            [WORKGROUP, TILE, SHARED, FOUR, TWO, GROUPED],
+            [WORKGROUP, TILE, SHARED, *FOUR, *TWO, GROUPED],
         ),
         ((1, 28, 28, 128), 128, BASELINE, {}, [WORKGROUP, TILE, GROUPED]),
         ((1, 28, 28, 128), 128, SOFTWARE, {"stride": (1, 2)}, [SHARED, TILE, GROUPED]),
