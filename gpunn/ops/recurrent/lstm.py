@@ -8,7 +8,6 @@ fused activation. Accuracy: as in rnn.py; in a sequence the error of a state goe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.gradient import formula
 from gpunn.ops.op import Op, matrices, op
 from gpunn.ops.recurrent import basic_lstm_integer, formulas
+from gpunn.ops.recurrent.lstm_cell import Cell, Gate, PlainCell
 from gpunn.ops.recurrent.lstm_integer import expect_integers, gates_type
 from gpunn.ops.recurrent.lstm_integer8 import INTEGER
 from gpunn.ops.recurrent.rnn import (
@@ -29,7 +29,6 @@ from gpunn.ops.recurrent.rnn import (
     expect_shapes,
     expect_types,
     in_time,
-    limited,
     out_of_time,
     product,
 )
@@ -103,56 +102,6 @@ def _infer_lstm(call: Call) -> tuple[TensorType, ...]:
     gates = (batch, (4 if call.has(1) else 3) * units)
     scratch = x.with_shape(gates) if x.quantization is None else gates_type(gates)
     return scratch, call.input(18), call.input(19), call.input(18).with_shape((*x.shape[:-1], width))
-
-
-@dataclass(frozen=True, slots=True)
-class _Gate:
-    """One of the four gates: `share` is the part of its sums that comes from the inputs of all steps [T, B,
-    U].
-    """
-
-    share: Array
-    recurrent: Array
-    bias: Array
-    peephole: Array | None
-    norm: Array | None
-    activation: str | None
-
-    def __call__(self, step: int, h: Array, c: Array) -> Array:
-        total = self.share[step] + product(h, self.recurrent)
-        if self.peephole is not None:
-            total = total + self.peephole * c
-        if self.norm is not None:
-            centred = total - np.mean(total, axis=1, keepdims=True)
-            variance = np.mean(centred * centred, axis=1, keepdims=True)
-            total = centred / np.sqrt(variance + total.dtype.type(formulas.EPSILON)) * self.norm
-        return apply_activation(total + self.bias, self.activation)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """The constants of all steps. Without an input gate its value is 1 - forget gate."""
-
-    input_gate: _Gate | None
-    forget_gate: _Gate
-    cell_gate: _Gate
-    output_gate: _Gate
-    projection: Array | None
-    projection_bias: Array | None
-    clips: tuple[float, float]
-
-    def __call__(self, step: int, h: Array, c: Array) -> tuple[list[Array], Array, Array]:
-        """Compute one step: the gates, the output and the cell state."""
-        forget_gate = self.forget_gate(step, h, c)
-        input_gate = 1 - forget_gate if self.input_gate is None else self.input_gate(step, h, c)
-        cell_gate = self.cell_gate(step, h, c)
-        c = limited(forget_gate * c + input_gate * cell_gate, self.clips[0])
-        output_gate = self.output_gate(step, h, c)
-        y = output_gate * apply_activation(c, self.cell_gate.activation)
-        if self.projection is not None:
-            y = product(y, self.projection)
-            y = limited(y if self.projection_bias is None else y + self.projection_bias, self.clips[1])
-        return [*([] if self.input_gate is None else [input_gate]), cell_gate, forget_gate, output_gate], y, c
 
 
 def _error(evaluation: Evaluation) -> Array:
@@ -262,14 +211,15 @@ def lstm(
         )
     )
     parts = [None if w is None else (_over_time(steps, w), *rest) for w, *rest in gates]
-    input_gate = None if parts[0] is None else _Gate(*parts[0])
-    forget_gate, cell_gate, output_gate = (_Gate(*part) for part in parts[1:] if part is not None)
+    input_gate = None if parts[0] is None else Gate(*parts[0])
+    forget_gate, cell_gate, output_gate = (Gate(*part) for part in parts[1:] if part is not None)
     clips = cell_clip, proj_clip
-    cell = _Cell(input_gate, forget_gate, cell_gate, output_gate, projection_weights, projection_bias, clips)
+    cell = Cell(input_gate, forget_gate, cell_gate, output_gate, projection_weights, projection_bias, clips)
+    advance = PlainCell.of(cell) or cell
     h, c, scratch = output_state, cell_state, [np.zeros_like(cell_state)] * (3 if input_gate is None else 4)
     found = np.empty((len(steps), *h.shape), steps.dtype)
     for step in range(len(steps)):
-        scratch, h, c = cell(step, h, c)
+        scratch, h, c = advance(step, h, c)
         found[step] = h
     y = out_of_time(found, x, time_major, reverse)
     return np.concatenate(scratch, axis=1).astype(x.dtype), h.astype(x.dtype), c.astype(x.dtype), y
