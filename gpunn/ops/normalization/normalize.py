@@ -188,7 +188,7 @@ def _infer_log_softmax(call: Call) -> TensorType:
     return x if x.quantization is None else fixed_output(x, 16 / 256, 255)
 
 
-# Only the sum of a row of negative infinities is below 1. Each r is one, too, and the difference of two is NaN.
+# Only the sum of a row of negative infinities is below 1. Each r is one, too: the difference of two is NaN.
 _LOG_SUM = keep_nan("select(log(sum), r, sum < 0.5)", "sum")
 _LOG_SOFTMAX = {**_SOFTMAX, "relative": "x - top", "finish": f"r - {_LOG_SUM}"}
 
