@@ -149,7 +149,9 @@ class Operation:
         returned by itself.
         """
         prepare, operands = self.definition.prepare, [o for o in (*self.inputs, *self.outputs) if o]
-        if prepare is None or self.custom or self.integer or self.guarded:
+        if self.integer:
+            return self._direct_integers()
+        if prepare is None or self.custom or self.guarded:
             return None
         if any(o.type.dtype not in _DIRECT for o in operands):
             return None
@@ -165,13 +167,23 @@ class Operation:
             return lambda *inputs: np.asarray(apply(np.asarray(compute(*inputs))))
         return (lambda *inputs: np.asarray(compute(*inputs))) if scalars else compute
 
+    def _direct_integers(self) -> Callable[..., Any] | None:
+        """Return direct() of arithmetic on quantised tensors with one result."""
+        facet = self.facet
+        if facet is None or facet.prepare is None or self.guarded or len(self.outputs) > 1:
+            return None
+        if not self.outputs[0].type.size:
+            return None
+        compute, dtype = facet.prepare(self.call()), self.outputs[0].type.dtype.numpy
+        return lambda *inputs: np.asarray(compute(*inputs), dtype, order="C")
+
     def bound(self) -> Callable[[], Callable[[Array], Any]] | None:
         """Return what makes direct() a function of the first input, whose other inputs are constants.
 
         None where they are not, if the op does not say how, or without direct().
         """
         bind, others = self.definition.bind, self.inputs[1:]
-        if bind is None or self.inputs[0] is None or self.inputs[0].value is not None:
+        if bind is None or self.integer or self.inputs[0] is None or self.inputs[0].value is not None:
             return None
         if any(o is not None and o.value is None for o in others) or self.direct() is None:
             return None

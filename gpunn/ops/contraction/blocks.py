@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,10 @@ SMALL_PRODUCT = 10**6  # multiplications; OpenBLAS computes up to so many withou
 FEWEST_ROWS = 48  # of such a part of a product
 LEAST_ROWS = 256  # of a product of matrices: with fewer, BLAS packs the filter too often
 
+STORED_BLOCK = 1 << 16  # numbers of a stored matrix that are read at a time
+LEAST_STORED = 1 << 14  # numbers of a matrix that is worth it
+
+Multiply = Callable[[Array, Array, Array], None]  # a matrix [K, O] and rows [P, K], into [P, O]
 Room = Callable[[int, int], Array]  # memory [pixels, C] for the sums from one pixel to another
 AtOnce = Callable[[Array, Array], None]  # writes all sums of x to [pixels, C]
 Block = tuple[int, int, Array]  # the pixels that it begins with and ends before, and their sums [pixels, C]
@@ -68,9 +73,9 @@ class Terms:
     exact: bool = False
 
     @property
-    def multiply(self) -> Callable[[Array, Array, Array], object]:
-        """Return what writes products of terms and a matrix."""
-        return exact_product if self.exact else np.matmul
+    def multiply(self) -> Multiply:
+        """Return what writes products of a matrix [K, O] and terms [P, K]."""
+        return exact_product if self.exact else product
 
     def write(self, stored: Array, out: Array) -> None:
         """Write the terms of some elements."""
@@ -80,7 +85,12 @@ class Terms:
             np.copyto(out, stored, casting="unsafe")
 
 
-def exact_product(rows: Array, matrix: Array, out: Array) -> None:
+def product(matrix: Array, rows: Array, out: Array) -> None:
+    """Write a product [P, K] x [K, O]."""
+    np.matmul(rows, matrix, out=out)
+
+
+def exact_product(matrix: Array, rows: Array, out: Array) -> None:
     """Write a product [P, K] x [K, O] where the order of summation counts for nothing.
 
     Parts that OpenBLAS computes without packing take up to a third less time.
@@ -104,17 +114,46 @@ def summed(sums: Sums, x: Array, shape: Shape, dtype: np.dtype[Any]) -> Array:
     return result
 
 
-class PointSums:
-    """Products of rows of C numbers, the last axis of any x, with a matrix [C, O]."""
+class Stored:
+    """A matrix [K, O] of integers in few bytes, some columns after the other.
+
+    Of a product with few rows most time goes into reading the matrix, which rarely is in the CPU's cache.
+    """
 
     def __init__(self, matrix: Array, terms: Terms) -> None:
-        self._matrix = matrix
+        depth, channels = matrix.shape
+        step = ceil_div(channels, ceil_div(channels * depth, STORED_BLOCK))  # about as many in each part
+        dtype = np.int8 if np.abs(matrix).max() < 128 else np.int16
+        self._terms = terms
+        self._parts = [
+            (slice(first, first + step), np.ascontiguousarray(matrix[:, first : first + step], dtype))
+            for first in range(0, channels, step)
+        ]
+
+    def multiply(self, rows: Array, out: Array) -> None:
+        """Write the products with rows."""
+        for columns, stored in self._parts:
+            part = scratch("filter", stored.shape, self._terms.dtype)
+            np.copyto(part, stored)
+            np.matmul(rows, part, out=out[:, columns])
+
+
+class PointSums:
+    """Products of rows of C numbers, the last axis of any x, with a matrix [C, O].
+
+    few: the rows are so few that exact products read a Stored matrix.
+    """
+
+    def __init__(self, matrix: Array, terms: Terms, few: bool = False) -> None:
+        self._shape = matrix.shape
         self._terms = terms
         self._most = pixels_at_once(max(matrix.shape))
+        stored = terms.exact and few and matrix.size >= LEAST_STORED
+        self._multiply = Stored(matrix, terms).multiply if stored else partial(terms.multiply, matrix)
 
     def __call__(self, x: Array, room: Room) -> Iterator[Block]:
         """Write the sums of x where `room` says."""
-        depth = len(self._matrix)
+        depth = self._shape[0]
         rows = x.reshape(math.prod(x.shape) // depth if depth else math.prod(x.shape[:-1]), depth)
         step = ceil_div(len(rows), ceil_div(len(rows), self._most) or 1)  # about as many in each block
         for first in range(0, len(rows), step or 1):
@@ -126,14 +165,14 @@ class PointSums:
 
     def at_once(self, pixels: int) -> AtOnce | None:
         """Return what writes the sums of so many pixels, if they are one block."""
-        shape = pixels, len(self._matrix)
+        shape = pixels, self._shape[0]
         return None if not 0 < pixels <= self._most else lambda x, out: self._write(x.reshape(shape), out)
 
     def _write(self, rows: Array, out: Array) -> None:
         if rows.dtype != self._terms.dtype:
             stored, rows = rows, scratch("terms", rows.shape, self._terms.dtype)
             self._terms.write(stored, rows)
-        self._terms.multiply(rows, self._matrix, out)
+        self._multiply(rows, out)
 
 
 class StridedSums:

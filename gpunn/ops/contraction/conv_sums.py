@@ -10,12 +10,14 @@ import numpy as np
 from gpunn.ops.compiled import current
 from gpunn.ops.contraction.blocks import (
     Binding,
+    Multiply,
     Place,
     PointSums,
     StridedSums,
     Sums,
     Terms,
     pixels_at_once,
+    product,
     summed,
 )
 from gpunn.ops.contraction.channelwise import ChannelSums, add_bias, long_row
@@ -34,6 +36,7 @@ from gpunn.ops.kernels.window import Window, seen
 from gpunn.ops.memory import scratch
 from gpunn.types import Array, Shape
 
+FEW_PIXELS = 256  # for which reading the filter counts more than multiplying
 FEW_BYTES = 128  # of cells side by side that numpy copies in less time as one element
 
 
@@ -46,7 +49,7 @@ def sums_of(window: Window, shape: Shape, filter: Array, matrix: Array, terms: T
     """Return the sums of a filter from x of a shape [N, H, W, C]: products of patches with a matrix."""
     channels, height, width, depth = filter.shape
     if (height, width) == (1, 1) and window.before == window.after == (0, 0) and shape[3] == depth:
-        sums = PointSums(matrix, terms)
+        sums = PointSums(matrix, terms, 1 < shape[0] * math.prod(window.out) <= FEW_PIXELS)
         return sums if window.pointwise else StridedSums(sums, window.stride)
     pixels = pixels_at_once(max(height * width * depth, channels))
     by_patches = _by_patches(filter, matrix, terms.multiply)
@@ -66,9 +69,7 @@ def pieces_of(window: Window, shape: Shape, constant: bool, filter: Array) -> li
     return window_pieces(window, shape, Terms(filter.dtype), rows_at_once, binding)
 
 
-def _by_patches(
-    filter: Array, matrix: Array, multiply: Callable[[Array, Array, Array], object] = np.matmul
-) -> Binding:
+def _by_patches(filter: Array, matrix: Array, multiply: Multiply = product) -> Binding:
     """Return the sums of a filter [O, KH, KW, I], by products of patches with a matrix [KH * KW * I, O]."""
     channels, height, width, depth = filter.shape
     cells = height * width * depth
@@ -81,7 +82,7 @@ def _by_patches(
             patches = copy()
             if groups == 1:
                 pixels = math.prod(out.shape[:3])
-                multiply(patches.reshape(pixels, cells), matrix, out.reshape(pixels, channels))
+                multiply(matrix, patches.reshape(pixels, cells), out.reshape(pixels, channels))
                 return
             grouped = patches.reshape(*patches.shape[:-1], groups, depth)
             filters = filter.reshape(groups, channels // groups, height, width, depth)

@@ -197,5 +197,15 @@ def test_exact_products_in_parts_have_all_rows(rows: int) -> None:
     rng = np.random.default_rng(rows)
     a, b = rng.integers(-255, 256, (rows, 40)), rng.integers(-127, 128, (40, 30))
     found = np.empty((rows, 30), np.float32)
-    blocks.exact_product(a.astype(np.float32), b.astype(np.float32), found)
+    blocks.exact_product(b.astype(np.float32), a.astype(np.float32), found)
+    np.testing.assert_array_equal(found, a @ b)
+
+
+@pytest.mark.parametrize(("depth", "channels", "most"), [(700, 300, 127), (2, 9000, 255), (90000, 3, 128)])
+def test_stored_matrices_give_all_columns(depth: int, channels: int, most: int) -> None:
+    rng = np.random.default_rng(depth)
+    a, b = rng.integers(-9, 10, (3, depth)), rng.integers(-most, most + 1, (depth, channels))
+    found = np.empty((3, channels), np.float32)
+    terms = blocks.Terms(np.dtype(np.float32), exact=True)
+    blocks.Stored(b.astype(np.float32), terms).multiply(a.astype(np.float32), found)
     np.testing.assert_array_equal(found, a @ b)
