@@ -26,6 +26,11 @@ from gpunn.types import Array, Shape
 
 BLOCK = 1 << 17  # sums that are converted at a time
 FEW_SUMS = 1 << 14  # that are converted in one block
+UNSIGNED: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+}  # by the bytes of an element
+HIGHEST: dict[int, Array] = {1: np.array(1 << 7, np.uint8), 2: np.array(1 << 15, np.uint16)}
 DIGITS = 53  # of float64
 
 
@@ -44,8 +49,15 @@ class InBlocks:
 
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products."""
+        blocks = blocks_of(*sums.shape)
+        if len(blocks) == 1:
+            ((_, shape),) = blocks
+            total = scratch("numbers", shape, self.computed)
+            np.copyto(total, sums.reshape(shape), casting="unsafe")
+            self.convert(total, result.reshape(shape))
+            return
         flat, results = sums.reshape(-1), result.reshape(-1)
-        for place, shape in blocks_of(*sums.shape):
+        for place, shape in blocks:
             total = scratch("numbers", shape, self.computed)
             np.copyto(total, flat[place].reshape(shape), casting="unsafe")
             self.convert(total, results[place].reshape(shape))
@@ -178,7 +190,7 @@ class RealSteps(InBlocks):
         sums *= self.factor[:width]
         sums += self.summand[:width]
         sums.clip(*self.bounds, out=sums)
-        unsigned = result.view(f"u{result.itemsize}")
+        unsigned = result.view(UNSIGNED[result.itemsize])
         np.copyto(unsigned, sums, casting="unsafe")  # the floor, of what is not negative
         lower(unsigned, self.offset)
 
@@ -264,7 +276,7 @@ class IntegerSteps(InBlocks):
 def lower(results: Array, offset: int) -> None:
     """Subtract `offset` from unsigned results, of which it is the highest bit, or nothing."""
     if offset:
-        results ^= results.dtype.type(offset)
+        np.bitwise_xor(results, HIGHEST[results.itemsize], out=results)
 
 
 def spread(values: Array) -> Array:

@@ -141,18 +141,27 @@ class ProvenSteps:
     def write(self, sums: Array, result: Array) -> None:
         """Write the results [pixels, C] of sums of products, which change."""
         rest = sums.take(self.others, axis=1) if len(self.others) else None
-        flat, stored = sums.reshape(-1), result.reshape(-1).view(np.uint8)
-        for place, shape in blocks_of(*sums.shape):
-            number, width = flat[place].reshape(shape), shape[1]
-            number *= self.factor[:width]
-            number += self.summand[:width]
-            number.clip(*self.bounds, out=number)
-            np.copyto(stored[place].reshape(shape), number, casting="unsafe")
+        stored, blocks = result.view(BYTE), blocks_of(*sums.shape)
+        if len(blocks) == 1:
+            ((_, shape),) = blocks
+            self._convert(sums.reshape(shape), stored.reshape(shape))
+        else:
+            flat, results = sums.reshape(-1), stored.reshape(-1)
+            for place, shape in blocks:
+                self._convert(flat[place].reshape(shape), results[place].reshape(shape))
         lower(stored, self.offset)
         if rest is not None:
             found = np.empty(rest.shape, result.dtype)
             self.exact.write(rest, found)
             result[:, self.others] = found
+
+    def _convert(self, numbers: Array, result: Array) -> None:
+        """Write the results of sums [rows, pixels * C], which change, `offset` higher."""
+        width = numbers.shape[1]
+        np.multiply(numbers, self.factor[:width], out=numbers)
+        np.add(numbers, self.summand[:width], out=numbers)
+        numbers.clip(*self.bounds, out=numbers)
+        np.copyto(result, numbers, casting="unsafe")
 
     def rows(self, channels: int) -> tuple[Any, ...]:
         """Return what loops.floors() takes."""

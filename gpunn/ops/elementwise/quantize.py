@@ -18,6 +18,7 @@ from gpunn.ops.elementwise.unary_kernel import elementwise
 from gpunn.ops.fixed_point import affine
 from gpunn.ops.fixed_point.affine import LIMITS, quantize_multiplier, rescale, scale_of, store
 from gpunn.ops.fixed_point.tables import every_value, last_entry, read_table, table_kernel
+from gpunn.ops.memory import empty
 from gpunn.ops.op import EIGHT_BITS, Op, Quantized, op
 from gpunn.types import Array, DType, Quantization, TensorType
 
@@ -81,6 +82,7 @@ def dequantize(x: Array) -> Array:
     return np.asarray(x, np.result_type(x.dtype, np.float32))
 
 
+BLOCK = 1 << 14  # reals that are rounded at a time
 SIGN, ALMOST_HALF = np.uint32(1 << 31), np.uint32(0x3EFFFFFF)  # bits of float32
 # The types of results for inputs of which these are not the usual ones, as in LiteRT.
 _TARGETS = {DType.INT16: (*QUANTIZED, DType.INT32), DType.INT32: (DType.INT8, DType.INT16)}
@@ -152,6 +154,18 @@ def _space(call: Call) -> Space | None:
 
 
 def _nearest(x: Array, dtype: DType, scale: float, zero: int) -> Array:
+    """Return the stored integers of reals, block by block, which stay in the CPU's cache."""
+    if x.size <= BLOCK or not x.flags.c_contiguous:
+        return _nearest_of_few(x, dtype, scale, zero)
+    result = empty(x.shape, dtype.numpy)
+    reals, stored = x.reshape(-1), result.reshape(-1)
+    for start in range(0, x.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        stored[part] = _nearest_of_few(reals[part], dtype, scale, zero)
+    return result
+
+
+def _nearest_of_few(x: Array, dtype: DType, scale: float, zero: int) -> Array:
     low, high = LIMITS[dtype]
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.asarray(np.divide(x, np.float32(scale), dtype=np.float32))

@@ -9,7 +9,7 @@ import pytest
 
 from gpunn.errors import ModelError
 from gpunn.model import Model
-from gpunn.ops.elementwise.quantize import thresholds
+from gpunn.ops.elementwise.quantize import quantize, thresholds
 from gpunn.ops.fixed_point.affine import LIMITS
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.ops.integer_checks import check_integer, litert_integer
@@ -77,6 +77,19 @@ def test_requantize_sends_halves_where_litert_does(
     whole = count - count % 16
     assert np.array_equal(got[whole:], away[whole:])
     assert (got[:whole] != away[:whole]).any() == (whole > 0)
+
+
+def test_many_reals_are_rounded_like_few() -> None:
+    rng = np.random.default_rng(3)
+    few = np.append(rng.uniform(-9, 9, 98), (np.nan, np.inf)).astype(np.float32).reshape(10, 10)
+    attrs = {"dtype": "int8", "scale": 0.05, "zero_point": 3}
+    (expected,) = check_integer("quantize", [few], [float32(10, 10)], attrs, backend="cpu")
+    for rows in (1640, 1641):  # 16,400 reals are more than one block
+        many = np.resize(few, (rows, 10))
+        for given in (many, many.T):
+            found = quantize.reference(given, **attrs)
+            like = np.resize(expected, (rows, 10))
+            np.testing.assert_array_equal(found, like if given is many else like.T)
 
 
 @seeds
