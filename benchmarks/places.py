@@ -19,7 +19,10 @@ _POLLS = tuple(
 
 @dataclass(slots=True)
 class Places:
-    """Counts the places where Python delivers signals, and raises KeyboardInterrupt at one of them."""
+    """Counts the places where Python delivers signals, and raises KeyboardInterrupt at one of them.
+
+    From Python 3.12 on, a function has places from the second time on that it runs under this.
+    """
 
     at: int
     passed: int = 0
@@ -41,7 +44,7 @@ class Places:
     def _enter(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
         if _in_destructor(frame):  # where Python drops the exception, and with a trace function loses more
             return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace_opcodes = True  # from Python 3.12 on nothing comes of it where f_trace_lines is False
         codes, handlers = _known(frame.f_code)
         polled, before = True, handlers[0]
 

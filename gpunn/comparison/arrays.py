@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 from pathlib import Path
 from typing import IO
@@ -15,7 +16,8 @@ from gpunn.types import Array
 
 SUFFIXES = (".npy", ".npz")
 MAX_BYTES = 2**31 - 1  # of all arrays of a file
-_ERRORS = (ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile)
+_DAMAGED = (zipfile.BadZipFile, tokenize.TokenError)  # the latter from numpy's reader of headers
+_ERRORS = (ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, *_DAMAGED)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

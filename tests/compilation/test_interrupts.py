@@ -42,6 +42,7 @@ def test_places_are_where_calls_return_and_functions_begin() -> None:
 
     whole: list[int] = []
     reached: list[int] = []
+    Places(0).carry(act)
     for at in range(1, 10):
         reached.clear()
         if Places(at).carry(act):
