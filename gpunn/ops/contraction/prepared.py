@@ -12,7 +12,7 @@ import numpy as np
 from gpunn.ops.call import Call
 from gpunn.ops.compiled import Loops, current
 from gpunn.ops.contraction.blocks import Sums, Terms
-from gpunn.ops.contraction.pieces import Piece, Write, bias_adder
+from gpunn.ops.contraction.pieces import MOST_WEIGHTS, Piece, Write, bias_adder
 from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.fixed_point.affine import CLAMPS
 from gpunn.ops.memory import LEAST_BYTES, empty
@@ -20,7 +20,6 @@ from gpunn.ops.op import Prepare
 from gpunn.types import Array, Shape
 
 FEW_PIXELS = 1024  # of results for which another copy of a filter is worth its memory
-MOST_WEIGHTS = 1 << 20  # of such a filter
 SMALL_PRODUCT = 1 << 20  # multiplications; OpenBLAS computes those up to 100^3 without packing
 
 Made = TypeVar("Made")
