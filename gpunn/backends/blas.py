@@ -49,7 +49,8 @@ class Library:
 def library() -> Library | None:
     """Return the library that numpy multiplies matrices with; None if it cannot be told its threads.
 
-    A module of numpy that is linked with it gives its functions; on Windows only its own file does.
+    A module of numpy that is linked with it gives its functions; on Windows only its own file does. The
+    package threadpoolctl lists all such libraries of a process, but does not say which one numpy uses.
     """
     module = importlib.import_module("numpy.linalg._umath_linalg").__file__
     beside = (Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas*.dll")
