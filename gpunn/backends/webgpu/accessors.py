@@ -73,6 +73,7 @@ class Binding:
     `rows`: it lies in rows of a larger tensor; 4: in fours, 1: in single elements, 0: it does not.
     `appended`: the body stores elements of `computed`; what lies there is the last of these operations', if
     it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these.
+    `wide`: bound as words of 64 bits, unless the code stores single elements.
     """
 
     name: str
@@ -86,11 +87,22 @@ class Binding:
     optional: bool = False
     computed: DType | None = None
     prepended: tuple[Appended, ...] = ()
+    wide: bool = False
 
     @property
     def fours(self) -> bool:
         """Tell whether it is bound as vec4."""
         return self.width == 4 and self.dtype not in DOUBLE_TYPES
+
+
+def has_wide_words(binding: Binding) -> bool:
+    """Tell whether four elements of an operand can be two words of 64 bits."""
+    return binding.fours and binding.dtype in WORD_TYPES
+
+
+def _is_wide(binding: Binding, lanes: int, names: frozenset[str]) -> bool:
+    """Tell whether an operand is bound as words of 64 bits."""
+    return binding.wide and (not binding.stored or stores_by(binding, lanes, names) == [4])
 
 
 def element_type(dtype: DType) -> str:
@@ -153,6 +165,7 @@ def variables(binding: Binding, slot: int, lanes: int, names: frozenset[str]) ->
     else:
         element = WORD_TYPES[binding.dtype]
         element = vector_type(element) if binding.fours else element
+        element = "vec2<u64>" if _is_wide(binding, lanes, names) else element
     access = "read_write" if binding.shared else "read"
     yield f"@group(0) @binding({slot}) var<storage, {access}> {binding.name}_data: array<{element}>;"
 
@@ -161,6 +174,7 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
     """Write load_, load4_, loadv_, splat_, int_, word_ (or store_...) of an operand, those that the code
     names.
     """
+    binding = replace(binding, wide=_is_wide(binding, lanes, names))
     segments = [] if binding.segments is None else _segments(binding, names)
     for segment, own in segments:
         yield from accessors(segment, result, lanes, own)
@@ -231,7 +245,8 @@ def _row_stores(binding: Binding, one: str, four: str) -> Iterator[str]:
     name, params = binding.name, ("length", "gap", "first", "inverse")
     arguments = ", ".join(("i", *(f"p.{binding.name}_{param}" for param in params)))
     yield f"fn place_{name}(i: u32) -> u32 {{ return in_rows({arguments}); }}"
-    yield f"fn put_{name}(i: u32, v: {element}) {{ {one} }}"
+    if one:
+        yield f"fn put_{name}(i: u32, v: {element}) {{ {one} }}"
     yield f"fn put4_{name}(i: u32, v: {vector_type(element)}) {{ {four} }}"
 
 
@@ -276,6 +291,9 @@ def _loads(binding: Binding, scalar: str) -> tuple[str, str]:
         if binding.fours:
             word, a, b = f"{data}[i >> 2u][(i >> 1u) & 1u]", f"{data}[i].x", f"{data}[i].y"
         return pair.one.format(word=word, shift="(i & 1u) * 16u"), pair.four.format(a=a, b=b)
+    if binding.wide:
+        four = f"bitcast<{vector_type(scalar)}>(four_words({data}[{{}}]))"
+        return f"{four.format('i >> 2u')}[i & 3u]", four.format("i")
     if binding.fours:
         return f"{data}[i >> 2u][i & 3u]", f"{data}[i]"
     return f"{data}[i]", f"{vector_type(scalar)}({', '.join(f'{data}[4u * i + {k}u]' for k in range(4))})"
@@ -291,6 +309,8 @@ def _stores(binding: Binding, by_parts: bool) -> tuple[str, str]:
         return "", f"{data}[i] = {word};"
     if binding.dtype in PAIRED_TYPES:
         return _pair_stores(data, PAIRED_TYPES[binding.dtype], binding.width, by_parts)
+    if binding.wide:
+        return "", f"{data}[i] = wide_words(bitcast<vec4<u32>>(v));"
     if binding.fours:
         return f"{data}[i >> 2u][i & 3u] = v;", f"{data}[i] = v;"
     components = " ".join(f"{data}[4u * i + {k}u] = v[{k}];" for k in range(4))

@@ -237,4 +237,4 @@ def workgroup_bytes(text: str) -> int:
 
 def unbound(key: ShaderKey) -> ShaderKey:
     """Return a key without what makes no difference inside a loop."""
-    return replace(key, bindings=tuple(replace(b, shared=True) for b in key.bindings))
+    return replace(key, bindings=tuple(replace(b, shared=True, wide=False) for b in key.bindings))

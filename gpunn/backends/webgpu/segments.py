@@ -1,7 +1,8 @@
-"""Tensors over the limit of a binding, bound in segments: several bindings of one buffer, side by side.
+"""How a device's kernels bind tensors: in segments over the limit of a binding, and words of 64 bits.
 
-The accessors of such an operand choose the binding that has an element (gpunn.backends.webgpu.accessors), so
-any kernel can work on it without knowing.
+Segments are several bindings of one buffer, side by side. The accessors of an operand choose the binding
+that has an element, or take its words apart (gpunn.backends.webgpu.accessors), so any kernel can work on it
+without knowing.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def in_segments(call: Call, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
 
 
 def _kernel(call: Call, kernel: Kernel) -> Kernel:
+    if call.device.wide_words:
+        kernel = replace(kernel, wide_words=True)
     reads = tuple(_read(call, read) for read in kernel.reads)
     writes = tuple(_write(call, write) for write in kernel.writes)
     same = all(a is b for a, b in zip((*reads, *writes), (*kernel.reads, *kernel.writes), strict=True))

@@ -11,7 +11,7 @@ import functools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,7 @@ from gpunn.backends.webgpu.accessors import (
     Binding,
     accessors,
     element_type,
+    has_wide_words,
     variables,
     vector_type,
 )
@@ -97,10 +98,13 @@ def key_of(kernel: Kernel, operation: Operation) -> ShaderKey:
     """Collect what the pipeline of a kernel of an operation depends on."""
     reads = (_read_binding(r, source(r, operation)) for r in kernel.reads)
     writes = (_write_binding(w, target(w, operation)) for w in kernel.writes)
+    bindings = (*reads, *writes)
+    if kernel.wide_words:
+        bindings = tuple(replace(b, wide=has_wide_words(b)) for b in bindings)
     return ShaderKey(
         body=kernel.body,
         workgroup=kernel.workgroup,
-        bindings=(*reads, *writes),
+        bindings=bindings,
         params=tuple((name, param_type(value)) for name, value in ordered_params(kernel)),
         constants=tuple(sorted(kernel.constants.items())),
         functions=tuple(sorted(kernel.functions.items())),
@@ -216,7 +220,8 @@ def _files(key: ShaderKey) -> list[str]:
     doubles = {DType.INT64: "int64", DType.COMPLEX64: "complex"}
     rows = any(b.rows for b in key.bindings)
     packed = any(b.dtype in PACKED_TYPES for b in key.bindings)
-    conditions = {"half": rounded, "in_rows": rows, "bytes": packed}
+    wide = any(b.wide for b in key.bindings)
+    conditions = {"half": rounded, "in_rows": rows, "bytes": packed, "wide_words": wide}
     conditions |= {name: d in dtypes for d, name in doubles.items()}
     implied = (name for name, needed in conditions.items() if needed)
     named = (*used_libraries(read_body(key.body)), *key.libraries, *implied)

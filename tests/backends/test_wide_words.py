@@ -1,0 +1,89 @@
+"""Four elements as two words of 64 bits: where they are bound so, and that all bits pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpunn.backends.webgpu import shader
+from gpunn.backends.webgpu.accessors import Binding, accessors, variables
+from gpunn.backends.webgpu.device import open_device
+from gpunn.backends.webgpu.lower import lower
+from gpunn.device import BASELINE, WIDE_WORDS, DeviceProperties
+from gpunn.graph.operation import Operation
+from gpunn.kernel import Kernel
+from gpunn.model import Model
+from gpunn.types import Array, DType, TensorType
+
+WIDE = replace(BASELINE, software=True, features=frozenset({WIDE_WORDS}))
+GPU = replace(WIDE, software=False)
+NO_WORDS = replace(WIDE, features=frozenset())
+
+
+def swapped(dtype: DType = DType.FLOAT32) -> Operation:
+    """Make a transpose that moves rows of 4 elements."""
+    model = Model()
+    x = model.input("x", TensorType(dtype, (3, 5, 4)))
+    model.output(*model.add("transpose", [x], {"perm": (1, 0, 2)}))
+    return model.operations[0]
+
+
+def source(operation: Operation, device: DeviceProperties) -> str:
+    (kernel,) = lower(operation, device)
+    assert isinstance(kernel, Kernel)
+    return shader.generate(shader.key_of(kernel, operation))
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT32])
+@pytest.mark.parametrize(("device", "wide"), [(WIDE, True), (GPU, False), (NO_WORDS, False)])
+def test_software_with_such_words_binds_them(dtype: DType, device: DeviceProperties, wide: bool) -> None:
+    text = source(swapped(dtype), device)
+    for name in "xy":
+        assert (f"{name}_data: array<vec2<u64>>" in text) == wide
+    assert ("fn four_words" in text) == wide
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.INT16, DType.INT8, DType.INT64])
+def test_other_types_keep_their_words(dtype: DType) -> None:
+    assert source(swapped(dtype), WIDE) == source(swapped(dtype), GPU)
+
+
+@pytest.mark.parametrize(
+    ("names", "wide"), [({"store4_y"}, True), ({"store_y"}, False), ({"store_y", "store4_y"}, False)]
+)
+def test_a_result_that_is_stored_one_by_one_keeps_its_words(names: set[str], wide: bool) -> None:
+    """Two invocations may store elements of one word."""
+    y = Binding("y", DType.FLOAT32, 4, stored=True, shared=True, wide=True)
+    (declared,) = variables(y, 0, 1, frozenset(names))
+    assert ("vec2<u64>" in declared) == wide
+    text = "\n".join(accessors(y, "f32", 1, frozenset(names)))
+    assert ("wide_words(" in text) == wide
+
+
+def bits(*shape: int) -> Array:
+    """Draw words of any bits, also those of NaNs with a payload."""
+    words = np.random.default_rng(7).integers(0, 1 << 32, shape, np.uint32)
+    words[0, 0, :4] = 0x7FC01234, 0xFF801234, 0x80000000, 0xFFFFFFFF
+    return words
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT32])
+def test_all_bits_pass(dtype: DType, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of rows of four elements, and one into every other row of a larger tensor."""
+    x = bits(3, 5, 4).view(dtype.numpy)
+    properties = open_device(None, False).properties
+    for features in (properties.features, properties.features - {WIDE_WORDS}):
+        monkeypatch.setattr(open_device(None, False), "properties", replace(properties, features=features))
+        model = Model()
+        operand = model.input("x", TensorType(dtype, x.shape))
+        (turned,) = model.add("transpose", [operand], {"perm": (1, 0, 2)})
+        (again,) = model.add("transpose", [operand], {"perm": (1, 0, 2)})
+        model.output(*model.add("concat", [turned, again], {"axis": 1}))
+        with model.compile(gpu) as compiled:
+            wide = any(row.kernel.wide_words for row in compiled.plan_rows())
+            assert wide == (properties.software and WIDE_WORDS in features)
+            found = np.asarray(compiled(x))
+        expected = np.concatenate([x.transpose(1, 0, 2), x.transpose(1, 0, 2)], axis=1)
+        assert found.tobytes() == expected.tobytes()
