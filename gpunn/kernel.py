@@ -129,9 +129,9 @@ class Write:
 
     `output` is the position among the operation's results, or a tensor for the kernels after this one.
     `window`, `segments`: as of Read. `direct`: the kernel writes the buffer itself, not through these
-    accessors, so nothing can change what it stores or where. The others are for planning. `rows`: the place
-    in the tensor that has the result's bytes. `appended`: operations whose last result is stored instead;
-    `optional`: if the parameter then_on says so.
+    accessors, so nothing can change what it stores or where. The next three are for planning. `rows`: the
+    place in the tensor that has the result's bytes. `appended`: operations whose last result is stored;
+    `optional`: if then_on says so. `in_loop`: the body has a loop for optional ones (lib/broadcast_reals).
     """
 
     name: str = "y"
@@ -143,6 +143,7 @@ class Write:
     rows: Rows | None = None
     appended: tuple[Appended, ...] = ()
     optional: bool = False
+    in_loop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +169,15 @@ class Kernel:
     the invocations of one. `params` become fields of `p`: int -> u32, float -> f32, complex -> vec2<f32>,
     tuple -> vec4<i32>, or of two words vec2<u32>. `constants` become module constants and, like `functions`,
     `lanes` and the operands' dtypes and widths, ask for a pipeline of their own. Functions may call what
-    files of shaders/lib/ define, when `libraries` names these.
-    `lanes` is the width of the vector type V: 1 or 4. `accumulator` is the dtype of a body's accumulators,
-    where it is not the result's. `loop_iterations`: how often all loops of an invocation together go round
-    (see Loop). `workgroup_bytes`: of the variables in workgroup memory; 0 where these fit into the 16 KiB
-    that every device has. `any_width`: the body does the same in workgroups of any width along x, with
-    these threads. `generated` is WGSL that the kernel brings, for names that the body leaves open.
-    `pointwise`: its result element by element, where it has that form. `halves`: it has products in f16,
-    which the shader's source enables. `wide_words` is for lowering: it loads and stores four elements as two
-    words of 64 bits. `reason` says why this body was chosen (gpunn inspect --plan).
+    files of shaders/lib/ define, when `libraries` names these. `lanes` is the width of the vector type V: 1
+    or 4. `accumulator` is the dtype of a body's accumulators, where it is not the result's.
+    `loop_iterations`: rounds of all loops of an invocation together (see Loop). `workgroup_bytes`: of the
+    variables in workgroup memory; 0 where these fit into 16 KiB. `any_width`: the body does the same in
+    workgroups of any width along x, with these threads. `generated` is WGSL that the kernel brings, for names
+    that the body leaves open. `pointwise`: its result element by element, where it has that form. `halves`:
+    it has products in f16, which the shader's source enables. `wide_words` is for lowering: it loads and
+    stores four elements as two words of 64 bits. `reason` says why this body was chosen (gpunn inspect
+    --plan).
     """
 
     body: str

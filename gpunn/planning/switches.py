@@ -75,9 +75,12 @@ def _switched(
 def _quick(members: Mapping[_Member, Kernel]) -> list[_Member]:
     """Return the members that may share a pipeline on software.
 
-    Those that clip otherwise than kernels with appended operations must have long loops, on average. Loops of
-    Winograd's convolution are short, as their code is written out.
+    Those that clip otherwise than kernels with appended operations must have long loops, on average, unless
+    the body computes appended operations in a loop. Loops of Winograd's convolution are short, as their code
+    is written out.
     """
+    if all(kernel.writes[0].in_loop for kernel in members.values()):
+        return [*members]
     if any(kernel.generated for kernel in members.values()):
         return []
     clips = {_clip(kernel) for kernel in members.values() if kernel.writes[0].appended}

@@ -22,4 +22,6 @@ fn add_step(sum: Total, w: Weights, x: Factors) -> Total {
   return sum + bitcast<vec4<i32>>(plus_step(vec4<f32>(SHIFTED), w, x));
 }
 
+fn finished(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) -> Ending { return ending(n); }
+
 fn stored(sum: Total, by: Ending) -> vec4<T> { return rescaled(sum, by); }

@@ -21,7 +21,8 @@
 //   the first of the elements of a step that this invocation loads;
 //   of lib/broadcast_reals.wgsl or lib/broadcast_integers.wgsl: Total, the type of sums; begin(n), which has the bias;
 //   factor_of(x), factors_of(x), the factors of one element and of four; weight_at(q); add_step(sum, w, x), which
-//   adds the products with the factors of a row; stored(sum, by), what is stored of a sum, with by = ending(n);
+//   adds the products with the factors of a row; finished(m, end, n, sums), which computes what is behind the product
+//   where the library does so; stored(sum, by), what is stored of a sum, with by = finished(...);
 //   put_channels() of lib/rows.wgsl or lib/rows_of_fours.wgsl.
 // lib/broadcast_tile_4.wgsl has the same for subgroups of four.
 
@@ -137,7 +138,7 @@ fn plus_step(sum: vec4<f32>, w: Weights, x: Factors) -> vec4<f32> {
 
 // Stores rows from m on, four at a time: compilers take long for each store that is written out.
 fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
-  let by = ending(n);
+  let by = finished(m, end, n, sums);
   for (var r = m; r < min(m + ROWS, end); r += 4u) {
     put_row(r, end, n, stored((*sums)[0], by));
     put_row(r + 1u, end, n, stored((*sums)[1], by));

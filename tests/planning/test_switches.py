@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpunn.backends.webgpu.device import open_device
 from gpunn.backends.webgpu.shader import key_of
 from gpunn.compilation import assembly
 from gpunn.graph.operation import Operand
 from gpunn.model import Model
+from gpunn.ops.contraction.broadcast_tile import subgroup
+from gpunn.ops.contraction.filter_packing import STEP
 from gpunn.types import DType, Quantization, TensorType, float32
 from tests.planning.appending import add, agree, as_on_a_gpu, constant, conv, pooled, whole
 
@@ -72,22 +75,48 @@ def test_results_of_another_type_have_a_pipeline_of_their_own(
     assert pipelines(model) == 2
 
 
-@pytest.mark.parametrize(("depth", "count"), [(8, 2), (256, 1)])
+@pytest.mark.parametrize(("depth", "units", "count"), [(8, 30, 2), (256, 30, 1), (8, 32, 1), (8, 96, 1)])
 def test_short_loops_keep_their_pipeline_on_software(
-    depth: int, count: int, gpu: str, monkeypatch: pytest.MonkeyPatch
+    depth: int, units: int, count: int, gpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Software would compute the sum of the second product for the first one, too."""
+    """Software would compute the sum of the second product for the first one, too.
+
+    But where sums are computed in a loop of their own, as of multiples of 4 units.
+    """
+    if not _shares_rows():
+        pytest.skip("other tiles come first")
     original = assembly.switched
     monkeypatch.setattr(assembly, "switched", lambda *given: original(*given[:-1], True))
     model = Model("switch")
-    x, other = model.input("x", float32(32, depth)), model.input("other", float32(32, 32))
-    weights = [constant(model, 32, depth, seed=seed) for seed in (1, 2)]
+    x, other = model.input("x", float32(33, depth)), model.input("other", float32(33, units))
+    weights = [constant(model, units, depth, seed=seed) for seed in (1, 2)]
     plain = add(model, "fully_connected", x, weights[0], activation="relu")
     summed = add(model, "fully_connected", x, weights[1])
     model.output(plain, add(model, "maximum", summed, other))
-    inputs = [whole(32, depth), whole(32, 32, seed=3)]
+    inputs = [whole(33, depth), whole(33, units, seed=3)]
     assert agree(model, inputs, monkeypatch) == ["fully_connected", "fully_connected+maximum"]
     assert pipelines(model) == count
+
+
+def _shares_rows() -> bool:
+    """Tell whether tiles of the adapter's subgroups come first."""
+    device = open_device(None, False).properties
+    return device.software and subgroup(device) == STEP
+
+
+@pytest.mark.parametrize("units", [4, 20, 96])
+def test_a_sum_behind_a_clamp_is_not_clamped(units: int, gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that do not fill tiles, columns that do not fill blocks."""
+    original = assembly.switched
+    monkeypatch.setattr(assembly, "switched", lambda *given: original(*given[:-1], True))
+    model = Model("switch")
+    x, other = model.input("x", float32(37, 12)), model.input("other", float32(37, units))
+    weights = [constant(model, units, 12, seed=seed) for seed in (1, 2)]
+    plain, summed = (add(model, "fully_connected", x, w, activation="relu6") for w in weights)
+    model.output(plain, add(model, "add", summed, other))
+    inputs = [whole(37, 12), whole(37, units, seed=3) * np.float32(100)]
+    assert agree(model, inputs, monkeypatch) == ["fully_connected", "fully_connected+add"]
+    assert pipelines(model) == 1
 
 
 def test_what_loads_compute_is_in_both(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:

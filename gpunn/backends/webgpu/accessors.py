@@ -73,7 +73,8 @@ class Binding:
     `rows`: it lies in rows of a larger tensor; 4: in fours, 1: in single elements, 0: it does not.
     `appended`: the body stores elements of `computed`; what lies there is the last of these operations', if
     it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these.
-    `wide`: bound as words of 64 bits, unless the code stores single elements.
+    `wide`: bound as words of 64 bits, unless the code stores single elements. `in_loop`: the body computes
+    the appended operations, not its stores.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Binding:
     computed: DType | None = None
     prepended: tuple[Appended, ...] = ()
     wide: bool = False
+    in_loop: bool = False
 
     @property
     def fours(self) -> bool:
@@ -179,6 +181,8 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
     for segment, own in segments:
         yield from accessors(segment, result, lanes, own)
     if binding.stored:
+        if f"switched_{binding.name}" in names:
+            yield from _switch(binding, result)
         one, four = _stores(binding, _by_parts(binding, lanes, names))
         element, fours, vector = stored_types(binding, result, lanes)
         forms = {
@@ -228,10 +232,18 @@ def store_function(binding: Binding, verb: str, kind: str, count: int, body: str
 
     What is stored is the result of the appended operations, if there are some.
     """
-    if not binding.appended:
+    if not binding.appended or binding.in_loop:
         return f"fn {verb}_{binding.name}(i: u32, v: {kind}) {{ {body} }}"
     final = f"let v = final{'4' if count == 4 else ''}_{binding.name}(i, value);"
     return f"fn {verb}_{binding.name}(i: u32, value: {kind}) {{ {final} {body} }}"
+
+
+def _switch(binding: Binding, result: str) -> Iterator[str]:
+    """Write switched_<name>(), and appended4_<name>() where the body computes no appended operations."""
+    name, vector = binding.name, vector_type(result)
+    yield f"fn switched_{name}() -> u32 {{ return {'p.then_on' if binding.in_loop else '0u'}; }}"
+    if not binding.in_loop:
+        yield f"fn appended4_{name}(i: u32, v: {vector}) -> {vector} {{ return v; }}"
 
 
 def _count(verb: str, lanes: int) -> int:

@@ -15,6 +15,8 @@ _WORD = re.compile(r"(?<![\w.])(p\.|load_)?([^\W\d]\w*)")
 def chain(binding: Binding, lanes: int, names: frozenset[str]) -> Iterator[str]:
     """Write final_<name> and final4_<name>, which the stores of an operand call, and what these call.
 
+    Or appended4_<name>, where the body computes the operations, not its stores.
+
     `names`: those that the code mentions.
     """
     needed = stores_by(binding, lanes, names)
@@ -54,7 +56,8 @@ def _final(binding: Binding, count: int) -> str:
     assert binding.dtype is not None
     assert binding.computed is not None
     suffix = "4" if count == 4 else ""
-    lines = ["if (p.then_on == 0u) { return value; }"] if binding.optional else []
+    switched = binding.optional and not binding.in_loop
+    lines = ["if (p.then_on == 0u) { return value; }"] if switched else []
     lines += [f"let v0 = {held(binding.computed, 'value', count)};"]
     for number, appended in enumerate(binding.appended, start=1):
         operands = {
@@ -67,7 +70,8 @@ def _final(binding: Binding, count: int) -> str:
     kinds = [element_type(dtype) for dtype in (binding.computed, binding.dtype)]
     given, result = kinds if count == 1 else map(vector_type, kinds)
     text = " ".join((*lines, f"return v{len(binding.appended)};"))
-    return f"fn final{suffix}_{binding.name}(i: u32, value: {given}) -> {result} {{ {text} }}"
+    verb = "appended" if binding.in_loop else "final"
+    return f"fn {verb}{suffix}_{binding.name}(i: u32, value: {given}) -> {result} {{ {text} }}"
 
 
 def value_of(appended: Appended, reads: Mapping[str, str], suffix: str) -> str:

@@ -143,7 +143,7 @@ def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:
     dtype = write.appended[-1].dtype if write.appended else computed
     place = (write.width, True, True, write.segments, rows)
     final = (write.appended, write.optional, computed if write.appended else None)
-    return Binding(write.name, dtype, *place, *final)
+    return Binding(write.name, dtype, *place, *final, in_loop=write.in_loop and write.optional)
 
 
 def ordered_params(kernel: Kernel) -> list[tuple[str, Param]]:

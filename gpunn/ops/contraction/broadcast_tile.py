@@ -156,7 +156,8 @@ def shared_rows(call: Call, window: Window, depth: int, reads: Reads | None = No
 
     reads: as of shared_product().
     """
-    return with_activation(_with_bias(shared_sums(call, window, depth, reads), call.y.shape[-1]), call)
+    kernel = _with_bias(shared_sums(call, window, depth, reads), call.y.shape[-1])
+    return _with_loop(with_activation(kernel, call))
 
 
 def shared_sums(call: Call, window: Window, depth: int, reads: Reads | None = None) -> Kernel:
@@ -171,7 +172,8 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
     reads: filter and bias packed by blocks, if these are not constants.
     """
-    return with_activation(_with_bias(_product(call, rows, depth, channels, reads), channels), call)
+    kernel = _with_bias(_product(call, rows, depth, channels, reads), channels)
+    return _with_loop(with_activation(kernel, call))
 
 
 def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
@@ -275,7 +277,7 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
         constants={**kernel.constants, "FOURS": int(width == 4)},
         loop_iterations=_tile(call.device).steps(depth),
     )
-    return clipping(_with_bias(kernel, channels))
+    return _with_loop(clipping(_with_bias(kernel, channels)))
 
 
 def _kernel(
@@ -306,6 +308,16 @@ def _with_bias(kernel: Kernel, channels: int) -> Kernel:
     if not bias.present:
         bias = Read("bias", None, 4, value=np.zeros(block_extents(channels, 0)[0], np.float32))
     return replace(kernel, reads=(x, w, bias))
+
+
+def _with_loop(kernel: Kernel) -> Kernel:
+    """Return a kernel of reals that computes optional appended operations in a loop, if it can.
+
+    It needs no pipeline of its own then where others have a sum or the like behind them.
+    """
+    (y,) = kernel.writes
+    known = "apply" not in kernel.functions and "broadcast_tile" in kernel.libraries
+    return replace(kernel, writes=(replace(y, in_loop=known and y.width == 4),))
 
 
 def _tiles(
