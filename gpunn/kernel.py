@@ -232,9 +232,8 @@ class Kernel:
 class Candidate:
     """One of several ways to compute an operation: kernels for consecutive dispatches.
 
-    `reason` names the way and says what speaks for it. `needs`: features that the device must have
-    (gpunn.device). Who measures candidates leaves out two kinds: a `fallback` takes many times as long as
-    others, for devices that support none of these; what is `quick_to_compile` runs longer than another one.
+    `reason` says what speaks for it. `needs`: features of the device (gpunn.device). Nobody measures two kinds:
+    a `fallback` takes many times as long as others, and what is `quick_to_compile` takes longer than another.
     """
 
     kernels: Sequence[Kernel]
@@ -289,8 +288,7 @@ def spans(total: int, most: int | None) -> list[range]:
 def is_nan(name: str) -> str:
     """Write WGSL that tells whether an f32 is NaN (in shaders: lib/nan.wgsl).
 
-    It looks at the bits: compilers may assume that there is no NaN (WGSL, section 15.7.2), and some turn a
-    comparison and a select() into min() or max(), which drop it.
+    It looks at the bits: compilers may assume that there is no NaN (WGSL, section 15.7.2), and drop it.
     """
     return f"((bitcast<u32>({name}) & 0x7fffffffu) > 0x7f800000u)"
 

@@ -83,7 +83,7 @@ def _row_kernels(
             return [kernel]
         return long_rows(call, kernel, group, shape[axis], wide)
 
-    return in_groups(cooperative_group(rows, shape[axis], call.device), shape[axis], kernels)
+    return in_groups(cooperative_group(rows, shape[axis], call.device, few=True), shape[axis], kernels)
 
 
 def _as_integers(eight: IntegerRows, sixteen: tuple[IntegerRows, ...] = ()) -> Quantized:
