@@ -232,8 +232,8 @@ class Kernel:
 class Candidate:
     """One of several ways to compute an operation: kernels for consecutive dispatches.
 
-    `reason` says what speaks for it. `needs`: features of the device (gpunn.device). Nobody measures two kinds:
-    a `fallback` takes many times as long as others, and what is `quick_to_compile` takes longer than another.
+    `reason` says what speaks for it. `needs`: features of the device (gpunn.device). Two kinds are never
+    measured: a `fallback` takes many times as long, and what is `quick_to_compile` takes longer than another.
     """
 
     kernels: Sequence[Kernel]
