@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "lib").mkdir()
     (tmp_path / "body.wgsl").write_text(BODY)
     (tmp_path / "lib" / "helper.wgsl").write_text(HELPER)
+    (tmp_path / "lib" / "bytes.wgsl").write_text("")  # which operands of bytes need
     monkeypatch.setattr(shader, "shader_folder", lambda: tmp_path)
     shader.read_body.cache_clear()
     yield tmp_path
