@@ -1,4 +1,4 @@
-"""How a device's kernels bind tensors: in segments over the limit of a binding, and words of 64 bits.
+"""Bindings of a device: segments of tensors over the limit of a binding, and words of 64 bits.
 
 Segments are several bindings of one buffer, side by side. The accessors of an operand choose the binding
 that has an element, or take its words apart (gpunn.backends.webgpu.accessors), so any kernel can work on it
