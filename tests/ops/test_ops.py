@@ -49,7 +49,7 @@ def test_fusing_is_the_same_for_every_op(op: Op) -> None:
 
 def test_every_facet_is_documented() -> None:
     names = {field.name for field in fields(Facets)}
-    assert {*re.findall(r"^ +\* (\w+):", Facets.__doc__ or "", re.MULTILINE)} == names
+    assert {*re.findall(r"^ *\* (\w+):", Facets.__doc__ or "", re.MULTILINE)} == names
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     _, _, contract = page.partition("## Contract of an op\n")
     rows = re.findall(r"^\| (`.*?) \|", contract.partition("\n## ")[0], re.MULTILINE)
