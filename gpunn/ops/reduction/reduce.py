@@ -48,15 +48,17 @@ from gpunn.ops.reduction.reduce_integer import INTEGER, WHOLE_MEAN, Folding, red
 from gpunn.ops.reduction.reduce_kernel import reduction, spaces
 from gpunn.types import Array, DType, TensorType
 
+_untyped: Any = np  # whose stubs take keepdims only as a literal
+
 
 def _mean(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     axes = _axes(x, axes)
     count = size_of(tuple(x.shape[axis] for axis in axes))
     if x.dtype.kind == "i":
-        whole = np.sum(x, axis=axes, keepdims=keep_dims, dtype=np.int64)
+        whole = _untyped.sum(x, axis=axes, keepdims=keep_dims, dtype=np.int64)
         inexact = (whole < 0) & (whole % max(count, 1) != 0)
         return np.asarray(whole // max(count, 1) + inexact, x.dtype)
-    total = np.sum(x, axis=axes, keepdims=keep_dims, dtype=np.result_type(x, np.float32))
+    total = _untyped.sum(x, axis=axes, keepdims=keep_dims, dtype=np.result_type(x, np.float32))
     with np.errstate(invalid="ignore"):  # the mean of nothing is NaN
         return np.asarray(total / total.dtype.type(count), x.dtype)
 
@@ -69,7 +71,7 @@ def _axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
 def _prepare_sum(call: Call) -> Callable[[Array], Any]:
     axes, keep_dims = tuple({axis % call.x.rank for axis in call["axes"]}), call["keep_dims"]
     dtype = call.x.dtype.numpy
-    add: Any = np.add.reduce  # the stubs take keepdims only as a literal
+    add = _untyped.add.reduce
     return lambda x: add(x, axes, dtype, None, keep_dims)
 
 
@@ -82,12 +84,12 @@ def _prepare_mean(call: Call) -> Callable[[Array], Any] | None:
 
 def _reduce_sum(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     dtype = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
-    return np.asarray(np.sum(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=dtype), x.dtype)
+    return np.asarray(_untyped.sum(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=dtype), x.dtype)
 
 
 def _reduce_prod(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     dtype = np.result_type(x, np.float32) if x.dtype.kind == "f" else x.dtype
-    return np.asarray(np.prod(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=dtype), x.dtype)
+    return np.asarray(_untyped.prod(x, axis=_axes(x, axes), keepdims=keep_dims, dtype=dtype), x.dtype)
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
@@ -99,20 +101,20 @@ def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 def _reduce_max(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     low, _ = _limits(x.dtype)
-    return np.asarray(np.max(x, axis=_axes(x, axes), keepdims=keep_dims, initial=low), x.dtype)
+    return np.asarray(_untyped.max(x, axis=_axes(x, axes), keepdims=keep_dims, initial=low), x.dtype)
 
 
 def _reduce_min(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
     _, high = _limits(x.dtype)
-    return np.asarray(np.min(x, axis=_axes(x, axes), keepdims=keep_dims, initial=high), x.dtype)
+    return np.asarray(_untyped.min(x, axis=_axes(x, axes), keepdims=keep_dims, initial=high), x.dtype)
 
 
 def _reduce_any(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
-    return np.asarray(np.any(x, axis=_axes(x, axes), keepdims=keep_dims))
+    return np.asarray(_untyped.any(x, axis=_axes(x, axes), keepdims=keep_dims))
 
 
 def _reduce_all(x: Array, *, axes: Sequence[int], keep_dims: bool = False) -> Array:
-    return np.asarray(np.all(x, axis=_axes(x, axes), keepdims=keep_dims))
+    return np.asarray(_untyped.all(x, axis=_axes(x, axes), keepdims=keep_dims))
 
 
 def _lowest(call: Call) -> float:
