@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import fill
+from typing import Any
 
 import gpunn
 from benchmarks.command import command, program
@@ -150,20 +152,21 @@ def draw(adapters: Mapping[str, Sequence[Compared]], peers: Sequence[str], path:
     from matplotlib.figure import Figure  # only a chart needs it
 
     rows = max(map(len, adapters.values()))
-    figure = Figure(figsize=(9, 1.2 + 0.2 * len(peers) * rows), layout="constrained")
+    figure = Figure(figsize=(9, 1.4 + 0.2 * len(peers) * rows), layout="constrained")
     panels = figure.subplots(1, len(adapters), squeeze=False, sharex=True, sharey=True)[0]
+    keys: dict[str, Any] = {}
     for axes, (name, measured) in zip(panels, adapters.items(), strict=True):
         for place, peer in enumerate(peers):
             ratios = [row.time_over(peer) for row in measured]
             bars = [(k + 0.25 * place, ratio) for k, ratio in enumerate(ratios) if ratio is not None]
             if bars:
                 places, widths = zip(*bars, strict=True)
-                drawn = axes.barh(places, widths, height=0.23, label=f"{peer} = 1", color=f"C{place}")
-                axes.bar_label(drawn, fmt="%.2f", fontsize=7, padding=2)
+                keys[f"{peer} = 1"] = axes.barh(places, widths, height=0.23, color=f"C{place}")
+                axes.bar_label(keys[f"{peer} = 1"], fmt="%.2f", fontsize=7, padding=2)
         axes.axvline(1, color="black", linewidth=0.8)
-        axes.set_title(name, fontsize=7)
-        axes.set_xlabel("time of gpunn's runs; below 1 gpunn is quicker", fontsize=8)
-        axes.legend(fontsize=7)
+        axes.set_title(fill(name, 100 // len(adapters)), fontsize=7)
+    figure.supxlabel("time of gpunn's runs; below 1 gpunn is quicker", fontsize=8)
+    figure.legend(keys.values(), keys.keys(), loc="outside upper center", ncols=len(peers), fontsize=7)
     names = [row.model for row in max(adapters.values(), key=len)]
     panels[0].set_yticks(range(rows), names, fontsize=8)
     panels[0].set_ylim(rows - 0.4, -0.4)
