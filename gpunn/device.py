@@ -42,7 +42,7 @@ class DeviceProperties:
     driver does not tell. parallel_invocations: how many invocations occupy the device, by the order of
     magnitude; kernels divide sums until so many invocations have work. software: whether the CPU does the
     device's work. max_loop_iterations: the most that a kernel's loop_iterations may be, None if the driver
-    does not count them. in_loop: whether kernels are for a loop that the device runs, not for themselves.
+    does not count them.
     """
 
     features: frozenset[str] = frozenset()
@@ -51,7 +51,6 @@ class DeviceProperties:
     parallel_invocations: int = 1
     software: bool = False
     max_loop_iterations: int | None = None
-    in_loop: bool = False
 
     @property
     def wide_words(self) -> bool:

@@ -71,7 +71,7 @@ def _loop(operation: Operation, device: DeviceProperties) -> tuple[Kernel, ...] 
     if any(_form_objection(t) or _size_objection(t, device) for t in types):
         return operation.definition.host_reason
     # A workgroup of the loop runs the workgroups of its kernels, and these are none of its subgroups.
-    alone = replace(device, features=device.features - {SUBGROUPS}, in_loop=True)
+    alone = replace(device, features=device.features - {SUBGROUPS})
     try:
         kernels = lower_loop(operation, device, lambda inner: lower(inner, alone))
     except Unsupported as unsupported:

@@ -70,13 +70,12 @@ def in_groups(
 def best_alone(results: int, terms: int, device: DeviceProperties, few: bool = False) -> bool:
     """Tell whether a device needs no sharing, however many terms there are.
 
-    few: however few results there are, too, as in kernels that most networks have: they compile sooner. Not
-    so in a loop, which is compiled as a whole.
+    few: however few results there are, too, as in kernels that most networks have: they compile sooner.
 
     At a barrier lavapipe saves all invocations of a workgroup, which takes longer than their terms: rows of
     100 to 200 are softmaxed 2.5 to 6 times as fast by one invocation each, eight rows of 1,000 twice as fast.
     A single row of 1,000 takes 50 us instead of 30, and 25 ms less to compile, with Mesa 25.0 150.
     """
     most = device.max_loop_iterations
-    few = few and not device.in_loop and (most is None or terms <= most)
+    few = few and (most is None or terms <= most)
     return device.software and (few or results >= _MANY) and terms <= _LONG
