@@ -1,6 +1,7 @@
 //!use tiles
 // What tiles have in common whose rows a subgroup shares (lib/broadcast_tile.wgsl, lib/broadcast_tile_4.wgsl): where
-// rows and weights begin, and how rows are stored. Expects Start, start(), next_start(), p.N4, p.DEPTH, put_channels().
+// rows and weights begin, and how rows are stored. Expects Sums, Start, start(), next_start(), p.N4, p.DEPTH,
+// put_channels().
 
 // Where the fourth row behind row m begins. Each step from row to row is cheap to compile and to compute, start() may
 // divide.
@@ -20,4 +21,20 @@ fn first_weight(matrix: u32, n: u32) -> u32 { return (matrix * p.N4 / 8u + n / 8
 
 fn put_row(m: u32, end: u32, n: u32, v: vec4<T>) {
   if (m < end) { put_channels(m, n, v); }
+}
+
+// Moves the next four sums to where those are that have been stored.
+fn advance(sums: ptr<function, Sums>) {
+  (*sums)[0] = (*sums)[4];
+  (*sums)[1] = (*sums)[5];
+  (*sums)[2] = (*sums)[6];
+  (*sums)[3] = (*sums)[7];
+  (*sums)[4] = (*sums)[8];
+  (*sums)[5] = (*sums)[9];
+  (*sums)[6] = (*sums)[10];
+  (*sums)[7] = (*sums)[11];
+  (*sums)[8] = (*sums)[12];
+  (*sums)[9] = (*sums)[13];
+  (*sums)[10] = (*sums)[14];
+  (*sums)[11] = (*sums)[15];
 }

@@ -144,17 +144,6 @@ fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
     put_row(r + 1u, end, n, stored((*sums)[1], by));
     put_row(r + 2u, end, n, stored((*sums)[2], by));
     put_row(r + 3u, end, n, stored((*sums)[3], by));
-    (*sums)[0] = (*sums)[4];
-    (*sums)[1] = (*sums)[5];
-    (*sums)[2] = (*sums)[6];
-    (*sums)[3] = (*sums)[7];
-    (*sums)[4] = (*sums)[8];
-    (*sums)[5] = (*sums)[9];
-    (*sums)[6] = (*sums)[10];
-    (*sums)[7] = (*sums)[11];
-    (*sums)[8] = (*sums)[12];
-    (*sums)[9] = (*sums)[13];
-    (*sums)[10] = (*sums)[14];
-    (*sums)[11] = (*sums)[15];
+    advance(sums);
   }
 }

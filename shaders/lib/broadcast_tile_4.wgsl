@@ -99,17 +99,6 @@ fn put_tile(m: u32, end: u32, n: u32, sums: ptr<function, Sums>) {
     put_row(r, end, n + 4u, stored((*sums)[1], high));
     put_row(r + 1u, end, n, stored((*sums)[2], low));
     put_row(r + 1u, end, n + 4u, stored((*sums)[3], high));
-    (*sums)[0] = (*sums)[4];
-    (*sums)[1] = (*sums)[5];
-    (*sums)[2] = (*sums)[6];
-    (*sums)[3] = (*sums)[7];
-    (*sums)[4] = (*sums)[8];
-    (*sums)[5] = (*sums)[9];
-    (*sums)[6] = (*sums)[10];
-    (*sums)[7] = (*sums)[11];
-    (*sums)[8] = (*sums)[12];
-    (*sums)[9] = (*sums)[13];
-    (*sums)[10] = (*sums)[14];
-    (*sums)[11] = (*sums)[15];
+    advance(sums);
   }
 }
