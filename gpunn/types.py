@@ -39,15 +39,12 @@ class DType(enum.Enum):
     COMPLEX64 = "complex64"
     STRING = "string"
 
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        """Return the numpy dtype; strings are bytes objects."""
-        return np.dtype(object if self is DType.STRING else self.value)
-
-    @property
-    def itemsize(self) -> int:
-        """Return the bytes of one element on the host; for a string, of the reference to it."""
-        return self.numpy.itemsize
+    def __init__(self, name: str) -> None:
+        """Take numpy's name; note the numpy dtype, for strings that of bytes objects, and the bytes of an
+        element on the host, for strings those of the reference to one.
+        """
+        self.numpy: np.dtype[Any] = np.dtype(object if name == "string" else name)
+        self.itemsize = self.numpy.itemsize
 
     @classmethod
     def of(cls, dtype: npt.DTypeLike) -> DType:

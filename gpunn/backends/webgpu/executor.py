@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from gpunn.backends.blas import HostProducts
 from gpunn.backends.interrupt import holding
 from gpunn.backends.webgpu.device import Device
 from gpunn.backends.webgpu.held import Held, Shelter, read_back
-from gpunn.backends.webgpu.memory import as_words
+from gpunn.backends.webgpu.memory import WORD, as_words
 from gpunn.backends.webgpu.native import Copy, MappedRead, record, submit, submit_recorded, write
 from gpunn.backends.webgpu.recorder import Recorder
 from gpunn.backends.webgpu.resources import Resources, device_bytes
@@ -29,6 +29,7 @@ from gpunn.kernel import Note
 from gpunn.planning.plan import Plan
 from gpunn.types import Array
 
+NOTHING_HELD: Mapping[Operand, Held] = {}
 _AHEAD = 1024  # recorded dispatches that are kept for the next runs, about 4 KiB each
 
 
@@ -60,6 +61,7 @@ class Executor:
         with DeviceErrors(device, only_if_lost=True):
             self._resources = Resources(plan, device, stats, limit)
         self.stages = self._resources.stages
+        self._errors = DeviceErrors(device)
         self._dispatches = max(1, sum(len(stage.dispatches) for stage in self.stages))
         on_host = (p.operation for s in self.stages if not s.on_device for p in s.segment.placements)
         self.products = HostProducts(on_host, threads)
@@ -91,7 +93,7 @@ class Executor:
         """Write variables that stay on the device. Raises DeviceError."""
         with holding(self.device.lock), DeviceErrors(self.device):
             for variable, value in values.items():
-                self._write(variable, value)
+                self._write(*self._resources.place(variable), value)
 
     def read_variables(self) -> dict[Operand, Array]:
         """Read back variables that stay on the device. Raises DeviceError."""
@@ -121,30 +123,29 @@ class Executor:
 
         `held` receives what stays on the device for other programs.
         """
-        with holding(self.device.lock), DeviceErrors(self.device):
+        with holding(self.device.lock), self._errors:
             slot = self.ring.take(owner) if stage.readbacks else None
             start = time.perf_counter()
-            before = [copy for o in stage.segment.uploads for copy in self._bring(o, values[o])]
+            before = self._upload(stage, values)
             uploaded = time.perf_counter()
             if self.plan.held and self._is_last(stage):
                 held.update((o, self._shelter.take(o.type)) for o in self.plan.held)
-            kept = [self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items()]
             if recorder is not None:
                 recorder.host("upload", start)
                 alone = self._resources.one_by_one(stage)
-                number = recorder.submit(stage, alone, [*kept, *self._copies(stage, slot)], before)
-            elif before or kept:  # which differ from run to run
-                copies = [*kept, *self._copies(stage, slot)]
-                number = submit(self.device.wgpu, stage.dispatches, copies, before)
+                number = recorder.submit(stage, alone, self._copies(stage, slot, held), before)
+            elif before or held:  # which differ from run to run
+                number = submit(self.device.wgpu, stage.dispatches, self._copies(stage, slot, held), before)
             else:
                 number = self._submit_recorded(stage, slot)
             submitted = time.perf_counter()
             if slot is not None:
                 slot.mapping = MappedRead(self.device.wgpu, slot.buffer, number, self.device.turn)
-            self.stats.dispatches += len(stage.dispatches)
-            self.stats.submits += 1
-            self.stats.upload_seconds += uploaded - start
-            self.stats.encode_seconds += submitted - uploaded
+            stats = self.stats
+            stats.dispatches += len(stage.dispatches)
+            stats.submits += 1
+            stats.upload_seconds += uploaded - start
+            stats.encode_seconds += submitted - uploaded
             return slot
 
     def record_ahead(self, stage: Stage, slot: Slot) -> None:
@@ -157,7 +158,7 @@ class Executor:
         differ = self.plan.held and self._is_last(stage)
         if self.stats.runs > 1 and not differ and not recordings.has(stage, slot.buffer):
             began = time.thread_time()
-            with DeviceErrors(self.device):
+            with self._errors:
                 record = partial(self._record, stage, slot)
                 recordings.fill(stage, slot.buffer, record, self._most_ahead())
             self.stats.ahead_seconds += time.thread_time() - began
@@ -186,63 +187,68 @@ class Executor:
     def _record(self, stage: Stage, slot: Slot | None) -> Any:
         return record(self.device.wgpu, stage.dispatches, self._copies(stage, slot))
 
-    def _copies(self, stage: Stage, slot: Slot | None) -> tuple[Copy, ...]:
-        """Return the copies that follow the dispatches of a stage in every run."""
+    def _copies(
+        self, stage: Stage, slot: Slot | None, held: Mapping[Operand, Held] = NOTHING_HELD
+    ) -> tuple[Copy, ...]:
+        """Return the copies behind the dispatches of a stage: to what is held, and those of every run."""
+        kept = (self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items())
         if slot is None:
-            return stage.updates
+            return *kept, *stage.updates
         if id(stage) not in slot.copies:
-            read = (self._resources.copy(o, slot.buffer, offset) for o, offset in stage.readbacks)
+            read = (self._resources.copy(r.tensor, slot.buffer, r.offset) for r in stage.readbacks)
             slot.copies[id(stage)] = (*stage.updates, *read)
-        return slot.copies[id(stage)]
+        return *kept, *slot.copies[id(stage)]
 
     def _is_last(self, stage: Stage) -> bool:
         """Tell whether this is the last stage on the device."""
         return stage is self.stages[self.device_stages - 1]
 
-    def _bring(self, operand: Operand, value: Array | Held) -> Iterator[Copy]:
-        """Write an operand's value to its place, or give the copy that does so on the device."""
-        if isinstance(value, Held):
-            yield Copy(value.buffer, 0, *self._resources.place(operand), device_bytes(operand))
-            return
-        self._write(operand, value)
-        self.stats.bytes_uploaded += value.nbytes
+    def _upload(self, stage: Stage, values: Mapping[Operand, Array]) -> list[Copy]:
+        """Write what a stage needs to its place; return the copies that do so on the device."""
+        before: list[Copy] = []
+        for operand, buffer, offset in stage.uploads:
+            value = values[operand]
+            if isinstance(value, Held):
+                before.append(Copy(value.buffer, 0, buffer, offset, device_bytes(operand)))
+            else:
+                self._write(buffer, offset, value)
+                self.stats.bytes_uploaded += value.nbytes
+        return before
 
-    def _write(self, operand: Operand, value: Array) -> None:
-        data = as_words(value)
+    def _write(self, buffer: Any, offset: int, value: Array) -> None:
+        whole = value.nbytes % WORD == 0 and value.flags.c_contiguous
+        data = value if whole else as_words(value)
         if data.nbytes:
-            write(self.device.wgpu, *self._resources.place(operand), data)
+            write(self.device.wgpu, buffer, offset, data)
 
     def read(self, stage: Stage, mapping: MappedRead, values: dict[Operand, Array]) -> None:
         """Wait for a mapping and copy the stage's read-backs into `values`; ModelError by what is noted."""
         notes: dict[Note, Array] = {}
-        with DeviceErrors(self.device):
+        with self._errors:
             mapping.wait()
             self.device.check_usable()  # of a device that was destroyed meanwhile wgpu-native reads no buffer
             memory = mapping.memory()
-            for tensor, offset in stage.readbacks:
-                view = np.frombuffer(memory, tensor.type.dtype.numpy, tensor.type.size, offset)
-                found = copied(view.reshape(tensor.type.shape))
-                del view
+            for tensor, offset, shape, dtype in stage.readbacks:
+                found = copied(np.ndarray(shape, dtype, memory, offset))
                 if isinstance(tensor, Note):
                     notes[tensor] = found
                 else:
                     values[tensor] = found
-        self.stats.bytes_read_back += sum(o.type.nbytes for o, _ in stage.readbacks)
+        self.stats.bytes_read_back += stage.read_bytes
         for note, found in notes.items():
             note.judge(found)
 
     def take_back(self, slot: Slot) -> None:
         """Take back the slot of a stage that has been read, or has failed. Raises DeviceError."""
-        with DeviceErrors(self.device):
+        with self._errors:
             self.ring.give_back(slot)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceErrors:
-    """A context in which errors of a device become DeviceError.
+    """A context in which errors of a device become DeviceError; it may be entered again and again.
 
-    After one the device passes for lost, or, with `only_if_lost`, if it does not answer. Each run has four of
-    them, and a generator would take longer.
+    After one the device passes for lost, or, with `only_if_lost`, if it does not answer.
     """
 
     device: Device

@@ -23,6 +23,9 @@ _STAGING = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
 _UNIFORM = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
 
 
+WORD = 4  # bytes
+
+
 def padded(nbytes: int) -> int:
     """Return the bytes of a tensor on the device: a multiple of 16, at least 16."""
     return max(16, ceil_div(nbytes, 16) * 16)
@@ -32,7 +35,7 @@ def as_words(array: Array | None) -> Array:
     """Return the bytes of an array, filled up to whole 32-bit words as write_buffer() requires."""
     assert array is not None
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return data if data.nbytes % 4 == 0 else np.pad(data, (0, -data.nbytes % 4))
+    return data if data.nbytes % WORD == 0 else np.pad(data, (0, -data.nbytes % WORD))
 
 
 def _digest(values: Sequence[Array | None]) -> bytes:

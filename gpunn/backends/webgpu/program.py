@@ -58,6 +58,7 @@ class WebGpuProgram:
         # taken, and then must not depend on the caller's arrays any more.
         stages, split = self._executor.stages, self._executor.device_stages
         self._submitted, self._late = stages[:split], stages[split:]
+        self._late_state = bool(self._executor.has_late_updates or plan.host_updates)
         self._late_inputs = bool(self._late) or not set(plan.model.inputs).isdisjoint(
             plan.root(o) for o in plan.model.outputs
         )
@@ -89,8 +90,8 @@ class WebGpuProgram:
             with holding(self._lock):
                 self._check_usable()
                 self._recover()
-                in_flight = self._in_flight()
-                if self._executor.ring.has_room or not in_flight:
+                in_flight = () if self._executor.ring.has_room else self._in_flight()
+                if not in_flight:
                     return self._start(inputs)
                 oldest = min(in_flight, key=lambda run: run.number)
             oldest.settle()
@@ -178,7 +179,7 @@ class WebGpuProgram:
             run.launch(stage)
             if stage is self._submitted[-1] or not run.settle():
                 break
-        if self._executor.has_late_updates or self.plan.host_updates:
+        if self._late_state:
             run.result()  # so that the next run finds the state that this one leaves
             self._change(partial(self._update, run))
         self.stats.runs += 1

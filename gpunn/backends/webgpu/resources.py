@@ -15,20 +15,18 @@ from gpunn.backends.interrupt import check, holding
 from gpunn.backends.webgpu.bundle_writer import Bundle, Dispatched
 from gpunn.backends.webgpu.bundles import bundled
 from gpunn.backends.webgpu.device import Device
-from gpunn.backends.webgpu.memory import Constant, padded
+from gpunn.backends.webgpu.memory import WORD, Constant, padded
 from gpunn.backends.webgpu.native import Copy, Dispatch, await_submission, submit
 from gpunn.backends.webgpu.recordings import Recordings
 from gpunn.backends.webgpu.ring import Ring
 from gpunn.backends.webgpu.shader import ShaderKey, key_of, param_block, source, target
-from gpunn.backends.webgpu.stage import Stage
+from gpunn.backends.webgpu.stage import ReadBack, Stage, Upload
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Note, Pack, Read, Scratch, Write
 from gpunn.planning.arenas import Slot, assign
 from gpunn.planning.liveness import Interval, device_intervals
 from gpunn.planning.plan import Plan
 from gpunn.types import Array
-
-_WORD = 4  # bytes
 
 
 class Resources:
@@ -159,8 +157,10 @@ class Resources:
                 else:
                     dispatches.append(made[id(unit[1])])
                 place += count
+            uploads = tuple(Upload(o, *self.place(o)) for o in segment.uploads)
             readbacks = tuple(_packed(segment.readbacks))
-            stages.append(Stage(segment, tuple(dispatches), (), readbacks, tuple(recipe), tuple(together)))
+            made_ready = tuple(dispatches), (), uploads, readbacks, tuple(recipe), tuple(together)
+            stages.append(Stage(segment, *made_ready))
         updates = tuple(self.copy(o, *self.place(v)) for v, o in self.plan.device_updates.items())
         hosts = self.plan.host_updates or any(s.notes for s in self.plan.segments)
         if stages and stages[-1].on_device and not hosts:
@@ -191,7 +191,7 @@ class Resources:
         """Yield the dispatches of each bundle; all have the same memory, one after the other."""
         if not bundles:
             return
-        size = _WORD * max(bundle.words for bundle in bundles)
+        size = WORD * max(bundle.words for bundle in bundles)
         memory = self._keep(self._memory.arena(size))
         self.stats.arena_bytes += padded(size)
         blocks = [struct.pack("<4I", *found, 0, 0) for bundle in bundles for found in bundle.ranges]
@@ -308,13 +308,13 @@ def _bound(resource: dict[str, Any], bound: Read | Write) -> Iterator[dict[str, 
         yield {**resource, "offset": offset, "size": min(segments.nbytes, end - offset)}
 
 
-def _packed(tensors: Sequence[Operand | Note]) -> Iterator[tuple[Operand | Note, int]]:
-    """Yield tensors one behind another, each with its byte offset."""
+def _packed(tensors: Sequence[Operand | Note]) -> Iterator[ReadBack]:
+    """Yield tensors one behind another."""
     offset = 0
     for tensor in tensors:
-        yield tensor, offset
+        yield ReadBack.of(tensor, offset)
         offset += device_bytes(tensor)
 
 
 def _staging_size(stage: Stage) -> int:
-    return sum(device_bytes(o) for o, _ in stage.readbacks)
+    return sum(device_bytes(r.tensor) for r in stage.readbacks)
