@@ -5,8 +5,8 @@ for --span seconds or more: a shorter stream would measure what else the machine
 threads, for one of its frames. time / X, frames / X: relative to X, FAST_SINGLE_ANSWER, which is the default;
 medians over rounds in which every preference has its turn. host us/dispatch: host time of encoding and
 submitting a run, for which the device waits, divided by its dispatches, median over the runs
-(compiled.stats.encode_seconds and dispatches, before and after a run). ahead us/dispatch: CPU time of
-recording the next runs (ahead_seconds), the mean over the runs, for several may be recorded at once.
+(compiled.stats.encode_seconds and dispatches, before and after a run). ahead us/dispatch: CPU time in which a
+run was recorded, while the device computed one before it (ahead_seconds), the mean over the runs.
 The rest is compiled.stats: upload bytes/run and read-back bytes/run are differences over the timed runs, so
 that whatever compiling or the first run uploaded would not show here; arena bytes are what intermediates take
 on the device, peak live bytes what they must take.

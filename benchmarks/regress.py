@@ -7,7 +7,8 @@ is the median over the rounds of NEW / OLD, as a disturbance that lasts for a ro
 
 first answer: from before the import to the first answer, of the clock and in CPU time. run: one call, of the
 clock and in CPU time of all threads. host us/dispatch: host time of recording and submitting, also that of
-recording later runs while the device computes. The counters dispatches, upload bytes and arena bytes have no
+recording later runs while the device computes; with commits before gpunn knew which runs come, also of those
+that never do. The counters dispatches, upload bytes and arena bytes have no
 noise. Every process begins with empty shader caches.
 
 A figure fails if it is more than --limit percent over OLD's. A case with such a figure is measured once more

@@ -28,8 +28,9 @@ class Stats:
     state_bytes: buffers of variables that stay on the device. staging_bytes: the read-back ring. buffers,
     bind_groups, pipelines: objects made at compile; a run makes none, except for buffers of tensors that go
     from one program to another on the device, which are made at first use. encode_seconds: host time for
-    recording and submitting dispatches, for which the device waits; ahead_seconds: CPU time for recording
-    those of the next runs, while the device computes. upload_seconds: host time for handing inputs to the
+    recording and submitting dispatches, for which the device waits; ahead_seconds: CPU time in which those of
+    the runs so far were recorded ahead, while the device computed. What is recorded for runs that never come
+    does not count. upload_seconds: host time for handing inputs to the
     queue. programs: how often the model was built for a backend, once for the shapes of its inputs and again
     for other shapes.
     """

@@ -157,11 +157,9 @@ class Executor:
         recordings = self._resources.recordings
         differ = self.plan.held and self._is_last(stage)
         if self.stats.runs > 1 and not differ and not recordings.has(stage, slot.buffer):
-            began = time.thread_time()
             with self._errors:
                 record = partial(self._record, stage, slot)
                 recordings.fill(stage, slot.buffer, record, self._most_ahead())
-            self.stats.ahead_seconds += time.thread_time() - began
 
     def _most_ahead(self) -> int:
         """Return for how many runs that get a slot a stage may be recorded at once: one, or more on software.
@@ -176,10 +174,11 @@ class Executor:
     def _submit_recorded(self, stage: Stage, slot: Slot | None) -> int:
         """Submit a stage as it is in every run; return the submission's number."""
         recordings = self._resources.recordings
-        commands = recordings.take(stage, slot and slot.buffer)
+        commands, seconds = recordings.take(stage, slot and slot.buffer)
         if commands is None:
             commands = self._record(stage, slot)
         try:
+            self.stats.ahead_seconds += seconds
             return submit_recorded(self.device.wgpu, commands)
         finally:
             recordings.leave(commands)

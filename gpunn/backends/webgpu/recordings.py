@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpunn.backends.webgpu.device import Device
@@ -15,6 +17,18 @@ _LEFT = 64  # submitted command buffers; wgpu has taken what was in them
 _MOST_LOST = 128
 
 
+@dataclass(slots=True)
+class _Made:
+    """The command buffers of one stage and staging buffer that have not been submitted.
+
+    count: how many were made at once, the last time. seconds: the CPU time that each of these took.
+    """
+
+    commands: list[Any] = field(default_factory=list)
+    count: int = 0
+    seconds: float = 0.0
+
+
 class Recordings:
     """Command buffers by stage and staging buffer. Each can be submitted once only: a second time aborts.
 
@@ -23,30 +37,35 @@ class Recordings:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._made: dict[tuple[int, int], list[Any]] = {}
+        self._made: dict[tuple[int, int], _Made] = {}
         self._submitted: list[Any] = []
-        self._counts: dict[tuple[int, int], int] = {}  # how many were made at once, the last time
 
     def has(self, stage: Stage, staging: Any) -> bool:
         """Tell whether a stage is recorded with copies to a staging buffer, or None."""
-        return bool(self._made.get((id(stage), id(staging))))
+        made = self._made.get((id(stage), id(staging)))
+        return made is not None and bool(made.commands)
 
     def fill(self, stage: Stage, staging: Any, record: Callable[[], Any], most: int) -> None:
         """Record a stage once the first time, and then twice as often as the time before, up to `most` times.
 
         Nobody knows how many runs are to come, and this way at most one more is made in vain than is used.
         """
-        key = id(stage), id(staging)
-        most = most if self._device.lost_recordings < _MOST_LOST else 1
-        count = self._counts[key] = min(2 * self._counts.get(key, 0) or 1, most)
-        made = self._made.setdefault(key, [])
-        for _ in range(count):
-            made.append(record())
+        began = time.thread_time()
+        made = self._made.setdefault((id(stage), id(staging)), _Made())
+        made.count = min(2 * made.count or 1, most if self._device.lost_recordings < _MOST_LOST else 1)
+        for _ in range(made.count):
+            made.commands.append(record())
+        made.seconds = (time.thread_time() - began) / made.count
 
-    def take(self, stage: Stage, staging: Any) -> Any:
-        """Give one of what has been recorded to the caller, who submits it; None if there is nothing."""
+    def take(self, stage: Stage, staging: Any) -> tuple[Any, float]:
+        """Give one of what has been recorded to the caller, who submits it; None if there is nothing.
+
+        With it comes the CPU time that recording it has taken, in seconds.
+        """
         made = self._made.get((id(stage), id(staging)))
-        return made.pop() if made else None
+        if made is None or not made.commands:
+            return None, 0.0
+        return made.commands.pop(), made.seconds
 
     def leave(self, commands: Any) -> None:
         """Take what the caller has submitted, to discard it later: several at once, while caches are warm."""
@@ -66,11 +85,10 @@ class Recordings:
             self._discard(key)
 
     def _discard(self, key: tuple[int, int]) -> None:
-        made = self._made.get(key, [])
+        made = self._made[key].commands
         self._device.lost_recordings += len(made)
         _discard_all(made)
         self._made.pop(key, None)
-        self._counts.pop(key, None)
 
 
 def _discard_all(commands: list[Any]) -> None:
