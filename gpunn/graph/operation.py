@@ -163,7 +163,8 @@ class Operation:
         if compute is None:
             return None
         if activation is not None:
-            apply = activating(activation, self.outputs[0].type.dtype.numpy)
+            result = self.outputs[0].type
+            apply = activating(activation, result.dtype.numpy, result.shape)
             return lambda *inputs: np.asarray(apply(np.asarray(compute(*inputs))))
         return (lambda *inputs: np.asarray(compute(*inputs))) if scalars else compute
 

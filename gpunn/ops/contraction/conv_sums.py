@@ -64,7 +64,7 @@ def pieces_of(window: Window, shape: Shape, constant: bool, filter: Array) -> li
         sy, sx = window.stride
         seen = None if window.pointwise else (slice(None), slice(None, None, sy), slice(None, None, sx))
         return point_pieces(rows, pixels, seen, constant)
-    binding = _by_patches(filter, filter_matrix(rows, constant))
+    binding = _by_patches(filter, filter_matrix(rows, constant, pixels))
     rows_at_once = product_rows(pixels, cells, channels)
     return window_pieces(window, shape, Terms(filter.dtype), rows_at_once, binding)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,8 @@ from gpunn.ops.contraction.broadcast_tile import shared_product, with_shared_row
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import dense_errors
 from gpunn.ops.contraction.integer_product import check_types, integer_product
-from gpunn.ops.contraction.prepared import clamp_ends, constants_only, matrix_of, prepared
+from gpunn.ops.contraction.pieces import filter_matrix
+from gpunn.ops.contraction.prepared import clamp_ends, constants_only, finisher, matrix_of, prepared
 from gpunn.ops.contraction.product_kernel import Form, product_kernels
 from gpunn.ops.contraction.product_rescaling import Rounding
 from gpunn.ops.contraction.workgroup_tile import (
@@ -40,7 +42,6 @@ from gpunn.ops.contraction.workgroup_tile import (
     step_library,
     with_workgroup_tiles,
 )
-from gpunn.ops.elementwise.activation import activating
 from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.filter import Filter
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_tiles, tiles
@@ -191,26 +192,26 @@ def _bind_fully_connected(call: Call, filter: Array, bias: Array | None = None) 
     shape, (channels, depth) = call.y.shape, call.input(1).shape
     rows = math.prod(shape[:-1])
     in_rows, as_rows = call.x.shape == (rows, depth), shape == (rows, channels)
-    activation, matrix, loops = call.attrs.get("activation"), filter.T, current()
-    ends = clamp_ends(activation)
-    finish = None if activation is None else activating(activation, filter.dtype)
-    compiled = loops is not None and ends is not None and bias is not None and filter.dtype == np.float32
+    matrix = filter_matrix(filter, constants_only(call) and rows == 1, rows)
+    finish = _finish(call.attrs.get("activation"), filter.dtype, bias, (rows, channels))
 
     def compute(x: Array) -> Array:
         result: Array = (x if in_rows else x.reshape(rows, depth)).dot(matrix)  # matmul() begins later
-        if bias is not None:
-            np.add(result, bias, result)
-        if finish is not None:
-            result = finish(result)
+        finish(result)
         return result if as_rows else result.reshape(shape)
 
-    def compute_compiled(x: Array) -> Array:
-        result: Array = (x if in_rows else x.reshape(rows, depth)).dot(matrix)
-        assert loops is not None and ends is not None
-        loops.finish(result, bias, *ends)
-        return result if as_rows else result.reshape(shape)
+    return compute
 
-    return compute_compiled if compiled else compute
+
+def _finish(
+    activation: str | None, dtype: np.dtype[Any], bias: Array | None, shape: tuple[int, int]
+) -> Callable[[Array], None]:
+    """Return what adds a bias to sums of a shape, and applies an activation."""
+    loops, ends = current(), clamp_ends(activation)
+    if loops is None or ends is None or bias is None or dtype != np.float32:
+        return finisher(bias, activation, dtype, shape[1], shape[0])
+    compiled = loops.finish
+    return lambda result: compiled(result, bias, *ends)
 
 
 @op(

@@ -54,9 +54,7 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
     seen: which pixels of x these are, None for all. constant: the filter is the same in each run.
     """
     channels, depth = rows.shape
-    if pixels == 1 and seen is None:
-        return [Piece(0, 1, lambda x, out: _one_pixel(rows, x, out))]
-    matrix, shape = filter_matrix(rows, constant), (pixels, depth)
+    matrix, shape = filter_matrix(rows, constant, pixels), (pixels, depth)
 
     def write(x: Array, out: Array) -> None:
         (np.ascontiguousarray(x[seen]) if seen else x).reshape(shape).dot(matrix, out=out)
@@ -73,13 +71,13 @@ def point_pieces(rows: Array, pixels: int, seen: tuple[slice, ...] | None, const
     return [Piece(first, last, write_part(first, last)) for first, last in _ranges(pixels, step)]
 
 
-def filter_matrix(rows: Array, constant: bool) -> Array:
-    """Return a filter [O, K] as a matrix [K, O]; a constant one becomes dense, which BLAS reads sooner."""
-    return np.ascontiguousarray(rows.T) if constant and rows.size <= MOST_WEIGHTS else rows.T
+def filter_matrix(rows: Array, constant: bool, pixels: int) -> Array:
+    """Return a filter [O, K] as a matrix [K, O]; a constant one becomes dense, which BLAS reads sooner.
 
-
-def _one_pixel(rows: Array, x: Array, out: Array) -> None:
-    rows.dot(x.reshape(-1), out=out.reshape(-1))
+    For a single pixel it does so only if O is large.
+    """
+    faster = pixels > 1 or len(rows) >= 2 * rows.shape[1]
+    return np.ascontiguousarray(rows.T) if constant and faster and rows.size <= MOST_WEIGHTS else rows.T
 
 
 def product_rows(pixels: int, depth: int, channels: int) -> int:

@@ -109,7 +109,7 @@ def _bound(
     ends, shape = clamp_ends(activation), call.y.shape
     loops = current() if filter.dtype == np.float32 and ends is not None else None
     if loops is None or ends is None:
-        return _writing(pieces(filter), shape, partial(_finisher, bias, activation, filter.dtype))
+        return _writing(pieces(filter), shape, partial(finisher, bias, activation, filter.dtype, shape[-1]))
     numbers = np.zeros(shape[-1], np.float32) if bias is None else np.ascontiguousarray(bias)
     made = None if whole is None else whole(loops, filter, numbers, ends)
     if made is not None:
@@ -118,14 +118,14 @@ def _bound(
     return _writing(pieces(filter), shape, lambda _: lambda part: compiled(part, numbers, *ends))
 
 
-def _finisher(
-    bias: Array | None, activation: str | None, dtype: np.dtype[Any], pixels: int
+def finisher(
+    bias: Array | None, activation: str | None, dtype: np.dtype[Any], channels: int, pixels: int
 ) -> Callable[[Array], None]:
     """Return what adds a bias [C] to sums [pixels, C], and applies an activation."""
     add = None if bias is None else bias_adder(bias, pixels)
     if activation is None:
         return add or (lambda part: None)
-    activate = activating(activation, dtype)
+    activate = activating(activation, dtype, (pixels, channels))
 
     def finish(part: Array) -> None:
         if add is not None:
@@ -138,11 +138,11 @@ def _finisher(
 
 
 def _writing(
-    pieces: Sequence[Piece], shape: Shape, finisher: Callable[[int], Callable[[Array], None]]
+    pieces: Sequence[Piece], shape: Shape, finishing: Callable[[int], Callable[[Array], None]]
 ) -> Write:
-    """Return what writes the pieces of a result of a shape; `finisher` finishes one of so many pixels."""
+    """Return what writes the pieces of a result; `finishing` makes what finishes one of so many pixels."""
     rows = math.prod(shape[:-1]), shape[-1]
-    finish = {count: finisher(count) for count in {p.last - p.first for p in pieces}}
+    finish = {count: finishing(count) for count in {p.last - p.first for p in pieces}}
     steps = [(p.first, p.last, p.write, finish[p.last - p.first]) for p in pieces]
     if len(steps) == 1:
         ((_, _, write_all, finish_all),) = steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 
 from gpunn.ops.elementwise.unary import apply_activation
 from gpunn.ops.fixed_point.affine import CLAMPS
-from gpunn.types import Array
+from gpunn.types import Array, Shape
 
 FEW = 1 << 11  # numbers up to which maximum() takes less time than clip()
+MANY = 1 << 14  # the same for maximum() with as many numbers, which has vector instructions
 
 
 def activate(y: Array, name: str | None) -> Array:
@@ -21,13 +23,18 @@ def activate(y: Array, name: str | None) -> Array:
 
 
 @lru_cache
-def activating(name: str | None, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
-    """Return activate() for arrays of a dtype."""
+def activating(
+    name: str | None, dtype: np.dtype[Any], shape: Shape | None = None
+) -> Callable[[Array], Array]:
+    """Return activate() for arrays of a dtype, and of a shape if it is known."""
     if name not in CLAMPS:
         return lambda y: apply_activation(y, name)
     low, high = CLAMPS[name]
     if high is None and dtype.kind != "f":
         return lambda y: np.maximum(y, dtype.type(low), out=y)
+    if high is None and shape is not None and math.prod(shape) <= MANY:
+        lowest = np.full(shape, low, dtype)
+        return lambda y: np.maximum(y, lowest, out=y)
     ends = np.asarray(low, dtype), np.asarray(np.inf if high is None else high, dtype)
     few = FEW if high is None else 0
     return lambda y: np.maximum(y, ends[0], out=y) if y.size <= few else y.clip(*ends, out=y)
