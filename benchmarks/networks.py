@@ -87,10 +87,11 @@ class Network:
 
     def max_pool(self, x: int, size: int) -> int:
         """Take the maximum of windows with a stride of 2, SAME."""
-        batch, height, width, depth = self.shape(x)
-        options = {"filter_width": size, "filter_height": size, "stride_w": 2, "stride_h": 2}
-        shape = batch, -(-height // 2), -(-width // 2), depth
-        return self.add("MAX_POOL_2D", [x], *shape, padding="SAME", **options)
+        return self._pool("MAX_POOL_2D", x, size)
+
+    def average_pool(self, x: int, size: int) -> int:
+        """Average over windows with a stride of 2, SAME."""
+        return self._pool("AVERAGE_POOL_2D", x, size)
 
     def reshape(self, x: int, *shape: int) -> int:
         """Give a tensor another shape."""
@@ -105,6 +106,12 @@ class Network:
         """End with an average over all places, a matrix, and softmax; return the file."""
         scores = self.dense(self.mean(x, (1, 2), keep=False), count)
         return self.graph.build([self.function("SOFTMAX", scores, beta=1.0)])
+
+    def _pool(self, operator: str, x: int, size: int) -> int:
+        batch, height, width, depth = self.shape(x)
+        options = {"filter_width": size, "filter_height": size, "stride_w": 2, "stride_h": 2}
+        shape = batch, -(-height // 2), -(-width // 2), depth
+        return self.add(operator, [x], *shape, padding="SAME", **options)
 
     def _zeros(self, count: int) -> int:
         return self.graph.constant(np.zeros(count, np.float32))
@@ -243,12 +250,31 @@ def unet() -> bytes:
     return net.graph.build([net.function("LOGISTIC", net.conv(x, 1))])
 
 
+def densenet121() -> bytes:
+    """Huang et al. 2016, table 1: four dense blocks; what normalises several parts is two operators."""
+    net = Network(1, 224, 224, 3, gain=1.9)
+
+    def normalised(x: int) -> int:
+        scale, shift = (net.graph.constant(np.full(net.shape(x)[3], v, np.float32)) for v in (1.1, -0.1))
+        return net.pair("ADD", net.pair("MUL", x, scale), shift, fused_activation_function="RELU")
+
+    x, growth = net.max_pool(net.conv(net.input, 64, 7, 2, "RELU"), 3), 32
+    for layers in (6, 12, 24, 16):
+        if net.shape(x)[3] > 64:
+            x = net.average_pool(net.conv(normalised(x), net.shape(x)[3] // 2), 2)
+        for _ in range(layers):
+            new = net.conv(net.conv(normalised(x), 4 * growth, activation="RELU"), growth, 3)
+            x = net.add("CONCATENATION", [x, new], *net.shape(x)[:3], net.shape(x)[3] + growth, axis=3)
+    return net.classes(normalised(x))
+
+
 NETWORKS: Mapping[str, Callable[[], bytes]] = {
     "resnet50": resnet50,
     "efficientnet_b0": efficientnet_b0,
     "mobilenet_v3": mobilenet_v3,
     "vit_block": vit_block,
     "unet": unet,
+    "densenet121": densenet121,
 }
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from gpunn.pointwise import Appended, Pointwise, RowLoads
+from gpunn.pointwise import Appended, Pointwise
+from gpunn.rows import Pitch, RowLoads, Rows
 from gpunn.types import Array, DType, Tensor, TensorType
 
 ROWS_OF_FOURS = "rows_of_fours"  # in shaders/lib: stores fours, also at the end of a single row of any length
@@ -73,8 +74,9 @@ class Read:
     size of that result; if it is not stated, a constant over the limit of a binding is not packed. `value` is
     a table that the kernel brings itself. `window`: the first byte and the number of bytes, where it reads a
     part of the operand. `segments` is for lowering: an operand over the limit of a binding takes several.
-    `by_rows`: the body loads it through row4_<name>(place, column) only. `prepended` is for planning:
-    operations that these loads compute, which give the last one's result.
+    `by_rows`: the body loads it through row4_<name>(place, column) only. `pitch`: parameters say where its
+    rows begin. For planning: `prepended`, operations that loads by rows compute, which give the last one's
+    result; `rows`, the operand's place in the tensor that has its bytes.
     """
 
     name: str
@@ -88,39 +90,14 @@ class Read:
     segments: Segments | None = None
     nbytes: int = 0
     by_rows: RowLoads | None = None
+    pitch: Pitch | None = None
     prepended: tuple[Appended, ...] = ()
+    rows: Rows | None = None
 
     @property
     def present(self) -> bool:
         """Tell whether there is a buffer to bind."""
         return self.operand is not None or self.value is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The place of a tensor within a larger one: rows of `length` elements, one every `pitch` elements.
-
-    `first` is the element where the first row begins.
-    """
-
-    length: int
-    pitch: int
-    first: int
-
-    def within(self, outer: Rows, size: int) -> Rows | None:
-        """Return the place in a third tensor; `outer` is that of the larger one, which has `size` elements.
-
-        None if the rows of both do not fit together.
-        """
-        if outer.length in (self.pitch, size):
-            pitch = outer.pitch if outer.length == self.pitch else self.pitch
-            return Rows(self.length, pitch, outer.first + self.first)
-        return None
-
-    @property
-    def unit(self) -> int:
-        """Return 4 if four elements from every fourth one on stay together, else 1."""
-        return vec_width(self.length, self.pitch, self.first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,14 +95,6 @@ class Reach(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class RowLoads:
-    """A kernel's loads of a tensor by rows: the elements of a row, and how often it loads each of them."""
-
-    length: int
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
 class Formula:
     """A function of such an operation: an expression in its parameters.
 

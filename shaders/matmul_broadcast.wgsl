@@ -1,6 +1,7 @@
 // y[m, n] = apply(bias[n] + sum over k of x[m, k] * w[k, n]), as a product whose rows a subgroup shares
 // (lib/broadcast_tile.wgsl, or lib/broadcast_tile_4.wgsl for subgroups of four).
-// Expects x [M, K]; p.K; p.DEPTH; FOURS (1: K is divisible by 4); factor_of(), factors_of(); what the library expects.
+// Expects x [M, K]; p.K; p.x_pitch and p.x_first, where its rows begin; p.DEPTH; FOURS (1: K is divisible by 4);
+// factor_of(), factors_of(); what the library expects.
 
 alias Start = u32;
 alias Places = Starts;
@@ -10,9 +11,9 @@ fn add_products(sums: ptr<function, Sums>, starts: Starts, q: u32, first: u32) {
   add_depth(sums, starts, p.DEPTH / STEP, q, first);
 }
 
-fn start(m: u32) -> Start { return m * p.K; }
+fn start(m: u32) -> Start { return m * p.x_pitch + p.x_first; }
 
-fn next_start(row: Start) -> Start { return row + p.K; }
+fn next_start(row: Start) -> Start { return row + p.x_pitch; }
 
 fn step_of(k: u32) -> Step { return Step(k, column4_x(min(k, p.K - 4u) / 4u)); }
 

@@ -1,12 +1,12 @@
 //!use cooperative window
 // A pool over height and width: finish(s, n), where s combines start() with all cells of the window inside the input,
 // and n is the number of these cells.
-// Expects x [batch, H, W, C] and y [batch, OH, OW, C], C counts V's; start(), enter(v), combine(s, v), finish(s, n);
-// resume(s, before), which chooses s, or what a dispatch before this one has combined; before, of y's shape or absent;
-// p.first and p.end, the rows and columns of the window to combine here; p.KH, p.KW, p.C, p.SIZE (V's of y); joined(at,
-// s) of lib/pool_alone.wgsl if GROUP_SIZE is 1, else of lib/pool_shared.wgsl; what lib/window.wgsl expects. A
-// cooperative group (lib/cooperative.wgsl) shares one output pixel of one V of channels; each member takes every
-// GROUP_SIZE-th row of the window.
+// Expects x [batch, H, W, C] and y [batch, OH, OW, C], C counts V's; p.x_pitch and p.x_first, where pixels of x begin;
+// start(), enter(v), combine(s, v), finish(s, n); resume(s, before), which chooses s, or what a dispatch before this
+// one has combined; before, of y's shape or absent; p.first and p.end, the rows and columns of the window to combine
+// here; p.KH, p.KW, p.C, p.SIZE (V's of y); joined(at, s) of lib/pool_alone.wgsl if GROUP_SIZE is 1, else of
+// lib/pool_shared.wgsl; what lib/window.wgsl expects. A cooperative group (lib/cooperative.wgsl) shares one output
+// pixel of one V of channels; each member takes every GROUP_SIZE-th row of the window.
 
 fn compute(at: Member) {
   let i = at.group;
@@ -22,7 +22,7 @@ fn compute(at: Member) {
     for (var kx = begins.y; kx < ends.y; kx++) {
       let pixel = cell(upper_left, ky, kx);
       if (pixel != OUTSIDE) {
-        s = combinev(s, enterv(loadv_x(pixel * p.C + c)));
+        s = combinev(s, enterv(loadv_x(pixel * p.x_pitch + p.x_first + c)));
       }
     }
   }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from gpunn.kernel import Kernels, Rows
+from gpunn.kernel import Kernels
 from gpunn.ops.accuracy import PROMISE, Accuracy
 from gpunn.ops.algebra import UNSTATED, Algebra
 from gpunn.ops.call import Call, Infer
@@ -17,6 +17,7 @@ from gpunn.ops.filter import Filter
 from gpunn.ops.gradient import Gradient
 from gpunn.ops.guard import Guard
 from gpunn.ops.parts import Divide, by_axes
+from gpunn.rows import Rows
 from gpunn.types import Array, DType
 
 EIGHT_BITS = (DType.UINT8, DType.INT8)

@@ -14,9 +14,18 @@ from pathlib import PurePath
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel
-from gpunn.planning.join import ends_in_rows, row_params, whole
+from gpunn.planning.join import ends_in_rows, row_params, source_of, whole, width_in_rows
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
-from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
+from gpunn.planning.steps import (
+    Chain,
+    Step,
+    is_elementwise,
+    outside,
+    params_of,
+    read_by,
+    read_of,
+    statement,
+)
 from gpunn.pointwise import Reach
 from gpunn.types import DType
 
@@ -58,6 +67,7 @@ class _Appending:
     written: dict[Operand, int] = field(default_factory=dict)
     readers: dict[Operand, list[int]] = field(default_factory=dict)
     chains: dict[Operation, Chain] = field(default_factory=dict)
+    producers: dict[Operand, Placement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.shared.update(self.joined.values())
@@ -66,6 +76,7 @@ class _Appending:
             run += placement.backend == HOST
             self.runs.append(run)
             operation = placement.operation
+            self.producers.update(dict.fromkeys(operation.outputs, placement))
             for operand in dict.fromkeys(o for o in operation.inputs if o is not None):
                 self.readers.setdefault(operand, []).append(number)
             elsewhere = placement.backend == ALIAS or placement.within is not None
@@ -126,6 +137,8 @@ class _Appending:
         kernels = self.placements[home].kernels
         if step.kernel.libraries and any(PurePath(k.body).suffix for k in kernels):
             return None  # a body of a custom op may have functions of the same names
+        if self._binds_twice(home, [*found.steps, step]):
+            return None
         if self.software and step.is_fixed_point and any(k.loop_iterations for k in kernels):
             return None  # compilers of software take up to 0.7 s more, and a run takes as long as before
         found.steps.append(step)
@@ -159,6 +172,19 @@ class _Appending:
                 return None
             found[read.name] = number
         return Step(place, operation, kernel, found)
+
+    def _binds_twice(self, home: int, steps: Sequence[Step]) -> bool:
+        """Tell whether a kernel would read the tensor in whose rows it stores the result of the last step."""
+        owner = self.joined.get(steps[-1].operation.outputs[0])
+        placement = self.placements[home]
+        reads = [*read_by(placement.operation, (r for k in placement.kernels for r in k.reads))]
+        reads += (o for step in steps for o in read_by(step.operation, outside(step)))
+        return owner is not None and any(self._owner(operand) is owner for operand in reads)
+
+    def _owner(self, operand: Operand) -> Operand:
+        """Return the operand that has the bytes of one."""
+        source = source_of(operand, self.producers)
+        return self.joined.get(source, source)
 
     def _bindings(self, home: int, steps: Sequence[Step]) -> int:
         """Count the buffers of the kernel that stores the result, with those that steps read."""
@@ -234,7 +260,7 @@ def _appended(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
     made = tuple(statement(step, f"then{n}_") for n, step in enumerate(steps, start=1))
     write = replace(write, appended=made)
     if last.rows is not None:
-        write = replace(write, rows=last.rows, width=write.width if last.rows.unit == 4 else 1)
+        write = replace(write, rows=last.rows, width=width_in_rows(write, last.rows))
         params.update(row_params(write.name, last.rows))
     names = ", ".join(step.operation.op for step in steps)
     return replace(

@@ -9,19 +9,116 @@ from dataclasses import dataclass, field, replace
 
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
-from gpunn.kernel import Kernel, Param, Rows, Write
+from gpunn.kernel import Kernel, Param, Read, Write
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
+from gpunn.rows import Pitch, Rows
 
 _EXACT = 2**24  # numbers of rows are computed in float32 (shaders/lib/in_rows.wgsl)
 _WORD = 4  # bytes
 
+Kernels = tuple[Kernel, ...]
+
 
 @dataclass(slots=True)
 class _Joins:
-    """The new kernels of operations, the owners of results, and the places of results in these."""
+    """The state of join(): the new kernels of operations, and the places of results in their owners.
 
-    kernels: dict[Operation, tuple[Kernel, ...]]
+    `results`: operands that leave the model. `producers`, `readers`: of each operand; who reads it more than
+    once stands there more than once.
+    """
+
+    placements: Sequence[Placement]
+    results: set[Operand]
+    kernels: dict[Operation, Kernels] = field(default_factory=dict)
     places: dict[Operand, tuple[Operand, Rows]] = field(default_factory=dict)
+    producers: dict[Operand, Placement] = field(default_factory=dict)
+    readers: dict[Operand, list[Placement]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for placement in self.placements:
+            self.kernels[placement.operation] = placement.kernels
+            self.producers.update(dict.fromkeys(placement.operation.outputs, placement))
+            for operand in placement.operation.inputs:
+                if operand is not None:
+                    self.readers.setdefault(operand, []).append(placement)
+
+    def join(self, operation: Operation, near: set[Operation]) -> None:
+        """Let those who compute the operands of an operation write where it would copy them.
+
+        near: the operations between which the host does nothing.
+        """
+        places = operation.definition.places
+        assert places is not None
+        (result,) = operation.outputs
+        owner, outer = self.places.get(result, (result, None))
+        for index, (operand, rows) in enumerate(zip(operation.inputs, places(operation.call()), strict=True)):
+            assert operand is not None
+            place = rows if rows is None or outer is None else rows.within(outer, result.type.size)
+            copies = [k for k in self.kernels[operation] if any(r.operand == index for r in k.reads)]
+            if place is not None and all(whole(w) for k in copies for w in k.writes):
+                source = source_of(operand, self.producers)
+                producer = self.producers.get(source)
+                if producer is not None and producer.operation in near and producer.backend == DEVICE:
+                    changed = self._moved(producer.operation, operation, source, (owner, place))
+                    if changed is not None:
+                        self.kernels.update(changed)
+                        kept = tuple(k for k in self.kernels[operation] if k not in copies)
+                        self.kernels[operation] = kept
+                        self.places[source] = (owner, place)
+
+    def _moved(
+        self, producer: Operation, copier: Operation, source: Operand, place: tuple[Operand, Rows]
+    ) -> dict[Operation, Kernels] | None:
+        """Return the new kernels of those who write and read a result that an operation copies to a place.
+
+        None if one of them cannot do so there.
+        """
+        owner, rows = place
+        views = [*_views(source, self.readers)]
+        everyone = Counter(p.operation for v in views for p in self.readers.get(v, ()) if p.backend != ALIAS)
+        if source in self.places or everyone[copier] != 1 or not self.results.isdisjoint(views):
+            return None
+        written = _in_rows(self.kernels[producer], producer.outputs.index(source), rows, source, owner)
+        others = [operation for operation in everyone if operation is not copier]
+        if written is None or any(v.type.dtype is not source.type.dtype for v in views if others):
+            return None
+        if self._binds(producer, owner) or any(self._writes(operation, owner) for operation in others):
+            return None
+        changed = {producer: written}
+        for operation in others:
+            kernels = self._reading(operation, views, rows)
+            if kernels is None:
+                return None
+            changed[operation] = kernels
+        return changed
+
+    def _binds(self, operation: Operation, owner: Operand) -> bool:
+        """Tell whether an operation reads something that lies in an owner."""
+        sources = (source_of(o, self.producers) for o in operation.inputs if o is not None)
+        return any(self.places.get(source, (source,))[0] is owner for source in sources)
+
+    def _writes(self, operation: Operation, owner: Operand) -> bool:
+        """Tell whether an operation has a result that lies in an owner."""
+        return any(self.places.get(result, (result,))[0] is owner for result in operation.outputs)
+
+    def _reading(self, operation: Operation, views: Sequence[Operand], rows: Rows) -> Kernels | None:
+        """Return kernels that read an operand in rows of another tensor; None if they cannot."""
+        copies = operation.definition.places is not None
+        numbers = {k for k, operand in enumerate(operation.inputs) if operand in views}
+        made = []
+        if not numbers.issubset(r.operand for k in self.kernels[operation] for r in k.reads):
+            return None  # it reads the operand in a way of its own
+        for kernel in self.kernels[operation]:
+            for read in kernel.reads:
+                if read.operand in numbers:
+                    found = _read_in_rows(kernel, read, rows, views[0], copies)
+                    if found is None:
+                        return None
+                    kernel = found
+                elif not numbers.isdisjoint(read.also):
+                    return None
+            made.append(kernel)
+        return tuple(made)
 
 
 def join(
@@ -30,64 +127,40 @@ def join(
     """Let operations of a device write into the result of the operation that would only copy theirs.
 
     Returns the placements with their new kernels, and for each operand that has no bytes of its own any more
-    the operand that has them. An operation qualifies if nothing else reads its result, and if the host does
-    nothing between the two.
+    the operand that has them. docs/architecture.md has the conditions.
     """
-    readers = Counter(o for p in placements for o in p.operation.inputs if o is not None)
-    readers.update(model.results)
-    found = _Joins({p.operation: p.kernels for p in placements if p.backend == DEVICE})
+    found = _Joins(placements, model.results)
     for on_host, group in itertools.groupby(placements, lambda p: p.backend == HOST):
         if not on_host:
             run = list(group)
-            producers = {o: p for p in run for o in p.operation.outputs}
+            near = {p.operation for p in run}
             for placement in reversed(run):
                 if placement.backend == DEVICE and placement.operation.definition.places is not None:
-                    _join(placement.operation, producers, readers, found)
-    joined = tuple(replace(p, kernels=found.kernels.get(p.operation, p.kernels)) for p in placements)
+                    found.join(placement.operation, near)
+    joined = tuple(replace(p, kernels=found.kernels[p.operation]) for p in placements)
     return joined, {operand: owner for operand, (owner, _) in found.places.items()}
 
 
-def _join(
-    operation: Operation,
-    producers: Mapping[Operand, Placement],
-    readers: Mapping[Operand, int],
-    found: _Joins,
-) -> None:
-    """Let those who compute the operands of an operation write where it would copy them."""
-    places = operation.definition.places
-    assert places is not None
-    (result,) = operation.outputs
-    owner, outer = found.places.get(result, (result, None))
-    for index, (operand, rows) in enumerate(zip(operation.inputs, places(operation.call()), strict=True)):
-        assert operand is not None
-        place = rows if rows is None or outer is None else rows.within(outer, result.type.size)
-        copies = [k for k in found.kernels[operation] if any(r.operand == index for r in k.reads)]
-        if place is None or not all(whole(w) for k in copies for w in k.writes):
-            continue
-        *views, source = _sources(operand, producers)
-        if source not in producers or any(readers[o] != 1 for o in (*views, source)):
-            continue
-        producer = producers[source].operation
-        kernels = _in_rows(found.kernels[producer], producer.outputs.index(source), place, source, owner)
-        if kernels is not None:
-            found.kernels[producer] = kernels
-            found.kernels[operation] = tuple(k for k in found.kernels[operation] if k not in copies)
-            found.places[source] = (owner, place)
-
-
-def _sources(operand: Operand, producers: Mapping[Operand, Placement]) -> Iterator[Operand]:
-    """Yield an operand, what it is another shape of, and so on."""
-    yield operand
+def source_of(operand: Operand, producers: Mapping[Operand, Placement]) -> Operand:
+    """Return what an operand is another shape of; itself if no alias gives it."""
     while operand in producers and producers[operand].backend == ALIAS:
         source = producers[operand].operation.inputs[0]
         assert source is not None
         operand = source
-        yield operand
+    return operand
 
 
-def whole(write: Write) -> bool:
-    """Tell whether a kernel has its result in one binding from its first byte on."""
-    return write.window is None and write.segments is None
+def _views(operand: Operand, readers: Mapping[Operand, Sequence[Placement]]) -> Iterator[Operand]:
+    """Yield an operand, and all that are other shapes of it."""
+    yield operand
+    for placement in readers.get(operand, ()):
+        if placement.backend == ALIAS:
+            yield from _views(placement.operation.outputs[0], readers)
+
+
+def whole(bound: Read | Write) -> bool:
+    """Tell whether a kernel has an operand in one binding from its first byte on."""
+    return bound.window is None and bound.segments is None
 
 
 def ends_in_rows(kernel: Kernel, rows: Rows, size: int) -> bool:
@@ -100,7 +173,7 @@ def ends_in_rows(kernel: Kernel, rows: Rows, size: int) -> bool:
 
 def _in_rows(
     kernels: Sequence[Kernel], output: int, rows: Rows, operand: Operand, owner: Operand
-) -> tuple[Kernel, ...] | None:
+) -> Kernels | None:
     """Return kernels that write a result into rows of another tensor; None if their stores do not fit it."""
     type, unit = operand.type, rows.unit
     words = type.dtype.numpy.itemsize >= _WORD
@@ -114,14 +187,41 @@ def _in_rows(
                 continue
             if not whole(write) or write.direct or not ends_in_rows(kernel, rows, type.size):
                 return None
-            writes[k] = replace(write, rows=rows, width=write.width if unit == 4 else 1)
+            writes[k] = replace(write, rows=rows, width=width_in_rows(write, rows))
             params.update(row_params(write.name, rows))
         made.append(replace(kernel, writes=tuple(writes), params=params))
     return tuple(made)
 
 
+def _read_in_rows(kernel: Kernel, read: Read, rows: Rows, operand: Operand, copies: bool) -> Kernel | None:
+    """Return a kernel that reads an operand in rows of another tensor; None if that would take it long.
+
+    Parameters say where rows begin, if the kernel has such. Else the accessors compute the place of each
+    element, if the kernel loads each once: it is elementwise, or it `copies` them.
+    """
+    if not whole(read) or read.pack is not None or read.dtype is not None:
+        return None
+    params: Mapping[str, Param] | None
+    if read.pitch is not None:
+        params = pitch_params(read, read.pitch, rows, operand.type.size)
+    else:
+        once = copies or (kernel.pointwise is not None and read.name in kernel.pointwise.operands)
+        params = row_params(read.name, rows) if once and not kernel.generated else None
+        read = replace(read, width=width_in_rows(read, rows))
+    if params is None:
+        return None
+    reads = (replace(read, rows=rows) if r.name == read.name else r for r in kernel.reads)
+    return replace(kernel, reads=tuple(reads), params={**kernel.params, **params})
+
+
+def width_in_rows(bound: Read | Write, rows: Rows | None, width: int | None = None) -> int:
+    """Return how many elements of an operand in such rows are bound together; width: how many else."""
+    most = bound.width if width is None else width
+    return most if rows is None or rows.unit == 4 else 1
+
+
 def row_params(name: str, rows: Rows) -> dict[str, Param]:
-    """Return the parameters of accessors that store into rows, in elements or in fours."""
+    """Return the parameters of accessors that load and store in rows, in elements or in fours."""
     length, pitch, first = (n // rows.unit for n in (rows.length, rows.pitch, rows.first))
     return {
         f"{name}_length": length,
@@ -129,3 +229,19 @@ def row_params(name: str, rows: Rows) -> dict[str, Param]:
         f"{name}_first": first,
         f"{name}_inverse": 1.0 / length,
     }
+
+
+def pitch_params(read: Read, pitch: Pitch, rows: Rows, size: int) -> dict[str, int] | None:
+    """Return the parameters of a kernel that finds rows of an operand in those of a larger tensor.
+
+    size: of the operand, in elements. None if the rows of both do not fit together, or if four elements that
+    are loaded at once lie apart.
+    """
+    if rows.length == pitch.length:
+        apart = rows.pitch
+    elif rows.length == size:
+        apart = pitch.length
+    else:
+        return None
+    aligned = rows.first % read.width == apart % read.width == 0
+    return pitch.params(read.name, apart, rows.first) if aligned else None

@@ -17,6 +17,7 @@ from gpunn.kernel import Candidate, Kernel, Scratch
 from gpunn.ops import PAIRS
 from gpunn.ops.call import Call
 from gpunn.ops.pair import Pair
+from gpunn.planning.join import whole
 from gpunn.planning.partition import DEVICE, HOST, Lower, Placement
 
 
@@ -99,11 +100,11 @@ def _whole(first: Placement, second: Placement) -> Operation | None:
 
 
 def _plain(placement: Placement) -> bool:
-    """Tell whether kernels of gpunn compute reals that they bind as a whole."""
+    """Tell whether kernels of gpunn compute reals of operands that they bind as a whole."""
     operation, kernels = placement.operation, placement.kernels
-    parts = [r.window or r.segments for k in kernels for r in k.reads]
-    parts += [w.window or w.segments for k in kernels for w in k.writes]
-    return bool(kernels) and not any(parts) and operation.custom is None and not operation.integer
+    alone = all(all(map(whole, k.reads)) and all(map(whole, k.writes)) for k in kernels)
+    dense = all(read.rows is None for k in kernels for read in k.reads)
+    return bool(kernels) and alone and dense and operation.custom is None and not operation.integer
 
 
 def _ways(pair: Pair, call: Call, first: Placement, second: Placement) -> Iterator[Candidate]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from gpunn.graph.graph import Graph
 from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read
+from gpunn.planning.join import pitch_params, source_of
 from gpunn.planning.partition import ALIAS, DEVICE, HOST, Placement
 from gpunn.planning.steps import Chain, Step, is_elementwise, outside, params_of, read_of, statement
-from gpunn.pointwise import Appended, Reach, Repeat, RowLoads
+from gpunn.pointwise import Appended, Reach, Repeat
+from gpunn.rows import RowLoads, Rows
 from gpunn.types import DType
 
 # A kernel computes an operation again each time it loads an element. On lavapipe a product with a gate takes
@@ -25,9 +27,13 @@ MOST_TIMES = 10
 
 @dataclass(frozen=True, slots=True)
 class _Loads:
-    """The operations that loads of `source` compute, and what these read, with their parameters."""
+    """The operations that loads of `source` compute, and what these read, with their parameters.
+
+    rows: the place of `source` in the tensor that has its bytes.
+    """
 
     source: Operand
+    rows: Rows | None
     steps: tuple[Appended, ...]
     reads: tuple[Read, ...]
     params: Mapping[str, Param]
@@ -47,11 +53,13 @@ class _Prepending:
     readers: Counter[Operand]
     runs: list[int] = field(default_factory=list)
     places: dict[Operand, int] = field(default_factory=dict)
+    producers: dict[Operand, Placement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, placement in enumerate(self.placements):
             self.readers.update(o for o in placement.operation.inputs if o is not None)
             self.places.update(dict.fromkeys(placement.operation.outputs, number))
+            self.producers.update(dict.fromkeys(placement.operation.outputs, placement))
             self.runs.append((self.runs[-1] if self.runs else 0) + (placement.backend == HOST))
 
     def step(self) -> None:
@@ -88,16 +96,16 @@ class _Prepending:
         """Tell whether a device can bind what is read then, and whether what is loaded lies in an arena."""
         kernels = self.placements[number].kernels
         bindings = max(k.bindings for k in kernels) + len(loads.reads)
-        return bindings <= self.most and self._is_computed(number, self._owner(loads.source))
+        pitched = all(_pitched(r, loads) is not None for kernel in kernels for r in _loading(kernel))
+        others = (read.operand for read in loads.reads if isinstance(read.operand, Operand))
+        read, owner = {*map(self._owner, others)}, self._owner(loads.source)
+        apart = read.union((owner,)).isdisjoint(map(self._owner, self.placements[number].operation.outputs))
+        return bindings <= self.most and pitched and apart and self._is_computed(number, owner)
 
     def _owner(self, operand: Operand) -> Operand:
         """Return the operand that has the bytes of one."""
-        place = self.places.get(operand)
-        while place is not None and self.placements[place].backend == ALIAS:
-            source = self.placements[place].operation.inputs[0]
-            assert source is not None
-            operand, place = source, self.places.get(source)
-        return self.joined.get(operand, operand)
+        source = source_of(operand, self.producers)
+        return self.joined.get(source, source)
 
     def _prepend(self, number: int, home: int, loads: _Loads) -> None:
         """Let the kernels of an operation compute those of a placement before it."""
@@ -155,33 +163,55 @@ def _loads(operation: Operation, chain: Chain, rows: RowLoads) -> _Loads | None:
     """Return what loads by rows compute of an operation and what is appended to it; None if they cannot."""
     if len(chain.kernels) != 1 or operation.guarded or not is_elementwise(chain.kernels[0]):
         return None
-    source, own = _own_step(operation, chain.kernels[0])
+    dense, own = _own_step(operation, chain.kernels[0])
     steps = (own, *(replace(s, values=_following(s.values)) for s in chain.steps))
-    if source is None or rows.times > (MOST_TIMES if all(step.is_quick for step in steps) else 1):
+    if dense is None or rows.times > (MOST_TIMES if all(step.is_quick for step in steps) else 1):
         return None
     if not all(_fits_rows(step, rows.length) for step in steps):
         return None
     numbered = [(step, f"first{number}_") for number, step in enumerate(steps, start=1)]
+    params = _params(numbered, rows.length, dense.rows)
+    assert isinstance(dense.operand, int)
+    source = operation.inputs[dense.operand]
+    if source is None or params is None:
+        return None
     return _Loads(
         source,
+        dense.rows,
         tuple(statement(step, prefix) for step, prefix in numbered),
         tuple(read_of(read, step, prefix, 4) for step, prefix in numbered for read in outside(step)),
-        {name: value for step, prefix in numbered for name, value in params_of(step, prefix).items()},
+        params,
     )
 
 
-def _own_step(operation: Operation, kernel: Kernel) -> tuple[Operand | None, Step]:
-    """Return the one operand of an elementwise operation that is as large as its result, which is value 0
-    then, and its step.
+def _params(steps: Sequence[tuple[Step, str]], length: int, rows: Rows | None) -> dict[str, Param] | None:
+    """Return the parameters of steps with these prefixes that are computed in rows of so many elements.
+
+    Samples with gates of their own are further apart if the rows lie in those of a larger tensor. None if
+    these have another length.
+    """
+    found = {name: value for step, prefix in steps for name, value in params_of(step, prefix).items()}
+    for step, prefix in steps if rows is not None else ():
+        assert step.kernel.pointwise is not None and rows is not None
+        for name, repeat in step.kernel.pointwise.operands.items():
+            if step.values[name] is None and repeat.every:
+                if rows.length != length:
+                    return None
+                found[f"{prefix}{name}_every"] = repeat.every // length * rows.pitch
+    return found
+
+
+def _own_step(operation: Operation, kernel: Kernel) -> tuple[Read | None, Step]:
+    """Return the read of the one operand of an elementwise operation that is as large as its result, which is
+    value 0 then, and its step.
     """
     operands = {} if kernel.pointwise is None else kernel.pointwise.operands
     size = operation.outputs[0].type.size
     dense = [
         r for r in kernel.reads if r.name in operands and Reach.of(operands[r.name], size) is Reach.DENSE
     ]
-    places = [read.operand for read in dense if isinstance(read.operand, int)]
     values = {name: 0 if [name] == [read.name for read in dense] else None for name in operands}
-    return (operation.inputs[places[0]] if len(places) == 1 else None), Step(0, operation, kernel, values)
+    return (dense[0] if len(dense) == 1 else None), Step(0, operation, kernel, values)
 
 
 def _following(values: Mapping[str, int | None]) -> dict[str, int | None]:
@@ -207,6 +237,13 @@ def _by_columns(repeat: Repeat, reach: Reach, length: int) -> bool:
     return whole and reach in (Reach.FOURS, Reach.PARTS)
 
 
+def _pitched(read: Read, loads: _Loads) -> Mapping[str, Param] | None:
+    """Return the parameters of a read in the rows that `source` lies in; None if it finds no such rows."""
+    if loads.rows is None:
+        return {}
+    return None if read.pitch is None else pitch_params(read, read.pitch, loads.rows, loads.source.type.size)
+
+
 def _prepended(kernel: Kernel, own: int, loads: _Loads, names: Sequence[str]) -> Kernel:
     """Return a kernel whose loads of the first operand compute operations.
 
@@ -215,10 +252,11 @@ def _prepended(kernel: Kernel, own: int, loads: _Loads, names: Sequence[str]) ->
     loading = _loading(kernel)
     if not loading:
         return kernel
-    reads = [replace(r, prepended=loads.steps) if r in loading else r for r in kernel.reads]
+    reads = [replace(r, prepended=loads.steps, rows=loads.rows) if r in loading else r for r in kernel.reads]
+    places = {name: value for r in loading for name, value in (_pitched(r, loads) or {}).items()}
     return replace(
         kernel,
         reads=(*reads[:own], *loads.reads, *reads[own:]),
-        params={**kernel.params, **loads.params},
+        params={**kernel.params, **loads.params, **places},
         reason=f"{kernel.reason}; its loads compute {', '.join(names)}",
     )

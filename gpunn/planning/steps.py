@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpunn.graph.operation import Operation
+from gpunn.graph.operation import Operand, Operation
 from gpunn.kernel import Kernel, Param, Read
-from gpunn.planning.join import whole
+from gpunn.planning.join import row_params, whole, width_in_rows
 from gpunn.pointwise import Appended, Formula, Reach
 from gpunn.types import DType, Tensor
 
@@ -74,7 +74,8 @@ def read_of(read: Read, step: Step, prefix: str, width: int) -> Read:
     assert isinstance(read.operand, int)
     operand: Tensor | None = step.operation.inputs[read.operand]
     reach = Reach.of(pointwise.operands[read.name], step.operation.outputs[0].type.size)
-    return replace(read, name=f"{prefix}{read.name}", operand=operand, width=width if reach.together else 1)
+    width = width_in_rows(read, read.rows, width if reach.together else 1)
+    return replace(read, name=f"{prefix}{read.name}", operand=operand, width=width)
 
 
 def params_of(step: Step, prefix: str) -> dict[str, Param]:
@@ -92,7 +93,18 @@ def params_of(step: Step, prefix: str) -> dict[str, Param]:
                 found[f"{prefix}{name}_inner"] = repeat.inner
             if reach is Reach.PARTS:
                 found[f"{prefix}{name}_every"] = repeat.every
+    for read in outside(step):
+        if read.rows is not None:
+            found.update(row_params(f"{prefix}{read.name}", read.rows))
     return found
+
+
+def read_by(operation: Operation, reads: Iterable[Read]) -> Iterator[Operand]:
+    """Yield the operands that reads of an operation's kernels bind."""
+    for read in reads:
+        operand = operation.inputs[read.operand] if isinstance(read.operand, int) else read.operand
+        if isinstance(operand, Operand):
+            yield operand
 
 
 def statement(step: Step, prefix: str) -> Appended:

@@ -126,7 +126,7 @@ def _left_out(kernel: Kernel, model: Kernel, operation: Operation) -> Kernel | N
         elif stand_in is None:
             return None
         else:
-            reads.append(Read(read.name, stand_in, read.width, dtype=operand.type.dtype))
+            reads.append(Read(read.name, stand_in, read.width, dtype=operand.type.dtype, rows=read.rows))
     return _with_switch(replace(kernel, reads=tuple(reads)), model, on=False)
 
 

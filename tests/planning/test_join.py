@@ -8,29 +8,10 @@ import numpy as np
 import pytest
 
 from gpunn.graph.operation import Operand
-from gpunn.kernel import Rows
 from gpunn.model import Model
+from gpunn.rows import Rows
 from gpunn.types import DType, Quantization, TensorType, float32
-from tests.evaluator import random_inputs
-
-
-def copied(model: Model) -> int:
-    """Run a model on both backends, compare the bits, and count the dispatches of what joins its operands."""
-    inputs = random_inputs(model)
-    with model.compile("webgpu") as gpu, model.compile("cpu") as cpu:
-        names = [i.name for i in model.inputs]
-        expected = cpu.run(dict(zip(names, inputs, strict=True)))
-        for name, found in gpu.run(dict(zip(names, inputs, strict=True))).items():
-            np.testing.assert_array_equal(found, expected[name], strict=True)
-        joins = [p for p in gpu.placement if p.operation.op in ("concat", "stack")]
-        assert joins
-        return sum(len(p.kernels) for p in joins)
-
-
-def clamped(model: Model, x: Operand) -> Operand:
-    """An operation with the same result on both backends."""
-    (y,) = model.add("relu6", [x])
-    return y
+from tests.planning.joining import clamped, concat, copied
 
 
 def branches(types: list[TensorType], axis: int, op: str = "concat") -> Model:
@@ -84,11 +65,6 @@ def test_parts_with_another_scale_are_copied(gpu: str) -> None:
     assert copied(branches(types, 3)) == 1
 
 
-def concat(model: Model, *parts: Operand, axis: int = 1, **attrs: str) -> Operand:
-    (y,) = model.add("concat", parts, {"axis": axis, **attrs})
-    return y
-
-
 def in_one_another(model: Model, x: Operand, y: Operand) -> int:
     inner = concat(model, clamped(model, x), clamped(model, y))
     model.output(concat(model, inner, clamped(model, y)))
@@ -115,12 +91,6 @@ def flat_of(model: Model, x: Operand) -> Operand:
 
 def an_input(model: Model, x: Operand, y: Operand) -> int:
     model.output(concat(model, x, clamped(model, y)))
-    return 1
-
-
-def read_twice(model: Model, x: Operand, y: Operand) -> int:
-    shared = clamped(model, x)
-    model.output(concat(model, shared, clamped(model, y)), clamped(model, shared))
     return 1
 
 
@@ -154,7 +124,6 @@ def parts_of_a_split(model: Model, x: Operand, y: Operand) -> int:
         in_rows_of_another,
         through_a_view,
         an_input,
-        read_twice,
         joined_twice,
         an_output,
         activated,

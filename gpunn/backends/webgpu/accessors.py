@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gpunn.backends.webgpu.in_rows import from_rows, in_rows, place, row_loads, row_stores
 from gpunn.kernel import Segments
 from gpunn.pointwise import Appended
 from gpunn.types import DType
@@ -70,7 +71,8 @@ class Binding:
     reading and for writing in one dispatch, even over disjoint ranges, all of an arena is bound writable.
     Dtypes of less than a word are stored four at a time by the invocation that owns these, or one by one
     through atomics where a body stores single elements. `segments`: it is bound several times, a part each.
-    `rows`: it lies in rows of a larger tensor; 4: in fours, 1: in single elements, 0: it does not.
+    `rows`: the accessors find it in rows of a larger tensor; 4: in fours, 1: in single elements, 0: they
+    do not.
     `appended`: the body stores elements of `computed`; what lies there is the last of these operations', if
     it is `optional` and p.then_on is 0, what the body stores. `prepended`: loads by rows compute these.
     `wide`: bound as words of 64 bits, unless the code stores single elements. `in_loop`: the body computes
@@ -191,16 +193,22 @@ def accessors(binding: Binding, result: str, lanes: int, names: frozenset[str]) 
             "storev": (vector, four if lanes == 4 else one),
         }
         if binding.rows:
-            yield from _row_stores(binding, one, four)
+            element = element_type(binding.dtype) if binding.dtype is not None else "f32"
+            yield place(binding.name)
+            yield from row_stores(binding.name, element, vector_type(element), (one, four))
         for verb, (kind, statement) in forms.items():
             if f"{verb}_{binding.name}" in names:
                 body = _in_segment(binding, verb, lanes, "v") if segments else statement
-                body = in_rows(binding, _count(verb, lanes)) if binding.rows else body
+                body = in_rows(binding.name, binding.rows, _count(verb, lanes)) if binding.rows else body
                 yield store_function(binding, verb, kind, _count(verb, lanes), body)
         return
     scalar = result if binding.dtype is None else element_type(binding.dtype)
     vector = vector_type(scalar)
     one, four = _loads(binding, scalar)
+    if binding.rows:
+        yield place(binding.name)
+        yield from row_loads(binding.name, scalar, vector, (one, four))
+        one, four = from_rows(binding.name, binding.rows, vector)
     same = f"{vector}({', '.join([one] * (4 if vector.startswith('array') else 1))})"
     results = {
         "load": (scalar, one),
@@ -249,27 +257,6 @@ def _switch(binding: Binding, result: str) -> Iterator[str]:
 def _count(verb: str, lanes: int) -> int:
     """Count the elements that an accessor reads or stores."""
     return 4 if verb.endswith("4") or (verb.endswith("v") and lanes == 4) else 1
-
-
-def _row_stores(binding: Binding, one: str, four: str) -> Iterator[str]:
-    """Write place_, put_ and put4_, which stores in rows of a larger tensor call."""
-    element = element_type(binding.dtype) if binding.dtype is not None else "f32"
-    name, params = binding.name, ("length", "gap", "first", "inverse")
-    arguments = ", ".join(("i", *(f"p.{binding.name}_{param}" for param in params)))
-    yield f"fn place_{name}(i: u32) -> u32 {{ return in_rows({arguments}); }}"
-    if one:
-        yield f"fn put_{name}(i: u32, v: {element}) {{ {one} }}"
-    yield f"fn put4_{name}(i: u32, v: {vector_type(element)}) {{ {four} }}"
-
-
-def in_rows(binding: Binding, several: int) -> str:
-    """Write statements that store one element or four, in rows of a larger tensor."""
-    name = binding.name
-    if several == binding.rows:
-        return f"put{'4' if several == 4 else ''}_{name}(place_{name}(i), v);"
-    if several == 1:
-        return f"put_{name}(4u * place_{name}(i >> 2u) + (i & 3u), v);"
-    return " ".join(f"put_{name}(place_{name}(4u * i + {k}u), v[{k}]);" for k in range(4))
 
 
 def _in_segment(binding: Binding, verb: str, lanes: int, value: str = "") -> str:

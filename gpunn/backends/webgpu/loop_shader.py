@@ -22,12 +22,12 @@ from gpunn.backends.webgpu.accessors import (
     Binding,
     element_type,
     held,
-    in_rows,
     store_function,
     stored_types,
     stores_by,
     vector_type,
 )
+from gpunn.backends.webgpu.in_rows import from_rows, in_rows, row_loads, row_stores
 from gpunn.backends.webgpu.shader import ShaderKey, computed_type, parts, read_body, with_dependencies
 from gpunn.backends.webgpu.wgsl import identifiers, used_libraries, without_comments
 from gpunn.kernel import Kernel, Unsupported, flat_threads
@@ -41,7 +41,7 @@ _NAMED = re.compile(r"\b(?:fn|const|alias|struct|override|var(?:\s*<[^>]*>)?)\s+
 _IDENTIFIER = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _ENTRY = re.compile(r"@compute\s*@workgroup_size\([^)]*\)|@builtin\([^)]*\)")
 _BUFFER = re.compile(r"^@group\(0\) @binding\(\d+\) var<(storage|uniform)[^>]*> (\w+): ([^;]*);$")
-_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?|put4?)_(\w+)\(")
+_ACCESSOR = re.compile(r"^fn (load4?v?|splat|int|word|store4?v?|put4?|get4?)_(\w+)\(")
 
 
 def words(dtype: DType) -> int:
@@ -144,15 +144,18 @@ def _accessors(binding: Binding, result: str, variant: Variant, names: frozenset
         assert dtype is not None
         yield from _stores(binding, dtype, result, lanes, names)
         return
-    vector = vector_type(scalar)
-    four = f"{vector}({', '.join(f'load_{name}(4u * i + {k}u)' for k in range(4))})"
+    vector, get = vector_type(scalar), "get" if binding.rows else "load"
+    four = f"{vector}({', '.join(f'{get}_{name}(4u * i + {k}u)' for k in range(4))})"
     known = name in variant.constants
     if dtype is not None and scalar != "I64" and (variant.fours or not known):
         words_of_four = f"{FOURS if known else MEMORY}_data[({name}_at >> 2u) + i]"
         four = words_of_four if scalar == "i32" else f"bitcast<{vector}>({words_of_four})"
     same = f"{vector}({', '.join([f'load_{name}(i)'] * 4)})"
-    one = f"load_{name}(i)"
-    yield f"fn load_{name}(i: u32) -> {scalar} {{ return {_load(binding, scalar, variant)}; }}"
+    one, load = f"load_{name}(i)", _load(binding, scalar, variant)
+    if binding.rows:
+        yield from row_loads(name, scalar, vector, (load, four))
+        load, four = from_rows(name, binding.rows, vector)
+    yield f"fn load_{name}(i: u32) -> {scalar} {{ return {load}; }}"
     forms = {
         "load4": (vector, four),
         "loadv": (vector, four) if lanes == 4 else (scalar, one),
@@ -203,9 +206,8 @@ def _stores(binding: Binding, dtype: DType, result: str, lanes: int, names: froz
         several = f"{MEMORY}_data[({name}_at >> 2u) + i] = vec4<i32>({words});"
     if binding.rows:
         element = element_type(dtype)
-        yield f"fn put_{name}(i: u32, v: {element}) {{ {store} }}"
-        yield f"fn put4_{name}(i: u32, v: {vector_type(element)}) {{ {several} }}"
-        store, several = in_rows(binding, 1), in_rows(binding, 4)
+        yield from row_stores(name, element, vector_type(element), (store, several))
+        store, several = in_rows(name, binding.rows, 1), in_rows(name, binding.rows, 4)
     single, fours, vector = stored_types(binding, result, lanes)
     if not binding.appended or 1 in stores_by(binding, lanes, names):
         yield store_function(binding, "store", single, 1, store)

@@ -135,7 +135,8 @@ def _read_binding(read: Read, tensor: Operand | Scratch | None) -> Binding:
         return Binding(read.name, None, read.width, False, False)
     shared = isinstance(tensor, Scratch) or tensor.value is None
     dtype = read.dtype or tensor.type.dtype
-    return Binding(read.name, dtype, read.width, False, shared, read.segments, prepended=read.prepended)
+    rows = 0 if read.rows is None or read.pitch is not None else read.rows.unit
+    return Binding(read.name, dtype, read.width, False, shared, read.segments, rows, prepended=read.prepended)
 
 
 def _write_binding(write: Write, tensor: Operand | Scratch) -> Binding:

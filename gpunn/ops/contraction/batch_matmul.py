@@ -41,6 +41,7 @@ from gpunn.ops.contraction.workgroup_tile import (
     Product,
     matrix_product,
     step_library,
+    step_pitch,
     with_workgroup_tiles,
 )
 from gpunn.ops.filter import Filter
@@ -199,6 +200,7 @@ def _stack_product(call: Call) -> Product:
         (_fours(call), Read("bias", None)),
         computed=True,
         matrices=1 if dense and size_of(call.input(1).shape[:-2]) == 1 else batch,
+        pitch=step_pitch(depth) if dense else None,
     )
 
 

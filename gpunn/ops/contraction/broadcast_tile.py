@@ -27,7 +27,7 @@ from gpunn.ops.contraction.filter_packing import BLOCK, STEP, block_extents, blo
 from gpunn.ops.elementwise.clipping import clipping, with_activation
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library
 from gpunn.ops.kernels.window import Window, window_params
-from gpunn.pointwise import RowLoads
+from gpunn.rows import Pitch, RowLoads
 from gpunn.types import DType, TensorType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
@@ -178,13 +178,13 @@ def shared_product(call: Call, rows: int, depth: int, channels: int, reads: Read
 
 def _product(call: Call, rows: int, depth: int, channels: int, reads: Reads | None) -> Kernel:
     width, across = vec_width(depth), ceil_div(channels, _tile(call.device).across)
-    by_rows = RowLoads(depth, across) if width == 4 else None
+    by_rows, pitch = RowLoads(depth, across) if width == 4 else None, Pitch(depth)
     return _kernel(
         call,
-        (Read("x", 0, width, by_rows=by_rows), *(reads or block_reads(call))),
+        (Read("x", 0, width, by_rows=by_rows, pitch=pitch), *(reads or block_reads(call))),
         depth,
         "matmul_broadcast",
-        {"K": depth},
+        {"K": depth, **pitch.params("x")},
         {"FOURS": int(width == 4)},
         _tile(call.device).steps(depth),
         f"{rows} rows x depth {depth} x {channels} channels",
@@ -273,7 +273,7 @@ def shared_stack(call: Call, sizes: tuple[int, int, int, int], x: Read, w: Read,
         kernel,
         reads=(replace(x, width=width), w, Read("bias", None)),
         writes=(replace(y, width=vec_width(channels)),),
-        params={**kernel.params, "K": depth},
+        params={**kernel.params, "K": depth, **Pitch(depth).params("x")},
         constants={**kernel.constants, "FOURS": int(width == 4)},
         loop_iterations=_tile(call.device).steps(depth),
     )

@@ -40,6 +40,7 @@ from gpunn.ops.contraction.workgroup_tile import (
     Product,
     matrix_product,
     step_library,
+    step_pitch,
     with_workgroup_tiles,
 )
 from gpunn.ops.elementwise.unary import activation_function
@@ -48,7 +49,7 @@ from gpunn.ops.kernels.tiling import COLUMNS, ROWS, WORKGROUP, row_library, row_
 from gpunn.ops.kernels.window import resolve
 from gpunn.ops.op import Op, Quantized, op
 from gpunn.ops.parts import by_batch
-from gpunn.pointwise import RowLoads
+from gpunn.rows import RowLoads
 from gpunn.types import Array, DType, Shape, TensorType
 
 
@@ -64,16 +65,25 @@ def product(
     steps = ceil_div(depth, 4)
     grid = (tiles if tiled else row_tiles)(rows, packed, steps, call.device)
     by_rows = RowLoads(depth, packed // COLUMNS) if tiled and depth % 4 == 0 else None
+    pitch = step_pitch(depth)
     return Kernel(
         body="matmul_tile" if tiled else "matmul_row",
         threads=grid.threads,
         workgroup=WORKGROUP,
         reads=(
-            Read("x", 0, vec_width(depth), by_rows=by_rows),
+            Read("x", 0, vec_width(depth), by_rows=by_rows, pitch=pitch),
             *(reads or channel_reads(call, pack_deep_filter)),
         ),
         writes=(Write(width=vec_width(channels)),),
-        params={"M": rows, "K": depth, "K4": steps, "N": channels, "N4": packed // 4, **grid.params},
+        params={
+            **pitch.params("x"),
+            "M": rows,
+            "K": depth,
+            "K4": steps,
+            "N": channels,
+            "N4": packed // 4,
+            **grid.params,
+        },
         constants={"SPLITS": grid.splits},
         libraries=(*row_library(rows, channels), step_library(depth)),
         functions=activation_function(call),
@@ -130,7 +140,10 @@ def _computed_product(call: Call) -> Product:
     }
     libraries = step_library(depth), "stack_columns", "columns_apart"
     reads = Read("b", 1), Read("bias", 2 if call.has(2) else None)
-    return Product("matmul_workgroup", depth, vec_width(depth), params, libraries, reads, computed=True)
+    pitch = step_pitch(depth)
+    return Product(
+        "matmul_workgroup", depth, vec_width(depth), params, libraries, reads, computed=True, pitch=pitch
+    )
 
 
 def _plain(call: Call, rows: int, depth: int, channels: int, reason: str) -> Candidate:

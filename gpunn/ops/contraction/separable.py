@@ -26,7 +26,7 @@ from gpunn.ops.accuracy import ATOL, EPS, GENERAL, Accuracy, Evaluation
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.conv import conv2d, depthwise_conv2d
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_bias, pack_deep_filter
-from gpunn.ops.contraction.workgroup_tile import Product, step_library, workgroup_tiles
+from gpunn.ops.contraction.workgroup_tile import Product, step_library, step_pitch, workgroup_tiles
 from gpunn.ops.elementwise.unary import ACTIVATIONS, apply_activation
 from gpunn.ops.kernels import window
 from gpunn.ops.kernels.window import Padding, check_window, window_params
@@ -110,6 +110,7 @@ def _kernels(call: Call) -> Iterator[Candidate]:
         params if whole else {**params, "K": depth},
         (step_library(depth), "packed_columns"),
         (replace(w, operand=2), replace(bias, operand=4 if call.has(4) else None)),
+        pitch=step_pitch(depth),
     )
     for candidate in workgroup_tiles(call, product):
         kernels = [_with_windows(call, kernel) for kernel in candidate.kernels]

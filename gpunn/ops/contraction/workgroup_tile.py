@@ -7,7 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpunn.device import HALF_PRECISION
-from gpunn.kernel import Candidate, Kernel, Pack, Param, Read, Write, ceil_div, flat_threads, vec_width
+from gpunn.kernel import (
+    Candidate,
+    Kernel,
+    Pack,
+    Param,
+    Read,
+    Write,
+    ceil_div,
+    flat_threads,
+    vec_width,
+)
 from gpunn.ops.call import Call
 from gpunn.ops.contraction.filter_packing import channel_reads, pack_deep_filter
 from gpunn.ops.contraction.half_products import (
@@ -21,7 +31,7 @@ from gpunn.ops.elementwise.unary import activation_function
 from gpunn.ops.kernels.added_parts import added_parts
 from gpunn.ops.kernels.tiling import COLUMNS, ROWS, row_library, splits
 from gpunn.ops.kernels.window import Window, window_params
-from gpunn.pointwise import RowLoads
+from gpunn.rows import Pitch, RowLoads
 from gpunn.types import DType
 
 Reads = tuple[Read, Read]  # of the filter and the bias
@@ -40,7 +50,7 @@ class Product:
     depth: of the sums. width: of loads of x. reads: filter and bias, if these are not inputs 1 and 2, packed.
     computed: the filter may be computed, and its columns are not padded. matrices: how many filters there
     are; rows are divided evenly among these, one behind the other. row: the elements of a row of x, if the
-    body loads it by rows; else 0.
+    body loads it by rows; else 0. pitch: how the body finds these rows, if parameters say it.
     """
 
     body: str
@@ -52,6 +62,7 @@ class Product:
     computed: bool = False
     matrices: int = 1
     row: int = 0
+    pitch: Pitch | None = None
 
     def sizes(self, call: Call) -> tuple[int, int]:
         """Return the rows of each matrix, and the channels."""
@@ -65,15 +76,28 @@ def matrix_product(depth: int, reads: Reads | None = None) -> Product:
     divides the depth.
     """
     libraries, computed = (step_library(depth), "packed_columns"), reads is not None
-    row = 0 if depth % 4 else depth
+    row, width = 0 if depth % 4 else depth, vec_width(depth)
     return Product(
-        "matmul_workgroup", depth, vec_width(depth), {"K": depth}, libraries, reads, computed, row=row
+        "matmul_workgroup",
+        depth,
+        width,
+        {"K": depth},
+        libraries,
+        reads,
+        computed,
+        row=row,
+        pitch=step_pitch(depth),
     )
 
 
 def step_library(depth: int) -> str:
     """Return the lib/ file for steps of four along rows of that length, one behind the other."""
     return "ragged_row_steps" if depth % 4 else "row_steps"
+
+
+def step_pitch(depth: int) -> Pitch:
+    """Return how that file finds rows."""
+    return Pitch(depth, vec_width(depth))
 
 
 def window_product(call: Call, window: Window) -> Product:
@@ -167,12 +191,13 @@ def _kernel(call: Call, product: Product, arithmetic: str = "workgroup_reals") -
         threads=flat_threads(product.matrices * down * across * WIDTH, WIDTH),
         workgroup=(WIDTH, 1, 1),
         reads=(
-            Read("x", 0, product.width, by_rows=by_rows),
+            Read("x", 0, product.width, by_rows=by_rows, pitch=product.pitch),
             *(product.reads or channel_reads(call, pack_deep_filter)),
         ),
         writes=(Write(width=vec_width(channels)),),
         params={
             **product.params,
+            **({} if product.pitch is None else product.pitch.params("x")),
             "MATRICES": product.matrices,
             "M": rows,
             "N": channels,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpunn.kernel import Param, Rows, Unsupported, dims4, size_of
+from gpunn.kernel import Param, Unsupported, dims4, size_of
+from gpunn.rows import Rows
 from gpunn.types import Shape
 
 MAX_RANK = 8  # of a merged space: lib/coords.wgsl walks two times four dimensions

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gpunn.kernel import Function, Kernel, Read, Rows, size_of, vec_width
+from gpunn.kernel import Function, Kernel, Read, size_of, vec_width
 from gpunn.ops.algebra import Algebra, same_shape
 from gpunn.ops.axes import ALONG_AXIS, Axes, alike, blocks
 from gpunn.ops.call import Call
@@ -23,6 +23,7 @@ from gpunn.ops.kernels.strides import dense, rows_along
 from gpunn.ops.memory import empty
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, Quantized, op
+from gpunn.rows import Rows
 from gpunn.types import Array, DType, TensorType
 
 

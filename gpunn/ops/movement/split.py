@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpunn.kernel import Kernel, Read, Rows, size_of
+from gpunn.kernel import Kernel, Read, size_of
 from gpunn.ops.algebra import Algebra
 from gpunn.ops.axes import ALONG_AXIS, Axes, Space, each_axis, without
 from gpunn.ops.call import Call
@@ -21,6 +21,7 @@ from gpunn.ops.kernels.copies import strided_copy
 from gpunn.ops.kernels.strides import dense, rows_along
 from gpunn.ops.movement import gradients
 from gpunn.ops.op import Op, op
+from gpunn.rows import Rows
 from gpunn.types import Array, Shape, TensorType
 
 _REASON = "each piece is copied to its place"

@@ -41,6 +41,7 @@ from gpunn.ops.kernels.window import (
 from gpunn.ops.memory import empty
 from gpunn.ops.op import EIGHT_BITS, Op, Prepare, Quantized, op
 from gpunn.ops.reduction.gradients import pools
+from gpunn.rows import Pitch
 from gpunn.types import Array, DType, Shape, TensorType
 
 MANY = 128  # channels, enough for a loop of numpy's
@@ -147,6 +148,7 @@ def _pool_kernels(call: Call, pool: Pool, apply: dict[str, Function], partial: D
     window = pool_window(call)
     _, height, width, channels = call.x.shape
     lanes = vec_width(channels)
+    pixels = Pitch(channels, lanes)
     if not fits_i32(call.x.size, call.y.size):
         raise Unsupported("more elements than the shaders can count")
     results = call.y.size // lanes
@@ -161,9 +163,14 @@ def _pool_kernels(call: Call, pool: Pool, apply: dict[str, Function], partial: D
         body="pool2d",
         threads=group.threads,
         workgroup=group.workgroup,
-        reads=(Read("x", 0, lanes),),
+        reads=(Read("x", 0, lanes, pitch=pixels),),
         writes=(Write(width=lanes),),
-        params={**window_params(window, height, width), "SIZE": results, "C": channels // lanes},
+        params={
+            **window_params(window, height, width),
+            **pixels.params("x"),
+            "SIZE": results,
+            "C": channels // lanes,
+        },
         functions={**functions, **apply},
         constants=group.constants,
         libraries=("pool_shared" if group.size > 1 else "pool_alone",),

@@ -1,0 +1,44 @@
+"""WGSL of accessors that find an operand's elements in rows of a larger tensor (shaders/lib/in_rows.wgsl).
+
+`rows` is 4 if places are those of fours, else 1; element, vector: the types of an element, and of four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def place(name: str) -> str:
+    """Write place_<name>, which says where an element or a four of an operand lies in the larger tensor."""
+    params = (f"p.{name}_{param}" for param in ("length", "gap", "first", "inverse"))
+    return f"fn place_{name}(i: u32) -> u32 {{ return in_rows({', '.join(('i', *params))}); }}"
+
+
+def row_loads(name: str, element: str, vector: str, loads: tuple[str, str]) -> Iterator[str]:
+    """Write get_<name> and get4_<name>, which loads call; `loads`: expressions for these."""
+    for verb, kind, expression in zip(("get", "get4"), (element, vector), loads, strict=True):
+        yield f"fn {verb}_{name}(i: u32) -> {kind} {{ return {expression}; }}"
+
+
+def from_rows(name: str, rows: int, vector: str) -> tuple[str, str]:
+    """Return expressions for element i of an operand, and for the four elements from 4 i on."""
+    if rows == 4:
+        return f"get_{name}(4u * place_{name}(i >> 2u) + (i & 3u))", f"get4_{name}(place_{name}(i))"
+    several = ", ".join(f"get_{name}(place_{name}(4u * i + {k}u))" for k in range(4))
+    return f"get_{name}(place_{name}(i))", f"{vector}({several})"
+
+
+def row_stores(name: str, element: str, vector: str, stores: tuple[str, str]) -> Iterator[str]:
+    """Write put_<name> and put4_<name>, which stores call; `stores`: statements of these."""
+    for verb, kind, statement in zip(("put", "put4"), (element, vector), stores, strict=True):
+        if statement:
+            yield f"fn {verb}_{name}(i: u32, v: {kind}) {{ {statement} }}"
+
+
+def in_rows(name: str, rows: int, several: int) -> str:
+    """Write statements that store v, one element or `several`, of an operand."""
+    if several == rows:
+        return f"put{'4' if several == 4 else ''}_{name}(place_{name}(i), v);"
+    if several == 1:
+        return f"put_{name}(4u * place_{name}(i >> 2u) + (i & 3u), v);"
+    return " ".join(f"put_{name}(place_{name}(4u * i + {k}u), v[{k}]);" for k in range(4))

@@ -1,0 +1,336 @@
+"""Parts of a joined tensor that other operations read, too: these find them in the larger tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gpunn.graph.operation import Operand
+from gpunn.kernel import Read
+from gpunn.model import Model
+from gpunn.planning.join import pitch_params
+from gpunn.rows import Pitch, Rows
+from gpunn.types import Array, DType, Quantization, TensorType, float32
+from tests.evaluator import run
+from tests.ops.harness import limit_device
+from tests.planning.appending import add, constant, conv, depthwise, dispatches, whole
+from tests.planning.joining import clamped, concat, copied
+from tests.planning.test_prepend import BODIES, pointwise, prefer
+
+Reader = Callable[[Model, Operand], Operand]
+
+
+def read_apart(shape: tuple[int, ...], reader: Reader, other: int = 4) -> Model:
+    """A part behind one of `other` channels, and what a reader makes of it."""
+    model = Model("read apart")
+    part = clamped(model, model.input("x", float32(*shape)))
+    rest = clamped(model, model.input("y", float32(*shape[:-1], other)))
+    model.output(concat(model, rest, part, axis=-1), reader(model, part))
+    return model
+
+
+def values(model: Model) -> list[Array]:
+    """Small whole numbers, so that all results are exact."""
+    return [
+        whole(*each.type.shape, dtype=each.type.dtype.numpy, seed=k) for k, each in enumerate(model.inputs)
+    ]
+
+
+def negated(model: Model, x: Operand) -> Operand:
+    return add(model, "neg", x)
+
+
+def normalised(model: Model, x: Operand) -> Operand:
+    scaled = add(model, "mul", x, constant(model, x.type.shape[3], seed=5))
+    return add(model, "add", scaled, constant(model, x.type.shape[3], seed=6), activation="relu6")
+
+
+def squared(model: Model, x: Operand) -> Operand:
+    return add(model, "mul", x, x)
+
+
+def of_another_shape(model: Model, x: Operand) -> Operand:
+    return negated(model, add(model, "reshape", x, shape=(-1,)))
+
+
+def pooled(model: Model, x: Operand) -> Operand:
+    return add(model, "max_pool2d", x, size=(2, 2), stride=(2, 2), padding="same")
+
+
+def product(model: Model, x: Operand) -> Operand:
+    return pointwise(model, x, 9)
+
+
+def of_channels(model: Model, x: Operand) -> Operand:
+    return pointwise(model, x, x.type.shape[3])
+
+
+def of_rows(model: Model, x: Operand) -> Operand:
+    rows = add(model, "reshape", x, shape=(-1, x.type.shape[3]))
+    return add(model, "fully_connected", rows, constant(model, 8, x.type.shape[3]))
+
+
+def of_a_computed_matrix(model: Model, x: Operand) -> Operand:
+    rows = add(model, "reshape", x, shape=(-1, x.type.shape[3]))
+    return add(model, "fully_connected", rows, model.input("w", float32(8, x.type.shape[3])))
+
+
+def prepended(model: Model, x: Operand) -> Operand:
+    return pointwise(model, normalised(model, x), 8)
+
+
+def appended(model: Model, x: Operand) -> Operand:
+    return add(model, "add", pointwise(model, negated(model, x), x.type.shape[3]), x)
+
+
+def gated(model: Model, x: Operand) -> Operand:
+    """Each sample has a gate of its own."""
+    gate = add(model, "reduce_sum", negated(model, x), axes=(1, 2), keep_dims=True)
+    return pointwise(model, add(model, "mul", x, gate), 8)
+
+
+def read_by_several(model: Model, x: Operand) -> Operand:
+    other = add(model, "sub", of_channels(model, normalised(model, x)), x)
+    return add(model, "add", appended(model, x), clamped(model, other))
+
+
+def in_two_tensors(model: Model, x: Operand) -> Operand:
+    return negated(model, concat(model, negated(model, x), x, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("reader", "left"),
+    [
+        (negated, 0),
+        (normalised, 0),
+        (squared, 0),
+        (of_another_shape, 0),
+        (pooled, 0),
+        (of_rows, 0),
+        (prepended, 0),
+        (appended, 0),
+        (gated, 0),
+        (read_by_several, 0),
+        (in_two_tensors, 1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [((1, 4, 4, 8), 4), ((2, 3, 5, 4), 12), ((1, 5, 3, 6), 3), ((2, 1, 3, 7), 4), ((3, 7, 1, 5), 9)],
+    ids=str,
+)
+def test_readers_find_parts_in_the_larger_tensor(
+    gpu: str, shape: tuple[int, ...], other: int, reader: Reader, left: int
+) -> None:
+    model = read_apart(shape, reader, other)
+    assert copied(model, values(model)) == left
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("shape", [(1, 4, 4, 8), (2, 5, 3, 4), (2, 3, 3, 12)], ids=str)
+@pytest.mark.parametrize(
+    ("reader", "last"), [(product, "conv2d"), (prepended, "mul+add+conv2d"), (gated, "mul+conv2d")]
+)
+def test_each_body_of_products_finds_rows(
+    gpu: str, body: str, shape: tuple[int, ...], reader: Reader, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if body == "matmul_workgroup":
+        limit_device(monkeypatch, software=False)
+    prefer(monkeypatch, body)
+    model = read_apart(shape, reader)
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert compiled.plan_rows()[-1].kernel.body == body
+        assert dispatches(compiled)[-1] == last
+
+
+@pytest.mark.parametrize("depth", [8, 7])
+def test_products_of_computed_matrices_find_rows(
+    gpu: str, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_device(monkeypatch, software=False)
+    prefer(monkeypatch, "matmul_workgroup")
+    model = read_apart((2, 3, 3, depth), of_a_computed_matrix)
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert compiled.plan_rows()[-1].kernel.body == "matmul_workgroup"
+
+
+def convolved(model: Model, x: Operand) -> Operand:
+    return conv(model, x, 4)
+
+
+def convolved_by_channel(model: Model, x: Operand) -> Operand:
+    return depthwise(model, x, x.type.shape[3])
+
+
+def reduced(model: Model, x: Operand) -> Operand:
+    return add(model, "reduce_max", x, axes=(3,))
+
+
+def as_an_output(model: Model, x: Operand) -> Operand:
+    return x
+
+
+def as_an_output_of_another_shape(model: Model, x: Operand) -> Operand:
+    return add(model, "reshape", x, shape=(-1,))
+
+
+@pytest.mark.parametrize(
+    "reader", [convolved, convolved_by_channel, reduced, as_an_output, as_an_output_of_another_shape]
+)
+def test_a_part_that_cannot_be_read_in_rows_is_copied(gpu: str, reader: Reader) -> None:
+    model = read_apart((1, 4, 4, 8), reader)
+    assert copied(model, values(model)) == 1
+
+
+def test_a_part_that_the_host_reads_is_copied(gpu: str) -> None:
+    model = Model("host")
+    part, rest = (clamped(model, model.input(name, float32(1, 2, 3))) for name in "xy")
+    keys, lookups = (model.constant("k", np.arange(2, dtype=np.int32)) for _ in range(2))
+    joined, rows = concat(model, part, rest, axis=2), add(model, "reshape", part, shape=(2, 3))
+    found, _ = model.add("hashtable_lookup", [lookups, keys, rows])
+    model.output(joined, found)
+    assert copied(model, values(model)) == 1
+    with model.compile("webgpu") as compiled:
+        assert "cpu" in [placement.backend for placement in compiled.placement]
+
+
+@pytest.mark.parametrize(("reader", "left"), [(negated, 0), (product, 1), (prepended, 0), (pooled, 1)])
+def test_fours_that_are_loaded_together_must_lie_together(gpu: str, reader: Reader, left: int) -> None:
+    model = read_apart((2, 3, 3, 8), reader, other=3)
+    assert copied(model, values(model)) == left
+
+
+def test_rows_of_another_length_are_copied(gpu: str) -> None:
+    """A row of the joined tensor has two rows of the product."""
+    model = Model("lengths")
+    parts = [clamped(model, model.input(name, float32(9, 2, 8))) for name in "xy"]
+    rows = add(model, "reshape", parts[0], shape=(18, 8))
+    model.output(concat(model, *parts), add(model, "fully_connected", rows, constant(model, 8, 8)))
+    assert copied(model, values(model)) == 1
+
+
+@pytest.mark.parametrize("reader", [negated, of_rows, prepended, pooled, gated])
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_part_in_one_piece_lies_at_an_offset(gpu: str, samples: int, reader: Reader) -> None:
+    model = Model("one piece")
+    parts = [clamped(model, model.input(name, float32(samples, 3, 3, 8))) for name in "xy"]
+    joined = concat(model, *parts, axis=1 if samples == 1 else 0)
+    model.output(joined, *(reader(model, part) for part in parts))
+    assert copied(model, values(model)) == 0
+
+
+def negated_product(model: Model, x: Operand) -> Operand:
+    return negated(model, pointwise(model, x, 8))
+
+
+@pytest.mark.parametrize(
+    ("new", "left", "names"),
+    [
+        (negated, 1, ["relu6", "neg", "concat"]),
+        (of_channels, 1, ["relu6", "conv2d", "concat"]),
+        (negated_product, 0, ["relu6", "conv2d", "neg"]),
+        (prepended, 0, ["relu6", "mul+add", "conv2d"]),
+        (appended, 1, ["relu6", "neg+conv2d+add", "concat"]),
+    ],
+)
+def test_no_dispatch_reads_the_tensor_that_it_writes(
+    gpu: str, new: Reader, left: int, names: list[str]
+) -> None:
+    """WebGPU refuses that: section 3.4.2, usage scopes of writable bindings that alias."""
+    model = Model("new")
+    part = clamped(model, model.input("x", float32(1, 4, 4, 8)))
+    model.output(concat(model, part, new(model, part), axis=3))
+    assert copied(model, values(model)) == left
+    with model.compile("webgpu") as compiled:
+        assert dispatches(compiled) == names
+
+
+@pytest.mark.parametrize("channels", [8, 6])
+def test_words_of_quantised_numbers(gpu: str, channels: int) -> None:
+    """Rows of fours are joined; other parts would share words."""
+    model, scale = Model("words"), Quantization((0.1,), (3,))
+    parts = [model.input(name, TensorType(DType.INT8, (2, 3, 3, channels), scale)) for name in "xy"]
+    clamps = [clamped(model, part) for part in parts]
+    model.output(concat(model, *clamps, axis=3), pooled(model, clamps[0]), clamped(model, clamps[1]))
+    assert copied(model, values(model)) == (2 if channels % 4 else 0)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_dense_blocks(gpu: str, seed: int) -> None:
+    """Blocks where each layer reads all parts before it, with float64's answers.
+
+    Whole numbers are exact, but for Winograd's convolution, which is rounded.
+    """
+    rng = np.random.default_rng(seed)
+    height, width, first, growth = (int(n) for n in rng.integers((1, 1, 1, 1), (8, 8, 5, 4)))
+    unit = int(rng.choice([4, 4, 3]))
+    model = Model("dense")
+    x = pooled(model, model.input("x", float32(1 + seed % 2, 2 * height, 2 * width, unit * first)))
+    seen = []
+    for _ in range(int(rng.integers(2, 5))):
+        new = LAYERS[rng.integers(len(LAYERS))](model, x)
+        new = clamped(model, add(model, "round", conv(model, new, unit * growth)))
+        x = concat(model, *((new, x) if rng.random() < 0.3 else (x, new)), axis=3)
+        if rng.random() < 0.2:
+            seen.append(x)
+        if rng.random() < 0.2:
+            x = pooled(model, product(model, x))
+    model.output(clamped(model, product(model, x)), *seen)
+    given = values(model)
+    copied(model, given)
+    with model.compile("webgpu") as compiled:
+        found = compiled(*given)
+    for y, expected in zip(found if isinstance(found, tuple) else (found,), run(model, given), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def flattened(model: Model, x: Operand) -> Operand:
+    return clamped(model, product(model, normalised(model, x)))
+
+
+LAYERS: tuple[Reader, ...] = (flattened, normalised, negated, product, squared, appended)
+
+
+def test_dense_blocks_copy_nothing(gpu: str) -> None:
+    model = Model("dense")
+    x = pooled(model, model.input("x", float32(2, 6, 10, 8)))
+    for _ in range(4):
+        x = concat(model, x, clamped(model, conv(model, flattened(model, x), 4)), axis=3)
+    model.output(product(model, normalised(model, x)))
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert dispatches(compiled).count("mul+add+conv2d") == 5
+        final = 4 * x.type.size
+        assert compiled.stats.arena_bytes < 2.5 * final
+
+
+@pytest.mark.parametrize("channels", [8, 3])
+def test_bundles(gpu: str, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that one workgroup runs, whose results are read by the next one and joined at the end."""
+    limit_device(monkeypatch, software=False, subgroup_sizes=None)
+    monkeypatch.setattr("gpunn.backends.webgpu.bundles.MAX_WORK", 1 << 20)
+    model = Model("bundle")
+    x, states = clamped(model, model.input("x", float32(1, 3, 3, channels))), []
+    for _ in range(20):
+        states.append(x)
+        x = add(model, "sub", constant(model, channels, seed=len(states)), x)
+        x = add(model, "max_pool2d", x, size=(2, 2), padding="same")
+    model.output(concat(model, *states, axis=3), x)
+    assert copied(model, values(model)) == 0
+    with model.compile("webgpu") as compiled:
+        assert {row.bundle for row in compiled.plan_rows()} == {0}
+
+
+def test_where_rows_begin() -> None:
+    read, pitch, rows = Read("x", 0, 4), Pitch(8, 4), Rows(length=8, pitch=20, first=12)
+    assert pitch_params(read, pitch, rows, 80) == {"x_pitch": 5, "x_first": 3}
+    assert pitch_params(read, pitch, Rows(80, 99, 12), 80) == {"x_pitch": 2, "x_first": 3}
+    assert pitch_params(read, pitch, Rows(8, 18, 12), 80) is None
+    assert pitch_params(read, pitch, Rows(8, 20, 2), 80) is None
+    assert pitch_params(read, pitch, Rows(16, 20, 0), 80) is None
+    assert pitch_params(Read("x", 0), Pitch(7), Rows(7, 18, 3), 70) == {"x_pitch": 18, "x_first": 3}
+    assert pitch.params("x") == {"x_pitch": 2, "x_first": 0}
