@@ -64,6 +64,25 @@ def test_several_outputs_come_as_a_tuple_also_inputs_constants_and_aliases(backe
         np.testing.assert_array_equal(result, want)
 
 
+def test_outputs_share_no_memory_with_one_another_or_with_other_runs(backend: str) -> None:
+    model = Model("shared results")
+    x = model.input("x", float32(1, 2, 2, 2))
+    (y,) = model.add("relu", [x])
+    (flat,) = model.add("reshape", [y], {"shape": (8,)})
+    (again,) = model.add("neg", [y])
+    model.output(y, flat, y, again, x)
+    given = np.arange(-4, 4, dtype=np.float32).reshape(1, 2, 2, 2)
+    expected = [np.maximum(given, 0).reshape(-1), -np.maximum(given, 0).reshape(-1), given.reshape(-1)]
+    with model.compile(backend) as compiled:
+        runs = [[*compiled(given), *compiled.submit(given).result()] for _ in range(3)]
+    for run in runs:
+        for place, found in enumerate(run):
+            wanted = expected[max(0, place % 5 - 2)]
+            np.testing.assert_array_equal(found.reshape(-1), wanted)
+            found[...] = np.nan
+    np.testing.assert_array_equal(given.reshape(-1), np.arange(-4, 4))
+
+
 def host_only(*ops: str) -> Callable[..., Any]:
     """lower(), but some ops have no kernel."""
     real = lowering.lower

@@ -37,6 +37,7 @@ class Executor:
     """A plan on a device. Its users hold `lock` while they change shared data.
 
     `device_stages`: the number of stages up to the last one on the device. `products`: those on the host.
+    `read_back`: what a run reads back from the device. `host_updates`: see Plan.
     """
 
     def __init__(
@@ -62,6 +63,9 @@ class Executor:
             self._resources = Resources(plan, device, stats, limit)
         self.stages = self._resources.stages
         self._errors = DeviceErrors(device)
+        tensors = (r.tensor for s in self.stages for r in s.readbacks)
+        self.read_back = frozenset(t for t in tensors if isinstance(t, Operand))
+        self.host_updates = plan.host_updates
         self._dispatches = max(1, sum(len(stage.dispatches) for stage in self.stages))
         on_host = (p.operation for s in self.stages if not s.on_device for p in s.segment.placements)
         self.products = HostProducts(on_host, threads)

@@ -58,7 +58,7 @@ class WebGpuProgram:
         # taken, and then must not depend on the caller's arrays any more.
         stages, split = self._executor.stages, self._executor.device_stages
         self._submitted, self._late = stages[:split], stages[split:]
-        self._late_state = bool(self._executor.has_late_updates or plan.host_updates)
+        self._late_state = bool(self._executor.has_late_updates or self._executor.host_updates)
         self._late_inputs = bool(self._late) or not set(plan.model.inputs).isdisjoint(
             plan.root(o) for o in plan.model.outputs
         )

@@ -99,9 +99,10 @@ class Run:
             if self._outputs is None:
                 for stage in self._rest:
                     self._run_host(stage)
-                outputs = tuple(map(self._output, self._executor.plan.model.outputs))
-                updates = self._executor.plan.host_updates
+                updates = self._executor.host_updates
                 self.state = {variable: self._copy(o) for variable, o in updates.items()}
+                own = set(self._executor.read_back)
+                outputs = tuple(self._output(o, own) for o in self._executor.plan.model.outputs)
                 self._outputs = outputs
                 self._values.clear()
                 self._held.clear()
@@ -115,10 +116,18 @@ class Run:
         """Raise DeviceError if this thread is in settle() or result()."""
         holding(self._lock)
 
-    def _output(self, operand: Operand) -> Array:
-        """Return an output: on the device if it stays there, or if nothing has read it back."""
+    def _output(self, operand: Operand, own: set[Operand]) -> Array:
+        """Return an output: on the device if it stays there, or if nothing has read it back.
+
+        The arrays of operands in `own` may be given away, each once; of others there is a copy.
+        """
         value = self._held.get(operand) or self._values.get(operand)
-        return cast(Array, value) if isinstance(value, Held) else self._copy(operand)
+        if isinstance(value, Held):
+            return cast(Array, value)
+        if value is None or operand not in own:
+            return self._copy(operand)
+        own.remove(operand)
+        return value
 
     def _copy(self, operand: Operand) -> Array:
         """Return the host's value of an operand, in an array of its own."""
