@@ -29,7 +29,6 @@ from gpunn.kernel import Note
 from gpunn.planning.plan import Plan
 from gpunn.types import Array
 
-NOTHING_HELD: Mapping[Operand, Held] = {}
 _AHEAD = 1024  # recorded dispatches that are kept for the next runs, about 4 KiB each
 
 
@@ -137,9 +136,10 @@ class Executor:
             if recorder is not None:
                 recorder.host("upload", start)
                 alone = self._resources.one_by_one(stage)
-                number = recorder.submit(stage, alone, self._copies(stage, slot, held), before)
+                number = recorder.submit(stage, alone, self._all_copies(stage, slot, held), before)
             elif before or held:  # which differ from run to run
-                number = submit(self.device.wgpu, stage.dispatches, self._copies(stage, slot, held), before)
+                copies = self._all_copies(stage, slot, held)
+                number = submit(self.device.wgpu, stage.dispatches, copies, before)
             else:
                 number = self._submit_recorded(stage, slot)
             submitted = time.perf_counter()
@@ -190,17 +190,19 @@ class Executor:
     def _record(self, stage: Stage, slot: Slot | None) -> Any:
         return record(self.device.wgpu, stage.dispatches, self._copies(stage, slot))
 
-    def _copies(
-        self, stage: Stage, slot: Slot | None, held: Mapping[Operand, Held] = NOTHING_HELD
-    ) -> tuple[Copy, ...]:
-        """Return the copies behind the dispatches of a stage: to what is held, and those of every run."""
+    def _all_copies(self, stage: Stage, slot: Slot | None, held: Mapping[Operand, Held]) -> list[Copy]:
+        """Return the copies behind the dispatches of a stage in this run: first those to what is held."""
         kept = (self._resources.copy(self.plan.root(o), place.buffer, 0) for o, place in held.items())
+        return [*kept, *self._copies(stage, slot)]
+
+    def _copies(self, stage: Stage, slot: Slot | None) -> tuple[Copy, ...]:
+        """Return the copies that follow the dispatches of a stage in every run."""
         if slot is None:
-            return *kept, *stage.updates
+            return stage.updates
         if id(stage) not in slot.copies:
             read = (self._resources.copy(r.tensor, slot.buffer, r.offset) for r in stage.readbacks)
             slot.copies[id(stage)] = (*stage.updates, *read)
-        return *kept, *slot.copies[id(stage)]
+        return slot.copies[id(stage)]
 
     def _is_last(self, stage: Stage) -> bool:
         """Tell whether this is the last stage on the device."""

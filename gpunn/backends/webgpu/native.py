@@ -83,7 +83,7 @@ def record(
     """Record dispatches into one compute pass, and copies around it.
 
     Returns commands for submit_recorded(), once at most, and then for discard(). Raises wgpu's errors: what
-    is wrong in a pass is found when its encoder is finished.
+    is wrong in a pass or in a copy is found when the encoder is finished, so `lib` does for these.
     """
     null = ffi.NULL
     encoder = libf.wgpuDeviceCreateCommandEncoder(device._internal, null)
@@ -114,12 +114,12 @@ def write(device: Any, buffer: Any, offset: int, data: Array) -> None:
 
 def _copy(encoder: Any, copies: Iterable[Copy]) -> None:
     for copy in copies:
-        libf.wgpuCommandEncoderCopyBufferToBuffer(encoder, *copy.arguments)
+        lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, *copy.arguments)
 
 
 def _record(encoder: Any, dispatches: Iterable[Dispatch]) -> None:
     null = ffi.NULL
-    compute = libf.wgpuCommandEncoderBeginComputePass(encoder, null)
+    compute = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
     set_pipeline = lib.wgpuComputePassEncoderSetPipeline
     set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
     dispatch_workgroups = lib.wgpuComputePassEncoderDispatchWorkgroups
