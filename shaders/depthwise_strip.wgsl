@@ -1,14 +1,16 @@
 //!use flat
-// Depthwise convolution over height and width, in strips: an invocation computes COLUMNS columns of up to p.ROWS rows,
-// of one V of channels, and walks down its rows. It keeps the window in registers, and the sums of all LIVE rows that
-// the last lines of the input enter, so it reads each line once.
+// Depthwise convolution over height and width, in strips: an invocation computes p.COLUMNS columns of up to p.ROWS
+// rows, of one V of channels, and walks down its rows. It keeps the window in registers, and the sums of all windows
+// that the last line of the input enters, so it reads each line once. With a stride some windows have no place in the
+// result: their sums are not stored.
 // Expects x [batch, H, W, C], w [KH, KW, N], bias [N] and y [batch, OH, OW, N]; C and N count V's, N = C * MULTIPLIER;
 // the functions of lib/real.wgsl and lib/chain.wgsl; p.H, p.W, p.OH, p.OW, p.SH, p.SW (stride), p.DH, p.DW (dilation:
 // input pixels between neighbours of a line, and between lines), p.PT, p.PL (padding), p.C, p.N, p.MULTIPLIER;
-// p.APART (rows, columns of the result between those of a strip), p.TILES and p.STRIPS (strips along x and y), p.count
-// (N * TILES * STRIPS * batch); p.TAPS (KH * KW: compilers would write out a loop over a constant, and take long for
-// its loads); LINES (lines from one row of a strip to the next), TAPS_AT_ONCE; what
-// gpunn/ops/contraction/depthwise_strip.py writes: Taps, Sums, push_taps(), begin_row(), add_lines(), put_row().
+// p.APART (rows, columns of the result between those of a strip), p.STEPS (lines from one row of a strip to the next,
+// pixels of a line from one column to the next), p.TILES and p.STRIPS (strips along x and y), p.count (N * TILES *
+// STRIPS * batch); p.KH, p.TAPS (KH * KW: compilers would write out a loop over a constant, and take long for its
+// loads); TAPS_AT_ONCE; what gpunn/ops/contraction/depthwise_strip.py writes: Taps, Sums, Columns, columns_from(),
+// push_taps(), begin_row(), add_line(), put_row().
 // Places before the first row or column wrap to large numbers, so one comparison tells inside from outside.
 
 // A line of the input: its row, the column where the strip's windows begin, and where that pixel's V lies. The others
@@ -22,10 +24,8 @@ fn pixel(line: Line, place: u32) -> V {
   return select(V(), enter(loadv_x(select(0u, line.first + place * (p.DW * p.C), inside))), inside);
 }
 
-// The line that lies so many lines of a window below.
-fn below(line: Line, lines: u32) -> Line {
-  return Line(line.row + lines * p.DH, line.left, line.first + lines * (p.DH * p.W * p.C));
-}
+// The next line of a window.
+fn below(line: Line) -> Line { return Line(line.row + p.DH, line.left, line.first + p.DH * p.W * p.C); }
 
 fn tap(k: u32, n: u32) -> V { return loadv_w(k * p.N + n); }
 
@@ -35,13 +35,19 @@ fn first_of(strip: u32, places: u32, apart: u32) -> u32 {
   return group * places * apart + strip - group * apart;
 }
 
+// The column of the result that a window of a strip belongs to, or one past the end.
+fn column_of(window: u32, first: u32) -> u32 {
+  let place = window / p.STEPS.y;
+  return select(p.OW, first + place * p.APART.y, place * p.STEPS.y == window);
+}
+
 fn compute(i: u32) {
   let strip = i / p.N;
   let n = i - strip * p.N;
   let rest = strip / p.TILES;
   let image = rest / p.STRIPS;
   let oy = first_of(rest - image * p.STRIPS, p.ROWS, p.APART.x);
-  let ox = first_of(strip - rest * p.TILES, COLUMNS, p.APART.y);
+  let ox = first_of(strip - rest * p.TILES, p.COLUMNS, p.APART.y);
   let rows = min(p.ROWS, select(0u, p.OH - oy + p.APART.x - 1u, oy < p.OH) / p.APART.x);
   var taps = Taps();
   for (var k = 0u; k < p.TAPS; k += TAPS_AT_ONCE) { push_taps(&taps, k, n); }
@@ -51,11 +57,19 @@ fn compute(i: u32) {
   let top = oy * p.SH - p.PT;
   let left = ox * p.SW - p.PL;
   var line = Line(top, left, ((image * p.H + top) * p.W + left) * p.C + n / p.MULTIPLIER);
-  for (var j = 0u; j < rows + LIVE - 1u; j++) {
+  let columns = columns_from(ox);
+  var row = image * p.OH + oy;
+  var missing = p.KH;  // lines of the row that is next
+  for (var lines = (rows - 1u) * p.STEPS.x + p.KH; lines > 0u; lines--) {
     begin_row(&sums, first);
-    add_lines(&sums, &taps, line);
-    line = below(line, LINES);
-    if (j + 1u >= LIVE) { put_row(&sums, image * p.OH + oy + (j + 1u - LIVE) * p.APART.x, ox, n, by); }
+    add_line(&sums, &taps, line);
+    line = below(line);
+    missing--;
+    if (missing == 0u) {
+      put_row(&sums, row, columns, n, by);
+      row += p.APART.x;
+      missing = p.STEPS.x;
+    }
   }
 }
 

@@ -132,21 +132,17 @@ def _strip_kernel(call: Call, window: Window, strip: Strip) -> Kernel:
         "TILES": across,
         "STRIPS": down,
         "ROWS": strip.rows,
+        "COLUMNS": strip.columns,
+        "STEPS": (strip.y.step, strip.x.step),
         "APART": (strip.y.apart, strip.x.apart),
         "TAPS": strip.taps,
     }
     reason = f"strips of {strip.rows} x {strip.columns} pixels"
     count = across * down * call.y.shape[0]
-    constants = {
-        "COLUMNS": strip.columns,
-        "LIVE": strip.live,
-        "LINES": strip.y.step,
-        "TAPS_AT_ONCE": strip.taps_at_once,
-    }
     kernel = _kernel(call, window, "depthwise_strip", count, params, reason)
-    return replace(kernel, constants=constants, generated=strip.wgsl)
+    return replace(kernel, constants={"TAPS_AT_ONCE": strip.taps_at_once}, generated=strip.wgsl)
 
 
 def _iterations(strip: Strip) -> int:
     """Count the iterations of the loops of an invocation: over the taps, and down the strip."""
-    return nested(strip.taps // strip.taps_at_once).iterations + nested(strip.steps).iterations
+    return nested(strip.taps // strip.taps_at_once).iterations + nested(strip.lines).iterations

@@ -1,8 +1,12 @@
 """Depthwise convolutions in strips: the division into strips, and the WGSL that their shapes determine.
 
-An invocation walks down a strip of rows. It keeps the window and the sums of all rows that the next lines of
-the input enter, so each line is read once for all of them. All that has an index in registers is written out:
+An invocation walks down a strip of rows. It keeps the window and the sums of all rows that the next line of the
+input enters, so each line is read once for all of them. All that has an index in registers is written out:
 shaders/depthwise_strip.wgsl has the rest. The terms of a sum have the order of depthwise_conv2d.wgsl.
+
+What is written out adds up the windows that begin at each line, and at some neighbouring pixels of it. With a stride
+only some of them have a place in the result. So all strides share a pipeline: what lavapipe takes to compile another
+one is a tenth of a network's first answer, and the sums in vain take 1 to 2 % of its run.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from gpunn.ops.kernels.window import Window
 
 _MOST_TAPS = 49  # a window of 7 x 7
 _MOST_SUMS = 15  # that an invocation keeps
-_MOST_COLUMNS = 4  # where each step reads one line; fewer where it reads several
+_MOST_WINDOWS = 4  # side by side
 _LONG_LINE = 8  # pixels: wider strips read more of them at once, and save little
 _FEW_TAPS = 9  # are loaded one by one: compilers take long for each load of a shader
 _MOST_ROWS = 32  # of a strip: longer ones save little
@@ -58,22 +62,22 @@ def _axis(size: int, stride: int, dilation: int, count: int) -> Axis | None:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A strip of `columns` x `rows` places along the axes x and y."""
+    """A strip of `rows` places along the axis y, and the places of so many neighbouring windows along x."""
 
     y: Axis
     x: Axis
-    columns: int
+    windows: int
     rows: int
 
     @property
-    def live(self) -> int:
-        """Count the rows of the result that a line of the input may enter."""
-        return ceil_div(self.y.size, self.y.step)
+    def columns(self) -> int:
+        """Count the places along x."""
+        return ceil_div(self.windows, self.x.step)
 
     @property
     def length(self) -> int:
         """Count the pixels of a line that a strip reads."""
-        return (self.columns - 1) * self.x.step + self.x.size
+        return self.windows - 1 + self.x.size
 
     @property
     def taps(self) -> int:
@@ -86,15 +90,14 @@ class Strip:
         return 1 if self.taps <= _FEW_TAPS else self.x.size
 
     @property
-    def steps(self) -> int:
-        """Count the steps down a strip: it also begins rows before the first that it stores."""
-        return self.rows + self.live - 1
+    def lines(self) -> int:
+        """Count the lines of the input that a strip reads."""
+        return (self.rows - 1) * self.y.step + self.y.size
 
     @property
     def reads(self) -> float:
         """Return how many V's are loaded for each one of the result."""
-        lines = self.steps * min(self.y.step, self.y.size)
-        return (lines * self.length + self.taps) / (self.rows * self.columns)
+        return (self.lines * self.length + self.taps) / (self.rows * self.columns)
 
     @property
     def count(self) -> int:
@@ -104,7 +107,7 @@ class Strip:
     @property
     def wgsl(self) -> str:
         """Write what shaders/depthwise_strip.wgsl leaves open."""
-        return "\n".join((*_types(self), *_taps(self), *_begin(self), *_lines(self), *_put(self)))
+        return "\n".join((*_types(self), *_taps(self), *_begin(self), *_line(self), *_put(self)))
 
 
 def strip_of(window: Window, strips: int) -> Strip | None:
@@ -116,18 +119,20 @@ def strip_of(window: Window, strips: int) -> Strip | None:
     if both is None:
         return None
     y, x = both
-    live = ceil_div(y.size, y.step)
-    fitting = max(1, (_LONG_LINE - x.size) // x.step + 1)
-    columns = min(_MOST_COLUMNS // y.step, fitting, _MOST_SUMS // live, max(1, x.places))
-    if live == 1 or columns == 0 or y.size * x.size > _MOST_TAPS:
+    fitting = max(1, _LONG_LINE + 1 - x.size)
+    windows = min(_MOST_WINDOWS, fitting, _MOST_SUMS // y.size, max(1, (x.places - 1) * x.step + 1))
+    if y.size <= y.step or windows == 0 or y.size * x.size > _MOST_TAPS:
         return None
-    rows = ceil_div(y.places, max(1, strips // x.strips(columns)))
-    return Strip(y, x, columns, max(1, min(rows, _MOST_ROWS)))
+    rows = ceil_div(y.places, max(1, strips // x.strips(ceil_div(windows, x.step))))
+    return Strip(y, x, windows, max(1, min(rows, _MOST_ROWS)))
 
 
 def _types(strip: Strip) -> Iterator[str]:
     yield f"alias Taps = array<V, {strip.taps}>;"
-    yield f"alias Sums = array<Sum, {strip.live * strip.columns}>;"
+    yield f"alias Sums = array<Sum, {strip.y.size * strip.windows}>;"
+    yield f"alias Columns = array<u32, {strip.windows}>;"
+    columns = ", ".join(f"column_of({i}u, first)" for i in range(strip.windows))
+    yield f"fn columns_from(first: u32) -> Columns {{ return Columns({columns}); }}"
 
 
 def _taps(strip: Strip) -> Iterator[str]:
@@ -140,41 +145,33 @@ def _taps(strip: Strip) -> Iterator[str]:
 
 
 def _begin(strip: Strip) -> Iterator[str]:
-    """Write begin_row(), which lets go of the oldest row and begins a new one."""
-    kept = (strip.live - 1) * strip.columns
+    """Write begin_row(), which lets go of the oldest row of windows and begins a new one."""
+    kept = (strip.y.size - 1) * strip.windows
     yield "fn begin_row(sums: ptr<function, Sums>, first: Sum) {"
-    yield from (f"(*sums)[{i}] = (*sums)[{i + strip.columns}];" for i in range(kept))
-    yield from (f"(*sums)[{kept + i}] = first;" for i in range(strip.columns))
+    yield from (f"(*sums)[{i}] = (*sums)[{i + strip.windows}];" for i in range(kept))
+    yield from (f"(*sums)[{kept + i}] = first;" for i in range(strip.windows))
     yield "}"
 
 
-def _lines(strip: Strip) -> Iterator[str]:
-    """Write add_lines(), which adds the products with the lines of one step."""
-    yield "fn add_lines(sums: ptr<function, Sums>, taps: ptr<function, Taps>, first: Line) {"
-    yield "var line = first;"
-    for line in range(min(strip.y.step, strip.y.size)):
-        yield "{"
-        yield from (f"let x{i} = pixel(line, {i}u);" for i in range(strip.length))
-        for k in range(strip.live * strip.columns):
-            age, column = divmod(k, strip.columns)
-            row = line + strip.y.step * (strip.live - 1 - age)
-            if row < strip.y.size:
-                yield f"(*sums)[{k}] = {_sum(strip, f'(*sums)[{k}]', column, row)};"
-        yield "}"
-        yield "line = below(line, 1u);"
+def _line(strip: Strip) -> Iterator[str]:
+    """Write add_line(), which adds the products with a line to all rows."""
+    yield "fn add_line(sums: ptr<function, Sums>, taps: ptr<function, Taps>, line: Line) {"
+    yield from (f"let x{i} = pixel(line, {i}u);" for i in range(strip.length))
+    for k in range(strip.y.size * strip.windows):
+        age, window = divmod(k, strip.windows)
+        yield f"(*sums)[{k}] = {_sum(strip, f'(*sums)[{k}]', window, strip.y.size - 1 - age)};"
     yield "}"
 
 
-def _sum(strip: Strip, sum: str, column: int, row: int) -> str:
-    """Write a sum with the products of one row of the window."""
+def _sum(strip: Strip, sum: str, window: int, row: int) -> str:
+    """Write a sum with the products of one row of a window."""
     for k in range(strip.x.size):
-        sum = f"add({sum}, x{column * strip.x.step + k}, (*taps)[{row * strip.x.size + k}])"
+        sum = f"add({sum}, x{window + k}, (*taps)[{row * strip.x.size + k}])"
     return sum
 
 
 def _put(strip: Strip) -> Iterator[str]:
     """Write put_row(), which stores the oldest row."""
-    yield "fn put_row(sums: ptr<function, Sums>, row: u32, column: u32, n: u32, by: Ending) {"
-    for column in range(strip.columns):
-        yield f"put_pixel(row, column + {column}u * p.APART.y, n, (*sums)[{column}], by);"
+    yield "fn put_row(sums: ptr<function, Sums>, row: u32, columns: Columns, n: u32, by: Ending) {"
+    yield from (f"put_pixel(row, columns[{i}], n, (*sums)[{i}], by);" for i in range(strip.windows))
     yield "}"
